@@ -1,0 +1,1 @@
+"""What says which GPUs this node has and how they do: NVML, or simulated GPUs."""

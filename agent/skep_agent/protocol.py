@@ -1,0 +1,335 @@
+"""The wire contract between the control plane and a node agent.
+
+One WebSocket per node carries JSON text frames (the models below, told apart by `type`) and,
+for log bytes alone, binary frames (`LogFrame`). The server always sends the *complete* desired
+state of a node with a revision; the agent always sends facts, numbered, until acknowledged.
+Unknown message types and unknown fields are ignored on both sides, so that either may be newer.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+PROTOCOL_VERSION = 1
+MAX_TEXT_FRAME = 16 * 1024 * 1024
+MAX_LOG_BYTES = 256 * 1024
+
+# WebSocket close codes; the agent stops for good on the fatal ones.
+CLOSE_UNAUTHORIZED = 4401
+CLOSE_PROTOCOL = 4400
+CLOSE_DUPLICATE = 4409
+CLOSE_REPLACED = 4410
+FATAL_CLOSE_CODES = frozenset({CLOSE_UNAUTHORIZED, CLOSE_PROTOCOL})
+
+Stream = Literal["stdout", "stderr"]
+# What the agent knows about an attempt; the control plane maps it onto its own state machine.
+Phase = Literal["pulling", "creating", "running", "stopping", "exited", "failed", "released"]
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+# --- what a node is ---------------------------------------------------------------------------
+
+
+class Gpu(Message):
+    """One GPU, named by its UUID everywhere; `index` is for people only."""
+
+    uuid: str
+    model: str
+    memory_mb: int
+    index: int
+    pci_bus_id: str = ""
+    numa_node: int | None = None
+    healthy: bool = True
+    problem: str = ""  # for example "XID 79: fallen off the bus"
+
+
+class Inventory(Message):
+    """What a node has. `topology[a][b]` is the NVML common ancestor level of two GPU UUIDs:
+    "NV<links>", "PIX", "PXB", "PHB", "NODE" or "SYS" (the words of `nvidia-smi topo -m`)."""
+
+    hostname: str
+    address: str  # where tasks of other nodes reach this one
+    cpus: float
+    memory_mb: int
+    gpus: list[Gpu] = []
+    topology: dict[str, dict[str, str]] = {}
+    driver_version: str = ""
+    engine_version: str = ""
+    runtime: str = "docker"  # "docker" or "mock"
+    port_range: tuple[int, int] = (20000, 29999)  # inclusive; ports the agent may hand to tasks
+    labels: dict[str, str] = {}
+
+
+# --- what the server wants --------------------------------------------------------------------
+
+
+class ImageSpec(Message):
+    reference: str
+    pull: Literal["always", "missing", "never"] = "missing"
+    username: str = ""
+    password: str = Field(default="", repr=False)
+
+
+class AttemptSpec(Message):
+    """One task attempt as the node shall run it; the agent re-checks every field it acts on."""
+
+    attempt_id: str
+    epoch: int
+    job_id: str
+    job_name: str
+    task_role: str
+    task_index: int
+    desired: Literal["run", "stop"] = "run"
+    image: ImageSpec
+    command: str  # one shell script
+    env: dict[str, str] = {}
+    gpu_uuids: list[str] = []
+    cpus: float
+    memory_mb: int
+    shm_mb: int = 64
+    pids_limit: int = 4096
+    # "isolated": no other container reachable; "job": the job's private bridge on this node, where
+    # `hostname` resolves; "host": the node's own network, ports reserved by the server.
+    network: Literal["isolated", "job", "host"] = "isolated"
+    hostname: str = ""
+    ports: dict[str, list[int]] = {}
+    stop_grace_s: float = 30.0
+
+
+# --- agent to server --------------------------------------------------------------------------
+
+
+class LogPosition(Message):
+    attempt_id: str
+    stream: Stream
+    offset: int
+
+
+class Hello(Message):
+    """First frame of a connection. `instance_id` names this agent's state directory: a second
+    agent that presents the same credential from elsewhere is told apart by it."""
+
+    type: Literal["hello"] = "hello"
+    protocol_version: int = PROTOCOL_VERSION
+    agent_version: str
+    instance_id: str
+    inventory: Inventory
+    attempt_ids: list[str] = []  # attempts the node still holds, for log positions in Welcome
+
+
+class Heartbeat(Message):
+    type: Literal["heartbeat"] = "heartbeat"
+    seq: int
+    revision: int = 0  # newest desired state the agent works on
+
+
+class InventoryChanged(Message):
+    type: Literal["inventory"] = "inventory"
+    inventory: Inventory
+
+
+class AttemptFact(Message):
+    """Something that happened to an attempt. Facts of one attempt are sent in order of `seq`,
+    re-sent until acknowledged, and applying one twice changes nothing."""
+
+    seq: int
+    attempt_id: str
+    epoch: int
+    phase: Phase
+    at: float  # seconds since the epoch, the node's clock
+    container_id: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    # For phase "failed": a stable code such as "image_not_found", and a sentence for the owner.
+    error_code: str = ""
+    message: str = ""
+    pull_percent: int | None = None
+    memory_peak_mb: int | None = None
+
+
+class Report(Message):
+    type: Literal["report"] = "report"
+    facts: list[AttemptFact]
+
+
+class GpuSample(Message):
+    uuid: str
+    utilization: float  # percent of the last interval a kernel ran
+    memory_used_mb: int
+    temperature_c: int | None = None
+    power_w: float | None = None
+
+
+class ContainerSample(Message):
+    attempt_id: str
+    cpu_percent: float  # 100 = one core
+    memory_mb: int
+    network_rx_bytes: int = 0
+    network_tx_bytes: int = 0
+
+
+class Samples(Message):
+    type: Literal["samples"] = "samples"
+    at: float
+    gpus: list[GpuSample] = []
+    containers: list[ContainerSample] = []
+
+
+# --- server to agent --------------------------------------------------------------------------
+
+
+class Welcome(Message):
+    """The server accepts the connection. The lease runs `lease_s` from the moment the agent
+    *sent* the newest heartbeat that was acknowledged; past it the node stops its containers."""
+
+    type: Literal["welcome"] = "welcome"
+    protocol_version: int = PROTOCOL_VERSION
+    node_name: str
+    session_epoch: int
+    lease_s: float
+    heartbeat_interval_s: float
+    sample_interval_s: float
+    log_positions: list[LogPosition] = []
+
+
+class Desired(Message):
+    """The complete desired state: an attempt that the node holds and that is not listed here was
+    forgotten by the server on purpose, and is stopped and removed."""
+
+    type: Literal["desired"] = "desired"
+    revision: int
+    attempts: list[AttemptSpec]
+
+
+class HeartbeatAck(Message):
+    type: Literal["heartbeat_ack"] = "heartbeat_ack"
+    seq: int
+
+
+class ReportAck(Message):
+    """All facts up to and with `seq` are stored."""
+
+    type: Literal["report_ack"] = "report_ack"
+    seq: int
+
+
+class LogAck(Message):
+    """All bytes of the stream before `offset` are stored; `end`: and its final size is known."""
+
+    type: Literal["log_ack"] = "log_ack"
+    attempt_id: str
+    stream: Stream
+    offset: int
+    end: bool = False
+
+
+class Refused(Message):
+    """Typed error, sent before the socket is closed."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    details: dict[str, object] = {}
+
+
+AgentMessage = Annotated[
+    Hello | Heartbeat | InventoryChanged | Report | Samples, Field(discriminator="type")
+]
+ServerMessage = Annotated[
+    Welcome | Desired | HeartbeatAck | ReportAck | LogAck | Refused, Field(discriminator="type")
+]
+_AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)
+_SERVER: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)
+
+
+class ProtocolError(ValueError):
+    """A frame that cannot be understood; `code` is stable, the text says what was wrong."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnknownMessage(ProtocolError):
+    """A well-formed frame of a type this side does not know: to be ignored."""
+
+
+def _parse(adapter: TypeAdapter, text: str | bytes, known: frozenset[str]):
+    if len(text) > MAX_TEXT_FRAME:
+        raise ProtocolError("frame_too_large", f"{len(text)} bytes, at most {MAX_TEXT_FRAME}")
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("frame_not_json", f"not JSON: {error}") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
+        raise ProtocolError("frame_without_type", "a frame is an object with a `type`")
+    if raw["type"] not in known:
+        raise UnknownMessage("unknown_message", f"unknown message type {raw['type'][:40]!r}")
+    try:
+        return adapter.validate_python(raw)
+    except ValueError as error:
+        raise ProtocolError("frame_invalid", str(error)[:500]) from None
+
+
+_AGENT_TYPES = frozenset({"hello", "heartbeat", "inventory", "report", "samples"})
+_SERVER_TYPES = frozenset({"welcome", "desired", "heartbeat_ack", "report_ack", "log_ack", "error"})
+
+
+def parse_agent_message(text: str | bytes) -> AgentMessage:
+    """What the server reads. Raises ProtocolError, or UnknownMessage for a type to ignore."""
+    return _parse(_AGENT, text, _AGENT_TYPES)
+
+
+def parse_server_message(text: str | bytes) -> ServerMessage:
+    """What the agent reads. Raises ProtocolError, or UnknownMessage for a type to ignore."""
+    return _parse(_SERVER, text, _SERVER_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFrame:
+    """Log bytes: 4 bytes big-endian header length, a JSON header, then the raw bytes. A frame
+    without bytes marks the end of the stream: `offset` is its final size."""
+
+    attempt_id: str
+    stream: Stream
+    offset: int
+    at: float  # seconds since the epoch when the agent read the first byte
+    data: bytes
+
+    def encode(self) -> bytes:
+        header = json.dumps(
+            {"a": self.attempt_id, "s": self.stream, "o": self.offset, "t": self.at}
+        ).encode()
+        return struct.pack(">I", len(header)) + header + self.data
+
+    @classmethod
+    def decode(cls, frame: bytes) -> LogFrame:
+        """Raises ProtocolError for anything but a well-formed log frame."""
+        try:
+            (size,) = struct.unpack_from(">I", frame)
+            if size > 1024:
+                raise ValueError("header too large")
+            header = json.loads(frame[4 : 4 + size])
+            attempt_id, stream, offset = header["a"], header["s"], header["o"]
+            at = float(header["t"])
+            ok = (
+                isinstance(attempt_id, str)
+                and stream in ("stdout", "stderr")
+                and type(offset) is int
+                and offset >= 0
+            )
+        except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ProtocolError("log_frame_invalid", f"not a log frame: {error}") from None
+        data = frame[4 + size :]
+        if not ok or len(data) > MAX_LOG_BYTES:
+            raise ProtocolError("log_frame_invalid", "bad header, or too many bytes")
+        return cls(attempt_id, stream, offset, at, data)

@@ -1,0 +1,1 @@
+"""What runs an attempt on this node: the Docker engine, or a mock for load tests."""

@@ -1,0 +1,77 @@
+"""The interface of a container runtime, asynchronous and free of policy.
+
+The core decides *what* shall happen to an attempt; a runtime does one thing to one container and
+raises `RuntimeFailure` with a stable code when it cannot. Every operation may be repeated: creating
+what exists returns it, stopping what is gone succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+
+
+class RuntimeFailure(Exception):
+    """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
+    engine_down, create_failed, start_failed, gpu_unavailable, spec_refused, disk_full."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    exit_code: int
+    oom_killed: bool = False
+    memory_peak_mb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of ours as found on the node, told from its labels alone."""
+
+    container_id: str
+    attempt_id: str
+    epoch: int
+    job_id: str
+    gpu_uuids: tuple[str, ...]
+    status: str  # "created", "running" or "exited"
+    exit: Exit | None = None
+
+
+class Runtime(Protocol):
+    name: str
+
+    async def version(self) -> str: ...
+
+    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+        """Bring the image onto the node; `progress` gets whole percents, rising."""
+
+    async def create(self, spec: AttemptSpec) -> str:
+        """Create (not start) the attempt's container and return its id."""
+
+    async def start(self, container_id: str) -> None: ...
+
+    async def stop(self, container_id: str, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL after `grace_s` seconds; returns when the container is dead."""
+
+    async def wait(self, container_id: str) -> Exit: ...
+
+    def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
+        """All output from its first byte, in order per stream; ends after the container's end."""
+
+    async def remove(self, container_id: str) -> None:
+        """Remove the container with its anonymous volumes; and the job's network when unused."""
+
+    async def list(self) -> list[Container]:
+        """Every container that carries this node's labels."""
+
+    async def sample(self, containers: dict[str, str]) -> list[ContainerSample]:
+        """Use of running containers, given as {attempt_id: container_id}."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,16 @@
+"""ASGI entry point: HTTP to Django, WebSockets to the gateway."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
+http = get_asgi_application()
+
+from channels.routing import ProtocolTypeRouter  # noqa: E402
+
+from skep_platform.gateway.routing import websockets  # noqa: E402
+
+application = ProtocolTypeRouter({"http": http, "websocket": websockets})

@@ -1,0 +1,13 @@
+"""The Celery application: queue `scheduler` is consumed one at a time, `default` in parallel."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
+
+app = Celery("skep")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

@@ -1,0 +1,101 @@
+"""Nodes, their GPUs, and the tokens that let a node join."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from skep_platform.core.machine import StateMachine
+from skep_platform.core.models import Entity
+from skep_platform.tenancy.models import NAME
+
+
+class NodeState(models.TextChoices):
+    JOINED = "JOINED"  # has a credential, was never connected
+    ONLINE = "ONLINE"  # an agent is connected and its lease runs
+    UNREACHABLE = "UNREACHABLE"  # no connection, yet its containers may still run: lease not over
+    LOST = "LOST"  # the lease is over: the node has fenced itself, its GPUs may be given away
+    REMOVED = "REMOVED"
+
+
+NODE = StateMachine(
+    "node",
+    {
+        "JOINED": ["ONLINE", "REMOVED"],
+        "ONLINE": ["UNREACHABLE", "LOST", "REMOVED"],
+        "UNREACHABLE": ["ONLINE", "LOST", "REMOVED"],
+        "LOST": ["ONLINE", "REMOVED"],
+        "REMOVED": [],
+    },
+)
+
+
+class Node(Entity):
+    """A machine with an agent. `desired_revision` rises with every change of what it shall run."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
+    cordoned = models.BooleanField(default=False)  # admin: place nothing new here
+    address = models.CharField(max_length=255, blank=True)
+    cpu_millis = models.PositiveIntegerField(default=0)
+    memory_mb = models.PositiveIntegerField(default=0)
+    port_first = models.PositiveIntegerField(default=20000)
+    port_last = models.PositiveIntegerField(default=29999)
+    driver_version = models.CharField(max_length=64, blank=True)
+    engine_version = models.CharField(max_length=64, blank=True)
+    agent_version = models.CharField(max_length=64, blank=True)
+    runtime = models.CharField(max_length=16, blank=True)
+    topology = models.JSONField(default=dict)
+    labels = models.JSONField(default=dict)
+
+    credential_hash = models.CharField(max_length=64, blank=True, db_index=True)  # sha256 hex
+    instance_id = models.CharField(max_length=64, blank=True)  # the connected agent's state dir
+    session_epoch = models.PositiveBigIntegerField(default=0)  # fences older connections
+    connected = models.BooleanField(default=False)
+    last_heartbeat_at = models.DateTimeField(null=True)
+    lease_expires_at = models.DateTimeField(null=True)  # the server's view, margin included
+    desired_revision = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["lease_expires_at"],
+                condition=models.Q(state__in=["ONLINE", "UNREACHABLE"]),
+                name="node_lease_due",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Device(models.Model):
+    """A GPU, known by its UUID for ever; `node` is where it was last seen."""
+
+    class Health(models.TextChoices):
+        HEALTHY = "HEALTHY"
+        BAD = "BAD"
+        ABSENT = "ABSENT"  # its node no longer reports it
+
+    uuid = models.CharField(max_length=80, primary_key=True)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="devices")
+    model = models.CharField(max_length=100, db_index=True)
+    memory_mb = models.PositiveIntegerField()
+    index = models.PositiveSmallIntegerField()  # for people; never used to choose a GPU
+    pci_bus_id = models.CharField(max_length=32, blank=True)
+    numa_node = models.SmallIntegerField(null=True)
+    health = models.CharField(max_length=16, choices=Health.choices, default=Health.HEALTHY)
+    problem = models.CharField(max_length=200, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+
+class JoinToken(Entity):
+    """Lets one node join once, within its time. Only the SHA-256 of the token is kept."""
+
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    used_by = models.ForeignKey(Node, models.SET_NULL, null=True, related_name="+")

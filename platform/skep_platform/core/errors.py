@@ -1,0 +1,47 @@
+"""Typed errors that a user can see: a stable code, a sentence that says what to do, the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SkepError(Exception):
+    """Base of every error shown to a user; the API renders it as {code, message, details}."""
+
+    status = 400
+    code = "bad_request"
+
+    def __init__(self, message: str, *, code: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code
+        self.details = details
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "details": self.details}
+
+
+class NotFound(SkepError):
+    """The object does not exist, or the caller may not know that it does."""
+
+    status = 404
+    code = "not_found"
+
+
+class Forbidden(SkepError):
+    status = 403
+    code = "forbidden"
+
+
+class Conflict(SkepError):
+    """The request contradicts the present state."""
+
+    status = 409
+    code = "conflict"
+
+
+class IllegalTransition(SkepError):
+    """A state machine was asked for a move that its table does not have: a defect of ours."""
+
+    status = 409
+    code = "illegal_transition"

@@ -1,0 +1,1 @@
+"""The sockets: node agents on one side, live pages on the other."""

@@ -1,0 +1,1 @@
+"""Container images that an admin offers by name."""

@@ -1,0 +1,1 @@
+"""Jobs: the protocol, task roles, tasks, attempts and their lifecycle."""

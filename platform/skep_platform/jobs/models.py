@@ -1,0 +1,189 @@
+"""Jobs → task roles → tasks → attempts, and the leases that attempts hold."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from skep_platform.core.models import Entity
+from skep_platform.jobs.states import AttemptState, JobState
+
+ACTIVE_JOB_STATES = [JobState.WAITING, JobState.RUNNING, JobState.STOPPING]
+
+
+class Job(Entity):
+    """One submitted job. Names are unique per owner for ever, as OpenPAI's users know it."""
+
+    name = models.CharField(max_length=255)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="jobs")
+    vc = models.ForeignKey("tenancy.VirtualCluster", models.PROTECT, related_name="jobs")
+    state = models.CharField(max_length=16, choices=JobState.choices, default=JobState.WAITING)
+    priority_class = models.CharField(max_length=16, default="test")
+    priority = models.SmallIntegerField(default=10)  # -1 opportunistic, 0..1000 guaranteed
+    spec_text = models.TextField()  # as submitted
+    spec = models.JSONField()  # validated, defaults filled in
+    gpus = models.PositiveIntegerField()  # of the whole gang
+    tasks_total = models.PositiveIntegerField()
+    client_token = models.CharField(max_length=64, blank=True)  # repeated submit = the same job
+
+    attempt = models.PositiveIntegerField(default=0)  # number of placements so far
+    placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
+    not_before = models.DateTimeField(null=True)  # retry backoff
+    retries_used = models.PositiveIntegerField(default=0)  # counted against jobRetryCount
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    stop_requested_at = models.DateTimeField(null=True)
+    # {code, message, details}: why it waits (cleared when placed), how it ended.
+    wait_reason = models.JSONField(null=True)
+    exit_reason = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "name"], name="job_name_per_owner"),
+            models.UniqueConstraint(
+                fields=["owner", "client_token"],
+                condition=~Q(client_token=""),
+                name="job_client_token",
+            ),
+        ]
+        indexes = [
+            # The queue: small however large the table grows.
+            models.Index(
+                fields=["vc", "-priority", "created_at"],
+                condition=Q(state="WAITING", placed_at__isnull=True),
+                name="job_queue",
+            ),
+            models.Index(
+                fields=["state", "updated_at"],
+                condition=Q(state__in=["WAITING", "RUNNING", "STOPPING"]),
+                name="job_active",
+            ),
+            models.Index(fields=["-created_at", "id"], name="job_newest"),
+            models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
+            models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
+            models.Index(fields=["state", "-created_at"], name="job_by_state"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TaskRole(models.Model):
+    """A group of equal tasks of a job, with what each of them needs."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="roles")
+    name = models.CharField(max_length=255)
+    position = models.PositiveSmallIntegerField()  # order in the job file
+    instances = models.PositiveIntegerField()
+    gpus = models.PositiveIntegerField()  # per instance, as all that follow
+    cpu_millis = models.PositiveIntegerField()
+    memory_mb = models.PositiveIntegerField()
+    shm_mb = models.PositiveIntegerField(default=512)
+    ports = models.JSONField(default=dict)  # label -> count
+    image = models.CharField(max_length=512)  # the reference to pull
+    command = models.TextField()
+    # -1: never by this count (OpenPAI's minFailedInstances, minSucceededInstances)
+    min_failed = models.IntegerField(default=1)
+    min_succeeded = models.IntegerField()
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [models.UniqueConstraint(fields=["job", "name"], name="role_once")]
+
+
+class Task(models.Model):
+    """One task of a role: what stays the same over its attempts. `rank` counts over the gang."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="tasks")
+    role = models.ForeignKey(TaskRole, models.CASCADE, related_name="tasks")
+    index = models.PositiveIntegerField()  # within the role
+    rank = models.PositiveIntegerField()  # within the job
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "rank"], name="task_rank_once")]
+
+
+class TaskAttempt(Entity):
+    """A task placed on a node once. A retry is a new row; rows are never reused."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="attempts")
+    task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
+    role = models.ForeignKey(TaskRole, models.CASCADE, related_name="+")
+    node = models.ForeignKey("cluster.Node", models.PROTECT, related_name="attempts")
+    index = models.PositiveIntegerField()  # the job attempt it belongs to, from 1
+    epoch = models.PositiveBigIntegerField()  # fences reports of an older life of this attempt
+    state = models.CharField(
+        max_length=16, choices=AttemptState.choices, default=AttemptState.ASSIGNED
+    )
+    gpu_uuids = models.JSONField(default=list)
+    gpu_model = models.CharField(max_length=100, blank=True)
+    network = models.CharField(max_length=16)
+    ports = models.JSONField(default=dict)  # label -> [numbers]
+    container_id = models.CharField(max_length=80, blank=True)
+    phase = models.CharField(max_length=16, blank=True)  # the node's newest word
+    pull_percent = models.PositiveSmallIntegerField(null=True)
+    exit_code = models.IntegerField(null=True)
+    exit_signal = models.PositiveSmallIntegerField(null=True)
+    oom_killed = models.BooleanField(default=False)
+    error_code = models.CharField(max_length=64, blank=True)
+    error_message = models.TextField(blank=True)
+    memory_peak_mb = models.PositiveIntegerField(null=True)
+    log_sizes = models.JSONField(default=dict)  # stream -> final bytes, once the node told its end
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    # Set when the node verified that the GPUs are clean, or its own lease ran out.
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "index"], name="attempt_once_per_task"),
+            # One living attempt per task, whatever the scheduler thinks.
+            models.UniqueConstraint(
+                fields=["task"], condition=Q(released_at__isnull=True), name="attempt_one_alive"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["node"], condition=Q(released_at__isnull=True), name="attempt_on_node"
+            ),
+            models.Index(fields=["job", "index"], name="attempt_by_job"),
+        ]
+
+
+class Lease(models.Model):
+    """An attempt's hold on one slot of a GPU. The constraint is the last wall: a slot cannot be
+    held twice, whatever the scheduler believes."""
+
+    device = models.ForeignKey("cluster.Device", models.PROTECT, related_name="leases")
+    slot = models.PositiveSmallIntegerField(default=0)  # > 0 only where a GPU is shared
+    attempt = models.ForeignKey(TaskAttempt, models.CASCADE, related_name="leases")
+    acquired_at = models.DateTimeField(auto_now_add=True)
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["device", "slot"],
+                condition=Q(released_at__isnull=True),
+                name="lease_slot_held_once",
+            )
+        ]
+
+
+class PortLease(models.Model):
+    """A port of a node held by an attempt on the host network."""
+
+    node = models.ForeignKey("cluster.Node", models.PROTECT, related_name="+")
+    port = models.PositiveIntegerField()
+    attempt = models.ForeignKey(TaskAttempt, models.CASCADE, related_name="port_leases")
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["node", "port"],
+                condition=Q(released_at__isnull=True),
+                name="port_held_once",
+            )
+        ]

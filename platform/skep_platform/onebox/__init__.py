@@ -1,0 +1,1 @@
+"""`skep up`: a whole Skep on one machine under one supervisor."""

@@ -1,0 +1,1 @@
+"""Drives the pure scheduler core: snapshot, plan, commit under the lease constraint."""

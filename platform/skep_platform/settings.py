@@ -1,0 +1,223 @@
+"""Django settings, all from the environment. Refuses to start half-configured: no default secrets.
+
+SKEP_SECRET_KEY      signing key (required)
+SKEP_DATABASE_URL    postgresql://user:password@host:port/name (required)
+SKEP_REDIS_URL       redis://:password@host:port (required)
+SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
+SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
+SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
+SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+from skep_platform import __version__
+
+BASE_DIR = Path(__file__).resolve().parent
+
+
+def _required(name: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise ImproperlyConfigured(f"set {name}; see the docstring of skep_platform.settings")
+    return value
+
+
+def _database(url: str) -> dict[str, object]:
+    parts = urlsplit(url)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": parts.hostname or "",
+        "PORT": str(parts.port or 5432),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "NAME": parts.path.lstrip("/"),
+        "OPTIONS": {
+            "pool": {
+                "min_size": 1,
+                "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),
+                "timeout": 10,
+            }
+        },
+    }
+
+
+SECRET_KEY = _required("SKEP_SECRET_KEY")
+DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
+SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
+SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
+SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
+
+# A node that lost the server stops its containers `LEASE_S` after its last acknowledged heartbeat;
+# the server waits `LEASE_MARGIN_S` longer before it gives the GPUs away.
+SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
+SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
+SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
+SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
+SKEP_TICK_S = 2.0
+SKEP_MAX_SPEC_BYTES = 512 * 1024
+
+DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"
+_public = urlsplit(SKEP_PUBLIC_URL)
+ALLOWED_HOSTS = [
+    h for h in os.environ.get("SKEP_ALLOWED_HOSTS", "").split(",") if h
+] or [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", "[::1]"]
+CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _public.scheme == "https" else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _public.scheme == "https"
+SESSION_COOKIE_NAME = "skep_session"
+CSRF_COOKIE_NAME = "skep_csrf"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "channels",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "knox",
+    "skep_platform.core",
+    "skep_platform.accounts",
+    "skep_platform.tenancy",
+    "skep_platform.cluster",
+    "skep_platform.images",
+    "skep_platform.jobs",
+    "skep_platform.telemetry",
+    "skep_platform.scheduling",
+    "skep_platform.gateway",
+    "skep_platform.web",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
+    }
+]
+
+ROOT_URLCONF = "skep_platform.urls"
+ASGI_APPLICATION = "skep_platform.asgi.application"
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "logs": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(SKEP_DATA_DIR / "logs")},
+    },
+}
+
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [SKEP_REDIS_URL], "prefix": "skep"},
+    }
+}
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": SKEP_REDIS_URL,
+    }
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "knox.auth.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "skep_platform.core.api.exception_handler",
+    "DEFAULT_PAGINATION_CLASS": "skep_platform.core.api.CursorPages",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Skep",
+    "DESCRIPTION": "One GPU cluster, many hives: the REST API of Skep.",
+    "VERSION": __version__,
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+}
+
+REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_LIMIT_PER_USER": 50}
+
+CELERY_BROKER_URL = SKEP_REDIS_URL
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "unacked_restore_interval": 1,
+    "unacked_restore_throttle": 1,
+    "visibility_timeout": 60,
+    "global_keyprefix": "skep:",
+}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = False  # beat repeats every task; a poison task must not loop
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TIMEZONE = "UTC"
+# Names and periods in seconds; `expires` keeps a stopped worker from waking to a pile of ticks.
+CELERY_BEAT_SCHEDULE = {
+    "tick": {
+        "task": "skep.scheduling.tick",
+        "schedule": SKEP_TICK_S,
+        "options": {"queue": "scheduler", "expires": 4},
+    },
+    "reconcile-jobs": {
+        "task": "skep.jobs.reconcile",
+        "schedule": 2.0,
+        "options": {"expires": 4},
+    },
+    "reconcile-nodes": {
+        "task": "skep.cluster.reconcile",
+        "schedule": 2.0,
+        "options": {"expires": 4},
+    },
+}
+
+LOGGING_CONFIG = None  # structlog: see core.logs

@@ -1,0 +1,1 @@
+"""Logs and metrics of attempts and GPUs: stored, rolled up, read back."""

@@ -1,0 +1,63 @@
+"""Where log bytes lie, and rolled-up samples."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class LogChunk(models.Model):
+    """Bytes [offset, offset + size) of one stream of one attempt, stored under `key` in the log
+    storage. `id` rises in order of arrival: it is the cursor of a job's merged log."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey("jobs.Job", models.CASCADE, related_name="+")
+    attempt = models.ForeignKey("jobs.TaskAttempt", models.CASCADE, related_name="log_chunks")
+    stream = models.CharField(max_length=8)  # "stdout" or "stderr"
+    offset = models.PositiveBigIntegerField()
+    size = models.PositiveIntegerField()
+    at = models.DateTimeField()  # when the node read its first byte
+    key = models.CharField(max_length=200)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "stream", "offset"], name="chunk_once")
+        ]
+        indexes = [models.Index(fields=["job", "id"], name="chunk_by_job")]
+
+
+class GpuRollup(models.Model):
+    """Use of one GPU over `seconds` from `at`; `attempt` held it then, if any."""
+
+    device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+")
+    attempt = models.ForeignKey("jobs.TaskAttempt", models.CASCADE, null=True, related_name="+")
+    at = models.DateTimeField()
+    seconds = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    utilization_sum = models.FloatField()  # percent; divide by samples
+    utilization_max = models.FloatField()
+    memory_used_mb_max = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["device", "at", "attempt"],
+                nulls_distinct=False,
+                name="gpu_rollup_once",
+            )
+        ]
+        indexes = [models.Index(fields=["attempt", "at"], name="gpu_rollup_by_attempt")]
+
+
+class TaskRollup(models.Model):
+    """Use of CPU, memory and network of one attempt over `seconds` from `at`."""
+
+    attempt = models.ForeignKey("jobs.TaskAttempt", models.CASCADE, related_name="rollups")
+    at = models.DateTimeField()
+    seconds = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    cpu_percent_sum = models.FloatField()  # 100 = one core
+    cpu_percent_max = models.FloatField()
+    memory_mb_max = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt", "at"], name="task_rollup_once")]

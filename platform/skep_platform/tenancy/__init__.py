@@ -1,0 +1,1 @@
+"""Virtual clusters: who belongs to them, what they own, what they use."""

@@ -1,0 +1,1 @@
+"""The scheduler core: pure decisions on snapshots, the same code live and simulated."""
