@@ -1,0 +1,49 @@
+# One file, three targets: `server` (web, workers, beat), `agent`, and the stage that builds the UI.
+# Behind a mirror, point the base images elsewhere with --build-arg.
+ARG NODE_IMAGE=node:22-bookworm-slim
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${NODE_IMAGE} AS webui
+WORKDIR /src/webui
+COPY webui/package.json webui/package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY webui ./
+COPY platform/skep_platform/openapi.yaml /src/platform/skep_platform/openapi.yaml
+RUN npm run build
+
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /src
+RUN python -m venv /opt/skep
+ENV PATH=/opt/skep/bin:$PATH
+COPY requirements.lock ./
+RUN pip install --no-cache-dir --no-deps -r requirements.lock
+COPY pyproject.toml README.md ./
+COPY platform platform
+COPY agent agent
+COPY scheduler scheduler
+COPY client client
+COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_platform/web/static/webui
+RUN pip install --no-cache-dir --no-deps . \
+ && SKEP_SECRET_KEY=build SKEP_DATABASE_URL=postgresql://build@127.0.0.1/build \
+    SKEP_REDIS_URL=redis://127.0.0.1 SKEP_DATA_DIR=/tmp \
+    python -m django collectstatic --noinput --settings skep_platform.settings
+
+FROM ${PYTHON_IMAGE} AS server
+RUN useradd --system --uid 10470 --home-dir /var/lib/skep --create-home skep
+COPY --from=build /opt/skep /opt/skep
+ENV PATH=/opt/skep/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    DJANGO_SETTINGS_MODULE=skep_platform.settings \
+    SKEP_DATA_DIR=/var/lib/skep
+USER skep
+WORKDIR /var/lib/skep
+EXPOSE 8470
+CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--ws-max-size", "16777216"]
+
+FROM ${PYTHON_IMAGE} AS agent
+# Root, because it owns the engine's socket; it starts no privileged container (see docs/operations.md).
+COPY --from=build /opt/skep /opt/skep
+COPY deploy/agent-entrypoint.sh /usr/local/bin/agent-entrypoint
+ENV PATH=/opt/skep/bin:$PATH PYTHONUNBUFFERED=1 SKEP_AGENT_STATE=/var/lib/skep-agent
+VOLUME /var/lib/skep-agent
+ENTRYPOINT ["agent-entrypoint"]

@@ -1,0 +1,101 @@
+{{- define "skep.name" -}}{{ printf "%s" .Release.Name | trunc 48 | trimSuffix "-" }}{{- end }}
+
+{{- define "skep.labels" -}}
+app.kubernetes.io/name: skep
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "skep.selector" -}}
+app.kubernetes.io/name: skep
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "skep.secret" -}}{{ .Values.existingSecret | default (printf "%s-settings" (include "skep.name" .)) }}{{- end }}
+
+{{- define "skep.claim" -}}{{ .Values.logs.existingClaim | default (printf "%s-logs" (include "skep.name" .)) }}{{- end }}
+
+{{- define "skep.image" -}}{{ printf "%s:%s" .image.repository (.image.tag | default .root.Chart.AppVersion) }}{{- end }}
+
+{{- define "skep.env" -}}
+- name: SKEP_SECRET_KEY
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: secret-key}}
+- name: SKEP_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: database-url}}
+- name: SKEP_REDIS_URL
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
+- {name: SKEP_DATA_DIR, value: /var/lib/skep}
+- {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "skep.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10470
+fsGroup: 10470
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "skep.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* A Deployment of the server image: dict root component replicas strategy command resources probes port */}}
+{{- define "skep.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "skep.name" .root }}-{{ .component }}
+  labels:
+    {{- include "skep.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  replicas: {{ .replicas }}
+  strategy: {type: {{ .strategy | default "RollingUpdate" }}}
+  selector:
+    matchLabels:
+      {{- include "skep.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "skep.selector" . | nindent 8 }}
+      annotations:
+        checksum/secret: {{ include (print .root.Template.BasePath "/secret.yaml") .root | sha256sum }}
+    spec:
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      {{- with .root.Values.imagePullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext: {{- include "skep.podSecurity" . | nindent 8 }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "skep.image" (dict "root" .root "image" .root.Values.image.server) }}
+          imagePullPolicy: {{ .root.Values.image.server.pullPolicy }}
+          {{- with .command }}
+          command: {{ toJson . }}
+          {{- end }}
+          env: {{- include "skep.env" .root | nindent 12 }}
+          securityContext: {{- include "skep.containerSecurity" . | nindent 12 }}
+          resources: {{- toYaml .resources | nindent 12 }}
+          {{- with .port }}
+          ports: [{name: http, containerPort: {{ . }}}]
+          {{- end }}
+          {{- with .probes }}
+          {{- . | nindent 10 }}
+          {{- end }}
+          volumeMounts:
+            - {name: tmp, mountPath: /tmp}
+            - {name: logs, mountPath: /var/lib/skep/logs}
+      volumes:
+        - {name: tmp, emptyDir: {}}
+        - name: logs
+          persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
+{{- end }}
