@@ -54,6 +54,11 @@ class Gang:
     not_before: float = 0.0  # retry backoff: not placed earlier
 
     @property
+    def opportunistic(self) -> bool:
+        """Needs no quota and uses none: it may have what is idle after the guaranteed gangs."""
+        return self.priority < 0
+
+    @property
     def gpus(self) -> int:
         return sum(m.count * m.gpus for m in self.members)
 
@@ -70,9 +75,15 @@ class Running:
     vc: str
     node_id: str
     gpu_uuids: tuple[str, ...]
-    gpu_model: str | None
+    gpu_model: str | None  # None if, and only if, it holds no GPU
     cpu_millis: int
     memory_mb: int
+    priority: int = 0  # of its gang; negative: opportunistic, uses none of its VC's quota
+    gang_name: str = ""  # for people: reasons name who uses a quota
+
+    @property
+    def opportunistic(self) -> bool:
+        return self.priority < 0
 
 
 @dataclass(frozen=True, slots=True)
