@@ -65,9 +65,9 @@ SKEP_MAX_SPEC_BYTES = 512 * 1024
 
 DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"
 _public = urlsplit(SKEP_PUBLIC_URL)
-ALLOWED_HOSTS = [
-    h for h in os.environ.get("SKEP_ALLOWED_HOSTS", "").split(",") if h
-] or [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", "[::1]"]
+# Loopback is always allowed: probes come from there.
+ALLOWED_HOSTS = [h for h in os.environ.get("SKEP_ALLOWED_HOSTS", "").split(",") if h]
+ALLOWED_HOSTS += [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", "[::1]"]
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _public.scheme == "https" else None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _public.scheme == "https"

@@ -1,0 +1,77 @@
+"""The compose files: complete, without a default secret, and read by Compose itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRETS = {
+    "SKEP_SECRET_KEY": "one",
+    "POSTGRES_PASSWORD": "two",
+    "REDIS_PASSWORD": "three",
+    "SKEP_PUBLIC_URL": "https://skep.example.org",
+}
+BARE = {"PATH": os.environ["PATH"]}
+
+
+def compose(file: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = ["docker-compose", "-f", str(ROOT / file), "--project-directory", str(ROOT), "config"]
+    return subprocess.run(command, env=BARE | env, capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict]:
+    done = compose("docker-compose.yml", SECRETS)
+    assert done.returncode == 0, done.stderr
+    return YAML(typ="safe", pure=True).load(done.stdout)["services"]
+
+
+def test_every_part_is_there(services):
+    assert services.keys() == {
+        *("postgres", "redis", "migrate", "web", "scheduler", "worker", "beat", "agent"),
+    }
+
+
+def test_the_scheduler_queue_is_consumed_one_at_a_time(services):
+    command = services["scheduler"]["command"]
+    assert command[command.index("-Q") + 1] == "scheduler"
+    assert command[command.index("-c") + 1] == "1"
+
+
+def test_nothing_starts_before_the_tables_are_there(services):
+    for name in ("web", "scheduler", "worker", "beat"):
+        condition = services[name]["depends_on"]["migrate"]["condition"]
+        assert condition == "service_completed_successfully"
+
+
+def test_only_the_web_server_is_published_and_only_on_loopback(services):
+    published = {name: s["ports"] for name, s in services.items() if s.get("ports")}
+    assert published.keys() == {"web"}
+    assert "127.0.0.1" in str(published["web"])
+
+
+@pytest.mark.parametrize("missing", SECRETS)
+def test_a_missing_secret_stops_it_with_its_name(missing):
+    done = compose("docker-compose.yml", {k: v for k, v in SECRETS.items() if k != missing})
+    assert done.returncode != 0
+    assert missing in done.stderr
+
+
+def test_a_node_needs_only_the_address_and_a_join_token():
+    env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_JOIN_TOKEN": "once"}
+    done = compose("deploy/agent.compose.yml", env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_images_exist_as_targets_of_the_dockerfile(services):
+    stages = {
+        line.split()[-1]
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if line.startswith("FROM ")
+    }
+    assert {s["build"]["target"] for s in services.values() if "build" in s} <= stages
