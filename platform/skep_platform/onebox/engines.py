@@ -1,0 +1,289 @@
+"""PostgreSQL and Valkey as children of ours, from their wheels: own user, own password, loopback.
+
+The wheels' own launchers are never used: as root they create users and open every parent folder.
+
+Layout below the state folder: `postgres/` and `valkey/` (owned by the engines' user), `secrets/`
+(0600 files), `bin/` (copies, only where the originals are out of the engines' user's reach).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGINT
+from urllib.parse import quote
+
+from skep_platform.onebox.binaries import (
+    Binaries,
+    find_binaries,
+    open_to_all,
+    unprivileged_user,
+    within_reach,
+)
+from skep_platform.onebox.children import Program, RunAs, die_with_parent, spawn
+
+LOOPBACK = "127.0.0.1"
+DATABASE_USER = "skep"
+
+
+class EngineFailed(RuntimeError):
+    """An engine could not be initialised or started; the text ends with its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """One PostgreSQL server below `state`. Without `durable` a power cut may lose it: for tests."""
+
+    state: Path
+    binaries: Binaries
+    run_as: RunAs | None
+    port: int
+    durable: bool = True
+
+    @property
+    def data(self) -> Path:
+        return self.state / "postgres"
+
+    def url(self, database: str = "postgres") -> str:
+        password = quote(secret(self.state, "postgres"), safe="")
+        return f"postgresql://{DATABASE_USER}:{password}@{LOOPBACK}:{self.port}/{database}"
+
+    def initialise(self) -> None:
+        """Create the database files, once. Raises EngineFailed."""
+        if (self.data / "PG_VERSION").exists():
+            return
+        unfinished = self.state / "postgres.new"  # a cut-off initdb leaves no half database
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _own_folder(unfinished, self.run_as)
+        password_file = unfinished.with_suffix(".pw")
+        _write_private(password_file, secret(self.state, "postgres"), self.run_as)
+        try:
+            self._initdb(unfinished, password_file)
+        finally:
+            password_file.unlink()
+        unfinished.rename(self.data)
+
+    def program(self) -> Program:
+        settings = {
+            "port": str(self.port),
+            "listen_addresses": LOOPBACK,
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "shared_buffers": "128MB",
+            "log_min_messages": "warning",
+        }
+        if not self.durable:
+            settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        arguments = [f"-c{name}={value}" for name, value in settings.items()]
+        return Program(
+            "postgres",
+            (str(self.binaries.postgres), "-D", str(self.data), *arguments),
+            env=_bare_environment(),
+            run_as=self.run_as,
+            stop_signal=SIGINT,  # "fast": rolls back open transactions, does not wait for clients
+            death_signal=SIGINT,
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether the server of this process id accepts connections, by its own word."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
+
+    def _initdb(self, data: Path, password_file: Path) -> None:
+        command = [
+            str(self.binaries.initdb),
+            f"--pgdata={data}",
+            f"--username={DATABASE_USER}",
+            "--auth=scram-sha-256",
+            f"--pwfile={password_file}",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+            "--no-sync",  # the first start writes a checkpoint, which syncs
+        ]
+        _run(command, self.run_as)
+
+
+@dataclass(frozen=True, slots=True)
+class Valkey:
+    """One Valkey server below `state`. It keeps nothing on disk: it carries hints only."""
+
+    state: Path
+    binaries: Binaries
+    run_as: RunAs | None
+    port: int
+
+    def url(self, database: int = 0) -> str:
+        return f"redis://:{secret(self.state, 'valkey')}@{LOOPBACK}:{self.port}/{database}"
+
+    def initialise(self) -> None:
+        folder = self.state / "valkey"
+        _own_folder(folder, self.run_as)
+        settings = {
+            "bind": LOOPBACK,
+            "port": self.port,
+            "requirepass": secret(self.state, "valkey"),
+            "dir": folder,
+            "save": '""',
+            "appendonly": "no",
+            "databases": 64,
+        }
+        text = "".join(f"{name} {value}\n" for name, value in settings.items())
+        # In a file, not on the command line: every user of the machine can read that one.
+        _write_private(folder / "valkey.conf", text, self.run_as)
+
+    def program(self) -> Program:
+        command = (str(self.binaries.valkey), str(self.state / "valkey/valkey.conf"))
+        return Program("valkey", command, env=_bare_environment(), run_as=self.run_as)
+
+    def is_ready(self, pid: int) -> bool:
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=1) as connection:
+                connection.sendall(f"AUTH {secret(self.state, 'valkey')}\r\nPING\r\n".encode())
+                answers = connection.makefile("rb")
+                return (answers.readline(), answers.readline()) == (b"+OK\r\n", b"+PONG\r\n")
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    postgres: Postgres
+    valkey: Valkey
+
+
+def prepare(
+    state: Path, *, postgres_port: int = 0, valkey_port: int = 0, durable: bool = True
+) -> Engines:
+    """Initialise both engines below `state`; port 0 means any free one. Raises EngineMissing when
+    a program is not there, EngineFailed when `state` is out of the engines' user's reach."""
+    state.mkdir(parents=True, exist_ok=True)
+    run_as = unprivileged_user()
+    if run_as:
+        _check_reach(state, run_as)
+    (state / "bin").mkdir(exist_ok=True)
+    binaries = within_reach(find_binaries(), run_as, state / "bin")
+    postgres = Postgres(state, binaries, run_as, postgres_port or free_port(), durable)
+    valkey = Valkey(state, binaries, run_as, valkey_port or free_port())
+    postgres.initialise()
+    valkey.initialise()
+    return Engines(postgres, valkey)
+
+
+class RunningEngines:
+    """Both engines, started and answering, as children of this process: what the tests use."""
+
+    def __init__(self, engines: Engines, log: Path) -> None:
+        self.engines = engines
+        self._log = log
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, timeout_s: float = 30.0) -> None:
+        """Raises EngineFailed."""
+        for engine in (self.engines.valkey, self.engines.postgres):
+            self._processes.append(start_engine(engine, self._log, timeout_s))
+
+    def stop(self) -> None:
+        programs = (self.engines.valkey.program(), self.engines.postgres.program())
+        for process, program in zip(self._processes, programs, strict=False):
+            process.send_signal(program.stop_signal)
+        for process in self._processes:
+            process.wait(timeout=20)
+        self._processes.clear()
+
+
+def start_engine(
+    engine: Postgres | Valkey, log: Path, timeout_s: float = 30.0
+) -> subprocess.Popen[bytes]:
+    """Start one engine and wait until it answers. A server that was killed holds its lock file
+    and shared memory until its last child is gone, so an early exit is tried again."""
+    deadline = time.monotonic() + timeout_s
+    path = log / f"{engine.program().name}.log"
+    process = spawn(engine.program(), path)
+    while not engine.is_ready(process.pid):
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise EngineFailed(f"{engine.program().name} did not start:\n{_tail(path)}")
+        if process.poll() is not None:
+            time.sleep(0.2)
+            process = spawn(engine.program(), path)
+        time.sleep(0.02)
+    return process
+
+
+def secret(state: Path, name: str) -> str:
+    """The secret of this name, made on first use and kept in a file of mode 0600."""
+    folder = state / "secrets"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / name
+    if not path.exists():
+        _write_private(path, secrets.token_urlsafe(32), None)
+    return path.read_text()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody holds now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_reach(state: Path, user: RunAs) -> None:
+    if not open_to_all(state):
+        raise EngineFailed(
+            f"{state} is closed to the user {user.name!r}, whom PostgreSQL runs as when you are "
+            "root; choose a folder that others may enter, for example SKEP_HOME=/var/lib/skep"
+        )
+
+
+def _own_folder(path: Path, user: RunAs | None) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if user:
+        os.chown(path, user.uid, user.gid)
+
+
+def _write_private(path: Path, text: str, user: RunAs | None) -> None:
+    """Write whole or not at all, never readable by others for a moment."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    if user:
+        os.chown(unfinished, user.uid, user.gid)
+    unfinished.rename(path)
+
+
+def _run(command: list[str], user: RunAs | None) -> None:
+    parent = os.getpid()
+    done = subprocess.run(
+        command,
+        env=_bare_environment(),
+        capture_output=True,
+        text=True,
+        cwd="/",
+        user=user.uid if user else None,
+        group=user.gid if user else None,
+        extra_groups=[] if user else None,
+        preexec_fn=lambda: die_with_parent(9, parent),
+        check=False,
+    )
+    if done.returncode:
+        raise EngineFailed(f"{Path(command[0]).name}: {done.stdout[-500:]}{done.stderr[-1000:]}")
+
+
+def _bare_environment() -> dict[str, str]:
+    """No secret and no library path of ours reaches an engine."""
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-2000:]

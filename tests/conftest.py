@@ -1,0 +1,41 @@
+"""Engines and Django for every test; components of the machine by marker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from tests.support import components, engines
+
+# Before any other conftest or test module imports a model, and before pytest-django looks.
+engines.prepare_environment()
+os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
+
+import django  # noqa: E402
+from django.conf import settings  # noqa: E402
+
+# Channel names are global on a Valkey server, whatever the database.
+settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"skep-test-{os.getpid()}"
+django.setup()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A missing component of the machine skips a test, and fails it in CI."""
+    for marker in {m.name for m in item.iter_markers()}:
+        if reason := components.missing(marker):
+            (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
+
+
+@pytest.fixture(autouse=True)
+def _clean_hints(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Valkey is empty at the start of each test that may use it; channel layers do not outlive
+    the event loop they belong to."""
+    if request.node.get_closest_marker("django_db") or "db" in request.fixturenames:
+        from skep_platform.core.doorbells import valkey
+
+        valkey().flushdb()
+    yield
+    if layers := sys.modules.get("channels.layers"):
+        layers.channel_layers.backends.clear()
