@@ -33,7 +33,7 @@ NODE = StateMachine(
 class Node(Entity):
     """A machine with an agent. `desired_revision` rises with every change of what it shall run."""
 
-    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    name = models.CharField(max_length=63, validators=[NAME])
     state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
     cordoned = models.BooleanField(default=False)  # admin: place nothing new here
     address = models.CharField(max_length=255, blank=True)
@@ -57,11 +57,14 @@ class Node(Entity):
     desired_revision = models.PositiveBigIntegerField(default=0)
 
     class Meta:
-        indexes = [
-            models.Index(
-                fields=["lease_expires_at"],
-                condition=models.Q(state__in=["ONLINE", "UNREACHABLE"]),
-                name="node_lease_due",
+        # No index on the columns that a heartbeat writes: it stays an in-page (HOT) update, and
+        # the few thousand rows of this table are scanned in a millisecond.
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=~models.Q(state="REMOVED"),
+                name="node_name_once",
+                violation_error_message="A node of this name exists.",
             )
         ]
 

@@ -1,0 +1,332 @@
+"""All writes to nodes: joining, sessions with their leases, inventory, cordon and removal.
+
+Deadlines are set and compared with the database's clock: web replicas may disagree about time,
+a node's lease must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from skep_agent.protocol import Hello, Inventory
+from skep_platform.accounts.models import User
+from skep_platform.cluster import inventory as inventories
+from skep_platform.cluster.models import NODE, Device, JoinToken, Node, NodeState
+from skep_platform.cluster.tokens import CREDENTIAL_PREFIX, JOIN_PREFIX, digest, new_secret
+from skep_platform.core import doorbells
+from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
+from skep_platform.core.events import event, record
+from skep_platform.core.models import Event
+from skep_platform.tenancy.models import NAME
+
+MAX_JOIN_TTL = timedelta(days=7)
+DEVICE_COLUMNS = ["node", "model", "memory_mb", "index", "pci_bus_id", "numa_node"]
+DEVICE_COLUMNS += ["health", "problem", "updated_at"]
+
+
+def create_join_token(user: User | None, ttl: timedelta | float) -> str:
+    """A token that lets one node join within `ttl` (a timedelta, or seconds); not shown again."""
+    return issue_join_token(user, ttl)[1]
+
+
+def issue_join_token(user: User | None, ttl: timedelta | float) -> tuple[JoinToken, str]:
+    ttl = ttl if isinstance(ttl, timedelta) else timedelta(seconds=ttl)
+    if not timedelta(0) < ttl <= MAX_JOIN_TTL:
+        longest = int(MAX_JOIN_TTL.total_seconds())
+        raise SkepError("A join token lives at most 7 days.", code="ttl_invalid", longest_s=longest)
+    secret = new_secret(JOIN_PREFIX)
+    row = JoinToken.objects.create(
+        token_hash=digest(secret), created_by=user, expires_at=Now() + ttl
+    )
+    row.refresh_from_db(fields=["expires_at"])
+    return row, secret
+
+
+@transaction.atomic
+def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
+    """Trade a join token for a node and its credential, which is told only here. A node that never
+    connected or is lost may join again under its name and gets a new credential.
+
+    Raises Forbidden `join_token_invalid` and Conflict `node_name_taken`."""
+    check_name(name)
+    row = JoinToken.objects.filter(
+        token_hash=digest(token), used_at=None, expires_at__gt=Now()
+    ).select_for_update()
+    join_token = row.first()
+    if join_token is None:
+        message = "The join token is unknown, used or expired; ask an admin for a new one."
+        raise Forbidden(message, code="join_token_invalid")
+    node = _named_or_new(name)
+    secret = new_secret(CREDENTIAL_PREFIX)
+    node.credential_hash, node.instance_id = digest(secret), instance_id[:64]
+    node.connected, node.session_epoch = False, node.session_epoch + 1
+    node.save()
+    join_token.used_at, join_token.used_by = Now(), node  # type: ignore[assignment]
+    join_token.save(update_fields=["used_at", "used_by", "updated_at"])
+    record("node", node.pk, "node.joined", f"Node {name} joined.", actor=_name(join_token))
+    doorbells.ring_topic("cluster")
+    return node, secret
+
+
+def authenticate_node(credential: str) -> Node | None:
+    """The node that holds this credential, unless it was removed."""
+    nodes = Node.objects.exclude(state=NodeState.REMOVED).exclude(credential_hash="")
+    return nodes.filter(credential_hash=digest(credential)).first()
+
+
+@transaction.atomic
+def open_session(node_id: UUID | str, instance_id: str, hello: Hello) -> Node:
+    """Start a new session of a node: fences every older one, starts the lease, stores what the
+    node has. Raises Conflict `agent_duplicate` when an agent with another state directory is
+    alive, `node_removed`, and InvalidInventory."""
+    inventories.check(hello.inventory)
+    node = _locked(node_id)
+    _refuse_second_agent(node, instance_id)
+    before = node.state
+    if before != NodeState.ONLINE:
+        NODE.check(before, NodeState.ONLINE, node.name)
+    Node.objects.filter(pk=node.pk).update(
+        state=NodeState.ONLINE,
+        connected=True,
+        instance_id=instance_id[:64],
+        agent_version=hello.agent_version[:64],
+        session_epoch=F("session_epoch") + 1,
+        last_heartbeat_at=Now(),
+        lease_expires_at=Now() + lease(),
+        updated_at=Now(),
+        **inventories.node_fields(hello.inventory),
+    )
+    _store_devices(node, hello.inventory)
+    if before != NodeState.ONLINE:
+        record("node", node.pk, "node.online", f"Node {node.name} is online.", was=before)
+    _tell_all()
+    node.refresh_from_db()
+    return node
+
+
+def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
+    """Renew the lease; the answer is the node's desired revision. One query: every node does
+    this every few seconds. Raises Conflict `session_fenced`."""
+    with connection.cursor() as cursor:
+        cursor.execute(HEARTBEAT, [lease(), str(node_id), session_epoch])
+        row = cursor.fetchone()
+    if row is None:
+        raise _fenced()
+    return row[0]
+
+
+HEARTBEAT = """
+UPDATE cluster_node
+   SET last_heartbeat_at = statement_timestamp(), lease_expires_at = statement_timestamp() + %s
+ WHERE id = %s AND session_epoch = %s AND connected AND state = 'ONLINE'
+RETURNING desired_revision
+"""
+
+
+@transaction.atomic
+def update_inventory(node_id: UUID | str, session_epoch: int, inventory: Inventory) -> None:
+    """Store a changed inventory. Raises Conflict `session_fenced` and InvalidInventory."""
+    inventories.check(inventory)
+    node = Node.objects.select_for_update(no_key=True).filter(
+        pk=node_id, session_epoch=session_epoch, connected=True
+    )
+    found = node.first()
+    if found is None:
+        raise _fenced()
+    node.update(updated_at=Now(), **inventories.node_fields(inventory))
+    _store_devices(found, inventory)
+    _tell_all()
+
+
+@transaction.atomic
+def close_session(node_id: UUID | str, session_epoch: int) -> None:
+    """The connection is gone; containers may still run until the lease is over. A newer session
+    is left alone."""
+    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
+    changed = mine.filter(state__in=NODE.before(NodeState.UNREACHABLE)).update(
+        state=NodeState.UNREACHABLE, connected=False, updated_at=Now()
+    )
+    if changed:
+        record("node", node_id, "node.unreachable", "The agent's connection ended.")
+        doorbells.ring_topic("cluster")
+    else:
+        mine.update(connected=False)
+
+
+@transaction.atomic
+def bump_revision(node_ids: Iterable[UUID | str]) -> None:
+    """What these nodes shall run has changed: count it and ring their gateways."""
+    ids = set(node_ids)
+    # Locked in one order, so that two gangs over the same nodes cannot deadlock.
+    locked = Node.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
+    found = list(locked.values_list("pk", flat=True))
+    Node.objects.filter(pk__in=found).update(desired_revision=F("desired_revision") + 1)
+    doorbells.ring_nodes(found)
+
+
+@transaction.atomic
+def expire_leases() -> list[UUID]:
+    """Nodes whose lease is over become LOST: they have fenced themselves by now. Safe to run
+    twice at once: a row is taken by one run, and the guard is checked under its lock."""
+    due = (
+        Node.objects.select_for_update(skip_locked=True, no_key=True)
+        .filter(state__in=NODE.before(NodeState.LOST), lease_expires_at__lt=Now())
+        .order_by("pk")
+    )
+    nodes = list(due)
+    if not nodes:
+        return []
+    ids = [node.pk for node in nodes]
+    Node.objects.filter(pk__in=ids).update(state=NodeState.LOST, connected=False, updated_at=Now())
+    Event.objects.bulk_create(_lost(node) for node in nodes)
+    _tell_all()
+    return ids
+
+
+def cordon(user: User | None, name: str) -> Node:
+    """Place nothing new on this node; what runs goes on."""
+    return _set_cordoned(user, name, True)
+
+
+def uncordon(user: User | None, name: str) -> Node:
+    return _set_cordoned(user, name, False)
+
+
+@transaction.atomic
+def remove_node(user: User | None, name: str) -> None:
+    """Forget a node and its credential. Raises Conflict `node_busy` while an attempt on it is
+    not released."""
+    # A full row lock: a placement in flight cannot reference the node while we look.
+    node = _named(name, Node.objects.select_for_update())
+    busy = node.attempts.filter(released_at=None).count()
+    if busy:
+        message = f"{busy} task attempts are on node {name}; cordon it and wait, or stop them."
+        raise Conflict(message, code="node_busy", attempts=busy)
+    NODE.check(node.state, NodeState.REMOVED, name)
+    Node.objects.filter(pk=node.pk).update(
+        state=NodeState.REMOVED,
+        connected=False,
+        credential_hash="",
+        session_epoch=F("session_epoch") + 1,
+        updated_at=Now(),
+    )
+    node.devices.update(health=Device.Health.ABSENT, problem="Its node was removed.")
+    record("node", node.pk, "node.removed", f"Node {name} was removed.", actor=_username(user))
+    doorbells.ring_nodes([node.pk])
+    _tell_all()
+
+
+def lease() -> timedelta:
+    """How long after a heartbeat the server waits before it gives a node's GPUs away."""
+    return timedelta(seconds=settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S)
+
+
+def check_name(name: str) -> None:
+    """Raises SkepError `name_invalid`."""
+    try:
+        NAME(name)
+    except ValidationError as error:
+        raise SkepError(error.messages[0], code="name_invalid", name=str(name)[:100]) from None
+
+
+def _named_or_new(name: str) -> Node:
+    node = Node.objects.select_for_update().exclude(state=NodeState.REMOVED)
+    found = node.filter(name=name).first()
+    if found is None:
+        return Node(name=name)
+    if found.state not in (NodeState.JOINED, NodeState.LOST):
+        message = f"A node named {name} is in the cluster; remove it first or take another name."
+        raise Conflict(message, code="node_name_taken", name=name, state=found.state)
+    return found
+
+
+def _refuse_second_agent(node: Node, instance_id: str) -> None:
+    fresh = Node.objects.filter(
+        pk=node.pk,
+        connected=True,
+        last_heartbeat_at__gt=Now() - timedelta(seconds=settings.SKEP_LEASE_S),
+    )
+    if node.instance_id != instance_id and fresh.exists():
+        message = f"Another agent is connected as {node.name}; stop it, or join under a new name."
+        raise Conflict(message, code="agent_duplicate", node=node.name)
+
+
+def _store_devices(node: Node, inventory: Inventory) -> None:
+    uuids = [gpu.uuid for gpu in inventory.gpus]
+    rows = Device.objects.filter(uuid__in=uuids) | Device.objects.filter(node=node)
+    known = list(
+        rows.select_for_update(of=("self",), no_key=True).select_related("node").order_by("uuid")
+    )
+    leased = set(
+        Device.objects.filter(
+            pk__in=[device.pk for device in known], leases__isnull=False, leases__released_at=None
+        ).values_list("pk", flat=True)
+    )
+    changes = inventories.compare(node, inventory.gpus, known, leased)
+    if changes:
+        Device.objects.bulk_create(
+            [*changes.new, *changes.changed],
+            update_conflicts=True,
+            unique_fields=["uuid"],
+            update_fields=DEVICE_COLUMNS,
+        )
+    Event.objects.bulk_create(changes.events)
+
+
+def _locked(node_id: UUID | str) -> Node:
+    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
+    if node is None or node.state == NodeState.REMOVED:
+        raise Conflict("This node was removed from the cluster.", code="node_removed")
+    return node
+
+
+def _named(name: str, nodes: Any) -> Node:
+    node = nodes.exclude(state=NodeState.REMOVED).filter(name=name).first()
+    if node is None:
+        raise NotFound(f"There is no node named {name}.")
+    return node
+
+
+@transaction.atomic
+def _set_cordoned(user: User | None, name: str, cordoned: bool) -> Node:
+    node = _named(name, Node.objects.select_for_update(no_key=True))
+    if node.cordoned != cordoned:
+        Node.objects.filter(pk=node.pk).update(cordoned=cordoned, updated_at=Now())
+        verb = "cordoned" if cordoned else "uncordoned"
+        record("node", node.pk, f"node.{verb}", f"Node {name} was {verb}.", actor=_username(user))
+        _tell_all()
+    node.refresh_from_db()
+    return node
+
+
+def _tell_all() -> None:
+    """The places to run have changed: for the scheduler and for open pages."""
+    doorbells.ring_scheduler()
+    doorbells.ring_topic("cluster")
+
+
+def _fenced() -> Conflict:
+    return Conflict("A newer session of this node took over.", code="session_fenced")
+
+
+def _lost(node: Node) -> Event:
+    seconds = settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S
+    message = f"Node {node.name} did not answer for {seconds:g} s; its tasks count as lost."
+    return event("node", node.pk, "node.lost", message, was=node.state)
+
+
+def _username(user: User | None) -> str:
+    return user.get_username() if user else ""
+
+
+def _name(join_token: JoinToken) -> str:
+    return _username(join_token.created_by)
