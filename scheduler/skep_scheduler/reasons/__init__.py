@@ -1,0 +1,112 @@
+"""Why gangs wait: a code, a sentence for their owners, and the numbers behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from skep_scheduler.accounts import Accounts
+from skep_scheduler.gang import Shape, demands_of, shape_of
+from skep_scheduler.plan import Reason
+from skep_scheduler.reasons import capacity, never, quota, words
+from skep_scheduler.reasons.case import Case
+from skep_scheduler.reasons.codes import HOPE, Code
+from skep_scheduler.reasons.stock import Stocks
+from skep_scheduler.room import Room
+from skep_scheduler.state import Gang, Snapshot
+
+# In the order in which they matter to the owner; the first one that applies is the reason.
+CHECKS = (
+    never.no_such_model,
+    never.quota_too_small,
+    never.task_too_large,
+    never.gang_too_large,
+    capacity.no_open_node,
+    quota.quota_used_up,
+    capacity.too_few_free,
+    capacity.no_room_for_tasks,
+)
+
+
+class Explainer:
+    """Explains refusals from the numbers after a tick. It never searches for room again, and
+    gangs of one shape in one VC share one reason, whatever their number."""
+
+    def __init__(self, snapshot: Snapshot, room: Room, accounts: Accounts) -> None:
+        self._stocks = Stocks(snapshot, room)
+        self._accounts = accounts
+        self._known: dict[tuple[str, bool, Shape], Reason] = {}
+
+    def reasons(self, gangs: Sequence[Gang], now: float) -> dict[str, Reason]:
+        """By gang id, for gangs left waiting, in the order of the queue. The detail `ahead` is the
+        number of gangs of the same VC that wait before it."""
+        ahead: Counter[str] = Counter()
+        reasons = {}
+        for gang in gangs:
+            reason = self._reason(gang, now)
+            details = {**reason.details, "ahead": ahead[gang.vc]}
+            reasons[gang.id] = Reason(reason.code, reason.message, details)
+            ahead[gang.vc] += 1
+        return reasons
+
+    def _reason(self, gang: Gang, now: float) -> Reason:
+        if gang.vc not in self._accounts.vcs:
+            return _unknown_vc(gang)
+        if gang.not_before > now:
+            return _backoff(gang)
+        shape = shape_of(gang)
+        kind = (gang.vc, gang.opportunistic, shape)
+        if kind not in self._known:
+            self._known[kind] = self._explain(gang, shape)
+        return self._known[kind]
+
+    def _explain(self, gang: Gang, shape: Shape) -> Reason:
+        models = self._accounts.models_for(gang, shape)
+        if not models:
+            return _no_model(gang)
+        return _join({model: _first_reason(self._case(gang, shape, model)) for model in models})
+
+    def _case(self, gang: Gang, shape: Shape, model: str | None) -> Case:
+        account = None if gang.opportunistic else self._accounts.vcs[gang.vc]
+        return Case(demands_of(shape, model), gang.vc, account, self._accounts, self._stocks)
+
+
+def _first_reason(case: Case) -> Reason:
+    for check in CHECKS:
+        for reason in check(case):
+            return reason
+    return capacity.no_room_together(case)
+
+
+def _join(by_model: dict[str | None, Reason]) -> Reason:
+    """One reason for a gang that any of several models would do for."""
+    best = min(by_model.values(), key=lambda reason: HOPE[reason.code])
+    if len(by_model) == 1:
+        return best
+    each = " ".join(f"{model}: {reason.message}" for model, reason in by_model.items())
+    models = {model: {"code": r.code, **r.details} for model, r in by_model.items()}
+    return Reason(
+        best.code, f"Any one GPU model will do. {each}", {**best.details, "models": models}
+    )
+
+
+def _unknown_vc(gang: Gang) -> Reason:
+    message = f"There is no virtual cluster {gang.vc}: submit it to another one."
+    return Reason(Code.UNKNOWN_VC, message, {"vc": gang.vc})
+
+
+def _backoff(gang: Gang) -> Reason:
+    message = f"Waits before its retry, until {words.moment(gang.not_before)}."
+    return Reason(Code.BACKOFF, message, {"until": gang.not_before})
+
+
+def _no_model(gang: Gang) -> Reason:
+    """Guaranteed and open, but the VC owns no GPUs; or opportunistic where there are none."""
+    details: dict[str, object] = {"vc": gang.vc, "needs": gang.gpus, "owns": 0}
+    if gang.opportunistic:
+        return Reason(Code.NO_GPU_MODEL, "No node has a healthy GPU.", details)
+    message = (
+        f"Needs {words.count(gang.gpus, 'GPU')}, but {gang.vc} owns none: have the quota raised, "
+        "or submit it as opportunistic."
+    )
+    return Reason(Code.NEVER_FITS_QUOTA, message, details)
