@@ -10,7 +10,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
 http = get_asgi_application()
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
+from django.conf import settings  # noqa: E402
 
+from skep_platform.core.limits import BodyLimit  # noqa: E402
 from skep_platform.gateway.routing import websockets  # noqa: E402
 
-application = ProtocolTypeRouter({"http": http, "websocket": websockets})
+bounded = BodyLimit(http, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+application = ProtocolTypeRouter({"http": bounded, "websocket": websockets})

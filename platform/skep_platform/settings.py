@@ -6,6 +6,8 @@ SKEP_REDIS_URL       redis://:password@host:port (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
+SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For (default 0)
+SKEP_LOG_LEVEL       default INFO
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 """
 
@@ -75,6 +77,8 @@ SESSION_COOKIE_NAME = "skep_session"
 CSRF_COOKIE_NAME = "skep_csrf"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "skep_platform.core.failures.csrf_failure"
+APPEND_SLASH = False
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -105,6 +109,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "skep_platform.core.middleware.Probes",
+    "skep_platform.core.middleware.RequestLog",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -141,7 +147,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     "logs": {
-        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "BACKEND": "skep_platform.telemetry.files.ChunkFiles",
         "OPTIONS": {"location": str(SKEP_DATA_DIR / "logs")},
     },
 }
@@ -162,14 +168,16 @@ CACHES = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "knox.auth.TokenAuthentication",
+        "skep_platform.accounts.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_PARSER_CLASSES": ["skep_platform.core.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "skep_platform.core.schema.Schema",
     "EXCEPTION_HANDLER": "skep_platform.core.api.exception_handler",
     "DEFAULT_PAGINATION_CLASS": "skep_platform.core.api.CursorPages",
+    "NUM_PROXIES": int(os.environ.get("SKEP_TRUSTED_PROXIES", "0")),
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
@@ -185,7 +193,8 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": r"/api/v1",
 }
 
-REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_LIMIT_PER_USER": 50}
+KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
+REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
 CELERY_BROKER_URL = SKEP_REDIS_URL
 CELERY_BROKER_TRANSPORT_OPTIONS = {

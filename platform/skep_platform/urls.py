@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from django.urls import include, path, re_path
+
+from skep_platform.core import failures
 
 urlpatterns = [
     path("api/v1/", include("skep_platform.core.urls")),
@@ -12,5 +14,12 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.images.urls")),
     path("api/v1/", include("skep_platform.jobs.urls")),
     path("api/v1/", include("skep_platform.telemetry.urls")),
+    path("api/v1/", include("skep_platform.web.api_urls")),
+    re_path(r"^api(?:/|$)", failures.unknown_route),
     path("", include("skep_platform.web.urls")),
 ]
+
+handler400 = failures.bad_request
+handler403 = failures.permission_denied
+handler404 = failures.not_found
+handler500 = failures.server_error

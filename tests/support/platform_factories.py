@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
+from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
 from skep_agent.protocol import Gpu, Hello, Inventory
@@ -28,9 +30,15 @@ def make_user(
 ) -> User:
     username = username or f"user{next(_numbers)}"
     user = User(username=username, is_superuser=admin, **fields)
-    user.set_password(password)
+    user.password = _hashed(password)
     user.save()
     return user
+
+
+@lru_cache
+def _hashed(password: str) -> str:
+    """Slow by design, so once per password and run."""
+    return make_password(password)
 
 
 def make_vc(

@@ -1,15 +1,18 @@
-"""What every API view shares: errors as {code, message, details}, and pages by cursor."""
+"""What every API view shares: errors as {code, message, details}, pages, permissions, parsing."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db.models import Model, QuerySet
 from django.http import Http404
-from rest_framework import exceptions, status
+from rest_framework import exceptions, permissions, serializers, status
 from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
+from rest_framework.views import APIView, set_rollback
 
 from skep_platform.core.errors import SkepError
 
@@ -32,9 +35,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):
         error = exceptions.PermissionDenied()
+    elif isinstance(error, RequestDataTooBig):
+        error = SkepError("The request is too large.", code="request_too_large")
+        error.status = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     if isinstance(error, SkepError):
         set_rollback()
-        return Response(error.as_dict(), status=error.status)
+        return Response(error.as_dict(), status=error.status, headers=_skep_headers(error))
     if isinstance(error, exceptions.ValidationError):
         set_rollback()
         body = {
@@ -45,20 +51,79 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return Response(body, status=status.HTTP_400_BAD_REQUEST)
     if isinstance(error, exceptions.APIException):
         set_rollback()
-        headers = {}
-        if getattr(error, "auth_header", None):
-            headers["WWW-Authenticate"] = error.auth_header
-        if getattr(error, "wait", None):
-            headers["Retry-After"] = str(int(error.wait))
-        body = {"code": CODES.get(type(error), "error"), "message": str(error.detail), "details": {}}
-        return Response(body, status=error.status_code, headers=headers)
+        body = {"code": _code(error), "message": str(error.detail), "details": {}}
+        return Response(body, status=error.status_code, headers=_headers(error))
     return None
 
 
 class CursorPages(CursorPagination):
-    """{"results": [...], "next": url or null, "previous": url or null}; never counts a big table."""
+    """{"results": [...], "next": url or null, "previous": url or null}; never counts a table."""
 
     page_size = 50
     max_page_size = 500
     page_size_query_param = "limit"
-    ordering = "-created_at"
+    ordering: Any = "-created_at"
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+def page(
+    view: APIView,
+    request: Request,
+    rows: QuerySet[Row],
+    show: Callable[[list[Row]], list[Any]],
+    ordering: str | tuple[str, ...],
+) -> Response:
+    """One page of `rows` in this order, which must be unique; `show` renders the rows of the page
+    together, so that what they share is read once."""
+    pages = CursorPages()
+    pages.ordering = ordering
+    found = pages.paginate_queryset(rows, request, view=view)
+    return pages.get_paginated_response(show(list(found or [])))
+
+
+class IsAdmin(permissions.BasePermission):
+    """The cluster's administrators."""
+
+    message = "Only an admin may do this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return bool(getattr(request.user, "is_admin", False))
+
+
+class AdminWrites(permissions.IsAuthenticated):
+    """Everybody who is logged in may read, admins may write."""
+
+    message = "Only an admin may do this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not super().has_permission(request, view):
+            return False
+        read = request.method in permissions.SAFE_METHODS
+        return read or bool(getattr(request.user, "is_admin", False))
+
+
+def validated(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """The request's body, only the fields that the serializer lists. Raises ValidationError."""
+    parsed = serializer(data=request.data)
+    parsed.is_valid(raise_exception=True)
+    return dict(parsed.validated_data)
+
+
+def _code(error: exceptions.APIException) -> str:
+    return next((code for kind, code in CODES.items() if isinstance(error, kind)), "error")
+
+
+def _headers(error: exceptions.APIException) -> dict[str, str]:
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = str(error.auth_header)  # type: ignore[attr-defined]
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(error.wait))  # type: ignore[attr-defined]
+    return headers
+
+
+def _skep_headers(error: SkepError) -> dict[str, str]:
+    wait = error.details.get("retry_after_s")
+    return {"Retry-After": str(wait)} if wait else {}

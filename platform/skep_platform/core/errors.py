@@ -28,6 +28,13 @@ class NotFound(SkepError):
     code = "not_found"
 
 
+class Unauthorized(SkepError):
+    """Who asks is not known: log in."""
+
+    status = 401
+    code = "not_authenticated"
+
+
 class Forbidden(SkepError):
     status = 403
     code = "forbidden"
@@ -38,6 +45,13 @@ class Conflict(SkepError):
 
     status = 409
     code = "conflict"
+
+
+class TooMany(SkepError):
+    """Asked too often; `retry_after_s` in the details says when to try again."""
+
+    status = 429
+    code = "throttled"
 
 
 class IllegalTransition(SkepError):

@@ -68,7 +68,7 @@ def test_expired_join_token_is_refused():
 
 def test_secrets_are_stored_only_as_hashes():
     token = services.create_join_token(None, 60)
-    node, credential = services.join_node(token, "alpha", "i1")
+    _, credential = services.join_node(token, "alpha", "i1")
     rows = [str(JoinToken.objects.values().get()), str(Node.objects.values().get())]
     rows += [str(list(Event.objects.values()))]
     assert not any(secret in row for row in rows for secret in (token, credential))

@@ -1,0 +1,97 @@
+"""Logs: one JSON object per line on stderr, from structlog and from every library alike.
+
+What a line says about a request (`request_id`, `user`) comes from context variables. Values under
+names that hold secrets are masked before anything is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+MASK = "***"
+SECRET_NAME = re.compile(
+    r"token|password|passwd|secret|credential|authorization|cookie|api_?key|session_?key", re.I
+)
+# Secrets of ours by their look, wherever they stand: API tokens, join tokens, node credentials.
+SECRET_TEXT = re.compile(
+    r"\bsk[tjn]_[A-Za-z0-9_-]{8,}|(?<=Bearer )\S+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+)
+
+
+def configure(level: str | None = None) -> None:
+    """Send all logging of this process through structlog. Level: SKEP_LOG_LEVEL, default INFO."""
+    level = (level or os.environ.get("SKEP_LOG_LEVEL", "INFO")).upper()
+    handler = _CurrentStderr()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_shared(),
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                mask_secrets,
+                structlog.processors.JSONRenderer(default=str),
+            ],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    _quiet_libraries()
+    structlog.configure(
+        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def mask_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    return {name: _masked(name, value) for name, value in line.items()}
+
+
+def _shared() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # plain text: never the values of local variables
+    ]
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return MASK if SECRET_NAME.search(name) else SECRET_TEXT.sub(MASK, value)
+    if isinstance(value, Mapping):
+        return {key: _masked(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(name, inner) for inner in value]
+    return value
+
+
+def _quiet_libraries() -> None:
+    """Libraries that brought handlers of their own, or talk too much."""
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "django", "django.server"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    # Requests are logged once, by `core.middleware`, without their query strings.
+    for name in ("uvicorn.access", "django.request", "httpx", "asyncio"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is now, also after something replaced it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr

@@ -1,0 +1,74 @@
+"""What happens around every HTTP request: probes, a request id, one log line."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.functional import SimpleLazyObject
+
+from skep_platform.core import health
+from skep_platform.core.ids import uuid7
+
+log = structlog.get_logger("skep.request")
+
+GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class Probes:
+    """Answers /healthz and /readyz before the Host header is looked at: a kubelet or a load
+    balancer asks by address."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/healthz":
+                return HttpResponse("ok\n", content_type="text/plain")
+            if request.path == "/readyz":
+                return health.ready()
+        return self.get_response(request)
+
+
+class RequestLog:
+    """Gives the request an id (the caller's, when it is plain), and logs it once. The path goes
+    into the log, the query string does not."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        given = request.headers.get("X-Request-Id", "")
+        request_id = given if GIVEN_ID.fullmatch(given) else str(uuid7())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        started = time.perf_counter()
+        response = self.get_response(request)
+        response["X-Request-Id"] = request_id
+        self._tell(request, response, time.perf_counter() - started)
+        return response
+
+    def _tell(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
+        level = "error" if response.status_code >= 500 else "info"
+        getattr(log, level)(
+            "request",
+            method=request.method,
+            path=request.path[:500],
+            status=response.status_code,
+            ms=round(seconds * 1000, 1),
+            user=_username(request),
+        )
+
+
+def _username(request: HttpRequest) -> str:
+    """Of a user who was looked up anyway: the log costs no query."""
+    user = getattr(request, "user", None)
+    if isinstance(user, SimpleLazyObject):
+        user = getattr(request, "_cached_user", None)
+    return user.get_username() if user is not None else ""

@@ -1,0 +1,180 @@
+"""All writes to virtual clusters. Only an admin writes; the API checks that before it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Count, Sum
+
+from skep_platform.accounts.models import User
+from skep_platform.core import doorbells
+from skep_platform.core.errors import Conflict, NotFound, SkepError
+from skep_platform.core.events import record
+from skep_platform.tenancy import capacity
+from skep_platform.tenancy.models import NAME, Membership, Quota, VirtualCluster
+
+MAX_MODELS = 64
+MAX_GPUS = 1_000_000
+
+
+@transaction.atomic
+def create(
+    user: User, name: str, description: str = "", quotas: Mapping[str, int] | None = None
+) -> VirtualCluster:
+    """Raises Conflict `name_taken`, SkepError `name_invalid` and what `set_quotas` raises."""
+    _check_name(name)
+    try:
+        with transaction.atomic():
+            vc = VirtualCluster.objects.create(name=name, description=description)
+    except IntegrityError:
+        raise _taken(name) from None
+    record("vc", vc.pk, "vc.created", f"Virtual cluster {name} was created.", actor=_who(user))
+    if quotas:
+        set_quotas(user, vc, quotas)
+    return vc
+
+
+@transaction.atomic
+def update(
+    user: User, vc: VirtualCluster, *, name: str | None = None, description: str | None = None
+) -> VirtualCluster:
+    """Rename or describe. Raises Conflict `name_taken` and SkepError `name_invalid`."""
+    before = {"name": vc.name, "description": vc.description}
+    if name is not None:
+        _check_name(name)
+        vc.name = name
+    if description is not None:
+        vc.description = description
+    try:
+        with transaction.atomic():
+            vc.save()
+    except IntegrityError:
+        raise _taken(vc.name) from None
+    message = f"Virtual cluster {vc.name} was changed."
+    record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before)
+    return vc
+
+
+@transaction.atomic
+def delete(user: User, vc: VirtualCluster) -> None:
+    """Raises Conflict `vc_has_jobs` when a job of it was ever submitted, and `vc_owns_images` when
+    an image would become everybody's with it."""
+    VirtualCluster.objects.select_for_update().get(pk=vc.pk)  # no job can reference it meanwhile
+    jobs = vc.jobs.count()
+    if jobs:
+        message = f"{jobs} jobs belong to {vc.name}; take its quota and members away instead."
+        raise Conflict(message, code="vc_has_jobs", jobs=jobs)
+    alone = _images_of_no_other(vc)
+    if alone:
+        message = f"These images are for {vc.name} only; delete them first: {', '.join(alone)}."
+        raise Conflict(message, code="vc_owns_images", images=alone)
+    record("vc", vc.pk, "vc.deleted", f"Virtual cluster {vc.name} was deleted.", actor=_who(user))
+    vc.delete()
+    doorbells.ring_topic("cluster")
+
+
+@transaction.atomic
+def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> None:
+    """Replace all quotas of a virtual cluster; 0 takes a model away. Less than is in use is
+    allowed and stops nothing: the next jobs wait. A model that no node has yet may be promised
+    freely; else the sum over all virtual clusters may not be raised above what the cluster holds.
+
+    Raises SkepError `quota_invalid` and `quota_exceeds_cluster`."""
+    _check_quotas(quotas)
+    # One at a time over all virtual clusters: two raises must see each other.
+    list(VirtualCluster.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+    before = dict(vc.quotas.values_list("gpu_model", "gpus"))
+    after = {model: gpus for model, gpus in sorted(quotas.items()) if gpus}
+    _check_capacity(vc, before, after)
+    vc.quotas.exclude(gpu_model__in=after).delete()
+    Quota.objects.bulk_create(
+        [Quota(vc=vc, gpu_model=model, gpus=gpus) for model, gpus in after.items()],
+        update_conflicts=True,
+        unique_fields=["vc", "gpu_model"],
+        update_fields=["gpus"],
+    )
+    if before != after:
+        message = f"The quota of {vc.name} is now {_words(after)}."
+        data = {"before": before, "after": after}
+        record("vc", vc.pk, "quota.changed", message, actor=_who(user), **data)
+        doorbells.ring_scheduler()
+        doorbells.ring_topic("cluster")
+
+
+@transaction.atomic
+def set_member(user: User, vc: VirtualCluster, username: str, role: str) -> Membership:
+    """Add a member, or change its role. Raises NotFound for an unknown user."""
+    member = User.objects.filter(username=username).first()
+    if member is None:
+        raise NotFound(f"There is no user named {username}.")
+    membership, _ = Membership.objects.update_or_create(
+        vc=vc, user=member, defaults={"role": Membership.Role(role)}
+    )
+    message = f"{username} is {role} of {vc.name}."
+    data = {"username": username, "role": role}
+    record("vc", vc.pk, "member.set", message, actor=_who(user), **data)
+    return membership
+
+
+@transaction.atomic
+def remove_member(user: User, vc: VirtualCluster, username: str) -> None:
+    """Jobs that the member submitted go on. Raises NotFound when it is not a member."""
+    deleted, _ = Membership.objects.filter(vc=vc, user__username=username).delete()
+    if not deleted:
+        raise NotFound(f"{username} is not a member of {vc.name}.")
+    message = f"{username} left {vc.name}."
+    record("vc", vc.pk, "member.removed", message, actor=_who(user), username=username)
+
+
+def _images_of_no_other(vc: VirtualCluster) -> list[str]:
+    shared = vc.images.model.objects.annotate(holders=Count("virtual_clusters")).filter(holders=1)
+    return list(shared.filter(virtual_clusters=vc).order_by("name").values_list("name", flat=True))
+
+
+def _check_name(name: str) -> None:
+    try:
+        NAME(name)
+    except ValidationError as error:
+        raise SkepError(error.messages[0], code="name_invalid", name=str(name)[:100]) from None
+
+
+def _check_quotas(quotas: Mapping[str, int]) -> None:
+    if len(quotas) > MAX_MODELS:
+        raise SkepError("At most 64 GPU models.", code="quota_invalid", models=len(quotas))
+    for model, gpus in quotas.items():
+        if not model.strip() or len(model) > 100 or not 0 <= gpus <= MAX_GPUS:
+            message = f"A quota is a GPU model and a number from 0 to {MAX_GPUS}."
+            raise SkepError(message, code="quota_invalid", gpu_model=model[:100], gpus=gpus)
+
+
+def _check_capacity(vc: VirtualCluster, before: dict[str, int], after: dict[str, int]) -> None:
+    raised = {model for model, gpus in after.items() if gpus > before.get(model, 0)}
+    held = capacity.gpus_by_model() if raised else {}
+    others = Quota.objects.exclude(vc=vc).filter(gpu_model__in=raised).values("gpu_model")
+    promised = dict(others.annotate(n=Sum("gpus")).values_list("gpu_model", "n"))
+    for model in sorted(raised & held.keys()):
+        asked, taken, has = after[model], promised.get(model, 0), held[model]
+        if has and asked + taken > has:
+            raise SkepError(
+                f"The cluster has {has} {model}; {taken} belong to other virtual clusters, "
+                f"so {vc.name} can own at most {max(has - taken, 0)}.",
+                code="quota_exceeds_cluster",
+                gpu_model=model,
+                asked=asked,
+                others=taken,
+                cluster=has,
+            )
+
+
+def _words(quotas: Mapping[str, int]) -> str:
+    return ", ".join(f"{gpus} x {model}" for model, gpus in quotas.items()) or "empty"
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"A virtual cluster named {name} exists.", code="name_taken", name=name)
+
+
+def _who(user: User | None) -> str:
+    return user.get_username() if user else ""
