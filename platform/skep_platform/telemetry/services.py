@@ -1,0 +1,53 @@
+"""All writes of telemetry: log bytes, live values and rollups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from django.db import OperationalError
+
+from skep_agent.protocol import AttemptSpec, LogAck, LogFrame, LogPosition, Samples
+from skep_platform.telemetry import appending, rollups
+from skep_platform.telemetry.use import ClusterUse
+
+_use = ClusterUse()
+
+
+def append_logs(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
+    """Store log frames of a node, each byte once. An acknowledgement per stream tells how many
+    bytes are stored without a gap; a frame past a gap is not stored, and the agent sends again
+    from there."""
+    return appending.append(node_id, frames)
+
+
+def log_positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:
+    """From where the node shall go on sending the output of these attempts; attempts that are not
+    on the node are left out."""
+    return appending.positions(node_id, attempt_ids)
+
+
+def hold(node_id: UUID, attempts: Iterable[AttemptSpec]) -> None:
+    """From now on the samples of the node's GPUs and containers belong to these attempts."""
+    _use.hold(node_id, {a.attempt_id: a.gpu_uuids for a in attempts})
+
+
+def store_samples(node_id: UUID, samples: Samples) -> None:
+    """Take a node's samples into account, in memory: `flush_live` and `flush_rollups` store what
+    came together. A killed server loses the samples of a few seconds, never a query per sample."""
+    _use.add(node_id, samples)
+
+
+def flush_live() -> None:
+    """Tell the newest values of all nodes to Valkey, in one round trip."""
+    rollups.store_live(_use.take_live())
+
+
+def flush_rollups() -> None:
+    """Add all samples since the last flush to the rollups in the database: two statements."""
+    taken = _use.take_buckets()
+    try:
+        rollups.store(taken)
+    except OperationalError:
+        _use.put_back(taken)
+        raise
