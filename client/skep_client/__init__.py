@@ -1,1 +1,24 @@
+"""Skep's client: `Skep` and `AsyncSkep` for Python programs, and the command line `skep`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skep_client.client import AsyncSkep, Skep
+    from skep_client.errors import ServerUnreachable, SkepError
+
+__all__ = ["AsyncSkep", "ServerUnreachable", "Skep", "SkepError"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when used: `skep --help` has no need of HTTP and models."""
+    if name in ("Skep", "AsyncSkep"):
+        from skep_client import client
+
+        return getattr(client, name)
+    if name in ("SkepError", "ServerUnreachable"):
+        from skep_client import errors
+
+        return getattr(errors, name)
+    raise AttributeError(name)

@@ -27,6 +27,7 @@ from skep_platform.onebox.binaries import (
     within_reach,
 )
 from skep_platform.onebox.children import Program, RunAs, die_with_parent, spawn
+from skep_platform.onebox.home import write_private
 
 LOOPBACK = "127.0.0.1"
 DATABASE_USER = "skep"
@@ -62,7 +63,8 @@ class Postgres:
         shutil.rmtree(unfinished, ignore_errors=True)
         _own_folder(unfinished, self.run_as)
         password_file = unfinished.with_suffix(".pw")
-        _write_private(password_file, secret(self.state, "postgres"), self.run_as)
+        write_private(password_file, secret(self.state, "postgres"))
+        _hand_over(password_file, self.run_as)
         try:
             self._initdb(unfinished, password_file)
         finally:
@@ -139,7 +141,8 @@ class Valkey:
         }
         text = "".join(f"{name} {value}\n" for name, value in settings.items())
         # In a file, not on the command line: every user of the machine can read that one.
-        _write_private(folder / "valkey.conf", text, self.run_as)
+        write_private(folder / "valkey.conf", text)
+        _hand_over(folder / "valkey.conf", self.run_as)
 
     def program(self) -> Program:
         command = (str(self.binaries.valkey), str(self.state / "valkey/valkey.conf"))
@@ -227,7 +230,7 @@ def secret(state: Path, name: str) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / name
     if not path.exists():
-        _write_private(path, secrets.token_urlsafe(32), None)
+        write_private(path, secrets.token_urlsafe(32))
     return path.read_text()
 
 
@@ -248,18 +251,12 @@ def _check_reach(state: Path, user: RunAs) -> None:
 
 def _own_folder(path: Path, user: RunAs | None) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _hand_over(path, user)
+
+
+def _hand_over(path: Path, user: RunAs | None) -> None:
     if user:
         os.chown(path, user.uid, user.gid)
-
-
-def _write_private(path: Path, text: str, user: RunAs | None) -> None:
-    """Write whole or not at all, never readable by others for a moment."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    if user:
-        os.chown(unfinished, user.uid, user.gid)
-    unfinished.rename(path)
 
 
 def _run(command: list[str], user: RunAs | None) -> None:

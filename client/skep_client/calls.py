@@ -1,0 +1,136 @@
+"""Every request of the API as a value: what to send, and what the answer is made of."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from skep_client import models
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """`repeatable`: sending it twice changes nothing more than sending it once."""
+
+    method: str
+    path: str  # below `root`
+    answer: type[T] | None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    json: Any = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    root: str = "/api/v1/"
+
+
+def readyz() -> Call[dict[str, bool]]:
+    return Call("GET", "readyz", dict[str, bool], root="/")
+
+
+def info() -> Call[models.Info]:
+    return Call("GET", "info", models.Info)
+
+
+def token(username: str, password: str, name: str) -> Call[models.Token]:
+    body = {"username": username, "password": password, "name": name}
+    return Call("POST", "auth/token", models.Token, json=body, repeatable=False)
+
+
+def me() -> Call[models.Me]:
+    return Call("GET", "me", models.Me)
+
+
+def submit(text: str, client_token: str = "") -> Call[models.Job]:
+    """`client_token` makes a repeated submit the same job; one is made up when none is given, so
+    that our own retries are safe."""
+    headers = {
+        "Content-Type": "application/yaml",
+        "Idempotency-Key": client_token or uuid.uuid4().hex,
+    }
+    return Call("POST", "jobs", models.Job, content=text.encode(), headers=headers)
+
+
+def check(text: str) -> Call[models.Check]:
+    headers = {"Content-Type": "application/yaml"}
+    return Call("POST", "jobs/check", models.Check, content=text.encode(), headers=headers)
+
+
+def jobs(**params: Any) -> Call[models.Page[models.JobSummary]]:
+    return Call("GET", "jobs", models.Page[models.JobSummary], params=_given(params))
+
+
+def job(job_id: str) -> Call[models.Job]:
+    return Call("GET", f"jobs/{job_id}", models.Job)
+
+
+def stop(job_id: str) -> Call[models.Job]:
+    return Call("POST", f"jobs/{job_id}/stop", models.Job)
+
+
+def tasks(job_id: str, **params: Any) -> Call[models.Page[models.Task]]:
+    return Call("GET", f"jobs/{job_id}/tasks", models.Page[models.Task], params=_given(params))
+
+
+def events(job_id: str, **params: Any) -> Call[models.Page[models.Event]]:
+    return Call("GET", f"jobs/{job_id}/events", models.Page[models.Event], params=_given(params))
+
+
+def logs(job_id: str, **params: Any) -> Call[models.LogPage]:
+    return Call("GET", f"jobs/{job_id}/logs", models.LogPage, params=_given(params))
+
+
+def nodes(**params: Any) -> Call[models.Page[models.Node]]:
+    return Call("GET", "nodes", models.Page[models.Node], params=_given(params))
+
+
+def cordon(name: str) -> Call[models.Node]:
+    return Call("POST", f"nodes/{name}/cordon", models.Node)
+
+
+def uncordon(name: str) -> Call[models.Node]:
+    return Call("POST", f"nodes/{name}/uncordon", models.Node)
+
+
+def remove_node(name: str) -> Call[None]:
+    return Call("DELETE", f"nodes/{name}", None)
+
+
+def create_join_token() -> Call[models.JoinToken]:
+    return Call("POST", "nodes/join-tokens", models.JoinToken, json={}, repeatable=False)
+
+
+def virtual_clusters(**params: Any) -> Call[models.Page[models.VirtualCluster]]:
+    answer = models.Page[models.VirtualCluster]
+    return Call("GET", "virtual-clusters", answer, params=_given(params))
+
+
+def create_virtual_cluster(name: str, description: str = "") -> Call[models.VirtualCluster]:
+    body = {"name": name, "description": description}
+    return Call("POST", "virtual-clusters", models.VirtualCluster, json=body, repeatable=False)
+
+
+def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualCluster]:
+    body = {"quotas": dict(quotas)}
+    return Call("PUT", f"virtual-clusters/{name}/quotas", models.VirtualCluster, json=body)
+
+
+def set_member(name: str, username: str, role: str) -> Call[models.Model]:
+    path = f"virtual-clusters/{name}/members/{username}"
+    return Call("PUT", path, models.Model, json={"role": role})
+
+
+def cluster() -> Call[models.Cluster]:
+    return Call("GET", "cluster", models.Cluster)
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that were given; lists become comma lists."""
+    return {
+        name: ",".join(value) if isinstance(value, list | tuple) else value
+        for name, value in params.items()
+        if value is not None and value != [] and value != ""
+    }

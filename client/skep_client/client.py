@@ -1,0 +1,247 @@
+"""`Skep` and `AsyncSkep`: the same calls, one blocking, one to await."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from skep_client import calls, models
+from skep_client.calls import Call
+from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
+
+T = TypeVar("T")
+TIMEOUT_S = 30.0
+# One page of results as the server names the next one, or None.
+NextPage = Callable[[str], Call[models.Page[T]]]
+
+
+class Skep:
+    """`Skep("https://skep.example.org", token)`. Methods raise SkepError; see `calls` for what
+    each sends. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str = "",
+        *,
+        retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.token = token
+        self._retry_delays_s = retry_delays_s
+        self._http = httpx.Client(
+            timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(self.server)
+        )
+
+    def run(self, call: Call[T]) -> T:
+        """Send any call of `skep_client.calls`."""
+        request = _request(self._http, self.server, self.token, call)
+        flow = exchange(call, request, self._retry_delays_s)
+        step = next(flow)
+        while True:
+            outcome: Outcome = None
+            if isinstance(step, Send):
+                try:
+                    outcome = self._http.send(step.request)
+                except httpx.TransportError as error:
+                    outcome = error
+            else:
+                time.sleep(step.seconds)
+            try:
+                step = flow.send(outcome)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def all(self, page: NextPage[T]) -> Iterator[T]:
+        """Every result of every page: `client.all(lambda cursor: calls.jobs(cursor=cursor))`."""
+        cursor: str | None = ""
+        while cursor is not None:
+            found = self.run(page(cursor))
+            yield from found.results
+            cursor = next_cursor(found)
+
+    def info(self) -> models.Info:
+        return self.run(calls.info())
+
+    def me(self) -> models.Me:
+        return self.run(calls.me())
+
+    def submit(self, text: str, *, client_token: str = "") -> models.Job:
+        return self.run(calls.submit(text, client_token))
+
+    def check(self, text: str) -> models.Check:
+        return self.run(calls.check(text))
+
+    def jobs(self, **filters: Any) -> Iterator[models.JobSummary]:
+        return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
+
+    def job(self, job_id: str) -> models.Job:
+        return self.run(calls.job(job_id))
+
+    def stop(self, job_id: str) -> models.Job:
+        return self.run(calls.stop(job_id))
+
+    def tasks(self, job_id: str, **filters: Any) -> Iterator[models.Task]:
+        return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
+
+    def events(self, job_id: str) -> Iterator[models.Event]:
+        return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
+
+    def logs(self, job_id: str, **params: Any) -> models.LogPage:
+        return self.run(calls.logs(job_id, **params))
+
+    def nodes(self) -> Iterator[models.Node]:
+        return self.all(lambda cursor: calls.nodes(cursor=cursor))
+
+    def virtual_clusters(self) -> Iterator[models.VirtualCluster]:
+        return self.all(lambda cursor: calls.virtual_clusters(cursor=cursor))
+
+    def cluster(self) -> models.Cluster:
+        return self.run(calls.cluster())
+
+
+class AsyncSkep:
+    """The same for asyncio; use it in an `async with` block."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str = "",
+        *,
+        retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.token = token
+        self._retry_delays_s = retry_delays_s
+        self._http = httpx.AsyncClient(
+            timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(self.server)
+        )
+
+    async def run(self, call: Call[T]) -> T:
+        request = _request(self._http, self.server, self.token, call)
+        flow = exchange(call, request, self._retry_delays_s)
+        step = next(flow)
+        while True:
+            outcome: Outcome = None
+            if isinstance(step, Send):
+                try:
+                    outcome = await self._http.send(step.request)
+                except httpx.TransportError as error:
+                    outcome = error
+            else:
+                await asyncio.sleep(step.seconds)
+            try:
+                step = flow.send(outcome)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def all(self, page: NextPage[T]) -> AsyncIterator[T]:
+        cursor: str | None = ""
+        while cursor is not None:
+            found = await self.run(page(cursor))
+            for result in found.results:
+                yield result
+            cursor = next_cursor(found)
+
+    async def info(self) -> models.Info:
+        return await self.run(calls.info())
+
+    async def me(self) -> models.Me:
+        return await self.run(calls.me())
+
+    async def submit(self, text: str, *, client_token: str = "") -> models.Job:
+        return await self.run(calls.submit(text, client_token))
+
+    async def check(self, text: str) -> models.Check:
+        return await self.run(calls.check(text))
+
+    def jobs(self, **filters: Any) -> AsyncIterator[models.JobSummary]:
+        return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
+
+    async def job(self, job_id: str) -> models.Job:
+        return await self.run(calls.job(job_id))
+
+    async def stop(self, job_id: str) -> models.Job:
+        return await self.run(calls.stop(job_id))
+
+    def tasks(self, job_id: str, **filters: Any) -> AsyncIterator[models.Task]:
+        return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
+
+    def events(self, job_id: str) -> AsyncIterator[models.Event]:
+        return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
+
+    async def logs(self, job_id: str, **params: Any) -> models.LogPage:
+        return await self.run(calls.logs(job_id, **params))
+
+    def nodes(self) -> AsyncIterator[models.Node]:
+        return self.all(lambda cursor: calls.nodes(cursor=cursor))
+
+    def virtual_clusters(self) -> AsyncIterator[models.VirtualCluster]:
+        return self.all(lambda cursor: calls.virtual_clusters(cursor=cursor))
+
+    async def cluster(self) -> models.Cluster:
+        return await self.run(calls.cluster())
+
+
+def next_cursor(page: models.Page[Any]) -> str | None:
+    """The cursor inside the next page's address; None on the last page."""
+    if page.next is None:
+        return None
+    return parse_qs(urlsplit(page.next).query)["cursor"][0]
+
+
+def is_loopback(server: str) -> bool:
+    """Whether no proxy of the environment can help to reach it."""
+    return urlsplit(server).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def _request(
+    http: httpx.Client | httpx.AsyncClient, server: str, token: str, call: Call[Any]
+) -> httpx.Request:
+    headers = {"Accept": "application/json", **call.headers}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return http.build_request(
+        call.method,
+        f"{server}{call.root}{call.path}",
+        params=call.params or None,
+        json=call.json,
+        content=call.content,
+        headers=headers,
+    )

@@ -1,0 +1,62 @@
+"""Which server, which token: from the environment, else from a file that only we can read.
+
+$XDG_CONFIG_HOME/skep/config.json holds the present server and a token per server;
+SKEP_SERVER and SKEP_TOKEN come before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LOCAL_SERVER = "http://127.0.0.1:8470"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    server: str
+    token: str
+
+
+def login() -> Login:
+    """`token` is "" where nobody has logged in."""
+    stored = _read()
+    server = os.environ.get("SKEP_SERVER") or stored.get("server") or LOCAL_SERVER
+    server = server.rstrip("/")
+    token = os.environ.get("SKEP_TOKEN") or stored.get("tokens", {}).get(server, "")
+    return Login(server, token)
+
+
+def remember(login: Login) -> Path:
+    """Store a login and make its server the present one; tokens of other servers are kept."""
+    path = config_file()
+    stored = _read()
+    tokens = {**stored.get("tokens", {}), login.server: login.token}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    text = json.dumps({"server": login.server, "tokens": tokens}, indent=2)
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text + "\n")
+    unfinished.rename(path)
+    return path
+
+
+def stored_token(server: str) -> str:
+    """The token remembered for this server, or ""."""
+    return str(_read().get("tokens", {}).get(server, ""))
+
+
+def config_file() -> Path:
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "skep/config.json"
+
+
+def _read() -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = json.loads(config_file().read_text())
+    except FileNotFoundError:
+        return {}
+    return stored

@@ -1,0 +1,82 @@
+"""One flow of request, answer and retry for the sync and the async client: pure, it only yields
+what to do next and is told what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+import pydantic
+
+from skep_client.calls import Call
+from skep_client.errors import ServerUnreachable, SkepError
+
+T = TypeVar("T")
+# Seconds before each repetition: a server that restarts is back within them.
+RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+RETRY_STATUSES = frozenset({502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    request: httpx.Request
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    seconds: float
+
+
+Step = Send | Sleep
+Outcome = httpx.Response | httpx.TransportError | None
+
+
+def exchange(
+    call: Call[T], request: httpx.Request, delays_s: Sequence[float] = RETRY_DELAYS_S
+) -> Generator[Step, Outcome, T]:
+    """Send, repeat what may be repeated, and read the answer. Raises SkepError."""
+    for delay in (*delays_s, None):
+        outcome = yield Send(request)
+        if delay is None or not _worth_repeating(call, outcome):
+            break
+        yield Sleep(delay)
+    if isinstance(outcome, httpx.Response):
+        return _read(call, outcome)
+    raise ServerUnreachable(
+        f"No answer from {request.url.copy_with(path='/', query=None)}: {outcome}"
+    )
+
+
+def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
+    if isinstance(outcome, httpx.Response):
+        return call.repeatable and outcome.status_code in RETRY_STATUSES
+    # Nothing has reached the server when the connection was never made.
+    return call.repeatable or isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
+
+
+def _read(call: Call[T], response: httpx.Response) -> T:
+    if response.is_success:
+        return _answer(call, response)
+    try:
+        body = response.json()
+        raise SkepError(
+            response.status_code, body["code"], body["message"], body.get("details") or {}
+        )
+    except (ValueError, KeyError, TypeError):
+        raise ServerUnreachable(
+            f"{response.url} answered {response.status_code} {response.reason_phrase}, "
+            "which is not how Skep refuses; is this its address?"
+        ) from None
+
+
+def _answer(call: Call[T], response: httpx.Response) -> T:
+    if call.answer is None:
+        return None  # type: ignore[return-value]
+    try:
+        return pydantic.TypeAdapter(call.answer).validate_json(response.content)
+    except pydantic.ValidationError as error:
+        raise ServerUnreachable(
+            f"{response.url} answered something else than Skep does: {error.errors()[0]['msg']}"
+        ) from None

@@ -1,0 +1,184 @@
+"""`python -m skep_platform.onebox up|down|status`: what `skep up`, `skep down`, `skep status` run.
+
+Exit codes: 0 done; 1 it failed; 3 nothing runs here (status), or it runs already (up).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from skep_platform.onebox.home import Home, say
+from skep_platform.onebox.options import Options, add_arguments, from_arguments
+
+FAILED = 1
+OTHERWISE = 3
+STOP_WITHIN_S = 15.0
+
+
+def main() -> int:
+    given = _parser().parse_args()
+    home = Home.from_environment()
+    return int(given.run(home, given))
+
+
+def up(home: Home, given: argparse.Namespace) -> int:
+    options = from_arguments(given)
+    if pid := home.supervisor_pid():
+        say(f"Skep runs already: {home.read_status().get('url')} (process {pid}, {home.root})")
+        return OTHERWISE
+    if options.host not in ("127.0.0.1", "::1", "localhost"):
+        say(
+            f"Warning: {options.host} is open to others, without TLS: passwords cross in the clear."
+        )
+    if options.detach and not given.report_to:
+        return _detach(home)
+    return _supervise(home, options, _reporter(given.report_to))
+
+
+def down(home: Home, given: argparse.Namespace) -> int:
+    """Stop the supervisor, which stops all the others; returns when all are gone."""
+    pid = home.supervisor_pid()
+    if pid is None:
+        say(f"Skep does not run in {home.root}")
+        return 0
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while home.supervisor_pid() == pid:
+        if time.monotonic() > deadline:
+            say(f"It did not stop within {STOP_WITHIN_S:.0f} s: killed")
+            os.kill(pid, signal.SIGKILL)
+            return FAILED
+        time.sleep(0.02)
+    say("Skep is stopped")
+    return 0
+
+
+def status(home: Home, given: argparse.Namespace) -> int:
+    pid = home.supervisor_pid()
+    found = home.read_status() if pid else {"phase": "stopped", "children": []}
+    if given.json:
+        print(json.dumps({"home": str(home.root), **found}))
+    elif pid:
+        print(f"{found['phase']}  {found['url']}  process {pid}  {home.root}")
+        for child in found["children"]:
+            state = f"process {child['pid']}" if child["pid"] else "starting"
+            print(f"  {child['name']:<22} {state:<18} {child['restarts']} restarts")
+    else:
+        print(f"stopped  {home.root}")
+    return 0 if pid else OTHERWISE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="skep", description="A whole Skep on this machine. State lies in $SKEP_HOME."
+    )
+    commands = parser.add_subparsers(required=True, metavar="up|down|status")
+    for run, text in ((up, "start it"), (down, "stop it"), (status, "what runs")):
+        command = commands.add_parser(run.__name__, help=text, description=text)
+        command.set_defaults(run=run)
+        if run is up:
+            add_arguments(command)
+            command.add_argument("--report-to", type=int, help=argparse.SUPPRESS)
+        if run is status:
+            command.add_argument("--json", action="store_true")
+    return parser
+
+
+def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], None]) -> int:
+    import asyncio
+
+    from skep_client.errors import SkepError
+    from skep_platform.onebox.binaries import EngineMissing
+    from skep_platform.onebox.engines import EngineFailed
+    from skep_platform.onebox.supervisor import StartFailed, Supervisor
+
+    home.prepare()
+    lock = home.lock()
+    if lock is None:
+        say("Skep was started by someone else this moment")
+        return OTHERWISE
+    lock.sign()
+    try:
+        asyncio.run(Supervisor(home, options).run(report))
+    except (StartFailed, EngineFailed, EngineMissing, SkepError) as error:
+        say(f"Skep did not start: {error}")
+        return FAILED
+    return 0
+
+
+def _detach(home: Home) -> int:
+    """Start a supervisor of its own session, and wait for its word that all is ready."""
+    home.prepare()
+    log = home.log / "supervisor.log"
+    reader, writer = os.pipe()
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "skep_platform.onebox", *sys.argv[1:], f"--report-to={writer}"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=[writer],
+            cwd="/",
+        )
+    os.close(writer)
+    report = _read_all(reader)
+    if not report:
+        say(log.read_text(errors="replace").strip())
+        return child.wait() or FAILED
+    announce(json.loads(report))
+    return 0
+
+
+def _reporter(descriptor: int | None) -> Callable[[dict[str, Any]], None]:
+    if descriptor is None:
+        return announce
+    os.set_inheritable(descriptor, False)
+
+    def report(ready: dict[str, Any]) -> None:
+        os.write(descriptor, json.dumps(ready).encode())
+        os.close(descriptor)
+
+    return report
+
+
+def announce(ready: dict[str, Any]) -> None:
+    """Address and login, for a person. The password is shown this once and stored nowhere."""
+    say(f"Skep is ready: {ready['url']}")
+    if login := ready["login"]:
+        say(f"  login     {login['username']}")
+        say(f"  password  {login['password']}   (shown only now)")
+    else:
+        say("  login     as printed at the first start")
+    _log_in(ready["url"], Path(ready["home"]) / Home(Path()).operator_token.name)
+
+
+def _log_in(server: str, token_file: Path) -> None:
+    """The owner of the box may use `skep` at once."""
+    from skep_client import config
+
+    login = config.Login(server, token_file.read_text())
+    if config.stored_token(server) != login.token:
+        say(f"  skep is logged in as its administrator ({config.remember(login)})")
+
+
+def _read_all(descriptor: int) -> bytes:
+    read = b""
+    while select.select([descriptor], [], []) and (piece := os.read(descriptor, 65536)):
+        read += piece
+    os.close(descriptor)
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

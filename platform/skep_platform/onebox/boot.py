@@ -1,0 +1,128 @@
+"""First steps in the database: migrate, an administrator with a token for this machine's owner,
+join tokens for local nodes. Every step looks before it acts, so that a second start is quick.
+
+    python -m skep_platform.onebox.boot < request.json > answer.json
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skep_platform.onebox.home import write_private
+
+if TYPE_CHECKING:
+    from skep_platform.accounts.models import User
+
+JOIN_TTL = timedelta(minutes=10)
+DATABASE_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    nodes: list[str]  # that shall run
+    without_credential: list[str]  # of these, those whose state folder has never joined
+    token_file: str  # API token of the administrator, for this machine's owner
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    login: dict[str, str] | None = None  # username and password, told only when made now
+    join_tokens: dict[str, str] = field(default_factory=dict)
+
+
+def main() -> None:
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
+    django.setup()
+    request = Request(**json.load(sys.stdin))
+    _wait_for_database()
+    json.dump(asdict(boot(request)), sys.stdout)
+
+
+def boot(request: Request) -> Answer:
+    from skep_platform.accounts.models import User
+
+    _migrate()
+    login = _ensure_admin()
+    admin = User.objects.filter(is_superuser=True, is_active=True).earliest("date_joined")
+    _ensure_operator_token(admin, Path(request.token_file))
+    return Answer(login, _join_tokens(admin, request))
+
+
+def _wait_for_database() -> None:
+    from django.db import connection
+    from django.db.utils import OperationalError
+
+    deadline = time.monotonic() + DATABASE_WAIT_S
+    while True:
+        try:
+            return connection.ensure_connection()
+        except OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _migrate() -> None:
+    from django.core.management import call_command
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", verbosity=0, interactive=False)
+
+
+def _ensure_admin() -> dict[str, str] | None:
+    from django.core.management import call_command
+
+    out = io.StringIO()
+    call_command("skep_ensure_admin", stdout=out)
+    text = out.getvalue().strip()
+    return json.loads(text or "{}") or None
+
+
+def _ensure_operator_token(admin: User, path: Path) -> None:
+    """A token that still works is kept: programs may hold it."""
+    from rest_framework.exceptions import AuthenticationFailed
+
+    from skep_platform.accounts import services
+    from skep_platform.accounts.authentication import TokenAuthentication
+
+    try:
+        TokenAuthentication().authenticate_credentials(path.read_bytes())
+    except (FileNotFoundError, AuthenticationFailed):
+        _, token = services.create_token(admin, "owner of this box", services.MAX_TOKEN_TTL)
+        write_private(path, token)
+
+
+def _join_tokens(admin: User, request: Request) -> dict[str, str]:
+    """For nodes that have no credential, or one that the server does not know any more."""
+    from skep_platform.cluster import services
+    from skep_platform.cluster.models import Node, NodeState
+
+    known = set(
+        Node.objects.filter(name__in=request.nodes)
+        .exclude(state=NodeState.REMOVED)
+        .values_list("name", flat=True)
+    )
+    missing = [n for n in request.nodes if n in request.without_credential or n not in known]
+    return {name: services.create_join_token(admin, JOIN_TTL) for name in missing}
+
+
+def read_answer(text: str) -> Answer:
+    raw: dict[str, Any] = json.loads(text)
+    return Answer(**raw)
+
+
+if __name__ == "__main__":
+    main()

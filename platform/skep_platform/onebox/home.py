@@ -1,0 +1,123 @@
+"""The state folder of one box: who runs in it, what it says of itself, where its logs are.
+
+engines/   databases and their secrets        log/    one file per child
+data/      log chunks of jobs                 nodes/  state of each local agent
+run/       lock, status, readiness files; only for the life of a supervisor
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    root: Path
+
+    @classmethod
+    def from_environment(cls) -> Home:
+        """$SKEP_HOME; else /var/lib/skep for root, whose own home the engines' unprivileged user
+        cannot enter, and the XDG data folder for everyone else."""
+        if given := os.environ.get("SKEP_HOME"):
+            return cls(Path(given).absolute())
+        if os.geteuid() == 0:
+            return cls(Path("/var/lib/skep"))
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+        return cls(Path(data) / "skep")
+
+    @property
+    def engines(self) -> Path:
+        return self.root / "engines"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def nodes(self) -> Path:
+        return self.root / "nodes"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def operator_token(self) -> Path:
+        """API token of the administrator, for programs of this machine's owner (0600)."""
+        return self.root / "operator-token"
+
+    def prepare(self) -> None:
+        """Create the folders. The root may be walked through: the engines' user has data below."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711)
+        for folder in (self.data, self.log, self.nodes, self.run):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        self.engines.mkdir(mode=0o711, exist_ok=True)
+
+    def lock(self) -> Lock | None:
+        """Held for a supervisor's life; None when another one lives."""
+        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return Lock(descriptor)
+
+    def supervisor_pid(self) -> int | None:
+        """Process id of the living supervisor, told by its lock, so never of a stranger."""
+        if lock := self.lock():
+            lock.release()
+            return None
+        text = (self.run / "lock").read_text().strip()
+        return int(text) if text else None
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        unfinished = self.run / "status.new"
+        unfinished.write_text(json.dumps(status))
+        unfinished.rename(self.run / "status.json")
+
+    def read_status(self) -> dict[str, Any]:
+        """The last words of the newest supervisor; {} before the first."""
+        try:
+            status: dict[str, Any] = json.loads((self.run / "status.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return status
+
+
+@dataclass(slots=True)
+class Lock:
+    descriptor: int
+
+    def sign(self) -> None:
+        """Leave our process id for `down` and `status`."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+
+def say(text: str) -> None:
+    """To the person at the terminal, at once even when piped."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Mode 0600, whole or not at all, and never readable by others for a moment."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    unfinished.rename(path)

@@ -1,0 +1,75 @@
+"""What the person asked for: nodes, GPUs, address."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+from dataclasses import dataclass
+
+DEFAULT_PORT = 8470
+SIMULATED_MODEL = "NVIDIA A100-SXM4-80GB"
+SIMULATED_GPUS = 8
+PORTS = range(20000, 30000)  # handed to tasks; each node has a part of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    nodes: int = 1
+    gpus: int | None = None  # simulated GPUs per node; None: the machine's own
+    gpu_model: str = SIMULATED_MODEL
+    runtime: str = "docker"
+    detach: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where people of this machine reach it, whatever address it listens on."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def node_names(self) -> list[str]:
+        return [f"node-{number}" for number in range(1, self.nodes + 1)]
+
+    def port_range(self, node: int) -> tuple[int, int]:
+        """First and last port of the node of this number, from 0."""
+        share = len(PORTS) // max(self.nodes, 1)
+        first = PORTS.start + node * share
+        return first, first + share - 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT)
+    parser.add_argument("--nodes", type=int, default=1, help="local agents to run")
+    parser.add_argument("--no-agents", action="store_true", help="the control plane alone")
+    parser.add_argument("--gpus", type=int, help="simulated GPUs per node (default: real ones)")
+    parser.add_argument("--gpu-model", default=SIMULATED_MODEL, help="what simulated GPUs are")
+    parser.add_argument("--runtime", choices=("docker", "mock"), default="docker")
+    parser.add_argument("--detach", "-d", action="store_true", help="leave it in the background")
+
+
+def from_arguments(given: argparse.Namespace) -> Options:
+    """GPUs are simulated where they were asked for, where several nodes would share the real ones,
+    and where there is no NVIDIA driver."""
+    gpus = given.gpus
+    if gpus is None and (given.nodes > 1 or given.runtime == "mock" or not nvidia_driver()):
+        gpus = SIMULATED_GPUS
+    return Options(
+        host=given.host,
+        port=given.port,
+        nodes=0 if given.no_agents else given.nodes,
+        gpus=gpus,
+        gpu_model=given.gpu_model,
+        runtime=given.runtime,
+        detach=given.detach,
+    )
+
+
+def nvidia_driver() -> bool:
+    """Whether NVML, the driver's library, can be loaded here."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""How each process of one box is started."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGTERM
+
+from skep_platform.onebox.children import Program
+from skep_platform.onebox.home import Home
+from skep_platform.onebox.options import Options
+
+# Django's pool opens connections as threads need them; these are the most of each process.
+WEB_POOL = 16
+WORKER_POOL = 4
+WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
+# What an agent inherits of our environment: never the database's address, never a secret.
+AGENT_ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the engines are; secrets inside."""
+
+    database_url: str
+    redis_url: str
+    secret_key: str
+
+
+def server_environment(home: Home, options: Options, where: Addresses) -> dict[str, str]:
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "skep_platform.settings",
+        "SKEP_DATABASE_URL": where.database_url,
+        "SKEP_REDIS_URL": where.redis_url,
+        "SKEP_SECRET_KEY": where.secret_key,
+        "SKEP_DATA_DIR": str(home.data),
+        "SKEP_PUBLIC_URL": os.environ.get("SKEP_PUBLIC_URL") or options.url,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def boot(environment: Mapping[str, str]) -> Program:
+    return _python("boot", "skep_platform.onebox.boot", [], environment)
+
+
+def web(options: Options, environment: Mapping[str, str]) -> Program:
+    arguments = [
+        "skep_platform.asgi:application",
+        f"--host={options.host}",
+        f"--port={options.port}",
+        "--no-access-log",
+        "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
+        "--timeout-graceful-shutdown=1",
+    ]
+    pool = {"SKEP_DATABASE_POOL": str(WEB_POOL)}
+    return _python("web", "uvicorn", arguments, {**environment, **pool})
+
+
+def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -> Program:
+    name = f"worker-{queue}"
+    arguments = [
+        f"--queue={queue}",
+        f"--threads={WORKERS[queue]}",
+        f"--gate={gate}",
+        f"--ready={ready_file(home, name)}",
+    ]
+    if queue == "default":
+        arguments.append("--beat")
+    pool = {"SKEP_DATABASE_POOL": str(WORKER_POOL)}
+    return _python(name, "skep_platform.onebox.worker", arguments, {**environment, **pool})
+
+
+def agent(home: Home, options: Options, number: int) -> Program:
+    """The agent of the node of this number, from 0; it has joined already."""
+    name = options.node_names()[number]
+    first, last = options.port_range(number)
+    arguments = [
+        "run",
+        f"--state={home.nodes / name}",
+        "--address=127.0.0.1",
+        f"--port-range={first}-{last}",
+        f"--runtime={options.runtime}",
+    ]
+    if options.gpus is not None:
+        arguments += [f"--simulate-gpus={options.gpus}", f"--gpu-model={options.gpu_model}"]
+    return _python(f"agent-{name}", "skep_agent", arguments, _agent_environment())
+
+
+def join(home: Home, options: Options, name: str, token: str) -> Program:
+    arguments = [
+        "join",
+        f"--server={options.url}",
+        f"--name={name}",
+        f"--state={home.nodes / name}",
+    ]
+    # The token comes by the environment: a command line is everyone's to read.
+    environment = {**_agent_environment(), "SKEP_JOIN_TOKEN": token}
+    return _python(f"join-{name}", "skep_agent", arguments, environment)
+
+
+def ready_file(home: Home, name: str) -> Path:
+    return home.run / f"{name}.ready"
+
+
+def _python(
+    name: str, module: str, arguments: list[str], environment: Mapping[str, str]
+) -> Program:
+    return Program(
+        name, (sys.executable, "-m", module, *arguments), environment, stop_signal=SIGTERM
+    )
+
+
+def _agent_environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in AGENT_ENVIRONMENT if name in os.environ}
+    return {**kept, "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,77 @@
+"""Last steps over the public API, once the web server runs: the default virtual cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from skep_client import calls
+from skep_client.client import AsyncSkep
+from skep_client.errors import SkepError
+from skep_client.models import Cluster, VirtualCluster
+from skep_platform.onebox.options import Options
+
+DEFAULT_VC = "default"
+
+
+class Settler:
+    def __init__(self, options: Options, token: str) -> None:
+        self._options = options
+        # Polled from here, so the client shall not wait on its own.
+        self._client = AsyncSkep(options.url, token, retry_delays_s=())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def web_is_ready(self) -> bool:
+        try:
+            await self._client.run(calls.readyz())
+        except SkepError:
+            return False
+        return True
+
+    async def ensure_default_vc(self) -> None:
+        """On a box without virtual clusters: one named "default", with the administrator in it."""
+        if await self._virtual_clusters():
+            return
+        me = await self._client.me()
+        await self._client.run(calls.create_virtual_cluster(DEFAULT_VC, "Everything of this box"))
+        await self._client.run(calls.set_member(DEFAULT_VC, me.username, "manager"))
+
+    async def nodes_are_online(self) -> bool:
+        wanted = set(self._options.node_names())
+        return wanted <= {n.name async for n in self._client.nodes() if n.state == "ONLINE"}
+
+    async def give_all_gpus_to_default_vc(self) -> None:
+        """While "default" is the only virtual cluster, it owns every GPU of the box."""
+        found = await self._virtual_clusters()
+        if [vc.name for vc in found] != [DEFAULT_VC]:
+            return
+        quotas = _totals(await self._client.cluster())
+        if quotas != found[0].quotas:
+            await self._client.run(calls.set_quotas(DEFAULT_VC, quotas))
+
+    async def remove_earlier_nodes(self, names: Iterable[str]) -> None:
+        """Local nodes of an earlier start that are no longer wanted, unless jobs are on them."""
+        for name in set(names) - set(self._options.node_names()):
+            try:
+                await self._client.run(calls.remove_node(name))
+            except SkepError as error:
+                if error.code not in ("node_busy", "not_found"):
+                    raise
+
+    async def _virtual_clusters(self) -> list[VirtualCluster]:
+        return [vc async for vc in self._client.virtual_clusters()]
+
+
+def _totals(cluster: Cluster) -> dict[str, int]:
+    return {model: count.total for model, count in cluster.gpus.items() if count.total}

@@ -1,0 +1,238 @@
+"""One box from nothing to ready, and back: engines, first steps, web, workers, agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from skep_platform.onebox import boot, engines, programs, settle
+from skep_platform.onebox.children import Program, die_with_parent
+from skep_platform.onebox.home import Home
+from skep_platform.onebox.keeper import Keeper
+from skep_platform.onebox.options import Options
+
+READY_WITHIN_S = 90.0
+# A child that died this often before everything was ready will not get well by itself.
+HOPELESS = 5
+STOP_CLIENTS_S = 1.5
+STOP_ENGINES_S = 1.2
+LOOK_AGAIN_S = 0.05
+
+
+class StartFailed(RuntimeError):
+    """One box could not start; the text tells the part and its last words."""
+
+
+class Supervisor:
+    def __init__(self, home: Home, options: Options) -> None:
+        self.home = home
+        self.options = options
+        self.keepers: list[Keeper] = []
+        self.phase = "starting"
+        self._engines: list[Keeper] = []
+        self._started = time.time()
+        self._gate = home.run / "gate"
+
+    async def run(self, ready: Callable[[dict[str, Any]], None]) -> None:
+        """Start everything, call `ready` with the address and the first login, and keep it all
+        alive until SIGTERM or SIGINT. Raises StartFailed."""
+        stop = _stop_signals()
+        try:
+            starting = asyncio.ensure_future(self._start())
+            await _first(starting, asyncio.ensure_future(stop.wait()))
+            if stop.is_set():
+                starting.cancel()
+                return
+            login = starting.result()
+            self.phase = "ready"
+            self._write_status()
+            ready({"url": self.options.url, "login": login, "home": str(self.home.root)})
+            await stop.wait()
+        finally:
+            await self._stop()
+
+    async def _start(self) -> dict[str, str] | None:
+        _check_port_is_free(self.options)
+        for stale in (self._gate, *self.home.run.glob("*.ready")):
+            stale.unlink(missing_ok=True)
+        where = self._prepare_engines()
+        environment = programs.server_environment(self.home, self.options, where)
+        # All of these spend their first seconds loading Python modules: side by side.
+        self._keep(programs.web(self.options, environment))
+        for queue in programs.WORKERS:
+            self._keep(programs.worker(self.home, queue, self._gate, environment))
+        answer = await self._boot(programs.boot(environment))
+        self._gate.touch()
+        await asyncio.gather(*(self._start_agent(n, answer) for n in range(self.options.nodes)))
+        await self._until_ready()
+        return answer.login
+
+    def _prepare_engines(self) -> programs.Addresses:
+        """Start those that the environment does not replace."""
+        database = os.environ.get("SKEP_DATABASE_URL", "")
+        redis = os.environ.get("SKEP_REDIS_URL", "")
+        state = self.home.engines
+        secret_key = os.environ.get("SKEP_SECRET_KEY") or engines.secret(state, "django")
+        if not (database and redis):
+            made = engines.prepare(state)
+            if not redis:
+                redis = made.valkey.url()
+                self._engines.append(self._keep(made.valkey.program()))
+            if not database:
+                database = made.postgres.url()
+                self._engines.append(self._keep(made.postgres.program()))
+        return programs.Addresses(database, redis, secret_key)
+
+    async def _boot(self, program: Program) -> boot.Answer:
+        names = self.options.node_names()
+        request = boot.Request(
+            nodes=names,
+            without_credential=[n for n in names if not self._credential(n).exists()],
+            token_file=str(self.home.operator_token),
+        )
+        text = await _answer(program, self.home.log, json.dumps(asdict(request)))
+        return boot.read_answer(text)
+
+    async def _start_agent(self, number: int, answer: boot.Answer) -> None:
+        name = self.options.node_names()[number]
+        if token := answer.join_tokens.get(name):
+            await self._until(_listens(self.options), "the web server to listen")
+            self._credential(name).unlink(missing_ok=True)
+            program = programs.join(self.home, self.options, name, token)
+            await _answer(program, self.home.log, "")
+        self._keep(programs.agent(self.home, self.options, number))
+
+    async def _until_ready(self) -> None:
+        """Web answers, workers consume, nodes are online and the default VC owns their GPUs."""
+        files = [programs.ready_file(self.home, f"worker-{q}") for q in programs.WORKERS]
+        await self._until(lambda: all(f.exists() for f in files), "the workers")
+        token = self.home.operator_token.read_text()
+        async with settle.Settler(self.options, token) as settler:
+            await self._until_async(settler.web_is_ready, "the web server")
+            await settler.ensure_default_vc()
+            await self._until_async(settler.nodes_are_online, "the agents to connect")
+            await settler.give_all_gpus_to_default_vc()
+            await settler.remove_earlier_nodes(
+                p.name for p in self.home.nodes.iterdir() if p.is_dir()
+            )
+
+    def _keep(self, program: Program) -> Keeper:
+        keeper = Keeper(program, self.home.log, self._write_status)
+        self.keepers.append(keeper)
+        keeper.start()
+        return keeper
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        async def met() -> bool:
+            return condition()
+
+        await self._until_async(met, what)
+
+    async def _until_async(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not await condition():
+            if time.monotonic() > deadline:
+                raise StartFailed(f"gave up waiting for {what} after {READY_WITHIN_S:.0f} s")
+            for keeper in self.keepers:
+                if keeper.restarts.count >= HOPELESS:
+                    raise StartFailed(f"{keeper.name} keeps dying:\n{keeper.last_words()}")
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _stop(self) -> None:
+        """Those that use the engines first, all at once; then the engines."""
+        self.phase = "stopping"
+        self._write_status()
+        clients = [k for k in self.keepers if k not in self._engines]
+        await _stop_all(clients, STOP_CLIENTS_S)
+        await _stop_all(self._engines, STOP_ENGINES_S)
+        self.phase = "stopped"
+        self._write_status()
+
+    def _credential(self, node: str) -> Path:
+        return self.home.nodes / node / "credential.json"
+
+    def _write_status(self) -> None:
+        children = [
+            {"name": k.name, "pid": k.pid, "restarts": k.restarts.count} for k in self.keepers
+        ]
+        self.home.write_status(
+            {
+                "pid": os.getpid(),
+                "phase": self.phase,
+                "url": self.options.url,
+                "started_at": self._started,
+                "children": children,
+            }
+        )
+
+
+def _stop_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _stop_all(keepers: Iterable[Keeper], patience_s: float) -> None:
+    await asyncio.gather(*(keeper.stop(patience_s) for keeper in keepers))
+
+
+async def _answer(program: Program, log: Path, question: str) -> str:
+    """Run a short program to its end. Raises StartFailed with its last words."""
+    path = log / f"{program.name}.log"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    parent = os.getpid()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *program.command,
+            env=dict(program.env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=descriptor,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(program.death_signal, parent),
+        )
+    finally:
+        os.close(descriptor)
+    output, _ = await process.communicate(question.encode())
+    if process.returncode:
+        raise StartFailed(f"{program.name} failed:\n{path.read_text(errors='replace')[-3000:]}")
+    return output.decode()
+
+
+def _check_port_is_free(options: Options) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((options.host, options.port))
+        except OSError as error:
+            where = f"{options.host}:{options.port}"
+            text = f"cannot listen on {where} ({error.strerror}); choose another with --port"
+            raise StartFailed(text) from None
+
+
+def _listens(options: Options) -> Callable[[], bool]:
+    host = options.url.split("//")[1].rsplit(":", 1)[0].strip("[]")
+
+    def attempt() -> bool:
+        try:
+            socket.create_connection((host, options.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    return attempt

@@ -1,0 +1,67 @@
+"""A Celery worker that is one process, so that nothing survives it: threads, with beat as one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from celery.beat import EmbeddedService
+from celery.platforms import SecurityWarning
+from celery.signals import worker_ready
+
+from skep_platform.celery import app
+
+BEAT_LOOP_S = 1
+
+
+def main() -> None:
+    options = _parse()
+    warnings.filterwarnings("ignore", category=SecurityWarning)  # it fears pickle; we send JSON
+    app.loader.import_default_modules()  # what costs seconds is done while the database migrates
+    while not options.gate.exists():
+        time.sleep(0.02)
+    worker_ready.connect(lambda **_: options.ready.write_text(str(os.getpid())), weak=False)
+    if options.beat:
+        _start_beat()
+    app.worker_main(_arguments(options))
+
+
+def _parse() -> Any:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--queue", required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--beat", action="store_true")
+    parser.add_argument("--gate", type=Path, required=True, help="wait for this file first")
+    parser.add_argument("--ready", type=Path, required=True, help="write the process id here")
+    return parser.parse_args()
+
+
+def _start_beat() -> None:
+    beat = EmbeddedService(
+        app, max_interval=BEAT_LOOP_S, thread=True, scheduler_cls="celery.beat:Scheduler"
+    )
+    beat.daemon = True
+    beat.start()
+
+
+def _arguments(options: Any) -> list[str]:
+    """One box has no other workers to talk to: no gossip, no heartbeats to them."""
+    return [
+        "worker",
+        f"--queues={options.queue}",
+        f"--hostname={options.queue}@%h",
+        "--pool=threads" if options.threads > 1 else "--pool=solo",
+        f"--concurrency={options.threads}",
+        "--loglevel=INFO",
+        "--without-gossip",
+        "--without-mingle",
+        "--without-heartbeat",
+    ]
+
+
+if __name__ == "__main__":
+    main()
