@@ -1,0 +1,56 @@
+/** An error of the API: a stable code, a sentence that says what to do, the numbers. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly details: Record<string, unknown> = {},
+  ) {
+    super(message);
+  }
+
+  /** Messages by field, from `details.fields` of a refused form. */
+  get fields(): Record<string, string> {
+    const fields = this.details["fields"];
+    if (typeof fields !== "object" || fields === null) return {};
+    return Object.fromEntries(Object.entries(fields).map(([name, told]) => [name, sentence(told)]));
+  }
+}
+
+function sentence(told: unknown): string {
+  if (Array.isArray(told)) return told.map(sentence).join(" ");
+  if (typeof told === "object" && told !== null) {
+    return Object.entries(told)
+      .map(([name, inner]) => `${name}: ${sentence(inner)}`)
+      .join(" ");
+  }
+  return String(told);
+}
+
+/** What went wrong, from whatever the server answered: proxies answer in HTML, for example. */
+export function toApiError(status: number, body: unknown): ApiError {
+  if (typeof body === "object" && body !== null && "code" in body && "message" in body) {
+    const { code, message, details } = body as Record<string, unknown>;
+    return new ApiError(
+      status,
+      String(code),
+      String(message),
+      (details ?? {}) as Record<string, unknown>,
+    );
+  }
+  return new ApiError(status, "http_error", `The server answered with status ${status}.`);
+}
+
+export function isApiError(error: unknown, status?: number): error is ApiError {
+  return error instanceof ApiError && (status === undefined || error.status === status);
+}
+
+/** One sentence for a person, for any error at all. */
+export function explain(error: unknown): string {
+  if (error instanceof ApiError) {
+    const fields = Object.values(error.fields);
+    return fields.length > 0 ? fields.join(" ") : error.message;
+  }
+  if (error instanceof TypeError) return "The server cannot be reached. Is the network up?";
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,69 @@
+import { queryOptions } from "@tanstack/react-query";
+import { client, take } from "./client";
+import { allPages } from "./pages";
+import type { Member, MemberRole, Page, VirtualCluster } from "./types";
+
+export const virtualClusters = queryOptions({
+  queryKey: ["virtual-clusters"],
+  queryFn: () =>
+    allPages((query) =>
+      take<Page<VirtualCluster>>(client.GET("/api/v1/virtual-clusters", { params: { query } })),
+    ),
+});
+
+export const members = (name: string) =>
+  queryOptions({
+    queryKey: ["virtual-clusters", name, "members"],
+    queryFn: () =>
+      allPages((query) =>
+        take<Page<Member>>(
+          client.GET("/api/v1/virtual-clusters/{name}/members", {
+            params: { path: { name }, query },
+          }),
+        ),
+      ),
+  });
+
+export function createVirtualCluster(body: { name: string; description: string }) {
+  return take<VirtualCluster>(client.POST("/api/v1/virtual-clusters", { body }));
+}
+
+export function describeVirtualCluster(name: string, description: string) {
+  return take<VirtualCluster>(
+    client.PATCH("/api/v1/virtual-clusters/{name}", {
+      params: { path: { name } },
+      body: { description },
+    }),
+  );
+}
+
+export function deleteVirtualCluster(name: string) {
+  return take(client.DELETE("/api/v1/virtual-clusters/{name}", { params: { path: { name } } }));
+}
+
+/** Replaces all quotas of a virtual cluster at once; a model left out is owned no more. */
+export function setQuotas(name: string, quotas: Record<string, number>) {
+  return take<VirtualCluster>(
+    client.PUT("/api/v1/virtual-clusters/{name}/quotas", {
+      params: { path: { name } },
+      body: { quotas },
+    }),
+  );
+}
+
+export function setMember(name: string, username: string, role: MemberRole) {
+  return take<Member>(
+    client.PUT("/api/v1/virtual-clusters/{name}/members/{username}", {
+      params: { path: { name, username } },
+      body: { role },
+    }),
+  );
+}
+
+export function removeMember(name: string, username: string) {
+  return take(
+    client.DELETE("/api/v1/virtual-clusters/{name}/members/{username}", {
+      params: { path: { name, username } },
+    }),
+  );
+}

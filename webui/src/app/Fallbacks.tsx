@@ -1,0 +1,44 @@
+import { Button, Loader } from "@mantine/core";
+import { Link, useRouter, type ErrorComponentProps } from "@tanstack/react-router";
+import { explain } from "@/api/errors";
+import { Blank } from "@/ui/Blank";
+
+export function Lost() {
+  return (
+    <Blank
+      title="There is no such page"
+      action={
+        <Button component={Link} to="/jobs" variant="default">
+          Go to the jobs
+        </Button>
+      }
+    >
+      The address may be mistyped, or from an older version.
+    </Blank>
+  );
+}
+
+export function Crash({ error, reset }: ErrorComponentProps) {
+  const router = useRouter();
+  const retry = () => {
+    reset();
+    void router.invalidate();
+  };
+  return (
+    <Blank
+      tone="bad"
+      title="This page broke"
+      action={
+        <Button variant="default" onClick={retry}>
+          Try again
+        </Button>
+      }
+    >
+      {explain(error)}
+    </Blank>
+  );
+}
+
+export function Waiting() {
+  return <Blank title="One moment" action={<Loader size="sm" type="dots" />} />;
+}

@@ -1,0 +1,47 @@
+import { useQuery } from "@tanstack/react-query";
+import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
+import { useHotkeys } from "@mantine/hooks";
+import { useEffect, useState } from "react";
+import { me } from "@/api/session";
+import { Sidebar } from "./Sidebar";
+import { TopBar } from "./TopBar";
+import css from "./Shell.module.css";
+
+/** The frame around every page of somebody logged in. */
+export function Shell() {
+  const { data: user } = useQuery(me);
+  const navigate = useNavigate();
+  const address = useRouterState({ select: (state) => state.location });
+  const [drawn, setDrawn] = useState(false);
+  const [page, setPage] = useState(address.pathname);
+  if (page !== address.pathname) {
+    setPage(address.pathname);
+    setDrawn(false);
+  }
+
+  useEffect(() => {
+    if (user === null) void navigate({ to: "/login", search: { next: address.href } });
+  }, [user, navigate, address.href]);
+
+  useHotkeys([
+    ["n", () => void navigate({ to: "/jobs/new" })],
+    ["/", () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus()],
+  ]);
+
+  if (!user) return null;
+  return (
+    <div className={css.frame}>
+      <a className={css.skip} href="#main">
+        Skip to the page
+      </a>
+      <Sidebar user={user} drawn={drawn} />
+      {drawn ? <div className={css.shade} onClick={() => setDrawn(false)} aria-hidden /> : null}
+      <div className={css.side}>
+        <TopBar open={drawn} onToggle={() => setDrawn(!drawn)} />
+        <main className={css.main} id="main" tabIndex={-1}>
+          <Outlet />
+        </main>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,66 @@
+import { Button } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { Me } from "@/api/types";
+import { Icon, type IconName } from "@/ui/Icon";
+import { Logo } from "@/ui/Logo";
+import { ClusterGauge } from "./ClusterGauge";
+import { UserMenu } from "./UserMenu";
+import css from "./Sidebar.module.css";
+
+const WORK = [
+  { to: "/jobs", label: "Jobs", icon: "jobs" },
+  { to: "/cluster", label: "Cluster", icon: "cluster" },
+  { to: "/virtual-clusters", label: "Virtual clusters", icon: "hives" },
+  { to: "/images", label: "Images", icon: "image" },
+] as const;
+
+const ADMIN = [{ to: "/users", label: "Users", icon: "users" }] as const;
+
+export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
+  return (
+    <aside className={css.sidebar} data-drawn={drawn || undefined}>
+      <Link to="/jobs" className={css.brand}>
+        <Logo />
+        Skep
+      </Link>
+      <Button
+        component={Link}
+        to="/jobs/new"
+        size="sm"
+        className={css.new}
+        leftSection={<Icon name="plus" size={14} />}
+        aria-keyshortcuts="n"
+      >
+        New job
+      </Button>
+      <nav aria-label="Main">
+        {WORK.map((place) => (
+          <Place key={place.to} {...place} />
+        ))}
+        {user.is_admin ? (
+          <>
+            <div className={css.section}>Administration</div>
+            {ADMIN.map((place) => (
+              <Place key={place.to} {...place} />
+            ))}
+          </>
+        ) : null}
+      </nav>
+      <div className={css.foot}>
+        <ClusterGauge />
+        <UserMenu user={user} />
+      </div>
+    </aside>
+  );
+}
+
+type To = (typeof WORK)[number]["to"] | (typeof ADMIN)[number]["to"];
+
+function Place({ to, label, icon }: { to: To; label: string; icon: IconName }) {
+  return (
+    <Link to={to} className={css.place} activeProps={{ "data-active": true }}>
+      <Icon name={icon} />
+      {label}
+    </Link>
+  );
+}

@@ -1,0 +1,51 @@
+import { Menu, UnstyledButton } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { logout } from "@/api/session";
+import type { Me } from "@/api/types";
+import { live } from "@/live/live";
+import { Icon } from "@/ui/Icon";
+import { tellError } from "@/ui/notify";
+import { SchemeItems } from "./SchemeItems";
+import css from "./UserMenu.module.css";
+
+export function UserMenu({ user }: { user: Me }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+
+  async function leave() {
+    try {
+      await logout();
+    } catch (error) {
+      return tellError(error, "Could not log out");
+    }
+    live.close();
+    queries.clear();
+    await navigate({ to: "/login" });
+  }
+
+  return (
+    <Menu position="top-start" width={200}>
+      <Menu.Target>
+        <UnstyledButton className={css.user}>
+          <span className={css.cell} aria-hidden="true">
+            {user.username.slice(0, 1).toUpperCase()}
+          </span>
+          <span className="clip">{user.username}</span>
+          {user.is_admin ? <span className={css.role}>admin</span> : null}
+        </UnstyledButton>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item component={Link} to="/profile" leftSection={<Icon name="key" size={14} />}>
+          Profile and tokens
+        </Menu.Item>
+        <Menu.Divider />
+        <SchemeItems />
+        <Menu.Divider />
+        <Menu.Item leftSection={<Icon name="logout" size={14} />} onClick={() => void leave()}>
+          Log out
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

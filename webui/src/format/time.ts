@@ -1,0 +1,54 @@
+const MINUTE = 60;
+const HOUR = 3600;
+const DAY = 86_400;
+
+/** Seconds as people say them, two units at most: "4.2s", "3m 07s", "5h 12m", "2d 3h". */
+export function duration(seconds: number): string {
+  if (seconds < 0) return "0s";
+  if (seconds < 10) return `${Math.floor(seconds * 10) / 10}s`;
+  if (seconds < MINUTE) return `${Math.floor(seconds)}s`;
+  if (seconds < HOUR)
+    return `${Math.floor(seconds / MINUTE)}m ${pad(Math.floor(seconds % MINUTE))}s`;
+  if (seconds < DAY)
+    return `${Math.floor(seconds / HOUR)}h ${pad(Math.floor((seconds % HOUR) / MINUTE))}m`;
+  return `${Math.floor(seconds / DAY)}d ${Math.floor((seconds % DAY) / HOUR)}h`;
+}
+
+/** How long ago `iso` was at `now` (ms): "just now", "12s ago", "3h ago", then a date. */
+export function ago(iso: string, now: number): string {
+  const seconds = (now - Date.parse(iso)) / 1000;
+  if (seconds < 5) return "just now";
+  if (seconds < MINUTE) return `${Math.floor(seconds)}s ago`;
+  if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)}m ago`;
+  if (seconds < DAY) return `${Math.floor(seconds / HOUR)}h ago`;
+  if (seconds < 7 * DAY) return `${Math.floor(seconds / DAY)}d ago`;
+  return dayFormat.format(new Date(iso));
+}
+
+const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const fullFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clockFormat = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
+
+/** Date and time in the reader's own zone. */
+export function fullTime(iso: string): string {
+  return fullFormat.format(new Date(iso));
+}
+
+export function clock(iso: string): string {
+  return clockFormat.format(new Date(iso));
+}
+
+/** Seconds from `start` to `end`, or to `now` (ms) while it has not ended; null before the start. */
+export function span(start: string | null, end: string | null, now: number): number | null {
+  if (!start) return null;
+  return ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000;
+}
+
+function pad(value: number): string {
+  return String(value).padStart(2, "0");
+}

@@ -1,0 +1,1 @@
+export function ImagesPage() { return <p>ImagesPage</p>; }

@@ -1,0 +1,1 @@
+export function ClusterPage() { return <p>ClusterPage</p>; }

@@ -1,0 +1,1 @@
+export function JobPage() { return <p>JobPage</p>; }

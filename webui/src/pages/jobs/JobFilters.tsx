@@ -1,0 +1,86 @@
+import { SegmentedControl, Select, TextInput } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { me } from "@/api/session";
+import { virtualClusters } from "@/api/tenancy";
+import { Icon } from "@/ui/Icon";
+import { StateChips } from "./StateChips";
+import { statesOf, type JobsSearch } from "./search";
+import css from "./JobFilters.module.css";
+
+const NOBODY: string[] = [];
+
+export function JobFilters() {
+  const search = useSearch({ from: "/shell/jobs" });
+  const navigate = useNavigate({ from: "/jobs" });
+  const { data: user } = useQuery(me);
+  const { data: names } = useQuery({
+    ...virtualClusters,
+    select: (all) => all.map((vc) => vc.name),
+  });
+
+  /** A changed filter begins at its first page. */
+  function change(part: JobsSearch) {
+    void navigate({
+      search: (old) => ({ ...old, cursor: undefined, ...part }),
+      replace: true,
+    });
+  }
+
+  return (
+    <search className={css.bar} aria-label="Filter jobs">
+      <SearchBox value={search.q ?? ""} onChange={(q) => change({ q: q || undefined })} />
+      <SegmentedControl
+        aria-label="Whose jobs"
+        value={search.owner && search.owner === user?.username ? "mine" : "all"}
+        onChange={(whose) =>
+          change({ owner: whose === "mine" ? user?.username : undefined })
+        }
+        data={[
+          { value: "all", label: "All" },
+          { value: "mine", label: "Mine" },
+        ]}
+      />
+      <Select
+        aria-label="Virtual cluster"
+        placeholder="Any virtual cluster"
+        data={names ?? NOBODY}
+        value={search.vc ?? null}
+        onChange={(vc) => change({ vc: vc ?? undefined })}
+        clearable
+        searchable={(names?.length ?? 0) > 8}
+        w={170}
+      />
+      <StateChips
+        chosen={statesOf(search.state)}
+        onChange={(states) => change({ state: states.join(",") || undefined })}
+      />
+    </search>
+  );
+}
+
+function SearchBox({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+  const [typed, setTyped] = useState(value);
+  const [known, setKnown] = useState(value);
+  if (known !== value) {
+    setKnown(value);
+    setTyped(value);
+  }
+  const settle = useDebouncedCallback((text: string) => onChange(text.trim()), 250);
+  return (
+    <TextInput
+      type="search"
+      aria-label="Search jobs by name"
+      placeholder="Search by name  ( / )"
+      leftSection={<Icon name="search" size={14} />}
+      value={typed}
+      onChange={(event) => {
+        setTyped(event.currentTarget.value);
+        settle(event.currentTarget.value);
+      }}
+      className={css.search}
+    />
+  );
+}

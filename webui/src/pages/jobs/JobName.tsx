@@ -1,0 +1,31 @@
+import { Link } from "@tanstack/react-router";
+import type { JobSummary } from "@/api/types";
+import css from "./JobName.module.css";
+
+/** The name, and in the same line what one would open the job for: why it waits or failed. */
+export function JobName({ job }: { job: JobSummary }) {
+  const reason = reasonShown(job);
+  return (
+    <span className={css.cell}>
+      <Link to="/jobs/$id" params={{ id: job.id }} className={css.name}>
+        {job.name}
+      </Link>
+      {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
+      {reason ? (
+        <span className={css.reason} title={reason}>
+          {reason}
+        </span>
+      ) : null}
+    </span>
+  );
+}
+
+function reasonShown(job: JobSummary): string | undefined {
+  if (job.state === "WAITING") return job.wait_reason?.message ?? preparing(job);
+  if (job.state === "FAILED") return job.exit_reason?.message;
+  return undefined;
+}
+
+function preparing(job: JobSummary): string | undefined {
+  return job.placed_at ? "Placed; its nodes prepare the containers." : undefined;
+}

@@ -1,0 +1,1 @@
+export function SubmitPage() { return <p>SubmitPage</p>; }

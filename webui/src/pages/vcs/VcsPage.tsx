@@ -1,0 +1,1 @@
+export function VcsPage() { return <p>VcsPage</p>; }

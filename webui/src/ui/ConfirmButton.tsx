@@ -1,0 +1,65 @@
+import { Button, Modal, type ButtonProps } from "@mantine/core";
+import { useState, type ReactNode } from "react";
+import css from "./ConfirmButton.module.css";
+
+interface Props extends ButtonProps {
+  question: string;
+  explanation: ReactNode;
+  verb: string;
+  busy?: boolean;
+  onConfirm: () => void;
+  children: ReactNode;
+}
+
+/** A button for what cannot be undone: it asks first. */
+export function ConfirmButton(props: Props) {
+  const { question, explanation, verb, busy, onConfirm, children, ...button } = props;
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <Button variant="default" loading={busy} onClick={() => setOpen(true)} {...button}>
+        {children}
+      </Button>
+      <Confirm
+        open={open}
+        question={question}
+        explanation={explanation}
+        verb={verb}
+        onConfirm={onConfirm}
+        onClose={() => setOpen(false)}
+      />
+    </>
+  );
+}
+
+interface ConfirmProps {
+  open: boolean;
+  question: string;
+  explanation: ReactNode;
+  verb: string;
+  onConfirm: () => void;
+  onClose: () => void;
+}
+
+export function Confirm({ open, question, explanation, verb, onConfirm, onClose }: ConfirmProps) {
+  return (
+    <Modal opened={open} onClose={onClose} title={question} size="sm" centered>
+      <div className={css.text}>{explanation}</div>
+      <div className={css.actions}>
+        <Button variant="default" onClick={onClose}>
+          Cancel
+        </Button>
+        <Button
+          color="red"
+          data-autofocus
+          onClick={() => {
+            onClose();
+            onConfirm();
+          }}
+        >
+          {verb}
+        </Button>
+      </div>
+    </Modal>
+  );
+}

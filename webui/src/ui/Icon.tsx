@@ -1,0 +1,56 @@
+const PATHS = {
+  jobs: "M3 4.5h10M3 8h10M3 11.5h6",
+  cluster: "M8 1.8 13.4 4.9v6.2L8 14.2 2.6 11.1V4.9ZM8 8v6M8 8l5.2-3M8 8 2.8 5",
+  hives: "M5 2.5h6l2 3-2 3H5l-2-3ZM5 8.5l-2 2.5 2 2.5h6l2-2.5-2-2.5",
+  image: "M8 1.8 13.5 4.6v6.8L8 14.2 2.5 11.4V4.6ZM2.7 4.8 8 7.5l5.3-2.7M8 7.5v6.5",
+  users: "M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5ZM1.8 13.5c.3-2.4 2-3.8 4.2-3.8s3.9 1.4 4.2 3.8M10.5 3.3a2.4 2.4 0 0 1 0 4.5M12.2 9.9c1.2.6 1.9 1.9 2.1 3.6",
+  user: "M8 8a2.8 2.8 0 1 0 0-5.6A2.8 2.8 0 0 0 8 8ZM2.8 14c.4-2.7 2.5-4.3 5.2-4.3s4.8 1.6 5.2 4.3",
+  plus: "M8 3v10M3 8h10",
+  search: "M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10ZM10.6 10.6 14 14",
+  stop: "M4 4h8v8H4Z",
+  clone: "M6 6h7.5v7.5H6ZM3.5 10H2.5V2.5H10v1",
+  download: "M8 2.5v7.5M4.8 7 8 10.2 11.2 7M2.5 13.5h11",
+  copy: "M5.5 5.5h8v8h-8ZM3.5 10.5h-1v-8h8v1",
+  check: "M3 8.5 6.5 12 13 4.5",
+  cross: "M4 4l8 8M12 4l-8 8",
+  warning: "M8 2.2 14.5 13.5h-13ZM8 6.5v3.2M8 11.6v.2",
+  down: "M4 6l4 4 4-4",
+  up: "M4 10l4-4 4 4",
+  left: "M10 4 6 8l4 4",
+  right: "M6 4l4 4-4 4",
+  top: "M3 3h10M8 13V6M4.8 9 8 5.8 11.2 9",
+  bottom: "M3 13h10M8 3v7M4.8 7 8 10.2 11.2 7",
+  sun: "M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM8 1.5V3M8 13v1.5M1.5 8H3M13 8h1.5M3.4 3.4l1 1M11.6 11.6l1 1M12.6 3.4l-1 1M4.4 11.6l-1 1",
+  moon: "M13.5 9.5A6 6 0 1 1 6.5 2.5a4.8 4.8 0 0 0 7 7Z",
+  screen: "M2 3h12v8H2ZM6 13.5h4",
+  logout: "M6.5 2.5h-4v11h4M10.5 5l3 3-3 3M13.5 8h-7",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+  edit: "M3 13h2.5L13 5.5 10.5 3 3 10.5ZM9 4.5 11.5 7",
+  trash: "M2.5 4h11M6 4V2.5h4V4M4 4l.7 9.5h6.6L12 4",
+  pause: "M5.5 3.5v9M10.5 3.5v9",
+  play: "M4.5 3v10l8-5Z",
+  wrap: "M2.5 4h11M2.5 8h9a2 2 0 0 1 0 4.2H8M9.5 10.5 7.8 12.2l1.7 1.7M2.5 12h2.5",
+  clock: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.5V8l2.5 1.5",
+  key: "M10.5 9a3.5 3.5 0 1 0-3.3-2.3L2.5 11.4v2.1h2.1v-1.6h1.6v-1.6l1-1A3.5 3.5 0 0 0 10.5 9ZM11.3 4.7h.01",
+  menu: "M2.5 4.5h11M2.5 8h11M2.5 11.5h11",
+  refresh: "M13 8a5 5 0 1 1-1.5-3.5L13 6M13 2.5V6H9.5",
+} as const;
+
+export type IconName = keyof typeof PATHS;
+
+/** A line icon in the text's colour; it says nothing to a screen reader, its button does. */
+export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
+  const weight = name === "more" ? 2.4 : 1.5;
+  return (
+    <svg width={size} height={size} viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+      <path
+        d={PATHS[name]}
+        fill="none"
+        stroke="currentColor"
+        strokeWidth={weight}
+        strokeLinecap="round"
+        strokeLinejoin="round"
+      />
+    </svg>
+  );
+}

@@ -1,0 +1,23 @@
+import type { ReactNode } from "react";
+import css from "./PageHeader.module.css";
+
+interface Props {
+  title: ReactNode;
+  above?: ReactNode;
+  note?: ReactNode;
+  children?: ReactNode;
+}
+
+/** The bar at the top of a page: where one is on the left, what one can do on the right. */
+export function PageHeader({ title, above, note, children }: Props) {
+  return (
+    <header className={css.header}>
+      <div className={css.where}>
+        {above}
+        <h1 className={css.title}>{title}</h1>
+        {note ? <span className={css.note}>{note}</span> : null}
+      </div>
+      <div className={css.actions}>{children}</div>
+    </header>
+  );
+}

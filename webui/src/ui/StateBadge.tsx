@@ -1,0 +1,16 @@
+import type { TaskState } from "@/api/types";
+import { StateIcon } from "./StateIcon";
+import css from "./StateBadge.module.css";
+
+export function stateWord(state: TaskState): string {
+  return state.charAt(0) + state.slice(1).toLowerCase();
+}
+
+export function StateBadge({ state, large = false }: { state: TaskState; large?: boolean }) {
+  return (
+    <span className={css.badge} data-state={state} data-large={large || undefined}>
+      <StateIcon state={state} size={large ? 18 : 15} />
+      {stateWord(state)}
+    </span>
+  );
+}

@@ -1,0 +1,31 @@
+/// <reference types="vitest/config" />
+import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+const server = process.env.SKEP_URL ?? "http://127.0.0.1:8470";
+
+export default defineConfig(({ command }) => ({
+  // Django serves index.html at every page address and the assets under its static root.
+  base: command === "build" ? "/static/webui/" : "/",
+  plugins: [react()],
+  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  build: {
+    outDir: "../platform/skep_platform/web/static/webui",
+    emptyOutDir: true,
+    target: "es2022",
+    // The page's security policy allows no data: fonts or scripts.
+    assetsInlineLimit: 0,
+  },
+  server: {
+    proxy: {
+      "/api": server,
+      "/ws": { target: server, ws: true },
+    },
+  },
+  test: {
+    environment: "jsdom",
+    setupFiles: ["src/test/setup.ts"],
+    include: ["src/**/*.test.{ts,tsx}"],
+  },
+}));
