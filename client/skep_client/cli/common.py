@@ -1,0 +1,119 @@
+"""What every command shares: the client of the present login, `--json`, finding a job, tables."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
+    from skep_client.client import Skep
+    from skep_client.models import JobSummary
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id or name of a job.")]
+STATE_STYLES = {
+    "WAITING": "yellow",
+    "RUNNING": "cyan",
+    "STOPPING": "magenta",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "STOPPED": "dim",
+}
+
+
+def client() -> AbstractContextManager[Skep]:
+    from skep_client import config
+    from skep_client.client import Skep
+
+    login = config.login()
+    return Skep(login.server, login.token)
+
+
+def find_job(skep: Skep, name: str) -> JobSummary:
+    """By id, or by name: one's own job first, names being unique per owner. Raises SkepError."""
+    from skep_client.errors import SkepError
+
+    if _is_id(name):
+        return skep.job(name)
+    owner, _, name = name.rpartition("/")
+    found = [j for j in skep.jobs(search=name) if j.name == name and owner in ("", j.owner)]
+    if len(found) > 1:
+        me = skep.me().username
+        found = [j for j in found if j.owner == me] or found
+    if not found:
+        raise SkepError(404, "not_found", f"There is no job named {name}.")
+    if len(found) > 1:
+        owners = ", ".join(f"{j.owner}/{j.name}" for j in found)
+        raise SkepError(400, "ambiguous", f"Several people have a job {name}; name one: {owners}")
+    return found[0]
+
+
+def read_file(path: str) -> str:
+    """The text of a job file; "-" is the standard input."""
+    try:
+        return sys.stdin.read() if path == "-" else open(path, encoding="utf-8").read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {path}: {error}") from None
+
+
+def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
+    """One object, or a list of them, as the server told it."""
+    import json
+
+    from pydantic import BaseModel
+
+    def plain(model: BaseModel) -> Any:
+        return model.model_dump(mode="json")
+
+    print(json.dumps(plain(value) if isinstance(value, BaseModel) else [plain(v) for v in value]))
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(soft_wrap=True, highlight=False)
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Plain columns. Cells that are strings are shown as they are, never as markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in row))
+    console().print(table)
+
+
+def state_text(state: str) -> Any:
+    from rich.text import Text
+
+    return Text(state, STATE_STYLES.get(state, ""))
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """ "5 s", "12 min", "3 h", "9 d" since then; "" for never."""
+    if moment is None:
+        return ""
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _is_id(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,183 @@
+"""`skep submit`, `check`, `ls`, `show`, `events`, `stop`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skep_client import exits
+from skep_client.cli.common import (
+    JobName,
+    Json,
+    ago,
+    client,
+    find_job,
+    print_json,
+    print_table,
+    read_file,
+    state_text,
+)
+
+if TYPE_CHECKING:
+    from skep_client.models import Check, Job, JobSummary, Task
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="Job file; '-' reads stdin.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (submit, check, ls, show, events, stop):
+        app.command()(command)
+
+
+def submit(
+    file: File,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show its log; fail when it fails.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Submit a job."""
+    from skep_client.cli.logs import show_log
+
+    text = read_file(file)
+    with client() as skep:
+        job = skep.submit(text)
+        if as_json:
+            print_json(job)
+        else:
+            print(f"Submitted {job.name} ({job.id})")
+        if follow:
+            raise typer.Exit(show_log(skep, job.id))
+
+
+def check(file: File, as_json: Json = False) -> None:
+    """Say what is wrong with a job file, or when it would start; submits nothing."""
+    text = read_file(file)
+    with client() as skep:
+        found = skep.check(text)
+    if as_json:
+        print_json(found)
+    else:
+        _print_check(found, file)
+    if not found.valid:
+        raise typer.Exit(exits.FAILED)
+
+
+def ls(
+    state: Annotated[list[str], typer.Option("--state", "-s", help="May be repeated.")] = [],  # noqa: B006
+    vc: Annotated[str, typer.Option(help="Of this virtual cluster.")] = "",
+    owner: str = "",
+    search: Annotated[str, typer.Option(help="Part of the name.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most this many.")] = 30,
+    as_json: Json = False,
+) -> None:
+    """List jobs, newest first."""
+    from itertools import islice
+
+    filters = {"virtual_cluster": vc, "owner": owner, "search": search}
+    with client() as skep:
+        found = skep.jobs(state=[s.upper() for s in state], limit=min(limit, 500), **filters)
+        jobs = list(islice(found, limit))
+    if as_json:
+        print_json(jobs)
+        return
+    print_table(
+        ("NAME", "OWNER", "VC", "STATE", "GPUS", "TASKS", "SUBMITTED", ""),
+        [
+            (
+                job.name,
+                job.owner,
+                job.virtual_cluster,
+                state_text(job.state),
+                job.gpus,
+                job.tasks,
+                f"{ago(job.submitted_at)} ago",
+                _reason(job),
+            )
+            for job in jobs
+        ],
+    )
+
+
+def show(job: JobName, as_json: Json = False) -> None:
+    """Show a job and its tasks."""
+    with client() as skep:
+        found = skep.job(find_job(skep, job).id)
+        if as_json:
+            print_json(found)
+            return
+        _print_job(found)
+        print_table(
+            ("RANK", "TASK", "STATE", "NODE", "GPUS", "EXIT", ""),
+            [_task_row(task) for task in skep.tasks(found.id)],
+        )
+
+
+def events(job: JobName, as_json: Json = False) -> None:
+    """What happened to a job, oldest first."""
+    with client() as skep:
+        found = list(skep.events(find_job(skep, job).id))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("TIME", "EVENT", "", "BY"),
+        [(f"{e.at:%Y-%m-%d %H:%M:%S}", e.kind, e.message, e.actor) for e in found],
+    )
+
+
+def stop(job: JobName, as_json: Json = False) -> None:
+    """Stop a job."""
+    with client() as skep:
+        stopped = skep.stop(find_job(skep, job).id)
+    if as_json:
+        print_json(stopped)
+        return
+    print(f"{stopped.name} is {stopped.state}")
+
+
+def _print_check(found: Check, file: str) -> None:
+    for problem in found.errors:
+        place = "".join(f":{n}" for n in (problem.line, problem.column) if n is not None)
+        print(f"{file}{place}: {problem.message} ({problem.code})")
+    if found.valid and found.summary:
+        s = found.summary
+        print(f"{s.name} is valid: {s.tasks} tasks, {s.gpus} GPUs of {s.virtual_cluster}")
+    if found.forecast:
+        print(found.forecast.message)
+
+
+def _print_job(job: Job) -> None:
+    facts = {
+        "Job": f"{job.name} ({job.id})",
+        "Owner": f"{job.owner}, virtual cluster {job.virtual_cluster}",
+        "State": job.state,
+        "Why": _reason(job),
+        "Size": f"{job.tasks} tasks, {job.gpus} GPUs",
+        "Submitted": f"{job.submitted_at:%Y-%m-%d %H:%M:%S %Z}",
+        "Started": f"{job.started_at:%Y-%m-%d %H:%M:%S %Z}" if job.started_at else "",
+        "Finished": f"{job.finished_at:%Y-%m-%d %H:%M:%S %Z}" if job.finished_at else "",
+        "Attempt": f"{job.attempt} ({job.retries_used} retries used)" if job.attempt > 1 else "",
+    }
+    for name, value in facts.items():
+        if value:
+            print(f"{name + ':':<11}{value}")
+    print()
+
+
+def _task_row(task: Task) -> tuple[object, ...]:
+    attempt = task.attempt
+    name = f"{task.role}-{task.index}"
+    if attempt is None:
+        return (task.rank, name, state_text(task.state), "", "", "", "")
+    pulling = f"pulling {attempt.pull_percent} %" if attempt.phase == "pulling" else ""
+    code = "" if attempt.exit_code is None else attempt.exit_code
+    word = "out of memory" if attempt.oom_killed else attempt.error_message or pulling
+    gpus = len(attempt.gpu_uuids)
+    return (task.rank, name, state_text(task.state), attempt.node or "", gpus, code, word)
+
+
+def _reason(job: JobSummary) -> str:
+    reason = job.wait_reason or job.exit_reason
+    return reason.message if reason else ""

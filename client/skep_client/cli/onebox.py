@@ -1,0 +1,46 @@
+"""`skep up`, `down`, `status`: a whole Skep on this machine, where its server is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import typer
+
+from skep_client import exits
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+NEEDED = ("skep_platform", "django", "celery", "uvicorn")
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (up, down, status):
+        app.command(context_settings=PASS_ON, add_help_option=False)(command)
+
+
+def up(context: typer.Context) -> None:
+    """Start a whole Skep on this machine; `skep up --help` tells its options."""
+    _exec("up", context.args)
+
+
+def down(context: typer.Context) -> None:
+    """Stop it."""
+    _exec("down", context.args)
+
+
+def status(context: typer.Context) -> None:
+    """What of it runs."""
+    _exec("status", context.args)
+
+
+def _exec(command: str, arguments: list[str]) -> None:
+    if not all(importlib.util.find_spec(name) for name in NEEDED):
+        print(
+            "Only the client is installed here. For a whole Skep on this machine: "
+            "pip install 'skep[server,embedded]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(exits.USAGE)
+    program = [sys.executable, "-m", "skep_platform.onebox", command, *arguments]
+    os.execv(sys.executable, program)  # noqa: S606

@@ -1,0 +1,86 @@
+"""Log chunks of many tasks into lines, as `docker compose logs` shows its services. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+# A line that never ends is cut here, in characters, so that it costs no more memory.
+LONGEST_LINE = 64 * 1024
+# Everything that moves a cursor, sets a title, links or rings; colours (CSI … m) stay.
+_TERMINAL_CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b\[[0-?]*[ -/]*[@-ln-~]"  # CSI other than "m"
+    r"|\x1b[^\[\]PX^_]"  # two-character escapes
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
+)
+
+
+class Chunk(Protocol):
+    @property
+    def role(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def stream(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end; `at` is when its node read it."""
+
+    role: str
+    index: int
+    rank: int
+    stream: str
+    at: datetime
+    text: str
+
+    @property
+    def task(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+class Lines:
+    """Joins the pieces of each stream of each task; a line comes out when it is whole."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, str], tuple[Chunk, str]] = {}
+
+    def feed(self, chunk: Chunk) -> Iterator[Line]:
+        key = (chunk.rank, chunk.stream)
+        begun = self._open.pop(key, None)
+        *whole, rest = ((begun[1] if begun else "") + chunk.text).split("\n")
+        for text in whole:
+            yield _line(chunk, text)
+        if len(rest) > LONGEST_LINE:
+            yield _line(chunk, rest)
+        elif rest:
+            self._open[key] = (chunk, rest)
+
+    def rest(self) -> Iterator[Line]:
+        """Lines that their tasks never ended."""
+        for chunk, text in self._open.values():
+            yield _line(chunk, text)
+        self._open.clear()
+
+
+def safe_for_terminal(text: str) -> str:
+    """The text without what could make a terminal do more than show coloured characters."""
+    return _TERMINAL_CONTROL.sub("", text)
+
+
+def _line(chunk: Chunk, text: str) -> Line:
+    return Line(
+        chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, text.removesuffix("\r")
+    )
