@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 PROTOCOL_VERSION = 1
 MAX_TEXT_FRAME = 16 * 1024 * 1024
 MAX_LOG_BYTES = 256 * 1024
+# An agent keeps at most this many log bytes unacknowledged on a connection, so that heartbeats
+# never wait behind logs for a slow log store.
+LOG_WINDOW_BYTES = 4 * 1024 * 1024
 
 # WebSocket close codes; the agent stops for good on the fatal ones.
 CLOSE_UNAUTHORIZED = 4401
@@ -223,13 +226,15 @@ class ReportAck(Message):
 
 
 class LogAck(Message):
-    """All bytes of the stream before `offset` are stored; `end`: and its final size is known."""
+    """All bytes of the stream before `offset` are stored; `end`: and its final size is known.
+    `again`: what was sent after `offset` was not stored; the agent sends it again from there."""
 
     type: Literal["log_ack"] = "log_ack"
     attempt_id: str
     stream: Stream
     offset: int
     end: bool = False
+    again: bool = False
 
 
 class Refused(Message):
