@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
@@ -34,5 +35,5 @@ def frame(attempt: TaskAttempt, offset: int, data: bytes, stream: str = "stdout"
 def frames(attempt: TaskAttempt, data: bytes, cuts: Iterable[int] = ()) -> list[LogFrame]:
     """`data` as frames that begin at the cuts, and the end marker."""
     borders = sorted({0, *cuts, len(data)})
-    pieces = [frame(attempt, a, data[a:b]) for a, b in zip(borders, borders[1:], strict=False)]
+    pieces = [frame(attempt, a, data[a:b]) for a, b in pairwise(borders)]
     return [*pieces, frame(attempt, len(data), b"")]

@@ -17,11 +17,12 @@ from django.db import connection
 from django.utils import timezone
 
 from skep_agent.protocol import LogAck, LogFrame, LogPosition
+from skep_agent.protocol import Stream as LogStream
 from skep_platform.telemetry import bells
-from skep_platform.telemetry.frames import Tail, fold, moment
+from skep_platform.telemetry.frames import Tail, fold, has_gap, moment
 from skep_platform.telemetry.sizes import Sizes, Stored
 
-Stream = tuple[UUID, str]
+Stream = tuple[UUID, LogStream]
 
 _sizes = Sizes()
 
@@ -36,15 +37,26 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     waiting = {stream: held for stream, held in waiting.items() if stream[0] in known}
     names = {stream: held[0].attempt_id for stream, held in waiting.items()}
     ended: set[Stream] = set()
+    gaps: set[Stream] = set()
     try:
+        _check_gaps(node_id, waiting, known)
         while waiting:
-            ended |= _append_once(node_id, waiting, known)
+            for stream, tail in _append_once(node_id, waiting, known).items():
+                ended |= {stream} if tail.ended else set()
+                gaps |= {stream} if tail.gap else set()
         _store_ends(node_id, known, ended)
     except Exception:
         _sizes.forget(known)
         raise
     return [_discard(held) for held in foreign] + [
-        _ack(name, stream, known[stream[0]], stream in ended) for stream, name in names.items()
+        LogAck(
+            attempt_id=name,
+            stream=stream[1],
+            offset=known[stream[0]].sizes[stream[1]],
+            end=stream in ended,
+            again=stream in gaps and stream not in ended,
+        )
+        for stream, name in names.items()
     ]
 
 
@@ -85,30 +97,40 @@ def _discard(frames: Sequence[LogFrame]) -> LogAck:
     )
 
 
-def _ack(attempt_id: str, stream: Stream, stored: Stored, ended: bool) -> LogAck:
-    name = stream[1]
-    return LogAck(attempt_id=attempt_id, stream=name, offset=stored.sizes[name], end=ended)  # type: ignore[arg-type]
+def _check_gaps(
+    node_id: UUID, waiting: Mapping[Stream, list[LogFrame]], known: dict[UUID, Stored]
+) -> None:
+    """Before a gap is believed, the database is asked: the missing bytes may have been stored by
+    another process, and the node has forgotten them since."""
+    doubtful = {
+        attempt
+        for (attempt, name), frames in waiting.items()
+        if has_gap(known[attempt].sizes[name], frames)
+    }
+    if doubtful:
+        known |= _sizes.read(node_id, doubtful)
 
 
 def _append_once(
     node_id: UUID, waiting: dict[Stream, list[LogFrame]], known: dict[UUID, Stored]
-) -> set[Stream]:
+) -> dict[Stream, Tail]:
     """One chunk per stream at most: of several behind a stale size only the first is sure to
-    collide. Leaves in `waiting` what needs another round; returns the streams that ended."""
+    collide. Leaves in `waiting` what needs another round; returns what was folded and stored."""
     folded = {s: fold(known[s[0]].sizes[s[1]], frames) for s, frames in waiting.items()}
     grown = {stream: tail for stream, (tail, _) in folded.items() if tail.data}
     won = _store(grown, known) if grown else set()
+    lost = grown.keys() - won
     for stream, (tail, left) in folded.items():
-        if tail.data and stream not in won:
+        if stream in lost:
             continue
         known[stream[0]].sizes[stream[1]] = tail.end
         if left:
             waiting[stream] = left
         else:
             del waiting[stream]
-    if lost := {stream[0] for stream in grown.keys() - won}:
-        known |= _sizes.read(node_id, lost)
-    return {stream for stream, (tail, _) in folded.items() if tail.ended} - waiting.keys()
+    if lost:
+        known |= _sizes.read(node_id, {attempt for attempt, _ in lost})
+    return {stream: tail for stream, (tail, _) in folded.items() if stream not in lost}
 
 
 # One round trip and one implicit transaction. Chunk ids are the cursor of a job's merged log, so

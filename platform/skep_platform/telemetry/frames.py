@@ -21,6 +21,7 @@ class Tail:
     data: bytearray
     at: float = 0.0  # when the node read the first byte of `data`
     ended: bool = False  # the node told that nothing follows
+    gap: bool = False  # a frame was dropped because bytes before it are missing
 
     @property
     def end(self) -> int:
@@ -29,12 +30,13 @@ class Tail:
 
 def fold(size: int, frames: Iterable[LogFrame]) -> tuple[Tail, list[LogFrame]]:
     """What a stream of `size` stored bytes gains from frames, up to one chunk, and the frames left
-    for the next chunk. Known bytes are trimmed; a frame past a gap is dropped, the acknowledgement
-    then tells the agent from where to send again."""
+    for the next chunk. Known bytes are trimmed; a frame past a gap is dropped, and the agent will
+    be told from where to send again."""
     tail = Tail(size, bytearray())
     frames = list(frames)
     for number, frame in enumerate(frames):
         if frame.offset > tail.end:
+            tail.gap = True
             continue
         news = frame.data[tail.end - frame.offset :]
         if tail.data and len(tail.data) + len(news) > MAX_CHUNK:
@@ -44,6 +46,15 @@ def fold(size: int, frames: Iterable[LogFrame]) -> tuple[Tail, list[LogFrame]]:
         tail.data += news
         tail.ended = tail.ended or not frame.data
     return tail, []
+
+
+def has_gap(size: int, frames: Iterable[LogFrame]) -> bool:
+    """Whether bytes are missing between `size` stored ones and the frames, taken in order."""
+    for frame in frames:
+        if frame.offset > size:
+            return True
+        size = max(size, frame.offset + len(frame.data))
+    return False
 
 
 def moment(seconds: float, now: datetime) -> datetime:

@@ -1,0 +1,291 @@
+"""REST of telemetry: merged logs of a job, one stream of an attempt, search, metrics."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts.models import User
+from skep_platform.core.errors import NotFound
+from skep_platform.jobs.models import TaskAttempt
+from skep_platform.telemetry import queries
+from skep_platform.telemetry.download import stream_download
+from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
+from skep_platform.telemetry.search import Cursor, Match, search
+
+MAX_LIMIT = 1024 * 1024
+DEFAULT_LIMIT = 256 * 1024
+MAX_NEEDLE = 256
+Serializer = serializers.Serializer[Any]
+Query = TypeVar("Query", bound=Serializer)
+
+
+class WhichSerializer(Serializer):
+    rank = serializers.IntegerField(min_value=0, required=False, help_text="only this task's")
+    stream = serializers.ChoiceField(queries.STREAMS, required=False)
+
+    def which(self) -> queries.Filter:
+        asked = self.validated_data
+        return queries.Filter(asked.get("rank"), asked.get("stream"))
+
+
+class JobLogsQuerySerializer(WhichSerializer):
+    cursor = serializers.IntegerField(min_value=0, default=0, help_text="`next` of the last answer")
+    limit = serializers.IntegerField(
+        min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="bytes, about"
+    )
+    tail = serializers.IntegerField(
+        min_value=1, max_value=100_000, required=False, help_text="the newest lines instead"
+    )
+
+
+class SearchQuerySerializer(WhichSerializer):
+    q = serializers.CharField(trim_whitespace=False, help_text="literal text within a line")
+    limit = serializers.IntegerField(min_value=1, max_value=1000, default=100, help_text="matches")
+    cursor = serializers.CharField(default="", allow_blank=True)
+
+    def validate_q(self, q: str) -> str:
+        if "\n" in q or len(q.encode()) > MAX_NEEDLE:
+            raise serializers.ValidationError(f"One line of at most {MAX_NEEDLE} bytes, please.")
+        return q
+
+
+class StreamQuerySerializer(Serializer):
+    offset = serializers.IntegerField(min_value=0, default=0, help_text="bytes")
+    limit = serializers.IntegerField(min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT)
+    tail = serializers.IntegerField(
+        min_value=1, max_value=MAX_LIMIT, required=False, help_text="the newest bytes instead"
+    )
+    raw = serializers.BooleanField(
+        default=False, help_text="the whole stream from `offset` as plain bytes"
+    )
+
+
+class MetricsQuerySerializer(Serializer):
+    since = serializers.CharField(
+        required=False, help_text="seconds since the epoch, or ISO 8601; default: the job's start"
+    )
+
+    def validate_since(self, text: str) -> datetime:
+        try:
+            return datetime.fromtimestamp(float(text), UTC)
+        except (ValueError, OverflowError, OSError):
+            pass
+        moment = parse_datetime(text)
+        if moment is None:
+            raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class LogPlaceSerializer(Serializer):
+    """Whose output it is, and where in it."""
+
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    stream = serializers.ChoiceField(queries.STREAMS)
+    offset = serializers.IntegerField(help_text="bytes from the start of the stream")
+    at = serializers.DateTimeField()
+    text = serializers.CharField()
+
+
+class LogChunkSerializer(LogPlaceSerializer):
+    cursor = serializers.IntegerField()
+
+
+class JobLogsSerializer(Serializer):
+    chunks = LogChunkSerializer(many=True)
+    next = serializers.IntegerField(help_text="cursor of what follows")
+    complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
+
+
+class SearchSerializer(Serializer):
+    matches = LogPlaceSerializer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="null: the end was reached")
+
+
+class StreamLogSerializer(Serializer):
+    attempt_id = serializers.UUIDField()
+    stream = serializers.ChoiceField(queries.STREAMS)
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    size = serializers.IntegerField(help_text="bytes stored so far")
+    complete = serializers.BooleanField()
+    text = serializers.CharField()
+
+
+class PointsField(serializers.ListField):
+    child = serializers.ListField(child=serializers.FloatField(), min_length=3, max_length=3)
+
+
+class GpuSeriesSerializer(Serializer):
+    uuid = serializers.CharField()
+    model = serializers.CharField()
+    node = serializers.CharField()
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    points = PointsField(help_text="[seconds since the epoch, percent busy, memory MB]")
+
+
+class TaskSeriesSerializer(Serializer):
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    points = PointsField(help_text="[seconds since the epoch, percent of a core, memory MB]")
+
+
+class JobMetricsSerializer(Serializer):
+    step_s = serializers.IntegerField(help_text="seconds between two points")
+    gpus = GpuSeriesSerializer(many=True)
+    tasks = TaskSeriesSerializer(many=True)
+
+
+class JobLogsView(APIView):
+    """The output of all tasks of a job, merged in order of arrival. Read on with `next`; the live
+    topic "job-logs" tells when there is more."""
+
+    @extend_schema(
+        operation_id="job_logs", parameters=[JobLogsQuerySerializer], responses=JobLogsSerializer
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        query = _asked(JobLogsQuerySerializer, request)
+        job, asked = queries.visible_job(_user(request), job_id), query.validated_data
+        if lines := asked.get("tail"):
+            page = queries.job_tail(job, query.which(), lines, asked["limit"])
+        else:
+            page = queries.job_log(job, query.which(), asked["cursor"], asked["limit"])
+        chunks = [_place(c, c.offset, text) | {"cursor": c.cursor} for c, text in page.chunks]
+        return Response({"chunks": chunks, "next": page.next, "complete": page.complete})
+
+
+class JobLogSearchView(APIView):
+    """Lines of a job's merged log that contain a literal text. Each request does a bounded amount
+    of work: go on with `next`, also when an answer has no match."""
+
+    @extend_schema(
+        operation_id="job_logs_search",
+        parameters=[SearchQuerySerializer],
+        responses=SearchSerializer,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        query = _asked(SearchQuerySerializer, request)
+        job, asked = queries.visible_job(_user(request), job_id), query.validated_data
+        cursor = Cursor.parse(asked["cursor"])
+        found = search(job, query.which(), asked["q"].encode(), cursor, asked["limit"])
+        return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
+
+
+class StreamLogView(APIView):
+    """One stream of one task attempt by byte offset, its tail, or (`raw`) all of it."""
+
+    @extend_schema(
+        operation_id="attempt_logs",
+        parameters=[
+            OpenApiParameter(
+                "stream", OpenApiTypes.STR, OpenApiParameter.PATH, enum=queries.STREAMS
+            ),
+            StreamQuerySerializer,
+        ],
+        responses={
+            (200, "application/json"): StreamLogSerializer,
+            (200, "text/plain"): OpenApiTypes.STR,
+        },
+    )
+    def get(self, request: Request, attempt_id: UUID, stream: str) -> HttpResponseBase:
+        if stream not in queries.STREAMS:
+            raise NotFound("A log stream is stdout or stderr.")
+        asked = _asked(StreamQuerySerializer, request).validated_data
+        attempt = queries.visible_attempt(_user(request), attempt_id)
+        if asked["raw"]:
+            return _download(attempt, stream, asked["offset"])
+        if tail := asked.get("tail"):
+            part = queries.stream_tail(attempt, stream, tail)
+        else:
+            part = queries.stream_part(attempt, stream, asked["offset"], asked["limit"])
+        values = {name: getattr(part, name) for name in queries.Part.__slots__}
+        return Response({"attempt_id": attempt.pk, "stream": stream} | values)
+
+
+class JobMetricsView(APIView):
+    """Use of the GPUs a job holds or held, and of CPU and memory of its tasks."""
+
+    @extend_schema(
+        operation_id="job_metrics",
+        parameters=[MetricsQuerySerializer],
+        responses=JobMetricsSerializer,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        asked = _asked(MetricsQuerySerializer, request).validated_data
+        job = queries.visible_job(_user(request), job_id)
+        return Response(_metrics(job_metrics(job, asked.get("since"))))
+
+
+def _user(request: Request) -> User:
+    return cast(User, request.user)
+
+
+def _asked(serializer: type[Query], request: Request) -> Query:
+    query = serializer(data=request.query_params)
+    query.is_valid(raise_exception=True)
+    return query
+
+
+def _download(attempt: TaskAttempt, stream: str, offset: int) -> StreamingHttpResponse:
+    end = queries.stream_size(attempt, stream)
+    offset = min(offset, end)
+    response = StreamingHttpResponse(
+        stream_download(attempt, stream, offset, end), content_type="text/plain; charset=utf-8"
+    )
+    response["Content-Length"] = str(end - offset)
+    response["Content-Disposition"] = f'attachment; filename="{attempt.pk}-{stream}.log"'
+    return response
+
+
+def _place(chunk: queries.Chunk, offset: int, text: str) -> dict[str, Any]:
+    return {
+        "attempt_id": chunk.attempt_id,
+        "role": chunk.role,
+        "index": chunk.index,
+        "rank": chunk.rank,
+        "stream": chunk.stream,
+        "offset": offset,
+        "at": chunk.at,
+        "text": text,
+    }
+
+
+def _match(match: Match) -> dict[str, Any]:
+    return _place(match.chunk, match.offset, match.text)
+
+
+def _metrics(metrics: JobMetrics) -> dict[str, Any]:
+    return {
+        "step_s": metrics.step_s,
+        "gpus": [
+            _task(s) | {"uuid": s.uuid, "model": s.attempt.gpu_model, "node": s.attempt.node.name}
+            for s in metrics.gpus
+        ],
+        "tasks": [_task(s) for s in metrics.tasks],
+    }
+
+
+def _task(series: GpuSeries | TaskSeries) -> dict[str, Any]:
+    attempt = series.attempt
+    return {
+        "attempt_id": attempt.pk,
+        "role": attempt.role.name,
+        "index": attempt.task.index,
+        "points": series.points,
+    }

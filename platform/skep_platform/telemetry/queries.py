@@ -1,0 +1,220 @@
+"""All reads of logs. Jobs and attempts come in already filtered for who may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from skep_platform.accounts.models import User
+from skep_platform.core.errors import NotFound
+from skep_platform.jobs import queries as jobs
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.states import JOB, AttemptState
+from skep_platform.telemetry.frames import MAX_CHUNK
+from skep_platform.telemetry.models import LogChunk
+from skep_platform.telemetry.text import Decoder, decode, read_chunk
+
+STREAMS = ("stdout", "stderr")
+MAX_ROWS = 1000  # chunks per answer: a trickling log has many small ones
+LOG_DEADLINE = timedelta(seconds=60)  # a log whose end is never told counts as ended then
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stored chunk, and whose output it is."""
+
+    cursor: int
+    attempt_id: UUID
+    role: str
+    index: int
+    rank: int
+    stream: str
+    offset: int
+    size: int
+    at: datetime
+    key: str
+
+
+COLUMNS = {
+    "cursor": F("id"),
+    "role": F("attempt__role__name"),
+    "index": F("attempt__task__index"),
+    "rank": F("attempt__task__rank"),
+}
+PLAIN = ("attempt_id", "stream", "offset", "size", "at", "key")
+
+
+def visible_job(user: User, job_id: UUID) -> Job:
+    """Raises NotFound also for a job that the user may not know of."""
+    job = jobs.visible_to(user).filter(pk=job_id).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def visible_attempt(user: User, attempt_id: UUID) -> TaskAttempt:
+    attempt = TaskAttempt.objects.filter(job__in=jobs.visible_to(user), pk=attempt_id).first()
+    if attempt is None:
+        raise NotFound("There is no such task attempt.")
+    return attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which part of a job's merged log; None is all."""
+
+    rank: int | None = None
+    stream: str | None = None
+
+    def chunks(self, job: Job) -> QuerySet[LogChunk]:
+        found = LogChunk.objects.filter(job=job)
+        if self.rank is not None:
+            found = found.filter(attempt__task__rank=self.rank)
+        return found.filter(stream=self.stream) if self.stream else found
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a job's merged log: chunks with their text, from where to go on, and whether
+    nothing will ever follow."""
+
+    chunks: list[tuple[Chunk, str]]
+    next: int
+    complete: bool
+
+
+def job_log(job: Job, which: Filter, cursor: int, limit: int) -> Page:
+    """The merged log after `cursor`, whole chunks of together about `limit` bytes."""
+    ended = _log_ended(job)  # asked before the chunks: what is read after is all there is
+    rows = _rows(which.chunks(job).filter(id__gt=cursor).order_by("id"), MAX_ROWS + 1)
+    page, more = _up_to(rows, limit)
+    texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in page)
+    return Page(texts, page[-1].cursor if page else cursor, ended and not more)
+
+
+def job_tail(job: Job, which: Filter, lines: int, limit: int) -> Page:
+    """The newest `lines` lines of the merged log, of about `limit` bytes at most."""
+    ended = _log_ended(job)
+    rows = _rows(which.chunks(job).order_by("-id"), MAX_ROWS)
+    newest, _ = _up_to(rows, limit)
+    held: list[tuple[Chunk, bytes]] = []
+    missing = lines
+    for chunk in newest:
+        if missing <= 0:
+            break
+        data = read_chunk(chunk.key, chunk.size)
+        kept = _last_lines(data, missing)
+        missing -= kept.count(b"\n") or 1
+        held.append((chunk, kept))
+    texts = _texts(reversed(held))
+    return Page(texts, newest[0].cursor if newest else 0, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes [offset, next_offset) of a stream as text; `size` bytes are stored so far."""
+
+    offset: int
+    next_offset: int
+    size: int
+    complete: bool
+    text: str
+
+
+def stream_part(attempt: TaskAttempt, stream: str, offset: int, limit: int) -> Part:
+    final = attempt.log_sizes.get(stream)
+    size = stream_size(attempt, stream)
+    offset = min(offset, size)
+    data = b"".join(stream_bytes(attempt, stream, offset, min(offset + limit, size)))
+    end = offset + len(data)
+    complete = end >= size and (final is not None or attempt_log_ended(attempt))
+    return Part(offset, end, size, complete, decode(data, at_start=offset == 0))
+
+
+def stream_tail(attempt: TaskAttempt, stream: str, length: int) -> Part:
+    """The newest `length` bytes."""
+    offset = max(0, stream_size(attempt, stream) - length)
+    return stream_part(attempt, stream, offset, length)
+
+
+def stream_size(attempt: TaskAttempt, stream: str) -> int:
+    last = _stream_chunks(attempt, stream).order_by("-offset").first()
+    return last.offset + last.size if last else 0
+
+
+def stream_bytes(attempt: TaskAttempt, stream: str, offset: int, end: int) -> Iterator[bytes]:
+    """Bytes [offset, end), chunk by chunk."""
+    # A chunk that covers `offset` begins less than a chunk's length before it.
+    rows = _stream_chunks(attempt, stream).filter(offset__gt=offset - MAX_CHUNK, offset__lt=end)
+    for chunk in rows.order_by("offset")[:MAX_ROWS]:
+        if chunk.offset + chunk.size > offset:
+            data = read_chunk(chunk.key, chunk.size)
+            yield data[max(0, offset - chunk.offset) : end - chunk.offset]
+
+
+def attempt_log_ended(attempt: TaskAttempt) -> bool:
+    """No byte will follow, or its node has had its time to send it."""
+    return not TaskAttempt.objects.filter(pk=attempt.pk).exclude(_LOG_ENDED).exists()
+
+
+# Its node told the end; or it never started, or nobody is left to tell.
+_LOG_ENDED = (
+    Q(log_sizes__has_keys=STREAMS)
+    | Q(released_at__isnull=False, started_at__isnull=True)
+    | Q(released_at__isnull=False, state=AttemptState.LOST)
+    | Q(released_at__lt=Now() - LOG_DEADLINE)
+)
+
+
+def _log_ended(job: Job) -> bool:
+    if job.state not in JOB.terminal:
+        return False
+    return not TaskAttempt.objects.filter(job=job).exclude(_LOG_ENDED).exists()
+
+
+def _stream_chunks(attempt: TaskAttempt, stream: str) -> QuerySet[LogChunk]:
+    return LogChunk.objects.filter(attempt=attempt, stream=stream)
+
+
+def _rows(found: QuerySet[LogChunk], most: int) -> list[Chunk]:
+    rows: Iterable[dict[str, Any]] = found.values(*PLAIN, **COLUMNS)[:most]
+    return [Chunk(**row) for row in rows]
+
+
+def _up_to(rows: list[Chunk], limit: int) -> tuple[list[Chunk], bool]:
+    """The first chunks of together at most `limit` bytes, at least one; and whether some are
+    left."""
+    total = 0
+    for number, chunk in enumerate(rows):
+        total += chunk.size
+        if number and (total > limit or number >= MAX_ROWS):
+            return rows[:number], True
+    return rows, False
+
+
+def _texts(held: Iterable[tuple[Chunk, bytes]]) -> list[tuple[Chunk, str]]:
+    chunks = list(held)
+    last = {(chunk.attempt_id, chunk.stream): chunk.cursor for chunk, _ in chunks}
+    decoders: dict[tuple[UUID, str], Decoder] = {}
+    texts = []
+    for chunk, data in chunks:
+        stream = (chunk.attempt_id, chunk.stream)
+        decoder = decoders.setdefault(stream, Decoder(at_start=chunk.offset == 0))
+        texts.append((chunk, decoder.decode(data, last=last[stream] == chunk.cursor)))
+    return texts
+
+
+def _last_lines(data: bytes, lines: int) -> bytes:
+    """The last lines, counting one without a newline at the end as a line."""
+    at = len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            return data
+    return data[at + 1 :]
