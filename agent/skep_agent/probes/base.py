@@ -1,4 +1,4 @@
-"""The interface of a GPU probe. Calls may block for milliseconds: the shell runs them in a thread."""
+"""The interface of a GPU probe. Calls may block for milliseconds: the shell uses a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GpuProbe(Protocol):
         """Level of each pair of UUIDs, as in `Inventory.topology`."""
 
     def driver_version(self) -> str:
-        """"" without a driver."""
+        """Empty without a driver."""
 
     def samples(self) -> list[GpuSample]:
         """Utilisation and memory now."""

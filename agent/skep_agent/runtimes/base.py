@@ -7,6 +7,7 @@ what exists returns it, stopping what is gone succeeds.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,10 +69,10 @@ class Runtime(Protocol):
     async def remove(self, container_id: str) -> None:
         """Remove the container with its anonymous volumes; and the job's network when unused."""
 
-    async def list(self) -> list[Container]:
+    async def list(self) -> builtins.list[Container]:
         """Every container that carries this node's labels."""
 
-    async def sample(self, containers: dict[str, str]) -> list[ContainerSample]:
+    async def sample(self, containers: dict[str, str]) -> builtins.list[ContainerSample]:
         """Use of running containers, given as {attempt_id: container_id}."""
 
     async def close(self) -> None: ...

@@ -1,0 +1,98 @@
+"""A task attempt as its node holds it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from skep_agent.core.records import Outcome, Remembered
+from skep_agent.protocol import AttemptSpec
+
+State = Literal[
+    "new",  # not yet held: between admission or adoption and the first transition
+    "pulling",
+    "creating",
+    "created",  # adopted before its start; waits for the server to list it again
+    "starting",
+    "running",
+    "stopping",
+    "ended",  # its process is dead or never was; its GPUs are being looked at
+    "released",  # its GPUs are clean and given back; facts and logs are still on their way
+    "removing",
+    "gone",
+]
+OVER: frozenset[State] = frozenset({"ended", "released", "removing"})
+# Not yet over, and nothing but a stop or its own end may happen to it.
+ALIVE: frozenset[State] = frozenset(
+    {"pulling", "creating", "created", "starting", "running", "stopping"}
+)
+WITH_CONTAINER: frozenset[State] = frozenset({"created", "starting", "running", "stopping"})
+
+# told: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.
+# fenced: the node's lease ran out.
+StopReason = Literal["told", "unlisted", "superseded", "fenced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One transition, for `story`."""
+
+    at: float  # seconds since the epoch
+    start: State
+    finish: State
+    cause: str  # the event's name
+
+
+Story = deque[Chapter]
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """See `invariants.py` for what holds between the fields."""
+
+    attempt_id: str
+    epoch: int
+    job_id: str
+    stop_grace_s: float = 30.0
+    # None for an adopted attempt that the present server has not listed yet.
+    spec: AttemptSpec | None = None
+    # Held by this attempt alone until they are seen clean; then ().
+    gpus: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    state: State = "new"
+    container_id: str = ""
+    shipping: bool = False  # the container's own log is being shipped
+    stop_reason: StopReason | None = None
+    outcome: Outcome | None = None
+    pull_percent: int = 0
+    retries: int = 0  # of the present state
+    ended_at: float = 0.0  # monotonic
+    gpus_reported: bool = False  # the owner was told that its GPUs do not become free
+    told: bool = False  # the server acknowledged "released"
+    drained: bool = False  # the server has the whole log
+    story: Story = field(default_factory=lambda: deque(maxlen=50))
+
+    def record(self) -> Remembered:
+        return Remembered(
+            attempt_id=self.attempt_id,
+            epoch=self.epoch,
+            job_id=self.job_id,
+            gpu_uuids=self.gpus,
+            ports=self.ports,
+            stop_grace_s=self.stop_grace_s,
+            container_id=self.container_id,
+            outcome=self.outcome,
+            released=self.state in ("released", "removing"),
+        )
+
+
+@dataclass(slots=True)
+class Grave:
+    """An attempt that is gone. A late Desired may still list it: its end is then told again, and
+    it is never run a second time."""
+
+    epoch: int
+    outcome: Outcome
+    story: Story
+    told_seq: int = 0  # newest fact about it; not told again before that is acknowledged

@@ -1,0 +1,85 @@
+"""The agent's own check of what the server asks for: a wrong server must not harm a node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from skep_agent.core.gpus import GpuTable
+from skep_agent.protocol import AttemptSpec
+from skep_agent.runtimes.base import RuntimeFailure
+
+try:
+    from skep_agent.isolation import check_env
+except ModuleNotFoundError:  # a base install without the container rules
+
+    def check_env(env: dict[str, str]) -> None:
+        """Nothing to check where no container is made."""
+
+
+_ATTEMPT_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
+_HOSTNAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one attempt can have at most on this node."""
+
+    cpus: float
+    memory_mb: int
+    port_range: tuple[int, int]  # inclusive
+
+
+def well_formed(attempt_id: str) -> bool:
+    """Attempt ids become container names and labels."""
+    return _ATTEMPT_ID.fullmatch(attempt_id) is not None
+
+
+def host_ports(spec: AttemptSpec) -> tuple[int, ...]:
+    """The ports of the node itself that the attempt uses."""
+    if spec.network != "host":
+        return ()
+    return tuple(port for ports in spec.ports.values() for port in ports)
+
+
+def check(
+    spec: AttemptSpec, limits: Limits, gpus: GpuTable, ports_held: Collection[int]
+) -> RuntimeFailure | None:
+    """Why the attempt cannot run here; None when it can."""
+    try:
+        check_env(spec.env)
+    except RuntimeFailure as refusal:
+        return refusal
+    if problem := _size_problem(spec, limits) or _port_problem(spec, limits, ports_held):
+        return RuntimeFailure("spec_refused", problem)
+    if problem := gpus.why_not(spec.gpu_uuids):
+        return RuntimeFailure("gpu_unavailable", problem)
+    return None
+
+
+def _size_problem(spec: AttemptSpec, limits: Limits) -> str:
+    if not 0 < spec.cpus <= limits.cpus:
+        return f"{spec.cpus:g} CPUs asked, this node has {limits.cpus:g}"
+    if not 0 < spec.memory_mb <= limits.memory_mb:
+        return f"{spec.memory_mb} MB of memory asked, this node has {limits.memory_mb} MB"
+    if not 0 <= spec.shm_mb <= limits.memory_mb:
+        return f"{spec.shm_mb} MB of shared memory asked, this node has {limits.memory_mb} MB"
+    if spec.pids_limit < 1 or not 0 <= spec.stop_grace_s <= 3600:
+        return "the process limit or the grace time of stop is out of range"
+    if spec.hostname and not _HOSTNAME.fullmatch(spec.hostname):
+        return f"{spec.hostname[:80]!r} is not a host name"
+    return ""
+
+
+def _port_problem(spec: AttemptSpec, limits: Limits, ports_held: Collection[int]) -> str:
+    ports = host_ports(spec)
+    first, last = limits.port_range
+    if len(set(ports)) != len(ports):
+        return "a port is listed twice"
+    for port in ports:
+        if not first <= port <= last:
+            return f"port {port} is outside of this node's range {first}-{last}"
+        if port in ports_held:
+            return f"port {port} is held by another attempt on this node"
+    return ""

@@ -1,0 +1,168 @@
+"""What can happen to an agent: the inputs of `NodeMachine.handle`.
+
+An event about an attempt carries its epoch: what an older life of the attempt set off may still
+report, and is then ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from skep_agent.core.records import Remembered
+from skep_agent.protocol import AttemptSpec, Gpu
+from skep_agent.runtimes.base import Container, Exit
+
+Operation = Literal["pull", "create", "start", "stop", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When an event happened: `mono` (seconds, never jumps) to decide, `wall` (seconds since the
+    epoch) to tell."""
+
+    mono: float
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted:
+    """What a new agent process finds: its journal, its containers, its GPUs."""
+
+    remembered: tuple[Remembered, ...]
+    containers: tuple[Container, ...]
+    gpus: tuple[Gpu, ...]
+    lease_until: float | None  # of the process before, by this machine's monotonic clock
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The server accepted the connection; `sent_at` is when Hello was sent."""
+
+    lease_s: float
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAcked:
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredArrived:
+    revision: int
+    attempts: tuple[AttemptSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactsAcked:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEvent:
+    attempt_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgressed(AttemptEvent):
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled(AttemptEvent):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Created(AttemptEvent):
+    container_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started(AttemptEvent):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Exited(AttemptEvent):
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished(AttemptEvent):
+    """Someone else removed the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(AttemptEvent):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFailed(AttemptEvent):
+    operation: Operation
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogsDrained(AttemptEvent):
+    """The server has every byte of both streams and knows their sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpusClean(AttemptEvent):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GpusBusy(AttemptEvent):
+    pids: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpusSeen:
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersSeen:
+    """All containers of this node, read some moments ago."""
+
+    containers: tuple[Container, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed: something is due."""
+
+
+Event = (
+    AgentStarted
+    | Welcomed
+    | Disconnected
+    | HeartbeatAcked
+    | DesiredArrived
+    | FactsAcked
+    | PullProgressed
+    | Pulled
+    | Created
+    | Started
+    | Exited
+    | Vanished
+    | Removed
+    | OperationFailed
+    | LogsDrained
+    | GpusClean
+    | GpusBusy
+    | GpusSeen
+    | ContainersSeen
+    | Tick
+)

@@ -1,0 +1,279 @@
+"""The life of each attempt on a node, as a table of transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skep_agent.core.attempt import OVER, Attempt, Chapter, Grave, State, StopReason, Story
+from skep_agent.core.checks import Limits
+from skep_agent.core.deadlines import Deadlines
+from skep_agent.core.events import Moment
+from skep_agent.core.gpus import GpuTable
+from skep_agent.core.instructions import (
+    Cancel,
+    Create,
+    EndLogs,
+    Forget,
+    Instruction,
+    Pull,
+    Remember,
+    Remove,
+    SendFacts,
+    ShipLogs,
+    Start,
+    Stop,
+    VerifyGpus,
+    Watch,
+)
+from skep_agent.core.outbox import Outbox
+from skep_agent.core.records import Outcome
+from skep_agent.protocol import AttemptFact, AttemptSpec, Phase
+
+# How long a state may last, in seconds, before the tick does something about it.
+PULL_STALL_S = 900.0  # without progress
+OPERATION_S = 300.0  # create, start, remove, a look at the GPUs
+STOP_MARGIN_S = 30.0  # beyond the grace time, before stop is asked again
+LOG_PATIENCE_S = 3600.0  # for a log that the server does not take, of an attempt it forgot
+# The server waits only a little longer than the lease (its margin is 5 s by default).
+FENCE_GRACE_S = 3.0
+GRAVES_KEPT = 2000
+
+NODE_LOST = "The node lost the control plane for longer than its lease, and stopped the task."
+NEVER_STARTED = Outcome("exited", message="Stopped before it started.")
+
+
+class IllegalTransition(RuntimeError):
+    """A transition that the table does not have; the text tells the attempt's story."""
+
+
+class Lifecycle:
+    """Attempts and what they hold. `handle` of the subclass sets `now` and collects `out`."""
+
+    def __init__(self, limits: Limits, next_seq: int = 1) -> None:
+        self.limits = limits
+        self.attempts: dict[str, Attempt] = {}
+        self.graves: dict[str, Grave] = {}  # oldest first, at most GRAVES_KEPT
+        self.gpus = GpuTable()
+        self.outbox = Outbox(next_seq)
+        self.acked_seq = 0
+        self.deadlines = Deadlines()  # by attempt id, and "lease"
+        self.lease_until: float | None = None  # monotonic; None before any server was met
+        self.now = Moment(0.0, 0.0)
+        self.cause = ""
+        self.out: list[Instruction] = []
+
+    def story(self, attempt_id: str) -> Story:
+        """What happened to an attempt that is held, or is gone not long ago."""
+        holder = self.attempts.get(attempt_id) or self.graves.get(attempt_id)
+        return holder.story if holder else Story()
+
+    def set_lease(self, until: float) -> None:
+        self.lease_until = until
+        self.deadlines.set("lease", until)
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None:
+        """Stop it for good, whatever it is doing. Only the first reason counts, but a fence
+        shortens the grace time of a stop under way."""
+        if attempt.state in OVER:
+            return
+        if attempt.stop_reason is not None:
+            if reason == "fenced" and attempt.state == "stopping":
+                self._send_stop(attempt, FENCE_GRACE_S)
+            return
+        attempt.stop_reason = reason
+        if attempt.state == "running":
+            self.move(attempt, "stopping")
+        elif attempt.state == "pulling":
+            self.out.append(Cancel(attempt.attempt_id, attempt.epoch))
+            self.end(attempt, NEVER_STARTED)
+        elif attempt.state in ("new", "created"):
+            self.end(attempt, NEVER_STARTED)
+        # creating, starting: cannot be interrupted; looked at when they are done
+
+    def end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Its process is dead, or never was."""
+        if attempt.stop_reason == "fenced" and outcome.phase == "exited":
+            outcome = Outcome("failed", error_code="node_lost", message=NODE_LOST)
+        attempt.outcome = outcome
+        self.move(attempt, "ended")
+
+    def move(self, attempt: Attempt, finish: State) -> None:
+        """One transition. Raises IllegalTransition for a pair that the table does not have."""
+        start = attempt.state
+        attempt.story.append(Chapter(self.now.wall, start, finish, self.cause))
+        step = _TABLE.get((start, finish))
+        if step is None:
+            raise IllegalTransition(f"{attempt.attempt_id}: {start} → {finish}\n{attempt.story}")
+        attempt.state = finish
+        attempt.retries = 0
+        self.deadlines.cancel(attempt.attempt_id)
+        step(self, attempt)
+
+    def finish_if_due(self, attempt: Attempt) -> None:
+        """The container goes last: until then it is the proof of what happened."""
+        if attempt.state == "released" and attempt.told and attempt.drained:
+            self.move(attempt, "removing" if attempt.container_id else "gone")
+
+    def tell(self, attempt: Attempt, phase: Phase, outcome: Outcome | None = None) -> None:
+        self._tell(attempt.attempt_id, attempt.epoch, phase, outcome, attempt)
+
+    def tell_again(self, attempt_id: str, grave: Grave) -> None:
+        """A server that lists an attempt that is gone has missed its end."""
+        if grave.told_seq > self.acked_seq:
+            return
+        if grave.outcome.phase != "lost":
+            self._tell(attempt_id, grave.epoch, grave.outcome.phase, grave.outcome)
+        self._tell(attempt_id, grave.epoch, "released")
+        grave.told_seq = self.outbox.next_seq - 1
+
+    def ports_held(self) -> set[int]:
+        return {port for attempt in self.attempts.values() for port in attempt.ports}
+
+    def on_gone(self, attempt_id: str) -> None:
+        """For the subclass: the id is free again."""
+
+    def _tell(
+        self,
+        attempt_id: str,
+        epoch: int,
+        phase: Phase,
+        outcome: Outcome | None = None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        told = outcome or _NOTHING
+        pulling = attempt is not None and phase == "pulling"
+        self.outbox.add(
+            AttemptFact(
+                seq=self.outbox.take_seq(),
+                attempt_id=attempt_id,
+                epoch=epoch,
+                phase=phase,
+                at=self.now.wall,
+                container_id=attempt.container_id if attempt else "",
+                exit_code=told.exit_code,
+                signal=told.signal,
+                oom_killed=told.oom_killed,
+                error_code=told.error_code,
+                message=told.message,
+                pull_percent=attempt.pull_percent if attempt and pulling else None,
+                memory_peak_mb=told.memory_peak_mb,
+            )
+        )
+        if not self.out or not isinstance(self.out[-1], SendFacts):
+            self.out.append(SendFacts())
+
+    # --- one function per transition of the table, in the order of a life
+
+    def _pull(self, attempt: Attempt) -> None:
+        self.tell(attempt, "pulling")
+        self.out.append(Pull(attempt.attempt_id, attempt.epoch, _spec(attempt).image))
+        self._within(attempt, PULL_STALL_S)
+
+    def _create(self, attempt: Attempt) -> None:
+        self.tell(attempt, "creating")
+        self.out.append(Create(attempt.attempt_id, attempt.epoch, _spec(attempt)))
+        self._within(attempt, OPERATION_S)
+
+    def _await_listing(self, attempt: Attempt) -> None:
+        """Adopted before its start: only the server knows whether it is still wanted."""
+
+    def _start(self, attempt: Attempt) -> None:
+        self.out.append(Remember(attempt.record()))
+        self.out.append(Start(attempt.attempt_id, attempt.epoch, attempt.container_id))
+        self._within(attempt, OPERATION_S)
+
+    def _run(self, attempt: Attempt) -> None:
+        key = attempt.attempt_id, attempt.epoch, attempt.container_id
+        self.out += [Watch(*key), ShipLogs(*key)]
+        attempt.shipping = True
+        self.tell(attempt, "running")
+        if attempt.stop_reason is not None:
+            self.move(attempt, "stopping")
+
+    def _stop(self, attempt: Attempt) -> None:
+        self.tell(attempt, "stopping")
+        fenced = attempt.stop_reason == "fenced"
+        self._send_stop(attempt, FENCE_GRACE_S if fenced else attempt.stop_grace_s)
+
+    def _end(self, attempt: Attempt) -> None:
+        outcome = attempt.outcome
+        assert outcome is not None
+        attempt.ended_at = self.now.mono
+        if outcome.phase != "lost":
+            self.tell(attempt, outcome.phase, outcome)
+        self._close_logs(attempt, readable=outcome.phase != "lost")
+        if attempt.container_id:
+            self.out.append(Remember(attempt.record()))
+        if attempt.gpus:
+            self.out.append(VerifyGpus(attempt.attempt_id, attempt.epoch, attempt.gpus))
+            self._within(attempt, OPERATION_S)
+        else:
+            self.move(attempt, "released")
+
+    def _release(self, attempt: Attempt) -> None:
+        self.gpus.release(attempt.attempt_id, attempt.gpus)
+        attempt.gpus = attempt.ports = ()
+        self.tell(attempt, "released")
+        self.out.append(Remember(attempt.record()))
+        self._within(attempt, LOG_PATIENCE_S)
+        self.finish_if_due(attempt)
+
+    def _remove(self, attempt: Attempt) -> None:
+        self.out.append(Remove(attempt.attempt_id, attempt.epoch, attempt.container_id))
+        self._within(attempt, OPERATION_S)
+
+    def _bury(self, attempt: Attempt) -> None:
+        assert attempt.outcome is not None
+        del self.attempts[attempt.attempt_id]
+        while len(self.graves) >= GRAVES_KEPT:
+            del self.graves[next(iter(self.graves))]
+        grave = Grave(attempt.epoch, attempt.outcome, attempt.story)
+        self.graves[attempt.attempt_id] = grave
+        self.out.append(Forget(attempt.attempt_id))
+        self.on_gone(attempt.attempt_id)
+
+    # --- what several transitions share
+
+    def _within(self, attempt: Attempt, seconds: float) -> None:
+        self.deadlines.set(attempt.attempt_id, self.now.mono + seconds)
+
+    def _send_stop(self, attempt: Attempt, grace_s: float) -> None:
+        self.out.append(Stop(attempt.attempt_id, attempt.epoch, attempt.container_id, grace_s))
+        self._within(attempt, grace_s + STOP_MARGIN_S)
+
+    def _close_logs(self, attempt: Attempt, *, readable: bool) -> None:
+        if not attempt.shipping:
+            # The server waits for the end of every log, also of one that never began.
+            self.out.append(ShipLogs(attempt.attempt_id, attempt.epoch, ""))
+            readable = False
+        self.out.append(EndLogs(attempt.attempt_id, attempt.epoch, readable))
+
+
+_NOTHING = Outcome("lost")
+
+_TABLE: dict[tuple[State, State], Callable[[Lifecycle, Attempt], None]] = {
+    ("new", "pulling"): Lifecycle._pull,
+    ("new", "created"): Lifecycle._await_listing,  # adopted
+    ("new", "running"): Lifecycle._run,  # adopted
+    ("new", "ended"): Lifecycle._end,  # refused, stopped before it came here, or adopted dead
+    ("pulling", "creating"): Lifecycle._create,
+    ("pulling", "ended"): Lifecycle._end,
+    ("creating", "starting"): Lifecycle._start,
+    ("creating", "ended"): Lifecycle._end,
+    ("created", "starting"): Lifecycle._start,
+    ("created", "ended"): Lifecycle._end,
+    ("starting", "running"): Lifecycle._run,
+    ("starting", "ended"): Lifecycle._end,
+    ("running", "stopping"): Lifecycle._stop,
+    ("running", "ended"): Lifecycle._end,
+    ("stopping", "ended"): Lifecycle._end,
+    ("ended", "released"): Lifecycle._release,
+    ("released", "removing"): Lifecycle._remove,
+    ("released", "gone"): Lifecycle._bury,
+    ("removing", "gone"): Lifecycle._bury,
+}
+
+
+def _spec(attempt: Attempt) -> AttemptSpec:
+    assert attempt.spec is not None, "only a listed attempt is prepared"
+    return attempt.spec

@@ -1,0 +1,362 @@
+"""The agent's brain: `handle(event, now)` returns the instructions that follow from an event.
+
+It does no input or output and has no clock. A container is stopped only on positive evidence: told
+so, left out of a complete `Desired` of the present session, or the node's lease is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from skep_agent.core import events as ev
+from skep_agent.core.adoption import Adoption
+from skep_agent.core.attempt import Attempt
+from skep_agent.core.checks import Limits, check, host_ports, well_formed
+from skep_agent.core.instructions import (
+    Cancel,
+    DropLogs,
+    Instruction,
+    Reconnect,
+    RememberLease,
+    Remove,
+    SendFacts,
+    SendInventory,
+    Stop,
+    VerifyGpus,
+    Warn,
+)
+from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
+from skep_agent.core.records import Outcome
+from skep_agent.protocol import AttemptSpec
+
+PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
+VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
+VERIFY_LATER_S = 30.0  # and are then looked for this often
+RETRY_MAX_S = 30.0
+
+
+@dataclass(slots=True)
+class Session:
+    """One connection, from Welcome to its end."""
+
+    lease_s: float
+    revision: int = -1  # newest Desired of this session
+    listed: dict[str, AttemptSpec] = field(default_factory=dict)
+
+
+class NodeMachine(Adoption):
+    """All state of one agent; see `Lifecycle` for the attempts, `invariants.validate` for what
+    always holds."""
+
+    def __init__(self, limits: Limits, next_seq: int = 1) -> None:
+        super().__init__(limits, next_seq)
+        self.session: Session | None = None
+
+    def handle(self, event: ev.Event, now: ev.Moment) -> list[Instruction]:
+        self.now, self.cause, self.out = now, type(event).__name__, []
+        _HANDLERS[type(event)](self, event)
+        return self.out
+
+    @property
+    def revision(self) -> int:
+        return max(self.session.revision, 0) if self.session else 0
+
+    def running(self) -> list[Attempt]:
+        return [a for a in self.attempts.values() if a.state in ("running", "stopping")]
+
+    # --- the server
+
+    def _welcomed(self, event: ev.Welcomed) -> None:
+        self.session = Session(event.lease_s)
+        self._renew_lease(event.sent_at)
+        self.outbox.rewind()
+        if self.outbox.waiting:
+            self.out.append(SendFacts())
+
+    def _disconnected(self, event: ev.Disconnected) -> None:
+        self.session = None
+
+    def _heartbeat_acked(self, event: ev.HeartbeatAcked) -> None:
+        if self.session is not None:
+            self._renew_lease(event.sent_at)
+
+    def _renew_lease(self, sent_at: float) -> None:
+        assert self.session is not None
+        until = sent_at + self.session.lease_s
+        if self.lease_until is None or until > self.lease_until:
+            self.set_lease(until)
+            self.out.append(RememberLease(until))
+
+    def _fence(self) -> None:
+        """The lease is over: the server may soon run our gangs elsewhere."""
+        self.session = None
+        self.out.append(Reconnect())
+        for attempt in list(self.attempts.values()):
+            self.stop(attempt, "fenced")
+
+    def _desired(self, event: ev.DesiredArrived) -> None:
+        session = self.session
+        if session is None or event.revision < session.revision:
+            return
+        session.revision = event.revision
+        session.listed = {spec.attempt_id: spec for spec in event.attempts}
+        for attempt in list(self.attempts.values()):
+            if attempt.attempt_id not in session.listed:
+                self.stop(attempt, "unlisted")
+        for spec in session.listed.values():
+            self._reconcile(spec)
+
+    def _reconcile(self, spec: AttemptSpec) -> None:
+        held = self.attempts.get(spec.attempt_id)
+        grave = self.graves.get(spec.attempt_id)
+        if held is not None:
+            self._reconcile_held(held, spec)
+        elif grave is not None and spec.epoch <= grave.epoch:
+            self.tell_again(spec.attempt_id, grave)
+        else:
+            self._admit(spec)
+
+    def _reconcile_held(self, attempt: Attempt, spec: AttemptSpec) -> None:
+        if spec.epoch < attempt.epoch:
+            return
+        if spec.epoch > attempt.epoch:
+            self.stop(attempt, "superseded")
+            return
+        attempt.spec = attempt.spec or spec
+        attempt.stop_grace_s = attempt.spec.stop_grace_s
+        if spec.desired == "stop":
+            self.stop(attempt, "told")
+        elif attempt.state == "created":
+            self.move(attempt, "starting")
+
+    def _admit(self, spec: AttemptSpec) -> None:
+        if not well_formed(spec.attempt_id):
+            self.out.append(Warn("bad_attempt_id", f"not an attempt id: {spec.attempt_id[:80]!r}"))
+            return
+        attempt = Attempt(
+            spec.attempt_id, spec.epoch, spec.job_id, stop_grace_s=spec.stop_grace_s, spec=spec
+        )
+        if spec.desired == "stop":
+            self.attempts[spec.attempt_id] = attempt
+            self.stop(attempt, "told")
+            return
+        refusal = check(spec, self.limits, self.gpus, self.ports_held())
+        self.attempts[spec.attempt_id] = attempt
+        if refusal is not None:
+            self.end(attempt, Outcome("failed", error_code=refusal.code, message=refusal.message))
+            return
+        attempt.gpus = self.gpus.hold(spec.attempt_id, spec.gpu_uuids)
+        attempt.ports = host_ports(spec)
+        self.move(attempt, "pulling")
+
+    def on_gone(self, attempt_id: str) -> None:
+        """A newer life of the same attempt may be waiting for this end."""
+        spec = self.session.listed.get(attempt_id) if self.session else None
+        if spec is not None and spec.epoch > self.graves[attempt_id].epoch:
+            self._admit(spec)
+
+    def on_adopted(self, attempt: Attempt) -> None:
+        """Found after the start: the newest Desired already speaks about it."""
+        if self.session is None or self.session.revision < 0:
+            return
+        spec = self.session.listed.get(attempt.attempt_id)
+        if spec is None:
+            self.stop(attempt, "unlisted")
+        else:
+            self._reconcile_held(attempt, spec)
+
+    def _facts_acked(self, event: ev.FactsAcked) -> None:
+        for fact in self.outbox.ack(event.seq):
+            self.acked_seq = fact.seq
+            attempt = self.attempts.get(fact.attempt_id)
+            if fact.phase == "released" and attempt is not None and attempt.epoch == fact.epoch:
+                attempt.told = True
+                self.finish_if_due(attempt)
+
+    # --- the runtime
+
+    def _held(self, event: ev.AttemptEvent) -> Attempt | None:
+        attempt = self.attempts.get(event.attempt_id)
+        return attempt if attempt is not None and attempt.epoch == event.epoch else None
+
+    def _pull_progressed(self, event: ev.PullProgressed) -> None:
+        attempt = self._held(event)
+        if attempt is None or attempt.state != "pulling":
+            return
+        self._within(attempt, PULL_STALL_S)
+        if event.percent >= attempt.pull_percent + PULL_STEP_PERCENT:
+            attempt.pull_percent = min(event.percent, 100)
+            self.tell(attempt, "pulling")
+
+    def _pulled(self, event: ev.Pulled) -> None:
+        attempt = self._held(event)
+        if attempt is not None and attempt.state == "pulling":
+            self.move(attempt, "creating")
+
+    def _created(self, event: ev.Created) -> None:
+        attempt = self._held(event)
+        if attempt is None or attempt.state != "creating":
+            return
+        attempt.container_id = event.container_id
+        if attempt.stop_reason is None:
+            self.move(attempt, "starting")
+        else:
+            self.end(attempt, NEVER_STARTED)
+
+    def _started(self, event: ev.Started) -> None:
+        attempt = self._held(event)
+        if attempt is not None and attempt.state == "starting":
+            self.move(attempt, "running")
+
+    def _exited(self, event: ev.Exited) -> None:
+        attempt = self._held(event)
+        if attempt is not None and attempt.state in ("running", "stopping"):
+            self.end(attempt, Outcome.of(event.exit))
+
+    def _vanished(self, event: ev.Vanished) -> None:
+        attempt = self._held(event)
+        if attempt is None or attempt.state not in ("running", "stopping"):
+            return
+        attempt.container_id = ""
+        self.end(attempt, Outcome("lost", message="Someone removed its container."))
+
+    def _removed(self, event: ev.Removed) -> None:
+        attempt = self._held(event)
+        if attempt is not None and attempt.state == "removing":
+            self.move(attempt, "gone")
+
+    def _operation_failed(self, event: ev.OperationFailed) -> None:
+        attempt = self._held(event)
+        if attempt is None:
+            return
+        if attempt.state == _DURING.get(event.operation):
+            self._fail(attempt, event.code, event.message)
+        elif (event.operation, attempt.state) in _RETRIED:
+            self._retry(attempt)
+
+    def _fail(self, attempt: Attempt, code: str, message: str) -> None:
+        if attempt.stop_reason is not None:
+            self.end(attempt, NEVER_STARTED)
+        else:
+            self.end(attempt, Outcome("failed", error_code=code, message=message))
+
+    def _retry(self, attempt: Attempt) -> None:
+        attempt.retries += 1
+        self._within(attempt, min(0.5 * 2**attempt.retries, RETRY_MAX_S))
+
+    def _logs_drained(self, event: ev.LogsDrained) -> None:
+        attempt = self._held(event)
+        if attempt is not None:
+            attempt.drained = True
+            self.finish_if_due(attempt)
+
+    # --- the GPUs
+
+    def _gpus_clean(self, event: ev.GpusClean) -> None:
+        attempt = self._held(event)
+        if attempt is None or attempt.state != "ended":
+            return
+        if self.gpus.lift(attempt.gpus):
+            self.out.append(SendInventory())
+        self.move(attempt, "released")
+
+    def _gpus_busy(self, event: ev.GpusBusy) -> None:
+        attempt = self._held(event)
+        if attempt is None or attempt.state != "ended":
+            return
+        if self.now.mono - attempt.ended_at < VERIFY_LIMIT_S:
+            attempt.retries += 1
+            self._within(attempt, min(0.05 * 2**attempt.retries, 5.0))
+            return
+        self._quarantine(attempt, event.pids)
+        self._within(attempt, VERIFY_LATER_S)
+
+    def _quarantine(self, attempt: Attempt, pids: dict[str, list[int]]) -> None:
+        problems = {
+            uuid: f"process {', '.join(map(str, pids[uuid]))} still on it after attempt "
+            f"{attempt.attempt_id} ended"
+            for uuid in attempt.gpus
+            if uuid in pids
+        }
+        if self.gpus.quarantine(problems):
+            self.out.append(SendInventory())
+        outcome = attempt.outcome
+        if not attempt.gpus_reported and outcome is not None and outcome.phase != "lost":
+            attempt.gpus_reported = True
+            text = "; ".join(f"GPU {uuid}: {problem}" for uuid, problem in problems.items())
+            self.out.append(Warn("gpu_busy", text))
+            self.tell(attempt, outcome.phase, replace(outcome, message=text))
+
+    def _gpus_seen(self, event: ev.GpusSeen) -> None:
+        if self.gpus.see(event.gpus):
+            self.out.append(SendInventory())
+
+    # --- the clock
+
+    def _tick(self, event: ev.Tick) -> None:
+        for name in self.deadlines.pop_due(self.now.mono):
+            if name == "lease":
+                self._fence()
+            elif attempt := self.attempts.get(name):
+                self._overdue(attempt)
+
+    def _overdue(self, attempt: Attempt) -> None:
+        key = attempt.attempt_id, attempt.epoch
+        match attempt.state:
+            case "pulling":
+                self.out.append(Cancel(*key))
+                self._fail(attempt, "image_pull", "The pull made no progress for 15 minutes.")
+            case "creating" | "starting" as state:
+                self.out.append(Cancel(*key))
+                if attempt.container_id:
+                    self.out.append(Stop(*key, attempt.container_id, 0.0))
+                self._fail(attempt, "engine_down", f"The engine did not answer while {state}.")
+            case "stopping":
+                self._send_stop(attempt, 0.0)
+            case "ended":
+                self.out.append(VerifyGpus(*key, attempt.gpus))
+                self._within(attempt, OPERATION_S)
+            case "released":
+                self._give_up_logs(attempt)
+            case "removing":
+                self.out.append(Remove(*key, attempt.container_id))
+                self._within(attempt, OPERATION_S)
+
+    def _give_up_logs(self, attempt: Attempt) -> None:
+        session = self.session
+        forgotten = session and session.revision >= 0 and attempt.attempt_id not in session.listed
+        if not forgotten or attempt.drained:
+            self._within(attempt, LOG_PATIENCE_S)
+            return
+        self.out.append(Warn("log_given_up", f"nobody takes the log of {attempt.attempt_id}"))
+        self.out.append(DropLogs(attempt.attempt_id, attempt.epoch))
+        attempt.drained = True
+        self.finish_if_due(attempt)
+
+
+_DURING = {"pull": "pulling", "create": "creating", "start": "starting"}
+_RETRIED = {("stop", "stopping"), ("remove", "removing")}
+
+_HANDLERS: dict[type, Callable] = {
+    ev.AgentStarted: NodeMachine._agent_started,
+    ev.ContainersSeen: NodeMachine._containers_seen,
+    ev.Welcomed: NodeMachine._welcomed,
+    ev.Disconnected: NodeMachine._disconnected,
+    ev.HeartbeatAcked: NodeMachine._heartbeat_acked,
+    ev.DesiredArrived: NodeMachine._desired,
+    ev.FactsAcked: NodeMachine._facts_acked,
+    ev.PullProgressed: NodeMachine._pull_progressed,
+    ev.Pulled: NodeMachine._pulled,
+    ev.Created: NodeMachine._created,
+    ev.Started: NodeMachine._started,
+    ev.Exited: NodeMachine._exited,
+    ev.Vanished: NodeMachine._vanished,
+    ev.Removed: NodeMachine._removed,
+    ev.OperationFailed: NodeMachine._operation_failed,
+    ev.LogsDrained: NodeMachine._logs_drained,
+    ev.GpusClean: NodeMachine._gpus_clean,
+    ev.GpusBusy: NodeMachine._gpus_busy,
+    ev.GpusSeen: NodeMachine._gpus_seen,
+    ev.Tick: NodeMachine._tick,
+}
