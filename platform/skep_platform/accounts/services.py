@@ -30,7 +30,7 @@ CHANGEABLE = frozenset({"email", "is_active", "is_admin", "password"})
 def check_password(request: Request | HttpRequest, username: str, password: str) -> User:
     """The user who has this name and password. An unknown user, a wrong password and a deactivated
     user look the same and take the same work. Raises Unauthorized `login_failed`, TooMany."""
-    attempt = throttle.Attempt(request.META.get("REMOTE_ADDR", ""), username)
+    attempt = throttle.Attempt(throttle.address(request), username)
     attempt.count()
     user = authenticate(username=username, password=password)
     if not isinstance(user, User):
@@ -116,11 +116,18 @@ def update_user(actor: User, username: str, changes: Mapping[str, Any]) -> User:
     return user
 
 
+def change_own_password(request: Request, user: User, current: str, new: str) -> User:
+    """All tokens and other sessions end. Guesses count as failed logins. Raises SkepError
+    `password_wrong` and `password_weak`, TooMany."""
+    try:
+        check_password(request, user.get_username(), current)
+    except Unauthorized:
+        raise SkepError("The current password is wrong.", code="password_wrong") from None
+    return _replace_password(user, new)
+
+
 @transaction.atomic
-def change_own_password(user: User, current: str, new: str) -> User:
-    """All tokens and other sessions end. Raises SkepError `password_wrong`, `password_weak`."""
-    if not user.check_password(current):
-        raise SkepError("The current password is wrong.", code="password_wrong")
+def _replace_password(user: User, new: str) -> User:
     _set_password(user, new)
     sign_out(user)
     user.save()

@@ -10,6 +10,9 @@ import hashlib
 
 import redis
 import structlog
+from django.http import HttpRequest
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 
 from skep_platform.core.doorbells import valkey
 from skep_platform.core.errors import TooMany
@@ -19,6 +22,11 @@ log = structlog.get_logger(__name__)
 WINDOW_S = 60
 PER_USER = 10  # failures per window from one address for one user name
 PER_ADDRESS = 50
+
+
+def address(request: Request | HttpRequest) -> str:
+    """Who asks. A forwarded address counts only behind SKEP_TRUSTED_PROXIES proxies."""
+    return BaseThrottle().get_ident(request) or ""
 
 
 class Attempt:

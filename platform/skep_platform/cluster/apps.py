@@ -5,3 +5,9 @@ class ClusterConfig(AppConfig):
     name = "skep_platform.cluster"
     label = "cluster"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from skep_platform.cluster.queries import gpus_by_model
+        from skep_platform.tenancy import capacity
+
+        capacity.told_by(gpus_by_model)

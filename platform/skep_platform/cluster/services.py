@@ -28,6 +28,7 @@ from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
 from skep_platform.tenancy.models import NAME
 
+RESERVED_NAMES = frozenset({"join", "join-tokens"})
 MAX_JOIN_TTL = timedelta(days=7)
 DEVICE_COLUMNS = ["node", "model", "memory_mb", "index", "pci_bus_id", "numa_node"]
 DEVICE_COLUMNS += ["health", "problem", "updated_at"]
@@ -234,6 +235,8 @@ def check_name(name: str) -> None:
     """Raises SkepError `name_invalid`."""
     try:
         NAME(name)
+        if name in RESERVED_NAMES:
+            raise ValidationError("This name is taken by an address of the API.")
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=str(name)[:100]) from None
 

@@ -1,5 +1,15 @@
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from skep_platform.cluster import api
+
+# "join" and "join-tokens" come first: no node may have these names.
+urlpatterns: list[URLPattern] = [
+    path("nodes", api.NodesView.as_view()),
+    path("nodes/join-tokens", api.JoinTokensView.as_view()),
+    path("nodes/join", api.JoinView.as_view()),
+    path("nodes/<str:name>", api.NodeView.as_view()),
+    path("nodes/<str:name>/cordon", api.CordonView.as_view()),
+    path("nodes/<str:name>/uncordon", api.UncordonView.as_view()),
+]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, ValidationError
+from django.db import DataError
 from django.db.models import Model, QuerySet
 from django.http import Http404
 from rest_framework import exceptions, permissions, serializers, status
@@ -64,6 +65,13 @@ class CursorPages(CursorPagination):
     page_size_query_param = "limit"
     ordering: Any = "-created_at"
 
+    def paginate_queryset(self, *args: Any, **kwargs: Any) -> list[Any] | None:
+        """Raises NotFound for a cursor that nobody was given."""
+        try:
+            return super().paginate_queryset(*args, **kwargs)
+        except (ValueError, ValidationError, DataError):
+            raise exceptions.NotFound("Invalid cursor") from None
+
 
 Row = TypeVar("Row", bound=Model)
 
@@ -81,6 +89,17 @@ def page(
     pages.ordering = ordering
     found = pages.paginate_queryset(rows, request, view=view)
     return pages.get_paginated_response(show(list(found or [])))
+
+
+class Body(serializers.Serializer[Any]):
+    """A request's body: a field that it does not list is refused by name, never ignored."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = [str(name) for name in data if name not in self.fields]
+            if unknown:
+                raise serializers.ValidationError({name: ["Unknown field."] for name in unknown})
+        return super().to_internal_value(data)
 
 
 class IsAdmin(permissions.BasePermission):
@@ -104,9 +123,9 @@ class AdminWrites(permissions.IsAuthenticated):
         return read or bool(getattr(request.user, "is_admin", False))
 
 
-def validated(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The request's body, only the fields that the serializer lists. Raises ValidationError."""
-    parsed = serializer(data=request.data)
+def validated(body: type[Body], request: Request, *, partial: bool = False) -> dict[str, Any]:
+    """The request's body, checked. Raises ValidationError."""
+    parsed = body(data=request.data, partial=partial)
     parsed.is_valid(raise_exception=True)
     return dict(parsed.validated_data)
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.functional import SimpleLazyObject
 
-from skep_platform.core import health
+from skep_platform.core import failures, health
 from skep_platform.core.ids import uuid7
 
 log = structlog.get_logger("skep.request")
@@ -49,10 +49,16 @@ class RequestLog:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         started = time.perf_counter()
-        response = self.get_response(request)
+        response = self._refusal(request) or self.get_response(request)
         response["X-Request-Id"] = request_id
         self._tell(request, response, time.perf_counter() - started)
         return response
+
+    def _refusal(self, request: HttpRequest) -> HttpResponseBase | None:
+        """No address of ours has a NUL character, and PostgreSQL takes none."""
+        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            return failures.error(400, "malformed_request", "The address has a NUL character.")
+        return None
 
     def _tell(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
         level = "error" if response.status_code >= 500 else "info"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 
@@ -20,12 +21,26 @@ class Schema(AutoSchema):
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation = super().get_operation(*args, **kwargs)
         if operation is not None:
-            operation["responses"].setdefault("default", self._error())
+            schema = self.resolve_serializer(ErrorSerializer, "response").ref
+            content = {"application/json": {"schema": schema}}
+            error = {"description": "Refused.", "content": content}
+            operation["responses"].setdefault("default", error)
         return operation
 
-    def _error(self) -> dict[str, Any]:
-        schema = self._map_serializer_or_ref()
-        return {"description": "Refused", "content": {"application/json": {"schema": schema}}}
 
-    def _map_serializer_or_ref(self) -> dict[str, Any]:
-        return self.resolve_serializer(ErrorSerializer, "response").ref
+PAGE_PARAMETERS = [
+    OpenApiParameter("limit", int, description="Rows per page, at most 500 (default 50)."),
+    OpenApiParameter("cursor", str, description="From `next` or `previous` of another page."),
+]
+
+
+def page_of(serializer: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
+    """The shape of a page of these, for `extend_schema(responses=...)`."""
+    return inline_serializer(
+        name=serializer.__name__.removesuffix("Serializer") + "Page",
+        fields={
+            "results": serializer(many=True),
+            "next": serializers.URLField(allow_null=True),
+            "previous": serializers.URLField(allow_null=True),
+        },
+    )

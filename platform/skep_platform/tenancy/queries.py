@@ -82,4 +82,5 @@ def with_facts(vcs: QuerySet[VirtualCluster], user: AnyUser) -> QuerySet[Virtual
 
 
 def members(vc: VirtualCluster) -> QuerySet[Membership]:
-    return Membership.objects.filter(vc=vc).select_related("user").order_by("user__username")
+    """With `username`."""
+    return Membership.objects.filter(vc=vc).annotate(username=F("user__username"))

@@ -144,7 +144,12 @@ def _check_quotas(quotas: Mapping[str, int]) -> None:
     if len(quotas) > MAX_MODELS:
         raise SkepError("At most 64 GPU models.", code="quota_invalid", models=len(quotas))
     for model, gpus in quotas.items():
-        if not model.strip() or len(model) > 100 or not 0 <= gpus <= MAX_GPUS:
+        if (
+            not model.strip()
+            or not model.isprintable()
+            or len(model) > 100
+            or not 0 <= gpus <= MAX_GPUS
+        ):
             message = f"A quota is a GPU model and a number from 0 to {MAX_GPUS}."
             raise SkepError(message, code="quota_invalid", gpu_model=model[:100], gpus=gpus)
 

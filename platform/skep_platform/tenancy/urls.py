@@ -1,5 +1,13 @@
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from skep_platform.tenancy import api
+
+urlpatterns: list[URLPattern] = [
+    path("virtual-clusters", api.VirtualClustersView.as_view()),
+    path("virtual-clusters/<str:name>", api.VirtualClusterView.as_view()),
+    path("virtual-clusters/<str:name>/quotas", api.QuotasView.as_view()),
+    path("virtual-clusters/<str:name>/members", api.MembersView.as_view()),
+    path("virtual-clusters/<str:name>/members/<str:username>", api.MemberView.as_view()),
+]

@@ -1,0 +1,230 @@
+"""REST: nodes with their GPUs, and how a node joins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import acting
+from skep_platform.cluster import queries, services
+from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
+from skep_platform.core.schema import PAGE_PARAMETERS, page_of
+
+TAGS = ["nodes"]
+DEFAULT_JOIN_TTL_S = 3600
+
+
+class UsedBySerializer(serializers.Serializer[Any]):
+    virtual_cluster = serializers.CharField()
+    job_id = serializers.UUIDField(required=False, help_text="Only of a job that you may see.")
+    job_name = serializers.CharField(required=False)
+
+
+class GpuSerializer(serializers.Serializer[Any]):
+    uuid = serializers.CharField()
+    model = serializers.CharField()
+    index = serializers.IntegerField()
+    memory_mb = serializers.IntegerField()
+    health = serializers.ChoiceField(Device.Health.values)
+    problem = serializers.CharField(allow_blank=True)
+    used_by = UsedBySerializer(allow_null=True)
+    utilization = serializers.FloatField(allow_null=True, help_text="Percent.")
+    memory_used_mb = serializers.IntegerField(allow_null=True)
+
+
+class NodeSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    state = serializers.ChoiceField(NodeState.values)
+    cordoned = serializers.BooleanField()
+    address = serializers.CharField(allow_blank=True)
+    cpus = serializers.FloatField()
+    memory_mb = serializers.IntegerField()
+    runtime = serializers.CharField(allow_blank=True)
+    driver_version = serializers.CharField(allow_blank=True)
+    engine_version = serializers.CharField(allow_blank=True)
+    agent_version = serializers.CharField(allow_blank=True)
+    labels = serializers.DictField(child=serializers.CharField())
+    last_heartbeat_at = serializers.DateTimeField(allow_null=True)
+    gpus = GpuSerializer(many=True)
+
+
+class JoinTokenSerializer(serializers.Serializer[Any]):
+    token = serializers.CharField(help_text="Told only here; lets one node join.")
+    expires_at = serializers.DateTimeField()
+    command = serializers.CharField(help_text="What to type on the new node.")
+
+
+class JoinedSerializer(serializers.Serializer[Any]):
+    node_id = serializers.UUIDField()
+    name = serializers.CharField()
+    credential = serializers.CharField(help_text="Told only here.")
+
+
+class JoinTokenBody(Body):
+    expires_in_s = serializers.IntegerField(min_value=1, default=DEFAULT_JOIN_TTL_S)
+
+
+class JoinBody(Body):
+    token = serializers.CharField(max_length=200)
+    name = serializers.CharField(max_length=63)
+    instance_id = serializers.CharField(max_length=64)
+
+
+class NodesView(APIView):
+    @extend_schema(
+        operation_id="list_nodes",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("state", str, description="Comma-separated states."),
+            OpenApiParameter("gpu_model", str),
+            OpenApiParameter("search", str, description="Part of the name."),
+        ],
+        responses=page_of(NodeSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        rows = queries.matching(
+            queries.nodes(),
+            query.get("state", ""),
+            query.get("gpu_model", ""),
+            query.get("search", ""),
+        )
+        return page(self, request, rows, lambda nodes: show(request.user, nodes), "name")
+
+
+class NodeView(APIView):
+    permission_classes = (AdminWrites,)
+
+    @extend_schema(operation_id="get_node", responses=NodeSerializer, tags=TAGS)
+    def get(self, request: Request, name: str) -> Response:
+        return _one(request, name)
+
+    @extend_schema(operation_id="remove_node", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, name: str) -> Response:
+        """Only when nothing runs there. Its credential is worthless from then on."""
+        services.remove_node(acting.user(request), name)
+        return Response(status=204)
+
+
+class CordonView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="cordon_node", request=None, responses=NodeSerializer, tags=TAGS)
+    def post(self, request: Request, name: str) -> Response:
+        """Nothing new is placed there; what runs goes on."""
+        services.cordon(acting.user(request), name)
+        return _one(request, name)
+
+
+class UncordonView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="uncordon_node", request=None, responses=NodeSerializer, tags=TAGS)
+    def post(self, request: Request, name: str) -> Response:
+        services.uncordon(acting.user(request), name)
+        return _one(request, name)
+
+
+class JoinTokensView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(
+        operation_id="create_join_token",
+        request=JoinTokenBody,
+        responses={201: JoinTokenSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """Works once and for one node."""
+        ttl = validated(JoinTokenBody, request)["expires_in_s"]
+        row, token = services.issue_join_token(acting.user(request), ttl)
+        command = f"skep-agent join --server {settings.SKEP_PUBLIC_URL} --token {token}"
+        answer = {"token": token, "expires_at": row.expires_at, "command": command}
+        return Response(JoinTokenSerializer(answer).data, status=201)
+
+
+class JoinView(APIView):
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @extend_schema(
+        operation_id="join_node",
+        request=JoinBody,
+        responses={201: JoinedSerializer},
+        auth=[],
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """What `skep-agent join` calls: trades a join token for a node's credential."""
+        node, credential = services.join_node(**validated(JoinBody, request))
+        answer = {"node_id": node.pk, "name": node.name, "credential": credential}
+        return Response(JoinedSerializer(answer).data, status=201)
+
+
+def show(user: Any, nodes: list[Node]) -> list[Any]:
+    """Nodes from `queries.nodes()` as JSON; a fixed number of queries, however many they are."""
+    held, live = queries.holders(user, nodes), queries.live(nodes)
+    return [_node(node, held, live) for node in nodes]
+
+
+def _node(
+    node: Any, held: dict[str, queries.Holder], live: dict[str, queries.Live]
+) -> dict[str, Any]:
+    return {
+        "id": node.pk,
+        "name": node.name,
+        "state": node.state,
+        "cordoned": node.cordoned,
+        "address": node.address,
+        "cpus": node.cpu_millis / 1000,
+        "memory_mb": node.memory_mb,
+        "runtime": node.runtime,
+        "driver_version": node.driver_version,
+        "engine_version": node.engine_version,
+        "agent_version": node.agent_version,
+        "labels": node.labels,
+        "last_heartbeat_at": node.last_heartbeat_at,
+        "gpus": [
+            _gpu(device, held.get(device.uuid), live.get(device.uuid)) for device in node.gpus
+        ],
+    }
+
+
+def _gpu(
+    device: Device, holder: queries.Holder | None, live: queries.Live | None
+) -> dict[str, Any]:
+    return {
+        "uuid": device.uuid,
+        "model": device.model,
+        "index": device.index,
+        "memory_mb": device.memory_mb,
+        "health": device.health,
+        "problem": device.problem,
+        "used_by": _used_by(holder) if holder else None,
+        "utilization": live.utilization if live else None,
+        "memory_used_mb": live.memory_used_mb if live else None,
+    }
+
+
+def _used_by(holder: queries.Holder) -> dict[str, Any]:
+    if holder.job_id is None:
+        return {"virtual_cluster": holder.virtual_cluster}
+    return {
+        "job_id": holder.job_id,
+        "job_name": holder.job_name,
+        "virtual_cluster": holder.virtual_cluster,
+    }
+
+
+def _one(request: Request, name: str) -> Response:
+    return Response(show(request.user, [queries.find(name)])[0])

@@ -1,0 +1,156 @@
+"""All reads of nodes and GPUs. Every logged-in user may read nodes; what runs on a GPU is told in
+full only to those who may see that job.
+
+Rows of higher apps (attempts, leases, jobs) are reached by the names of their reverse relations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import redis
+import structlog
+from django.db.models import Count, F, Prefetch, Q, QuerySet
+
+from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.core.doorbells import valkey
+from skep_platform.core.errors import NotFound
+from skep_platform.tenancy import queries as tenancy
+
+log = structlog.get_logger(__name__)
+
+LIVE_KEY = "skep:gpu:live:{}"  # hash of a node: GPU UUID -> {"t", "util", "mem"}, by telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has a GPU now. `job_id` and `job_name` are None when the caller may not know the job."""
+
+    virtual_cluster: str
+    job_id: UUID | None
+    job_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The newest sample of a GPU."""
+
+    utilization: float  # percent
+    memory_used_mb: int
+
+
+def nodes() -> QuerySet[Node]:
+    """All nodes but removed ones, by name, with their present GPUs loaded."""
+    present = Device.objects.exclude(health=Device.Health.ABSENT).order_by("index", "uuid")
+    return (
+        Node.objects.exclude(state=NodeState.REMOVED)
+        .order_by("name")
+        .prefetch_related(Prefetch("devices", queryset=present, to_attr="gpus"))
+    )
+
+
+def matching(rows: QuerySet[Node], state: str, gpu_model: str, search: str) -> QuerySet[Node]:
+    """Those in one of the comma-separated states, with a GPU of the model, named like `search`."""
+    if state:
+        rows = rows.filter(state__in=state.upper().split(","))
+    if gpu_model:
+        rows = rows.filter(pk__in=Device.objects.filter(model=gpu_model).values("node"))
+    if search:
+        rows = rows.filter(name__icontains=search)
+    return rows
+
+
+def find(name: str) -> Node:
+    """Raises NotFound."""
+    node = nodes().filter(name=name).first()
+    if node is None:
+        raise NotFound(f"There is no node named {name}.")
+    return node
+
+
+def holders(user: Any, on: Sequence[Node]) -> dict[str, Holder]:
+    """Who holds the GPUs of these nodes, by GPU UUID, in one query (and one for what the user may
+    see)."""
+    rows = (
+        Device.objects.filter(
+            node__in=[node.pk for node in on],
+            leases__isnull=False,
+            leases__released_at__isnull=True,
+        )
+        .annotate(
+            job_id=F("leases__attempt__job_id"),
+            job_name=F("leases__attempt__job__name"),
+            vc_id=F("leases__attempt__job__vc_id"),
+            vc_name=F("leases__attempt__job__vc__name"),
+        )
+        .values_list("uuid", "job_id", "job_name", "vc_id", "vc_name")
+    )
+    seen = _visible_ids(user)
+    return {
+        uuid: Holder(vc_name, job_id, job_name)
+        if seen is None or vc_id in seen
+        else Holder(vc_name, None, None)
+        for uuid, job_id, job_name, vc_id, vc_name in rows
+    }
+
+
+def live(on: Sequence[Node]) -> dict[str, Live]:
+    """The newest sample of every GPU of these nodes, by UUID, in one round trip to Valkey. A node
+    that is not online has none; without Valkey there are none."""
+    online = [node for node in on if node.state == NodeState.ONLINE]
+    try:
+        pipeline = valkey().pipeline(transaction=False)
+        for node in online:
+            pipeline.hgetall(LIVE_KEY.format(node.pk))
+        found = pipeline.execute() if online else []
+    except redis.RedisError as error:
+        log.warning("live_values_missing", error=type(error).__name__)
+        return {}
+    return {uuid.decode(): _live(text) for gpus in found for uuid, text in gpus.items()}
+
+
+def count_nodes() -> dict[str, int]:
+    """{state: number} without removed nodes."""
+    rows = Node.objects.exclude(state=NodeState.REMOVED).values_list("state").order_by()
+    return dict(rows.annotate(n=Count("pk")))
+
+
+def gpus_by_model() -> dict[str, int]:
+    """GPUs that nodes have, bad ones included."""
+    rows = Device.objects.exclude(health=Device.Health.ABSENT).values_list("model").order_by()
+    return dict(rows.annotate(n=Count("pk")))
+
+
+def count_gpus() -> dict[str, dict[str, int]]:
+    """{model: {"total", "used", "bad"}}; a bad GPU may also be in use."""
+    held = Q(leases__isnull=False, leases__released_at__isnull=True)
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: {"total": 0, "used": 0, "bad": 0})
+    present = Device.objects.exclude(health=Device.Health.ABSENT)
+    for model, health, n in _by_model_and_health(present):
+        counts[model]["total"] += n
+        counts[model]["bad"] += n if health == Device.Health.BAD else 0
+    in_use = Device.objects.filter(held).values_list("model").order_by()
+    for model, n in in_use.annotate(n=Count("pk", distinct=True)):
+        counts[model]["used"] += n
+    return dict(sorted(counts.items()))
+
+
+def _by_model_and_health(devices: QuerySet[Device]) -> Iterable[tuple[str, str, int]]:
+    return devices.values_list("model", "health").order_by().annotate(n=Count("pk"))
+
+
+def _visible_ids(user: Any) -> set[UUID] | None:
+    """None: all of them."""
+    if tenancy.is_admin(user):
+        return None
+    return set(tenancy.visible_to(user).values_list("pk", flat=True))
+
+
+def _live(text: bytes) -> Live:
+    raw = json.loads(text)
+    return Live(utilization=raw["util"], memory_used_mb=raw["mem"])

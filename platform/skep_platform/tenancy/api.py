@@ -1,0 +1,178 @@
+"""REST: virtual clusters, their quotas and members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import acting
+from skep_platform.core.api import AdminWrites, Body, page, validated
+from skep_platform.core.schema import PAGE_PARAMETERS, page_of
+from skep_platform.tenancy import queries, services
+from skep_platform.tenancy.models import Membership, VirtualCluster
+
+TAGS = ["virtual-clusters"]
+
+
+class QuotasField(serializers.DictField):
+    child = serializers.IntegerField(min_value=0)
+
+
+class VirtualClusterSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    quotas = QuotasField(help_text="GPUs owned, by GPU model.")
+    used = QuotasField(help_text="GPUs in use now, by GPU model.")
+    role = serializers.ChoiceField(Membership.Role.values, allow_null=True)
+    members = serializers.IntegerField()
+
+
+class MemberSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    role = serializers.ChoiceField(Membership.Role.values)
+
+
+class VirtualClusterBody(Body):
+    name = serializers.CharField(max_length=63)
+    description = serializers.CharField(max_length=500, allow_blank=True, default="")
+    quotas = QuotasField(required=False)
+
+
+class VirtualClusterChange(Body):
+    name = serializers.CharField(max_length=63, required=False)
+    description = serializers.CharField(max_length=500, allow_blank=True, required=False)
+
+
+class QuotasBody(Body):
+    quotas = QuotasField()
+
+
+class MemberBody(Body):
+    role = serializers.ChoiceField(Membership.Role.values, default=Membership.Role.MEMBER)
+
+
+class VirtualClustersView(APIView):
+    permission_classes = (AdminWrites,)
+
+    @extend_schema(
+        operation_id="list_virtual_clusters",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(VirtualClusterSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        """Those that you belong to; all of them for an admin."""
+        rows = queries.with_facts(queries.visible_to(request.user), request.user)
+        return page(self, request, rows, _show, "name")
+
+    @extend_schema(
+        operation_id="create_virtual_cluster",
+        request=VirtualClusterBody,
+        responses={201: VirtualClusterSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        vc = services.create(acting.admin(request), **validated(VirtualClusterBody, request))
+        return _one(request, vc.name, status=201)
+
+
+class VirtualClusterView(APIView):
+    @extend_schema(
+        operation_id="get_virtual_cluster", responses=VirtualClusterSerializer, tags=TAGS
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return _one(request, name)
+
+    @extend_schema(
+        operation_id="update_virtual_cluster",
+        request=VirtualClusterChange,
+        responses=VirtualClusterSerializer,
+        tags=TAGS,
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        vc = queries.find(request.user, name)
+        changes = validated(VirtualClusterChange, request, partial=True)
+        vc = services.update(acting.admin(request), vc, **changes)
+        return _one(request, vc.name)
+
+    @extend_schema(operation_id="delete_virtual_cluster", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, name: str) -> Response:
+        """Only one without jobs."""
+        vc = queries.find(request.user, name)
+        services.delete(acting.admin(request), vc)
+        return Response(status=204)
+
+
+class QuotasView(APIView):
+    @extend_schema(
+        operation_id="set_quotas",
+        request=QuotasBody,
+        responses=VirtualClusterSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """Replaces all quotas. Lowering one below its use stops nothing."""
+        vc = queries.find(request.user, name)
+        services.set_quotas(acting.admin(request), vc, validated(QuotasBody, request)["quotas"])
+        return _one(request, name)
+
+
+class MembersView(APIView):
+    @extend_schema(
+        operation_id="list_members",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(MemberSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        vc = queries.find(request.user, name)
+        return page(self, request, queries.members(vc), _members, "username")
+
+
+class MemberView(APIView):
+    @extend_schema(
+        operation_id="set_member", request=MemberBody, responses=MemberSerializer, tags=TAGS
+    )
+    def put(self, request: Request, name: str, username: str) -> Response:
+        """Adds the user, or changes its role."""
+        vc = queries.find(request.user, name)
+        role = validated(MemberBody, request)["role"]
+        services.set_member(acting.admin(request), vc, username, role)
+        return Response({"username": username, "role": role})
+
+    @extend_schema(operation_id="remove_member", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, name: str, username: str) -> Response:
+        vc = queries.find(request.user, name)
+        services.remove_member(acting.admin(request), vc, username)
+        return Response(status=204)
+
+
+def _one(request: Request, name: str, status: int = 200) -> Response:
+    vc = queries.find(request.user, name)
+    rows = queries.with_facts(VirtualCluster.objects.filter(pk=vc.pk), request.user)
+    return Response(_show(list(rows))[0], status=status)
+
+
+def _show(vcs: list[Any]) -> list[Any]:
+    used = queries.usage(vcs)
+    rows = [
+        {
+            "name": vc.name,
+            "description": vc.description,
+            "quotas": {quota.gpu_model: quota.gpus for quota in vc.quotas.all()},
+            "used": used.get(vc.pk, {}),
+            "role": vc.own_role,
+            "members": vc.members_count or 0,
+        }
+        for vc in vcs
+    ]
+    return list(VirtualClusterSerializer(rows, many=True).data)
+
+
+def _members(memberships: list[Membership]) -> list[Any]:
+    return list(MemberSerializer(memberships, many=True).data)

@@ -1,0 +1,199 @@
+"""Nodes over REST: reading them all at once, joining, cordon."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import (
+    join_node,
+    make_gpus,
+    make_inventory,
+    make_job,
+    make_node,
+    make_user,
+    make_vc,
+    place,
+    release,
+)
+
+from skep_platform.cluster import services
+from skep_platform.cluster.models import Device, Node
+from skep_platform.core.doorbells import valkey
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def admin() -> Api:
+    return Api(make_user("root", admin=True))
+
+
+@pytest.fixture
+def live():
+    """Writes the newest sample of a GPU as telemetry does."""
+    keys = []
+
+    def write(node: Node, uuid: str, util: float, mem: int) -> None:
+        keys.append(f"skep:gpu:live:{node.pk}")
+        valkey().hset(keys[-1], uuid, json.dumps({"t": 1.0, "util": util, "mem": mem}))
+
+    yield write
+    for key in keys:
+        valkey().delete(key)
+
+
+def test_node_tells_what_it_has(live):
+    node = make_node("alpha", gpus=1, driver_version="580.1", labels={"rack": "r1"})
+    live(node, "GPU-alpha-0", 87.5, 1234)
+    shown = Api(make_user()).get("/nodes/alpha").json()
+    assert shown["last_heartbeat_at"].endswith("Z")
+    del shown["last_heartbeat_at"]
+    assert shown == {
+        "id": str(node.pk),
+        "name": "alpha",
+        "state": "ONLINE",
+        "cordoned": False,
+        "address": "127.0.0.1",
+        "cpus": 64.0,
+        "memory_mb": 262144,
+        "runtime": "mock",
+        "driver_version": "580.1",
+        "engine_version": "",
+        "agent_version": "test",
+        "labels": {"rack": "r1"},
+        "gpus": [
+            {
+                "uuid": "GPU-alpha-0",
+                "model": "A100",
+                "index": 0,
+                "memory_mb": 40960,
+                "health": "HEALTHY",
+                "problem": "",
+                "used_by": None,
+                "utilization": 87.5,
+                "memory_used_mb": 1234,
+            }
+        ],
+    }
+
+
+def test_job_on_a_gpu_is_named_only_to_those_who_may_see_it(admin):
+    ann = make_user()
+    vc = make_vc("vision", members=[ann])
+    devices = list(make_node("alpha", gpus=2).devices.order_by("index"))
+    job = make_job(vc, ann, name="secret-plan")
+    release(place(make_job(vc, ann), devices))
+    place(job, devices[:1])
+
+    def used_by(api: Api):
+        return [gpu["used_by"] for gpu in api.get("/nodes/alpha").json()["gpus"]]
+
+    full = {"job_id": str(job.pk), "job_name": "secret-plan", "virtual_cluster": "vision"}
+    assert used_by(admin) == used_by(Api(ann)) == [full, None]
+    assert used_by(Api(make_user())) == [{"virtual_cluster": "vision"}, None]
+
+
+def test_list_of_50_nodes_takes_a_fixed_number_of_queries(django_assert_num_queries):
+    """400 GPUs, all in use: token, page of nodes, GPUs, leases, what the caller may see."""
+    ann = make_user()
+    vc = make_vc(members=[ann])
+    job = make_job(vc, ann, tasks=50, gpus=8)
+    for rank in range(50):
+        place(job, list(make_node(gpus=8).devices.all()), rank=rank)
+    api = Api(ann)
+    with django_assert_num_queries(5):
+        rows = api.get("/nodes").json()["results"]
+    assert sum(len(row["gpus"]) for row in rows) == 400
+    assert all(gpu["used_by"]["job_id"] == str(job.pk) for row in rows for gpu in row["gpus"])
+
+
+def test_list_is_filtered_and_paged(admin):
+    for i in range(3):
+        make_node(f"a{i}", gpus=1)
+    make_node("b0", gpus=1, model="H100")
+    join_node("b1")
+
+    def names(**query):
+        return [row["name"] for row in admin.get("/nodes", **query).json()["results"]]
+
+    assert names(state="JOINED") == ["b1"]
+    assert names(state="joined,lost,ONLINE", search="B") == ["b0", "b1"]
+    assert names(gpu_model="H100") == ["b0"]
+    assert names(limit=2) == ["a0", "a1"]
+    assert names(state="nonsense") == []
+
+
+def test_absent_gpus_and_removed_nodes_are_not_listed(admin):
+    node = make_node("alpha", gpus=2)
+    one = make_inventory(make_gpus("alpha", 1))
+    services.update_inventory(node.pk, node.session_epoch, one)
+    make_node("beta", gpus=1)
+    admin.delete("/nodes/beta")
+    (row,) = admin.get("/nodes").json()["results"]
+    assert [gpu["uuid"] for gpu in row["gpus"]] == ["GPU-alpha-0"]
+
+
+def test_values_of_a_node_that_is_not_online_are_not_live(live):
+    node = make_node("alpha", gpus=1)
+    live(node, "GPU-alpha-0", 50, 1)
+    services.close_session(node.pk, node.session_epoch)
+    (gpu,) = Api(make_user()).get("/nodes/alpha").json()["gpus"]
+    assert (gpu["utilization"], gpu["memory_used_mb"]) == (None, None)
+
+
+def test_nodes_are_shown_without_valkey(monkeypatch):
+    import redis
+
+    dead = redis.Redis(port=1, socket_connect_timeout=0.1)
+    monkeypatch.setattr("skep_platform.cluster.queries.valkey", lambda: dead)
+    make_node("alpha", gpus=1)
+    (gpu,) = Api(make_user()).get("/nodes/alpha").json()["gpus"]
+    assert gpu["utilization"] is None
+
+
+def test_joining_over_rest(admin):
+    made = admin.post("/nodes/join-tokens", {"expires_in_s": 60})
+    assert made.status_code == 201
+    token = made.json()["token"]
+    assert token in made.json()["command"]
+    body = {"token": token, "name": "gpu-07", "instance_id": "i"}
+    joined = Api().post("/nodes/join", body)
+    assert joined.status_code == 201
+    told = joined.json()
+    assert services.authenticate_node(told["credential"]).pk == Node.objects.get().pk
+    assert (told["node_id"], told["name"]) == (str(Node.objects.get().pk), "gpu-07")
+    assert refusal(Api().post("/nodes/join", body)) == (403, "join_token_invalid")
+
+
+def test_join_token_needs_no_body(admin):
+    assert admin.client.post("/api/v1/nodes/join-tokens").status_code == 201
+
+
+@pytest.mark.parametrize("name", ["join", "join-tokens", "a/b", ""])
+def test_node_cannot_take_a_name_of_the_api(admin, name):
+    token = admin.post("/nodes/join-tokens", {}).json()["token"]
+    body = {"token": token, "name": name, "instance_id": "i"}
+    assert Api().post("/nodes/join", body).status_code == 400
+
+
+def test_cordon_uncordon_and_remove(admin):
+    node = make_node("alpha", gpus=1)
+    assert admin.post("/nodes/alpha/cordon").json()["cordoned"]
+    assert not admin.post("/nodes/alpha/uncordon").json()["cordoned"]
+    attempt = place(make_job(make_vc(), admin.user), list(node.devices.all()))
+    assert refusal(admin.delete("/nodes/alpha")) == (409, "node_busy")
+    release(attempt)
+    assert admin.delete("/nodes/alpha").status_code == 204
+    assert refusal(admin.get("/nodes/alpha")) == (404, "not_found")
+    assert refusal(admin.post("/nodes/alpha/cordon")) == (404, "not_found")
+    assert Device.objects.get().health == Device.Health.ABSENT
+
+
+def test_25_credential_is_in_no_answer_but_the_first(admin):
+    node, credential = join_node("alpha")
+    texts = [admin.get(path).content.decode() for path in ("/nodes", "/nodes/alpha")]
+    assert all(
+        secret not in text for text in texts for secret in (credential, node.credential_hash)
+    )
