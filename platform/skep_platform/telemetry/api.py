@@ -47,6 +47,9 @@ class JobLogsQuerySerializer(WhichSerializer):
     tail = serializers.IntegerField(
         min_value=1, max_value=100_000, required=False, help_text="the newest lines instead"
     )
+    before = serializers.IntegerField(
+        min_value=0, required=False, help_text="what comes before this cursor instead"
+    )
 
 
 class SearchQuerySerializer(WhichSerializer):
@@ -87,9 +90,10 @@ class MetricsQuerySerializer(Serializer):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-class LogPlaceSerializer(Serializer):
+class LogChunkSerializer(Serializer):
     """Whose output it is, and where in it."""
 
+    cursor = serializers.IntegerField()
     attempt_id = serializers.UUIDField()
     role = serializers.CharField()
     index = serializers.IntegerField()
@@ -100,10 +104,6 @@ class LogPlaceSerializer(Serializer):
     text = serializers.CharField()
 
 
-class LogChunkSerializer(LogPlaceSerializer):
-    cursor = serializers.IntegerField()
-
-
 class JobLogsSerializer(Serializer):
     chunks = LogChunkSerializer(many=True)
     next = serializers.IntegerField(help_text="cursor of what follows")
@@ -111,7 +111,7 @@ class JobLogsSerializer(Serializer):
 
 
 class SearchSerializer(Serializer):
-    matches = LogPlaceSerializer(many=True)
+    matches = LogChunkSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="null: the end was reached")
 
 
@@ -164,9 +164,11 @@ class JobLogsView(APIView):
         job, asked = queries.visible_job(_user(request), job_id), query.validated_data
         if lines := asked.get("tail"):
             page = queries.job_tail(job, query.which(), lines, asked["limit"])
+        elif (before := asked.get("before")) is not None:
+            page = queries.job_log_before(job, query.which(), before, asked["limit"])
         else:
             page = queries.job_log(job, query.which(), asked["cursor"], asked["limit"])
-        chunks = [_place(c, c.offset, text) | {"cursor": c.cursor} for c, text in page.chunks]
+        chunks = [_place(c, c.offset, text) for c, text in page.chunks]
         return Response({"chunks": chunks, "next": page.next, "complete": page.complete})
 
 
@@ -255,6 +257,7 @@ def _download(attempt: TaskAttempt, stream: str, offset: int) -> StreamingHttpRe
 
 def _place(chunk: queries.Chunk, offset: int, text: str) -> dict[str, Any]:
     return {
+        "cursor": chunk.cursor,
         "attempt_id": chunk.attempt_id,
         "role": chunk.role,
         "index": chunk.index,

@@ -98,6 +98,15 @@ def job_log(job: Job, which: Filter, cursor: int, limit: int) -> Page:
     return Page(texts, page[-1].cursor if page else cursor, ended and not more)
 
 
+def job_log_before(job: Job, which: Filter, before: int, limit: int) -> Page:
+    """The merged log up to `before`, which is not part of it: for reading backwards. Empty at the
+    beginning of the log."""
+    rows = _rows(which.chunks(job).filter(id__lt=before).order_by("-id"), MAX_ROWS + 1)
+    newest, _ = _up_to(rows, limit)
+    texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in reversed(newest))
+    return Page(texts, newest[0].cursor if newest else before, complete=False)
+
+
 def job_tail(job: Job, which: Filter, lines: int, limit: int) -> Page:
     """The newest `lines` lines of the merged log, of about `limit` bytes at most."""
     ended = _log_ended(job)
