@@ -17,7 +17,8 @@ from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
 
 class RuntimeFailure(Exception):
     """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
-    engine_down, create_failed, start_failed, gpu_unavailable, spec_refused, disk_full."""
+    engine_down, create_failed, start_failed, gpu_unavailable, spec_refused, disk_full,
+    container_gone (someone else removed it)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,0 +1,250 @@
+"""From an attempt to the exact container that may run it, and nothing more.
+
+Pure. This is the agent's own allow-list: the body of the engine's create call is built here from
+checked values alone, so that not even a compromised control plane can ask for a privileged
+container, a host mount, another namespace or a device. Whatever is not allowed raises
+RuntimeFailure "spec_refused".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from skep_agent.isolation_env import check_env, container_env
+from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.runtimes.base import RuntimeFailure
+
+__all__ = [
+    "CAPABILITIES",
+    "CreateCall",
+    "EngineFacts",
+    "ImageFacts",
+    "Node",
+    "check_env",
+    "check_image",
+    "check_spec",
+    "create_call",
+    "labels",
+]
+
+MIB = 1024 * 1024
+# What `apt install`, `su` and a package's own user need inside a container. Left out of Docker's
+# default set: NET_RAW (forged ARP on a shared bridge), MKNOD (device nodes), NET_BIND_SERVICE (low
+# ports of the host's network), SETFCAP, SETPCAP, SYS_CHROOT, AUDIT_WRITE.
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+# The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+MAX_PIDS = 65536
+MAX_GRACE_S = 3600
+# The engine refuses less.
+MIN_MEMORY_MB = 6
+
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
+_HOSTNAME = re.compile(r"[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z])?")
+_GPU = re.compile(r"(GPU|MIG)-[0-9A-Za-z][0-9A-Za-z-]{0,60}")
+# registry/path/name:tag@digest, without what only the engine's own ids look like.
+_REFERENCE = re.compile(
+    r"[0-9A-Za-z][0-9A-Za-z.-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
+    r"(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+# A task's whole process group is asked to stop, but a shell dies of SIGTERM at once, and with it
+# the container: with a trap it first lets its foreground child end in its own time. On the first
+# line of the script, so that the shell's messages keep their line numbers.
+_WAIT_FOR_CHILD = "trap 'exit 143' TERM; "
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Who starts the container. `address` is where tasks of other nodes reach this one."""
+
+    cluster: str
+    name: str
+    address: str = "127.0.0.1"
+    # No driver, no NVIDIA hook: GPUs are only named in the environment.
+    simulated_gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    cpus: int
+    init: bool  # docker-init is installed
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    image_id: str
+    env: tuple[str, ...] = ()
+    working_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCall:
+    name: str
+    body: dict[str, Any]
+
+
+def create_call(
+    spec: AttemptSpec, node: Node, engine: EngineFacts, image: ImageFacts, network: str
+) -> CreateCall:
+    """The engine's create call for a spec; `network` is the id of the bridge it was given, and is
+    ignored in mode "host". Raises RuntimeFailure "spec_refused"."""
+    check_spec(spec)
+    _check_working_dir(image)
+    network = "host" if spec.network == "host" else network
+    env = container_env(spec, image.env, simulated_gpus=node.simulated_gpus)
+    body = {
+        # By id: the tag may have moved since the image was looked at.
+        "Image": image.image_id,
+        "Hostname": _hostname(spec),
+        "Entrypoint": ["/bin/sh", "-c"],
+        "Cmd": [_WAIT_FOR_CHILD + spec.command],
+        "Env": [f"{name}={value}" for name, value in env.items()],
+        "Labels": labels(spec, node),
+        # An image may say SIGKILL here, or run commands of its own every second.
+        "StopSignal": "SIGTERM",
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": _host_config(spec, node, engine, network),
+    }
+    if spec.network == "job":
+        aliases = {"Aliases": [_hostname(spec)]}
+        body["NetworkingConfig"] = {"EndpointsConfig": {network: aliases}}
+    return CreateCall(f"skep-{spec.attempt_id}", body)
+
+
+def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
+    """All that is needed to re-adopt the container after an agent restart. Every label is always
+    set: an image could carry one of its own."""
+    return {
+        "skep.cluster": node.cluster,
+        "skep.node": node.name,
+        "skep.attempt": spec.attempt_id,
+        "skep.job": spec.job_id,
+        "skep.epoch": str(spec.epoch),
+        "skep.gpus": ",".join(spec.gpu_uuids),
+        "skep.network": spec.network,
+    }
+
+
+def check_spec(spec: AttemptSpec) -> None:
+    """Raises RuntimeFailure "spec_refused" with the first thing that is not allowed."""
+    check_image(spec.image)
+    check_env(spec.env)
+    for name, value in (("attempt id", spec.attempt_id), ("job id", spec.job_id)):
+        _require(_ID.fullmatch(value), f"{value[:80]!r} is not a valid {name}")
+    _require(_HOSTNAME.fullmatch(_hostname(spec)), f"{spec.hostname[:80]!r} is not a host name")
+    for uuid in spec.gpu_uuids:
+        # Never an index or "all": only a UUID names a GPU.
+        _require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
+    _require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
+    _check_sizes(spec)
+
+
+def check_image(image: ImageSpec) -> None:
+    """Raises RuntimeFailure "spec_refused" when the reference is none."""
+    reference = image.reference
+    ok = len(reference) <= 512 and _REFERENCE.fullmatch(reference)
+    _require(ok, f"{reference[:80]!r} is not an image reference")
+
+
+def _check_sizes(spec: AttemptSpec) -> None:
+    # For the engine 0 means "without a limit".
+    _require(math.isfinite(spec.cpus) and spec.cpus >= 0.01, f"{spec.cpus:g} CPUs")
+    enough = spec.memory_mb >= MIN_MEMORY_MB
+    _require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
+    _require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
+    _require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
+    _require(0 <= spec.stop_grace_s <= MAX_GRACE_S, f"{spec.stop_grace_s:g} s of grace")
+    size = len((_WAIT_FOR_CHILD + spec.command).encode())
+    _require("\0" not in spec.command, "the command holds a NUL byte")
+    _require(
+        size <= MAX_ARGUMENT_BYTES, f"the command has {size} bytes, at most {MAX_ARGUMENT_BYTES}"
+    )
+
+
+def _check_working_dir(image: ImageFacts) -> None:
+    # CVE-2024-21626: WORKDIR /proc/self/fd/N led out of the container.
+    parts = [part for part in image.working_dir.split("/") if part not in ("", ".")]
+    _require("proc" not in parts[:1] and ".." not in parts, f"WORKDIR {image.working_dir[:80]!r}")
+
+
+def _host_config(
+    spec: AttemptSpec, node: Node, engine: EngineFacts, network: str
+) -> dict[str, Any]:
+    memory = spec.memory_mb * MIB
+    return {
+        "NetworkMode": network,
+        "ExtraHosts": _extra_hosts(spec, node),
+        "PublishAllPorts": False,
+        "Privileged": False,
+        "CapDrop": ["ALL"],
+        "CapAdd": list(CAPABILITIES),
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        # Always runc: where the daemon's default runtime is NVIDIA's, it would act on what an
+        # image says. Leased GPUs come by the device request alone.
+        "Runtime": "runc",
+        "DeviceRequests": [] if node.simulated_gpus else _device_requests(spec.gpu_uuids),
+        # A simulated node may promise more CPUs than the machine has.
+        "NanoCpus": int(min(spec.cpus, engine.cpus) * 1e9),
+        "Memory": memory,
+        "MemorySwap": memory,  # the sum of both: no swap
+        "ShmSize": spec.shm_mb * MIB,
+        "PidsLimit": spec.pids_limit,
+        # Pinned memory for RDMA and GPU copies is bounded by the memory limit; a core dump would
+        # leave secrets on the disk.
+        "Ulimits": [
+            {"Name": "memlock", "Soft": -1, "Hard": -1},
+            {"Name": "core", "Soft": 0, "Hard": 0},
+        ],
+        # When the node itself runs out of memory, tasks die before the agent and the engine.
+        "OomScoreAdj": 500,
+        "Init": engine.init,
+        "RestartPolicy": {"Name": "no"},
+        # Without rotation: a reader resumes by its offset from the first byte. "local" and not
+        # "json-file", which replaces every byte that is not UTF-8 (and cuts a character in two at
+        # 16 KiB). All options are given: what is left out comes from the daemon's configuration.
+        "LogConfig": {
+            "Type": "local",
+            "Config": {
+                "max-size": "1000000g",
+                "max-file": "1",
+                "compress": "false",
+                "mode": "blocking",
+            },
+        },
+    }
+
+
+def _device_requests(gpu_uuids: list[str]) -> list[dict[str, Any]]:
+    if not gpu_uuids:
+        return []
+    capabilities = [["gpu", "compute", "utility"]]
+    return [{"Driver": "nvidia", "DeviceIDs": list(gpu_uuids), "Capabilities": capabilities}]
+
+
+def _extra_hosts(spec: AttemptSpec, node: Node) -> list[str]:
+    """In the host's network nobody resolves the task's own name, but gloo and MPI ask for it."""
+    if spec.network != "host" or not _is_ip(node.address):
+        return []
+    return [f"{_hostname(spec)}:{node.address}"]
+
+
+def _hostname(spec: AttemptSpec) -> str:
+    return spec.hostname or "task"
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
+
+
+def _require(ok: object, problem: str) -> None:
+    if not ok:
+        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")

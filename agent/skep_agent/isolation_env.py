@@ -1,0 +1,109 @@
+"""The environment of a container, with the holes closed that an image can open.
+
+An image's ENV cannot be unset through the engine, only overridden, and NVIDIA's container hook
+(which runs as root on the host) obeys several of these variables: CVE-2025-23266 "NVIDIAScape" came
+in by LD_PRELOAD, and `NVIDIA_VISIBLE_DEVICES=all` in an image shows every GPU of the node.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+
+from skep_agent.protocol import AttemptSpec
+from skep_agent.runtimes.base import RuntimeFailure
+
+# Set on every container, also on those without a GPU.
+CLOSED = {
+    "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    "NVIDIA_MOFED": "",
+    "NVIDIA_GDS": "",
+    "NVIDIA_GDRCOPY": "",
+    "NVIDIA_NVSWITCH": "",
+    "NVIDIA_IMEX_CHANNELS": "",
+    "NVIDIA_MIG_CONFIG_DEVICES": "",
+    "NVIDIA_MIG_MONITOR_DEVICES": "",
+    "LD_PRELOAD": "",
+}
+# Nobody but the agent sets these.
+RESERVED_PREFIXES = ("NVIDIA_", "LD_", "DOCKER_RESOURCE_")
+RESERVED_NAMES = frozenset({"SKEP_GPU_UUIDS"})
+MAX_VALUE_BYTES = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN, with name and "="
+MAX_TOTAL_BYTES = 1024 * 1024
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
+
+
+def check_env(env: Mapping[str, str]) -> None:
+    """Raises RuntimeFailure "spec_refused" for a variable that a task may not set."""
+    total = 0
+    for name, value in env.items():
+        size = len(name.encode()) + 1 + len(value.encode())
+        total += size
+        if not _NAME.fullmatch(name):
+            _refuse(f"{name[:80]!r} is not the name of an environment variable")
+        if name.startswith(RESERVED_PREFIXES) or name in RESERVED_NAMES:
+            _refuse(f"the environment variable {name} is set by the node alone")
+        if "\0" in value or size > MAX_VALUE_BYTES:
+            _refuse(
+                f"the value of {name} holds a NUL byte or has more than {MAX_VALUE_BYTES} bytes"
+            )
+    if total > MAX_TOTAL_BYTES:
+        _refuse(f"the environment has {total} bytes, at most {MAX_TOTAL_BYTES}")
+
+
+def container_env(
+    spec: AttemptSpec, image_env: Iterable[str], *, simulated_gpus: bool
+) -> dict[str, str]:
+    """What the create call sets; later entries win over the image's and the spec's."""
+    visible = ",".join(spec.gpu_uuids)
+    simulated = {"CUDA_VISIBLE_DEVICES": visible} if simulated_gpus and visible else {}
+    hook = visible if visible and not simulated_gpus else "void"
+    return {
+        **_override(image_env, hook),
+        **spec.env,
+        **CLOSED,
+        **simulated,
+        "NVIDIA_VISIBLE_DEVICES": hook,
+        "SKEP_GPU_UUIDS": visible,
+        # docker-init passes a signal on to the whole process group, not to the shell alone.
+        "TINI_KILL_PROCESS_GROUP": "1",
+    }
+
+
+def _override(image_env: Iterable[str], hook: str) -> dict[str, str]:
+    """New values for the variables of an image that steer the loader or NVIDIA's hook."""
+    closed = {}
+    for entry in image_env:
+        name, _, value = entry.partition("=")
+        if name == "LD_LIBRARY_PATH":
+            closed[name] = _safe_library_path(value)
+        elif name.startswith("LD_"):
+            closed[name] = ""
+        elif name.startswith("DOCKER_RESOURCE_"):
+            # With `swarm-resource` configured the hook prefers these to NVIDIA_VISIBLE_DEVICES.
+            closed[name] = hook
+    return closed
+
+
+def _safe_library_path(value: str) -> str:
+    """Images need it (CUDA's set it), but the hook inherits it with the container's root as its
+    working directory: only folders that cannot lead there are kept."""
+    return ":".join(folder for folder in value.split(":") if _is_safe_folder(folder))
+
+
+def _is_safe_folder(folder: str) -> bool:
+    # /proc/self/cwd, /proc/self/root and /dev/fd lead back into the container, `..` may too (past a
+    # symbolic link of the host), and `$` begins $ORIGIN.
+    parts = posixpath.normpath(folder).strip("/").split("/")
+    return (
+        folder.startswith("/")
+        and "$" not in folder
+        and ".." not in folder.split("/")
+        and parts[0] not in ("proc", "dev", "sys")
+    )
+
+
+def _refuse(problem: str) -> None:
+    raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")

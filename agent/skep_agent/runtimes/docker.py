@@ -1,0 +1,232 @@
+"""Containers on a Docker engine: the `Runtime` of real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import structlog
+
+from skep_agent.isolation import CreateCall, EngineFacts, Node, check_spec, create_call
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+from skep_agent.runtimes import docker_logs, docker_pull
+from skep_agent.runtimes.base import Container, Exit, RuntimeFailure
+from skep_agent.runtimes.docker_engine import (
+    ANSWER_TIMEOUT_S,
+    Engine,
+    EngineError,
+    default_socket,
+)
+from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
+from skep_agent.runtimes.docker_networks import Networks
+from skep_agent.runtimes.docker_stats import MIB, Stats
+
+# Engine calls at a time where all containers are asked.
+PARALLEL = 8
+_STATUS = {"created": "created", "exited": "exited", "dead": "exited", "removing": "exited"}
+_LABELS = ("skep.cluster", "skep.node", "skep.attempt", "skep.epoch")
+
+log = structlog.get_logger(__name__)
+
+
+class DockerRuntime:
+    """One node's containers: those that carry its labels. Several nodes may share an engine."""
+
+    name = "docker"
+
+    def __init__(self, node: Node, socket_path: str = "") -> None:
+        self._node = node
+        self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
+        self._engine = Engine(socket_path or default_socket())
+        self._networks = Networks(self._engine, node)
+        self._exits = ExitWatcher(self._engine, self._labels)
+        self._stats = Stats(self._engine)
+        self._cpus = 0
+
+    async def version(self) -> str:
+        return (await self._engine.version()).version
+
+    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+        await docker_pull.pull(self._engine, image, progress)
+
+    async def create(self, spec: AttemptSpec) -> str:
+        check_spec(spec)
+        image = await docker_pull.image_facts(self._engine, spec.image.reference)
+        engine = await self._engine_facts()
+        if spec.network != "job":
+            network = await self._networks.isolated() if spec.network == "isolated" else "host"
+            return await self._create(create_call(spec, self._node, engine, image, network))
+        async with self._networks.lock:
+            network = await self._networks.of_job(spec.job_id)
+            return await self._create(create_call(spec, self._node, engine, image, network))
+
+    async def start(self, container_id: str) -> None:
+        try:
+            await self._engine.post(f"/containers/{container_id}/start")
+        except EngineError as error:
+            if "network" in error.message and "not found" in error.message:
+                self._networks.forget_isolated()
+            raise _start_failure(error) from None
+        self._stats.started(container_id)
+
+    async def stop(self, container_id: str, grace_s: float) -> None:
+        grace = math.ceil(grace_s)
+        try:
+            await self._engine.post(
+                f"/containers/{container_id}/stop",
+                params={"t": grace},
+                timeout_s=grace + ANSWER_TIMEOUT_S,
+            )
+        except EngineError as error:
+            if error.status != 404:
+                raise error.failure("engine_down") from None
+
+    async def wait(self, container_id: str) -> Exit:
+        """Also past a restart of the engine. Raises RuntimeFailure "container_gone" when someone
+        removed the container."""
+        async with aclosing(self._exits.looks(container_id)) as looks:
+            async for _ in looks:
+                state = await self._patient_state(container_id)
+                if exit := self._exit_of(container_id, state):
+                    return exit
+        raise AssertionError("looks() has no end")
+
+    def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
+        async def is_running() -> bool:
+            return _is_alive(await self._inspect(container_id))
+
+        return docker_logs.follow(self._engine, container_id, is_running)
+
+    async def remove(self, container_id: str) -> None:
+        try:
+            found = await self._inspect(container_id)
+            await self._remove(container_id)
+        except RuntimeFailure as failure:
+            if failure.code != "container_gone":
+                raise
+        else:
+            if found["Config"]["Labels"].get("skep.network") == "job":
+                await self._networks.remove_unused()
+        self._stats.forget(container_id)
+
+    async def sample(self, containers: dict[str, str]) -> list[ContainerSample]:
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def sample(attempt_id: str, container_id: str) -> ContainerSample | None:
+            async with limit:
+                return await self._stats.sample(attempt_id, container_id)
+
+        samples = await asyncio.gather(*(sample(*pair) for pair in containers.items()))
+        return [sample for sample in samples if sample is not None]
+
+    async def list(self) -> list[Container]:
+        filters = {"label": self._labels}
+        found = await self._engine.get("/containers/json", {"all": True, "filters": filters})
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def describe(summary: dict[str, Any]) -> Container | None:
+            async with limit:
+                return await self._describe(summary)
+
+        containers = await asyncio.gather(*(describe(summary) for summary in found))
+        return [container for container in containers if container is not None]
+
+    async def close(self) -> None:
+        await self._exits.close()
+        await self._engine.close()
+
+    async def _engine_facts(self) -> EngineFacts:
+        version = await self._engine.version()
+        if not self._cpus:
+            self._cpus = (await self._engine.get("/info"))["NCPU"]
+        return EngineFacts(self._cpus, version.init)
+
+    async def _create(self, call: CreateCall) -> str:
+        try:
+            answer = await self._engine.post("/containers/create", call.body, {"name": call.name})
+        except EngineError as error:
+            if error.status == 409:
+                return await self._adopt(call, error)
+            raise error.failure("create_failed") from None
+        return answer["Id"]
+
+    async def _adopt(self, call: CreateCall, error: EngineError) -> str:
+        """The name is taken: by this attempt's own container, or by a stranger."""
+        found = await self._inspect(call.name)
+        mine = found["Config"]["Labels"]
+        if all(mine.get(label) == call.body["Labels"][label] for label in _LABELS):
+            return found["Id"]
+        raise error.failure("create_failed")
+
+    async def _inspect(self, container_id: str) -> dict[str, Any]:
+        try:
+            return await self._engine.get(f"/containers/{container_id}/json")
+        except EngineError as error:
+            gone = error.status == 404
+            raise error.failure("container_gone" if gone else "engine_down") from None
+
+    async def _patient_state(self, container_id: str) -> dict[str, Any]:
+        while True:
+            try:
+                return await self._inspect(container_id)
+            except RuntimeFailure as failure:
+                if failure.code != "engine_down":
+                    raise
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _remove(self, container_id: str) -> None:
+        while True:
+            try:
+                await self._engine.delete(f"/containers/{container_id}", {"v": True, "force": True})
+                return
+            except EngineError as error:
+                if error.status == 404:
+                    return
+                if error.status != 409:  # 409: its removal is under way
+                    raise error.failure("engine_down") from None
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _describe(self, summary: dict[str, Any]) -> Container | None:
+        """From a line of the engine's list; None when it went away or is not well labelled."""
+        labels, status = summary["Labels"], _STATUS.get(summary["State"], "running")
+        exit = None
+        try:
+            if status == "exited":
+                exit = self._exit_of(summary["Id"], await self._inspect(summary["Id"]))
+            return Container(
+                container_id=summary["Id"],
+                attempt_id=labels["skep.attempt"],
+                epoch=int(labels["skep.epoch"]),
+                job_id=labels["skep.job"],
+                gpu_uuids=tuple(filter(None, labels["skep.gpus"].split(","))),
+                status=status,
+                exit=exit,
+            )
+        except (KeyError, ValueError):
+            log.warning("container_labels_broken", container_id=summary["Id"], labels=labels)
+        except RuntimeFailure as failure:
+            if failure.code != "container_gone":
+                raise
+        return None
+
+    def _exit_of(self, container_id: str, found: dict[str, Any]) -> Exit | None:
+        state = found["State"]
+        if _is_alive(found) or state["Status"] == "created":
+            return None
+        oom_killed = bool(state.get("OOMKilled"))
+        peak = found["HostConfig"]["Memory"] // MIB if oom_killed else None
+        return Exit(state["ExitCode"], oom_killed, peak or self._stats.peak_mb(container_id))
+
+
+def _is_alive(found: dict[str, Any]) -> bool:
+    return found["State"]["Status"] in ("running", "paused", "restarting")
+
+
+def _start_failure(error: EngineError) -> RuntimeFailure:
+    if error.status == 404:
+        return error.failure("container_gone")
+    gpu = "nvidia" in error.message or "device driver" in error.message
+    return error.failure("gpu_unavailable" if gpu else "start_failed")

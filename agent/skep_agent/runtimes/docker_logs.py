@@ -1,0 +1,167 @@
+"""A container's output from its first byte, whatever happens to the engine on the way.
+
+Spoken directly over the socket: the engine sends one chunk for each line, and a general HTTP client
+spends 10 times as long on those as the engine needs to make them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from skep_agent.protocol import Stream
+from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.docker_engine import Engine
+
+READ_BYTES = 256 * 1024
+RECONNECT_S = 0.5
+_STREAMS: dict[int, Stream] = {1: "stdout", 2: "stderr"}
+# "2026-11-21T02:04:32.123456789Z " before each record.
+_TIMESTAMP_BYTES = 31
+_HEADER = struct.Struct(">BxxxI")
+
+Record = tuple[Stream, bytes]  # with its timestamp
+
+
+class BrokenStream(Exception):
+    """The connection ended before the answer did."""
+
+
+async def follow(
+    engine: Engine, container_id: str, is_running: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[tuple[Stream, bytes]]:
+    """All output in order per stream; ends when the container is dead and all was read. Raises
+    RuntimeFailure "container_gone" when it was removed before."""
+    log = _Log(engine, container_id)
+    dead = False  # already before the pass
+    while True:
+        try:
+            async with aclosing(log.read()) as pieces:
+                async for piece in pieces:
+                    yield piece
+            # A follower can lose the last lines that were written just before the end (the engine
+            # then closes the answer as if it were whole), a reader of a dead container's log not.
+            if dead or (not await is_running() and await log.is_whole()):
+                return
+            dead = not await is_running()
+        except (BrokenStream, OSError, asyncio.IncompleteReadError):
+            await asyncio.sleep(RECONNECT_S)
+        except RuntimeFailure as failure:
+            if failure.code != "engine_down":
+                raise
+            await asyncio.sleep(RECONNECT_S)
+
+
+class _Log:
+    """Reads the log again and again from its start, and gives each byte once."""
+
+    def __init__(self, engine: Engine, container_id: str) -> None:
+        self._engine = engine
+        self._path = f"/containers/{container_id}/logs?stdout=1&stderr=1&timestamps=1"
+        self._given: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self._last: Record | None = None
+
+    async def read(self) -> AsyncGenerator[tuple[Stream, bytes]]:
+        seen: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self._last = None
+        async with self._records("&follow=1") as batches:
+            async for records in batches:
+                self._last = records[-1]
+                for stream, data in _joined(records):
+                    new = self._given[stream] - seen[stream]
+                    seen[stream] += len(data)
+                    if new < len(data):
+                        self._given[stream] = seen[stream]
+                        yield stream, data[max(new, 0) :]
+
+    async def is_whole(self) -> bool:
+        """Whether the log's last record is the last that was read."""
+        last: Record | None = None
+        async with self._records("&tail=1") as batches:
+            async for records in batches:
+                last = records[-1]
+        return last == self._last
+
+    @asynccontextmanager
+    async def _records(self, more: str) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        path = await self._engine.path(self._path + more)
+        reader, writer = await asyncio.open_unix_connection(
+            self._engine.socket_path, limit=READ_BYTES
+        )
+        try:
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
+            await _read_head(reader)
+            yield _records(reader)
+        finally:
+            writer.close()
+
+
+async def _read_head(reader: asyncio.StreamReader) -> None:
+    status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1]
+    if status == b"404":
+        raise RuntimeFailure("container_gone", "Someone removed the container.")
+    if status != b"200":
+        raise BrokenStream(f"status {status.decode(errors='replace')}")
+
+
+async def _records(reader: asyncio.StreamReader) -> AsyncIterator[list[Record]]:
+    """The records of each piece that arrived. Raises BrokenStream unless the answer is whole."""
+    chunked = bytearray()
+    framed = bytearray()
+    while data := await reader.read(READ_BYTES):
+        chunked += data
+        end = _take_chunks(chunked, framed)
+        if records := _take_records(framed):
+            yield records
+        if end:
+            return
+    raise BrokenStream("closed in the middle")
+
+
+def _take_chunks(chunked: bytearray, framed: bytearray) -> bool:
+    """Move the content of all whole HTTP chunks; True at the chunk that ends the answer."""
+    start = 0
+    while (line_end := chunked.find(b"\r\n", start)) >= 0:
+        size = int(chunked[start:line_end], 16)
+        if size == 0:
+            return True
+        end = line_end + 2 + size
+        if len(chunked) < end + 2:
+            break
+        framed += chunked[line_end + 2 : end]
+        start = end + 2
+    del chunked[:start]
+    return False
+
+
+def _take_records(framed: bytearray) -> list[Record]:
+    """Move all whole records of the engine's multiplexed stream."""
+    records: list[Record] = []
+    start = 0
+    while len(framed) >= start + 8:
+        kind, size = _HEADER.unpack_from(framed, start)
+        end = start + 8 + size
+        if len(framed) < end:
+            break
+        if kind not in _STREAMS:  # the engine's own error, in the place of a record
+            raise BrokenStream(bytes(framed[start + 8 : end]).decode(errors="replace"))
+        records.append((_STREAMS[kind], bytes(framed[start + 8 : end])))
+        start = end
+    del framed[:start]
+    return records
+
+
+def _joined(records: list[Record]) -> list[tuple[Stream, bytes]]:
+    """The records' content, neighbours of the same stream in one."""
+    joined: list[tuple[Stream, bytes]] = []
+    pieces: list[bytes] = []
+    current = records[0][0]
+    for stream, record in records:
+        if stream != current:
+            joined.append((current, b"".join(pieces)))
+            current, pieces = stream, []
+        pieces.append(record[_TIMESTAMP_BYTES:])
+    joined.append((current, b"".join(pieces)))
+    return joined

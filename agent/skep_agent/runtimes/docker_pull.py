@@ -1,0 +1,185 @@
+"""Bringing an image onto the node: pull policy, credentials, progress, and typed errors.
+
+Credentials travel in one header of one call and are never stored on the node. An image that was
+pulled with credentials is marked by a tag of ours, because the engine's cache knows no owners: from
+then on nobody gets it from the cache without the registry saying yes again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from skep_agent.isolation import ImageFacts, check_image
+from skep_agent.protocol import ImageSpec
+from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.docker_engine import Engine, EngineError, quoted
+
+PRIVATE_MARK = "skep.local/private"
+# Of a layer's work; the rest is unpacking.
+DOWNLOAD_SHARE = 0.8
+_AUTH_WORDS = (
+    "unauthorized",
+    "authentication required",
+    "no basic auth credentials",
+    "incorrect username or password",
+    "forbidden",
+)
+_MISSING_WORDS = ("manifest unknown", "not found", "not known to registry", "does not exist")
+
+
+async def inspect(engine: Engine, reference: str) -> dict[str, Any] | None:
+    """The engine's description of an image that is on the node, or None."""
+    try:
+        return await engine.get(f"/images/{quoted(reference)}/json")
+    except EngineError as error:
+        if error.status == 404:
+            return None
+        raise error.failure("image_pull") from None
+
+
+async def image_facts(engine: Engine, reference: str) -> ImageFacts:
+    """Raises RuntimeFailure "image_not_found" when it is not on the node."""
+    image = await inspect(engine, reference)
+    if image is None:
+        raise _not_here(reference)
+    config = image.get("Config") or {}
+    return ImageFacts(image["Id"], tuple(config.get("Env") or ()), config.get("WorkingDir") or "")
+
+
+async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    """See `Runtime.pull`. With credentials the registry is always asked, cached or not."""
+    check_image(image)
+    cached = await inspect(engine, image.reference)
+    if image.pull == "never":
+        _check_cached(image, cached)
+    elif image.pull == "always" or image.username or cached is None or _is_private(cached):
+        await _pull(engine, image, progress)
+    progress(100)
+
+
+def _check_cached(image: ImageSpec, cached: dict[str, Any] | None) -> None:
+    if cached is None:
+        raise _not_here(image.reference)
+    if _is_private(cached):
+        raise RuntimeFailure(
+            "image_auth",
+            f"{image.reference} was pulled with credentials: it needs the registry's word each"
+            " time, so the pull policy cannot be never.",
+        )
+
+
+async def _pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    name, tag = split_reference(image.reference)
+    tracker = PullProgress()
+    try:
+        async with engine.lines(
+            "POST", "/images/create", {"fromImage": name, "tag": tag}, _auth_header(image)
+        ) as lines:
+            async for line in lines:
+                if "error" in line:
+                    raise EngineError(500, str(line["error"]))
+                if tracker.see(line):
+                    progress(min(tracker.percent, 99))
+    except EngineError as error:
+        raise pull_failure(error, image) from None
+    if image.username:
+        await _mark_private(engine, image.reference)
+
+
+async def _mark_private(engine: Engine, reference: str) -> None:
+    facts = await image_facts(engine, reference)
+    tag = facts.image_id.removeprefix("sha256:")
+    await engine.post(
+        f"/images/{quoted(facts.image_id)}/tag", params={"repo": PRIVATE_MARK, "tag": tag}
+    )
+
+
+def _is_private(image: dict[str, Any]) -> bool:
+    return any(tag.startswith(f"{PRIVATE_MARK}:") for tag in image.get("RepoTags") or ())
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Name, and tag or digest: without one the engine would pull every tag there is."""
+    name, at, digest = reference.partition("@")
+    head, colon, tag = name.rpartition(":")
+    if colon and "/" not in tag:
+        return head, digest or tag
+    return name, digest if at else "latest"
+
+
+def _auth_header(image: ImageSpec) -> dict[str, str]:
+    if not image.username:
+        return {}
+    login = {"username": image.username, "password": image.password}
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
+
+
+def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
+    """The engine tells registry errors apart by their text alone."""
+    text = error.message.lower()
+    denied = "denied" in text
+    code = "image_pull"
+    if any(word in text for word in _AUTH_WORDS) or (denied and image.username):
+        code = "image_auth"
+    # Docker Hub: "pull access denied for X, repository does not exist or may require 'docker login'"
+    elif any(word in text for word in _MISSING_WORDS) or denied:
+        code = "image_not_found"
+    return EngineError(error.status, f"{image.reference}: {error.message}").failure(code)
+
+
+def _not_here(reference: str) -> RuntimeFailure:
+    return RuntimeFailure("image_not_found", f"{reference} is not on this node.")
+
+
+@dataclass(slots=True)
+class _Layer:
+    total: int = 0  # bytes; 0 while unknown
+    done: float = 0.0  # 0 to 1
+
+
+@dataclass(slots=True)
+class PullProgress:
+    """From the engine's lines about single layers to one rising number."""
+
+    percent: int = 0
+    _layers: dict[str, _Layer] = field(default_factory=dict)
+
+    def see(self, line: dict[str, Any]) -> bool:
+        """True when the percentage rose."""
+        status, layer_id = line.get("status", ""), line.get("id", "")
+        if status == "Pulling fs layer":
+            self._layers.setdefault(layer_id, _Layer())
+        elif layer := self._layers.get(layer_id):
+            self._update(layer, status, line.get("progressDetail") or {})
+        percent = self._overall()
+        if percent <= self.percent:
+            return False
+        self.percent = percent
+        return True
+
+    def _update(self, layer: _Layer, status: str, detail: dict[str, Any]) -> None:
+        current, total = detail.get("current") or 0, detail.get("total") or 0
+        layer.total = max(layer.total, total)
+        share = current / total if total else 0.0
+        if status == "Downloading":
+            layer.done = max(layer.done, DOWNLOAD_SHARE * share)
+        elif status in ("Verifying Checksum", "Download complete"):
+            layer.done = max(layer.done, DOWNLOAD_SHARE)
+        elif status == "Extracting":
+            layer.done = max(layer.done, DOWNLOAD_SHARE + (1 - DOWNLOAD_SHARE) * share)
+        elif status == "Pull complete":
+            layer.done = 1.0
+
+    def _overall(self) -> int:
+        """Weighed by size; a layer of unknown size counts as the mean of the known."""
+        if not self._layers:
+            return 0
+        known = [layer.total for layer in self._layers.values() if layer.total]
+        mean = sum(known) / len(known) if known else 1.0
+        weights = [layer.total or mean for layer in self._layers.values()]
+        done = sum(w * layer.done for w, layer in zip(weights, self._layers.values(), strict=True))
+        return int(100 * done / sum(weights))

@@ -1,0 +1,87 @@
+"""What containers use, from one-shot readings of the engine.
+
+The engine's own CPU percentage takes two readings a second apart inside the call; here the reading
+before is remembered instead.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from skep_agent.protocol import ContainerSample
+from skep_agent.runtimes.docker_engine import Engine, EngineError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuReading:
+    at: float  # monotonic seconds
+    used_ns: int
+
+
+class Stats:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._cpu: dict[str, _CpuReading] = {}
+        self._peaks: dict[str, int] = {}  # bytes
+
+    def started(self, container_id: str) -> None:
+        """The first sample then tells the mean since the start."""
+        self._cpu[container_id] = _CpuReading(time.monotonic(), 0)
+
+    def peak_mb(self, container_id: str) -> int | None:
+        """The most memory that any sample saw used, by the kernel's own peak where it tells."""
+        peak = self._peaks.get(container_id)
+        return None if peak is None else peak // MIB
+
+    def forget(self, container_id: str) -> None:
+        self._cpu.pop(container_id, None)
+        self._peaks.pop(container_id, None)
+
+    async def sample(self, attempt_id: str, container_id: str) -> ContainerSample | None:
+        """None for a container that does not run, or has only this first reading."""
+        try:
+            raw = await self._engine.get(
+                f"/containers/{container_id}/stats", {"stream": False, "one-shot": True}
+            )
+        except EngineError:
+            return None
+        memory = raw.get("memory_stats") or {}
+        if "usage" not in memory:
+            return None
+        self._note_peak(container_id, memory)
+        percent = self._cpu_percent(container_id, raw["cpu_stats"]["cpu_usage"]["total_usage"])
+        if percent is None:
+            return None
+        networks = (raw.get("networks") or {}).values()
+        return ContainerSample(
+            attempt_id=attempt_id,
+            cpu_percent=percent,
+            memory_mb=_used(memory) // MIB,
+            network_rx_bytes=sum(network["rx_bytes"] for network in networks),
+            network_tx_bytes=sum(network["tx_bytes"] for network in networks),
+        )
+
+    def _cpu_percent(self, container_id: str, used_ns: int) -> float | None:
+        now = _CpuReading(time.monotonic(), used_ns)
+        before = self._cpu.get(container_id)
+        self._cpu[container_id] = now
+        if before is None or now.at <= before.at:
+            return None
+        spent_s = max(0, now.used_ns - before.used_ns) / 1e9
+        return round(100 * spent_s / (now.at - before.at), 1)
+
+    def _note_peak(self, container_id: str, memory: dict[str, Any]) -> None:
+        # "max_usage" is the kernel's own on cgroup v1; v2 has none here.
+        seen = max(memory.get("max_usage", 0), memory["usage"])
+        self._peaks[container_id] = max(self._peaks.get(container_id, 0), seen)
+
+
+def _used(memory: dict[str, Any]) -> int:
+    """Without the page cache that the kernel would give back, as `docker stats` counts it."""
+    stats = memory.get("stats") or {}
+    cache = stats.get("total_inactive_file", stats.get("inactive_file", 0))
+    return max(0, memory["usage"] - cache)
