@@ -1,10 +1,15 @@
-"""The engines that tests run against: those of the environment, or our own for this run."""
+"""The engines that tests run against: those of the environment, or our own for this run.
+
+`python -m tests.support.engines COMMAND ...` runs a command with engines of its own.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,7 +33,6 @@ def prepare_environment() -> None:
 
 def _start_engines() -> None:
     folder = _own_folder("engines")
-    folder.chmod(0o711)  # the engines' user walks through
     running = engines.RunningEngines(engines.prepare(folder, durable=False), folder)
     running.start()
     atexit.register(running.stop)
@@ -50,3 +54,9 @@ def _own_folder(purpose: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"skep-test-{purpose}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the engines' stop
     return folder
+
+
+if __name__ == "__main__":
+    os.environ.pop("SKEP_DATABASE_URL", None)
+    prepare_environment()
+    sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)

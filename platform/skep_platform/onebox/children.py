@@ -31,6 +31,7 @@ class Program:
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run_as: RunAs | None = None
+    cwd: str = "/"  # entered before the user changes
     stop_signal: signal.Signals = signal.SIGTERM
     # What the kernel sends when the parent dies, however it dies.
     death_signal: signal.Signals = signal.SIGKILL
@@ -57,7 +58,7 @@ def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=subprocess.STDOUT,
-            cwd="/",
+            cwd=program.cwd,
             start_new_session=True,  # Ctrl-C in the terminal is the parent's to handle
             user=user.uid if user else None,
             group=user.gid if user else None,

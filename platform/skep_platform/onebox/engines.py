@@ -2,8 +2,9 @@
 
 The wheels' own launchers are never used: as root they create users and open every parent folder.
 
-Layout below the state folder: `postgres/` and `valkey/` (owned by the engines' user), `secrets/`
-(0600 files), `bin/` (copies, only where the originals are out of the engines' user's reach).
+Layout below the state folder: `postgres/` and `valkey/`, owned by the engines' user, and `secrets/`
+with files of mode 0600. The state folder itself may be closed to that user (a home of mode 0700):
+each engine is put into its own folder before it changes user, and knows it as OWN_FOLDER.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT
+from typing import TextIO
 from urllib.parse import quote
 
 from skep_platform.onebox.binaries import (
     Binaries,
     find_binaries,
-    open_to_all,
     unprivileged_user,
     within_reach,
 )
@@ -31,6 +32,8 @@ from skep_platform.onebox.home import write_private
 
 LOOPBACK = "127.0.0.1"
 DATABASE_USER = "skep"
+# The working directory, entered without a walk through its parents.
+OWN_FOLDER = "/proc/self/cwd"
 
 
 class EngineFailed(RuntimeError):
@@ -62,13 +65,7 @@ class Postgres:
         unfinished = self.state / "postgres.new"  # a cut-off initdb leaves no half database
         shutil.rmtree(unfinished, ignore_errors=True)
         _own_folder(unfinished, self.run_as)
-        password_file = unfinished.with_suffix(".pw")
-        write_private(password_file, secret(self.state, "postgres"))
-        _hand_over(password_file, self.run_as)
-        try:
-            self._initdb(unfinished, password_file)
-        finally:
-            password_file.unlink()
+        self._initdb(unfinished)
         unfinished.rename(self.data)
 
     def program(self) -> Program:
@@ -85,9 +82,10 @@ class Postgres:
         arguments = [f"-c{name}={value}" for name, value in settings.items()]
         return Program(
             "postgres",
-            (str(self.binaries.postgres), "-D", str(self.data), *arguments),
+            (str(self.binaries.postgres), "-D", OWN_FOLDER, *arguments),
             env=_bare_environment(),
             run_as=self.run_as,
+            cwd=str(self.data),
             stop_signal=SIGINT,  # "fast": rolls back open transactions, does not wait for clients
             death_signal=SIGINT,
         )
@@ -100,19 +98,19 @@ class Postgres:
             return False
         return len(lines) > 7 and int(lines[0]) == pid and lines[7].strip() == "ready"
 
-    def _initdb(self, data: Path, password_file: Path) -> None:
+    def _initdb(self, data: Path) -> None:
         command = [
             str(self.binaries.initdb),
-            f"--pgdata={data}",
+            f"--pgdata={OWN_FOLDER}",
             f"--username={DATABASE_USER}",
             "--auth=scram-sha-256",
-            f"--pwfile={password_file}",
+            "--pwfile=/dev/stdin",
             "--encoding=UTF8",
             "--locale=C.UTF-8",
             "--no-instructions",
             "--no-sync",  # the first start writes a checkpoint, which syncs
         ]
-        _run(command, self.run_as)
+        _run(command, data, secret(self.state, "postgres"), self.run_as)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Valkey:
             "bind": LOOPBACK,
             "port": self.port,
             "requirepass": secret(self.state, "valkey"),
-            "dir": folder,
+            "dir": OWN_FOLDER,
             "save": '""',
             "appendonly": "no",
             "databases": 64,
@@ -145,8 +143,13 @@ class Valkey:
         _hand_over(folder / "valkey.conf", self.run_as)
 
     def program(self) -> Program:
-        command = (str(self.binaries.valkey), str(self.state / "valkey/valkey.conf"))
-        return Program("valkey", command, env=_bare_environment(), run_as=self.run_as)
+        return Program(
+            "valkey",
+            (str(self.binaries.valkey), f"{OWN_FOLDER}/valkey.conf"),
+            env=_bare_environment(),
+            run_as=self.run_as,
+            cwd=str(self.state / "valkey"),
+        )
 
     def is_ready(self, pid: int) -> bool:
         try:
@@ -167,14 +170,11 @@ class Engines:
 def prepare(
     state: Path, *, postgres_port: int = 0, valkey_port: int = 0, durable: bool = True
 ) -> Engines:
-    """Initialise both engines below `state`; port 0 means any free one. Raises EngineMissing when
-    a program is not there, EngineFailed when `state` is out of the engines' user's reach."""
+    """Initialise both engines below `state`; port 0 means any free one. Raises EngineMissing and
+    EngineFailed."""
     state.mkdir(parents=True, exist_ok=True)
     run_as = unprivileged_user()
-    if run_as:
-        _check_reach(state, run_as)
-    (state / "bin").mkdir(exist_ok=True)
-    binaries = within_reach(find_binaries(), run_as, state / "bin")
+    binaries = within_reach(find_binaries(), run_as)
     postgres = Postgres(state, binaries, run_as, postgres_port or free_port(), durable)
     valkey = Valkey(state, binaries, run_as, valkey_port or free_port())
     postgres.initialise()
@@ -241,14 +241,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _check_reach(state: Path, user: RunAs) -> None:
-    if not open_to_all(state):
-        raise EngineFailed(
-            f"{state} is closed to the user {user.name!r}, whom PostgreSQL runs as when you are "
-            "root; choose a folder that others may enter, for example SKEP_HOME=/var/lib/skep"
-        )
-
-
 def _own_folder(path: Path, user: RunAs | None) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     _hand_over(path, user)
@@ -259,22 +251,36 @@ def _hand_over(path: Path, user: RunAs | None) -> None:
         os.chown(path, user.uid, user.gid)
 
 
-def _run(command: list[str], user: RunAs | None) -> None:
+def _run(command: list[str], folder: Path, text: str, user: RunAs | None) -> None:
+    """Run to the end in `folder`, with `text` as the standard input. Raises EngineFailed."""
     parent = os.getpid()
-    done = subprocess.run(
-        command,
-        env=_bare_environment(),
-        capture_output=True,
-        text=True,
-        cwd="/",
-        user=user.uid if user else None,
-        group=user.gid if user else None,
-        extra_groups=[] if user else None,
-        preexec_fn=lambda: die_with_parent(9, parent),
-        check=False,
-    )
+    with _in_memory(text, user) as stdin:
+        done = subprocess.run(
+            command,
+            stdin=stdin,
+            env=_bare_environment(),
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            user=user.uid if user else None,
+            group=user.gid if user else None,
+            extra_groups=[] if user else None,
+            preexec_fn=lambda: die_with_parent(9, parent),
+            check=False,
+        )
     if done.returncode:
         raise EngineFailed(f"{Path(command[0]).name}: {done.stdout[-500:]}{done.stderr[-1000:]}")
+
+
+def _in_memory(text: str, user: RunAs | None) -> TextIO:
+    """A file that only `user` can open again, by the name /dev/stdin; a pipe of ours it cannot."""
+    file = os.fdopen(os.memfd_create("input"), "w")
+    os.fchmod(file.fileno(), 0o600)
+    if user:
+        os.fchown(file.fileno(), user.uid, user.gid)
+    file.write(text)
+    file.flush()
+    return file
 
 
 def _bare_environment() -> dict[str, str]:

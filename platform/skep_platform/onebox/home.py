@@ -22,12 +22,9 @@ class Home:
 
     @classmethod
     def from_environment(cls) -> Home:
-        """$SKEP_HOME; else /var/lib/skep for root, whose own home the engines' unprivileged user
-        cannot enter, and the XDG data folder for everyone else."""
+        """$SKEP_HOME, else the XDG data folder."""
         if given := os.environ.get("SKEP_HOME"):
             return cls(Path(given).absolute())
-        if os.geteuid() == 0:
-            return cls(Path("/var/lib/skep"))
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
         return cls(Path(data) / "skep")
 
@@ -57,12 +54,8 @@ class Home:
         return self.root / "operator-token"
 
     def prepare(self) -> None:
-        """Create the folders. The root may be walked through: the engines' user has data below."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.root.chmod(0o711)
-        for folder in (self.data, self.log, self.nodes, self.run):
-            folder.mkdir(mode=0o700, exist_ok=True)
-        self.engines.mkdir(mode=0o711, exist_ok=True)
+        for folder in (self.root, self.engines, self.data, self.log, self.nodes, self.run):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def lock(self) -> Lock | None:
         """Held for a supervisor's life; None when another one lives."""

@@ -7,10 +7,10 @@ import os
 import time
 import warnings
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from celery.beat import EmbeddedService
-from celery.platforms import SecurityWarning
+from celery.beat import Service
 from celery.signals import worker_ready
 
 from skep_platform.celery import app
@@ -20,7 +20,8 @@ BEAT_LOOP_S = 1
 
 def main() -> None:
     options = _parse()
-    warnings.filterwarnings("ignore", category=SecurityWarning)  # it fears pickle; we send JSON
+    # It fears pickle; we send JSON.
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser")
     app.loader.import_default_modules()  # what costs seconds is done while the database migrates
     while not options.gate.exists():
         time.sleep(0.02)
@@ -41,11 +42,9 @@ def _parse() -> Any:
 
 
 def _start_beat() -> None:
-    beat = EmbeddedService(
-        app, max_interval=BEAT_LOOP_S, thread=True, scheduler_cls="celery.beat:Scheduler"
-    )
-    beat.daemon = True
-    beat.start()
+    """In memory: a file of last runs would tell of an earlier life of this box."""
+    beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls="celery.beat:Scheduler")
+    Thread(target=beat.start, kwargs={"embedded_process": True}, daemon=True, name="beat").start()
 
 
 def _arguments(options: Any) -> list[str]:

@@ -1,0 +1,51 @@
+# Everything a person does with this checkout. Each target installs what the machine lacks first.
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: demo up down test lint format bench docs webui openapi lock
+
+demo: ## start Skep with two simulated nodes, run a distributed job to success, leave it up
+	@scripts/bootstrap python web docker
+	@scripts/demo
+
+up: ## start Skep on this machine in the background; make up ARGS="--nodes 2 --gpus 8"
+	@scripts/bootstrap python web docker
+	@skep up --detach $(ARGS)
+
+down: ## stop it
+	@scripts/bootstrap python
+	@skep down
+
+test: ## every test
+	@scripts/bootstrap test
+	@scripts/test
+
+lint: ## every static check
+	@scripts/bootstrap python web
+	@python scripts/lint
+
+format:
+	@scripts/bootstrap python web
+	@ruff check --fix --quiet . ; ruff format --quiet .
+	@npm --prefix webui run --silent format
+
+bench: ## measure beside references; make bench BENCH=start for one of them
+	@scripts/bootstrap python docker
+	@python -m benchmarks $(BENCH)
+
+docs: ## build the pages of docs/ into site/
+	@scripts/bootstrap python
+	@zensical build --clean
+
+webui: ## build the web page into the platform's static files
+	@scripts/bootstrap python web
+
+openapi: ## write the API's schema and the web page's types of it
+	@scripts/bootstrap python web
+	@python scripts/openapi
+	@npm --prefix webui run --silent api
+
+lock: ## pin all Python packages anew
+	@scripts/bootstrap python
+	@uv pip compile pyproject.toml --extra server --extra embedded --group dev --universal \
+		--python-version 3.11 --no-header --quiet --output-file requirements.lock

@@ -1,0 +1,65 @@
+"""Guards of the repository's layout: source roots, imports, lock files."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE_ROOTS = ("platform", "agent", "scheduler", "client")
+LOCK_FILES = ["requirements.lock", "webui/package-lock.json", "charts/package-lock.json"]
+
+
+def test_source_roots_are_not_packages():
+    """A `platform/__init__.py` would shadow the standard library's module."""
+    assert not [root for root in SOURCE_ROOTS if (ROOT / root / "__init__.py").exists()]
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_each_source_root_holds_one_package():
+    for root in SOURCE_ROOTS:
+        assert (ROOT / root / f"skep_{root}" / "__init__.py").exists()
+
+
+def test_the_standard_librarys_platform_wins_from_the_root():
+    code = "import platform; print(platform.__file__)"
+    command = [sys.executable, "-c", code]
+    seen = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert seen.stdout.strip() == platform.__file__
+    assert platform.__file__.startswith(sysconfig.get_paths()["stdlib"])
+
+
+def test_rooms_are_imported_in_one_direction_only():
+    command = [Path(sys.executable).with_name("lint-imports")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", LOCK_FILES)
+def test_lock_files_name_no_registry_host(name):
+    assert "://" not in (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize("name", [n for n in LOCK_FILES if n.endswith(".json")])
+def test_npm_packages_are_locked_by_hash(name):
+    packages = json.loads((ROOT / name).read_text())["packages"]
+    assert all("integrity" in entry for path, entry in packages.items() if path)
+
+
+def test_python_packages_are_locked_to_one_version_each():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith((" ", "#"))]
+    assert pins
+    assert all(re.match(r"[a-z0-9._-]+==[^ ]+( ; .+)?$", pin) for pin in pins)
+
+
+def test_scripts_that_people_run_are_executable():
+    for name in ("scripts/bootstrap", "scripts/demo", "scripts/lint", "scripts/test", ".ci/run"):
+        assert (ROOT / name).stat().st_mode & 0o111, name
