@@ -5,3 +5,6 @@ class GatewayConfig(AppConfig):
     name = "skep_platform.gateway"
     label = "gateway"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from skep_platform.gateway import signals  # noqa: F401 registers itself

@@ -1,0 +1,145 @@
+"""`/ws/agent`: who is it, may it, and then a session."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+
+from skep_agent.protocol import (
+    CLOSE_DUPLICATE,
+    CLOSE_PROTOCOL,
+    CLOSE_UNAUTHORIZED,
+    PROTOCOL_VERSION,
+    Hello,
+    LogPosition,
+    ProtocolError,
+    Welcome,
+)
+from skep_platform.cluster import services as cluster
+from skep_platform.cluster.models import Node
+from skep_platform.core import doorbells
+from skep_platform.core.errors import SkepError
+from skep_platform.gateway import threads
+from skep_platform.gateway.flusher import flush, flusher
+from skep_platform.gateway.listener import listener
+from skep_platform.gateway.session import Session, parse, refused
+from skep_platform.gateway.socket import (
+    CLOSE_INTERNAL,
+    Closed,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    Socket,
+)
+from skep_platform.telemetry import services as telemetry
+
+log = structlog.get_logger(__name__)
+
+HELLO_S = 10.0
+MAX_ATTEMPTS = 10_000  # named in a Hello
+CLOSE_CODES = {"agent_duplicate": CLOSE_DUPLICATE, "node_removed": CLOSE_UNAUTHORIZED}
+
+
+async def agent_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application. It accepts before it looks at the credential, because only then can a
+    close code reach the agent: the codes tell it whether to come back."""
+    socket = Socket(scope, receive, send)
+    try:
+        await socket.accept()
+        await _serve(socket)
+    except Closed:
+        pass
+    except Refusal as refusal:
+        log.info("agent_refused", code=refusal.code, message=refusal.message)
+        await _refuse(socket, refusal)
+    except Exception:
+        log.exception("agent_connection_failed")
+        message = "The server failed; connect again."
+        await _refuse(socket, Refusal("internal", message, CLOSE_INTERNAL))
+
+
+async def _serve(socket: Socket) -> None:
+    node = await _authenticated(socket)
+    hello = await _hello(socket)
+    node, positions = await _opened(node, hello)
+    try:
+        session = Session(socket, node.pk, node.session_epoch)
+        async with listener().hearing(doorbells.node_group(node.pk), session.on_bell):
+            await socket.send(_welcome(node, positions).model_dump_json())
+            flusher().start()
+            await session.run()
+    finally:
+        await asyncio.shield(_closed(node.pk, node.session_epoch))
+
+
+async def _authenticated(socket: Socket) -> Node:
+    credential = socket.bearer()
+    node = await threads.control.run(cluster.authenticate_node, credential) if credential else None
+    if node is None:
+        message = "The credential is missing, unknown, or its node was removed; join again."
+        raise Refusal("credential_invalid", message, CLOSE_UNAUTHORIZED)
+    return node
+
+
+async def _hello(socket: Socket) -> Hello:
+    try:
+        async with asyncio.timeout(HELLO_S):
+            frame = await socket.next()
+        hello = await parse(frame) if isinstance(frame, str) else None
+    except TimeoutError:
+        message = f"No Hello within {HELLO_S:g} s."
+        raise Refusal("hello_missing", message, CLOSE_PROTOCOL) from None
+    except ProtocolError as error:
+        raise Refusal(error.code, str(error), CLOSE_PROTOCOL) from error
+    if not isinstance(hello, Hello):
+        raise Refusal("hello_missing", "The first frame is a Hello.", CLOSE_PROTOCOL)
+    if hello.protocol_version != PROTOCOL_VERSION:
+        message = f"This server speaks version {PROTOCOL_VERSION} of the protocol; update."
+        raise Refusal("protocol_version", message, CLOSE_PROTOCOL, supported=[PROTOCOL_VERSION])
+    return hello
+
+
+async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
+    try:
+        return await threads.control.run(_open, node.pk, hello)
+    except SkepError as error:
+        close = CLOSE_CODES.get(error.code, CLOSE_PROTOCOL)
+        raise Refusal(error.code, error.message, close, **error.details) from error
+
+
+def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
+    node = cluster.open_session(node_id, hello.instance_id, hello)
+    bell = {"type": "node.replaced", "epoch": node.session_epoch}
+    doorbells.publish({doorbells.node_group(node_id): bell})
+    return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
+
+
+def _welcome(node: Node, positions: list[LogPosition]) -> Welcome:
+    return Welcome(
+        node_name=node.name,
+        session_epoch=node.session_epoch,
+        lease_s=settings.SKEP_LEASE_S,
+        heartbeat_interval_s=settings.SKEP_HEARTBEAT_S,
+        sample_interval_s=settings.SKEP_SAMPLE_S,
+        log_positions=positions,
+    )
+
+
+async def _closed(node_id: UUID, epoch: int) -> None:
+    try:
+        await threads.control.run(cluster.close_session, node_id, epoch)
+    except Exception:
+        log.exception("session_not_closed", node=str(node_id))  # its lease will run out
+    await flush()
+
+
+async def _refuse(socket: Socket, refusal: Refusal) -> None:
+    try:
+        await socket.send(refused(refusal).model_dump_json())
+    except Closed:
+        return
+    await socket.close(refusal.close, refusal.code)

@@ -1,0 +1,35 @@
+"""What a node shall run, as one frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from skep_agent.protocol import AttemptSpec, Desired
+from skep_platform.cluster.models import Node
+from skep_platform.core.errors import Conflict
+from skep_platform.jobs.desired import desired_attempts
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    revision: int
+    attempts: list[AttemptSpec]
+    frame: str
+
+
+def build(node_id: UUID, session_epoch: int, known_revision: int | None) -> DesiredState | None:
+    """The complete desired state, or None when the agent has been told this revision already.
+    Raises Conflict `session_fenced` when the session is over.
+
+    The revision is read before the attempts: they may be newer than it says, and are then sent
+    once more, but never older."""
+    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
+    revision = mine.values_list("desired_revision", flat=True).first()
+    if revision is None:
+        raise Conflict("This session of the node is over.", code="session_fenced")
+    if revision == known_revision:
+        return None
+    attempts = desired_attempts(node_id)
+    frame = Desired(revision=revision, attempts=attempts).model_dump_json()
+    return DesiredState(revision, attempts, frame)

@@ -1,0 +1,241 @@
+"""`/ws/live`: doorbells for pages. It never carries data: who hears one reads by REST."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from functools import partial
+from uuid import UUID
+
+import structlog
+
+from skep_platform.accounts.models import User
+from skep_platform.core import doorbells
+from skep_platform.gateway import threads
+from skep_platform.gateway.callers import Credential, origin_allowed, user_group
+from skep_platform.gateway.listener import OnBell, listener
+from skep_platform.gateway.mailbox import Newest
+from skep_platform.gateway.retry import steadily
+from skep_platform.gateway.socket import (
+    CLOSE_INTERNAL,
+    Closed,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    Socket,
+    first_to_end,
+)
+from skep_platform.jobs import queries as jobs
+
+log = structlog.get_logger(__name__)
+
+CLOSE_MALFORMED = 4400
+CLOSE_UNAUTHORIZED = 4401
+CLOSE_TOO_MANY = 4429
+MAX_SOCKETS = 64  # of one user in this process
+MAX_SUBSCRIPTIONS = 100
+MAX_FRAME = 4096  # characters
+PAUSE_S = 0.2  # between two rings of a topic
+RECHECK_S = 30.0
+OF_JOB = frozenset({"job", "job-logs"})
+OF_ALL = frozenset({"jobs", "cluster"})
+
+Topic = tuple[str, str]  # name, and the job's id or ""
+
+_sockets: Counter[int] = Counter()
+
+
+async def live_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application."""
+    socket = Socket(scope, receive, send)
+    if not origin_allowed(socket):
+        await send({"type": "websocket.close"})  # before accept: HTTP 403
+        return
+    try:
+        await socket.accept()
+        await _serve(socket)
+    except Closed:
+        pass
+    except Refusal as refusal:
+        await _refuse(socket, refusal)
+    except Exception:
+        log.exception("live_connection_failed")
+        message = "The server failed; connect again."
+        await _refuse(socket, Refusal("internal", message, CLOSE_INTERNAL))
+
+
+async def _serve(socket: Socket) -> None:
+    credential = Credential.of(socket)
+    user = await threads.control.run(credential.user)
+    if user is None:
+        raise _not_logged_in()
+    if _sockets[user.pk] >= MAX_SOCKETS:
+        raise Refusal("too_many_connections", f"At most {MAX_SOCKETS} at once.", CLOSE_TOO_MANY)
+    _sockets[user.pk] += 1
+    try:
+        await Live(socket, credential, user).run()
+    finally:
+        _sockets[user.pk] -= 1
+        if not _sockets[user.pk]:
+            del _sockets[user.pk]
+
+
+class Live:
+    """One open socket. What it owes its peer is a set of topics: a peer that does not read costs
+    no memory, and gets one ring for all it missed."""
+
+    def __init__(self, socket: Socket, credential: Credential, user: User) -> None:
+        self._socket = socket
+        self._credential = credential
+        self._user = user
+        self._topics: dict[Topic, OnBell] = {}
+        self._changed: dict[Topic, None] = {}
+        self._something = asyncio.Event()
+        self._rights: Newest[None] = Newest()
+
+    async def run(self) -> None:
+        ends = (self._credential.group(), user_group(self._user.pk))
+        async with AsyncExitStack() as stack:
+            for group in ends:
+                hearing = listener().hearing(group, lambda _: self._rights.put(None))
+                await stack.enter_async_context(hearing)
+            stack.push_async_callback(self._leave_all)
+            await first_to_end(self._read(), self._ring(), self._recheck())
+
+    async def _read(self) -> None:
+        while True:
+            frame = await self._socket.next()
+            if not isinstance(frame, str) or len(frame) > MAX_FRAME:
+                raise Refusal("message_invalid", "Short text messages, please.", CLOSE_MALFORMED)
+            command, topic = _parse(frame)
+            if command == "subscribe":
+                await self._subscribe(topic)
+            elif command == "unsubscribe":
+                await self._leave(topic)
+            else:
+                message = 'Send {"subscribe": topic, "id": "..."} or {"unsubscribe": ...}.'
+                await self._error(topic, "message_invalid", message)
+
+    async def _subscribe(self, topic: Topic) -> None:
+        name, subject = topic
+        if name not in OF_JOB | OF_ALL or (name in OF_ALL and subject):
+            await self._error(topic, "topic_unknown", "There is no such topic.")
+        elif topic not in self._topics and len(self._topics) >= MAX_SUBSCRIPTIONS:
+            message = f"At most {MAX_SUBSCRIPTIONS} subscriptions for each connection."
+            await self._error(topic, "too_many_subscriptions", message)
+        elif name in OF_JOB and not await self._visible({subject}):
+            await self._error(topic, "not_found", "There is no such job.")
+        else:
+            await self._join(topic)
+            await self._send(type="subscribed", topic=name, id=subject)
+
+    async def _join(self, topic: Topic) -> None:
+        if topic in self._topics:
+            return
+        on_bell: OnBell = partial(self._on_bell, topic)
+        self._topics[topic] = on_bell
+        await listener().join(doorbells.topic_group(*topic), on_bell)
+        self._changed.pop(topic, None)  # joining rings once; the peer reads after "subscribed"
+
+    async def _leave(self, topic: Topic) -> None:
+        self._changed.pop(topic, None)
+        if on_bell := self._topics.pop(topic, None):
+            await listener().leave(doorbells.topic_group(*topic), on_bell)
+
+    async def _leave_all(self) -> None:
+        for topic in list(self._topics):
+            await self._leave(topic)
+
+    def _on_bell(self, topic: Topic, _: doorbells.Message) -> None:
+        self._changed[topic] = None
+        self._something.set()
+
+    async def _ring(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            changed, self._changed = self._changed, {}
+            for name, subject in changed:
+                await self._send(type="changed", topic=name, id=subject)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _recheck(self) -> None:
+        """Now and then, and at once when something happened to the credential or the user."""
+        while True:
+            try:
+                async with asyncio.timeout(RECHECK_S):
+                    await self._rights.take()
+            except TimeoutError:
+                pass
+            user = await steadily(lambda: threads.control.run(self._credential.user))
+            if user is None or user.pk != self._user.pk:
+                raise _not_logged_in()
+            self._user = user
+            await self._drop_invisible()
+
+    async def _drop_invisible(self) -> None:
+        of_jobs = [topic for topic in self._topics if topic[0] in OF_JOB]
+        visible = await self._visible({subject for _, subject in of_jobs})
+        for topic in of_jobs:
+            if topic[1] not in visible:
+                await self._leave(topic)
+                await self._error(topic, "not_found", "There is no such job.")
+
+    async def _visible(self, job_ids: Collection[str]) -> set[str]:
+        return await steadily(lambda: threads.control.run(visible_jobs, self._user, job_ids))
+
+    async def _error(self, topic: Topic, code: str, message: str) -> None:
+        name, subject = topic
+        await self._send(type="error", topic=name, id=subject, code=code, message=message)
+
+    async def _send(self, **message: str) -> None:
+        await self._socket.send(json.dumps(message))
+
+
+def visible_jobs(user: User, job_ids: Collection[str]) -> set[str]:
+    """Those of the jobs that the user may see."""
+    known = {uuid: text for text in job_ids if (uuid := _uuid(text))}
+    if not known:
+        return set()
+    found = jobs.visible_to(user).filter(pk__in=known).values_list("pk", flat=True)
+    return {known[uuid] for uuid in found}
+
+
+def _uuid(text: str) -> UUID | None:
+    """Only as we write it, so that one job is one topic."""
+    try:
+        uuid = UUID(text)
+    except ValueError:
+        return None
+    return uuid if str(uuid) == text else None
+
+
+def _parse(frame: str) -> tuple[str, Topic]:
+    """("subscribe" or "unsubscribe", topic), or ("", nothing)."""
+    try:
+        message = json.loads(frame)
+    except (ValueError, RecursionError):
+        return "", ("", "")
+    if isinstance(message, dict):
+        for command in ("subscribe", "unsubscribe"):
+            name, subject = message.get(command), message.get("id", "")
+            if isinstance(name, str) and isinstance(subject, str):
+                return command, (name, subject)
+    return "", ("", "")
+
+
+def _not_logged_in() -> Refusal:
+    return Refusal("not_authenticated", "Log in (again).", CLOSE_UNAUTHORIZED)
+
+
+async def _refuse(socket: Socket, refusal: Refusal) -> None:
+    try:
+        error = {"type": "error", "topic": "", "id": "", "code": refusal.code}
+        await socket.send(json.dumps(error | {"message": refusal.message}))
+    except Closed:
+        return
+    await socket.close(refusal.close, refusal.code)

@@ -1,0 +1,191 @@
+"""One session of one node: frames in, facts to the database, desired state out.
+
+The reader never waits for the database: heartbeats, inventories and doorbells keep only their
+newest, facts and log frames pile up to a bound and then stop the reading. Each kind of work has
+one worker, so that a node never has two builds of its desired state, or two heartbeats, at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
+
+from skep_agent.protocol import (
+    CLOSE_PROTOCOL,
+    CLOSE_REPLACED,
+    AgentMessage,
+    AttemptFact,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Inventory,
+    InventoryChanged,
+    LogFrame,
+    ProtocolError,
+    Refused,
+    Report,
+    ReportAck,
+    Samples,
+    UnknownMessage,
+    parse_agent_message,
+)
+from skep_platform.cluster import services as cluster
+from skep_platform.core.doorbells import Message
+from skep_platform.core.errors import Conflict, SkepError
+from skep_platform.gateway import threads
+from skep_platform.gateway.desired import build
+from skep_platform.gateway.facts import clean
+from skep_platform.gateway.mailbox import Newest, Pile
+from skep_platform.gateway.retry import steadily
+from skep_platform.gateway.shipping import LogShipper
+from skep_platform.gateway.socket import Refusal, Socket, first_to_end
+from skep_platform.jobs import services as jobs
+from skep_platform.telemetry import services as telemetry
+
+log = structlog.get_logger(__name__)
+
+MAX_FACTS = 2000  # waiting, after which the socket is not read
+BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other connection
+CLOSE_SILENT = 4408
+
+
+class Session:
+    def __init__(self, socket: Socket, node_id: UUID, epoch: int) -> None:
+        self._socket = socket
+        self._node_id = node_id
+        self._epoch = epoch
+        self._told_revision: int | None = None
+        self._heartbeats: Newest[Heartbeat] = Newest()
+        self._inventories: Newest[Inventory] = Newest()
+        self._bells: Newest[None] = Newest()
+        self._replaced = asyncio.Event()
+        self._facts: Pile[AttemptFact] = Pile(MAX_FACTS)
+        self._logs = LogShipper(node_id, socket)
+
+    def on_bell(self, bell: Message) -> None:
+        if bell["type"] == "node.replaced":
+            if bell["epoch"] > self._epoch:
+                self._replaced.set()
+        else:
+            self._bells.put(None)
+
+    async def run(self) -> None:
+        """Until the peer goes (Closed), misbehaves or is replaced (Refusal)."""
+        self._bells.put(None)  # the first desired state
+        try:
+            await first_to_end(
+                self._read(),
+                self._beat(),
+                self._tell_desired(),
+                self._apply_facts(),
+                self._logs.run(),
+                self._store_inventories(),
+                self._end_when_replaced(),
+            )
+        except Conflict as error:
+            if error.code != "session_fenced":
+                raise
+            raise Refusal(error.code, error.message, CLOSE_REPLACED) from error
+
+    async def _read(self) -> None:
+        while True:
+            frame = await self._socket.next()
+            try:
+                if isinstance(frame, bytes):
+                    await self._logs.put(LogFrame.decode(frame))
+                else:
+                    await self._handle(await parse(frame))
+            except UnknownMessage as error:
+                log.debug("unknown_message", node=str(self._node_id), error=str(error))
+            except ProtocolError as error:
+                raise Refusal(error.code, str(error), CLOSE_PROTOCOL) from error
+
+    async def _handle(self, message: AgentMessage) -> None:
+        match message:
+            case Heartbeat():
+                self._heartbeats.put(message)
+            case Report():
+                await self._facts.put(message.facts)
+            case Samples():
+                telemetry.store_samples(self._node_id, message)
+            case InventoryChanged():
+                self._inventories.put(message.inventory)
+            case Hello():
+                raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
+
+    async def _beat(self) -> None:
+        """One query each. A database that is away renews no lease; the agent then fences itself
+        by its own clock, and goes on if the database is back before that."""
+        while True:
+            try:
+                async with asyncio.timeout(settings.SKEP_LEASE_S):
+                    heartbeat = await self._heartbeats.take()
+            except TimeoutError:
+                message = f"No heartbeat for {settings.SKEP_LEASE_S:g} s."
+                raise Refusal("heartbeat_missing", message, CLOSE_SILENT) from None
+            try:
+                revision = await threads.beats.run(cluster.heartbeat, self._node_id, self._epoch)
+            except (OperationalError, InterfaceError) as error:
+                log.warning("heartbeat_not_stored", error=str(error)[:200])
+                continue
+            await self._socket.send(HeartbeatAck(seq=heartbeat.seq).model_dump_json())
+            if revision != self._told_revision:
+                self._bells.put(None)
+
+    async def _tell_desired(self) -> None:
+        while True:
+            await self._bells.take()
+            known = self._told_revision
+            state = await steadily(
+                lambda told=known: threads.control.run(build, self._node_id, self._epoch, told)
+            )
+            if state is not None:
+                telemetry.hold(self._node_id, state.attempts)
+                await self._socket.send(state.frame)
+                self._told_revision = state.revision
+
+    async def _apply_facts(self) -> None:
+        while True:
+            facts = await self._facts.take()
+            sane = [cleaned for fact in facts if (cleaned := clean(fact))]
+            if sane:
+                await steadily(
+                    lambda batch=sane: threads.facts.run(jobs.apply_facts, self._node_id, batch)
+                )
+            last = max(fact.seq for fact in facts)
+            await self._socket.send(ReportAck(seq=last).model_dump_json())
+
+    async def _store_inventories(self) -> None:
+        while True:
+            inventory = await self._inventories.take()
+            try:
+                await steadily(
+                    lambda new=inventory: threads.control.run(
+                        cluster.update_inventory, self._node_id, self._epoch, new
+                    )
+                )
+            except SkepError as error:
+                if error.code == "session_fenced":
+                    raise
+                # What runs on the node matters more: say no, and go on with the old inventory.
+                await self._socket.send(refused(error).model_dump_json())
+
+    async def _end_when_replaced(self) -> None:
+        await self._replaced.wait()
+        message = "A newer connection of this agent took over."
+        raise Refusal("session_fenced", message, CLOSE_REPLACED)
+
+
+async def parse(text: str) -> AgentMessage:
+    """Raises ProtocolError."""
+    if len(text) > BIG_FRAME:
+        return await threads.control.run(parse_agent_message, text)
+    return parse_agent_message(text)
+
+
+def refused(error: SkepError | Refusal) -> Refused:
+    return Refused(code=error.code, message=error.message, details=error.details)
