@@ -57,7 +57,7 @@ class Skep:
             try:
                 step = flow.send(outcome)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                return end.value
 
     def close(self) -> None:
         self._http.close()
@@ -155,7 +155,7 @@ class AsyncSkep:
             try:
                 step = flow.send(outcome)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                return end.value
 
     async def close(self) -> None:
         await self._http.aclose()

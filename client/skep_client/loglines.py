@@ -22,6 +22,8 @@ _TERMINAL_CONTROL = re.compile(
 
 class Chunk(Protocol):
     @property
+    def attempt_id(self) -> str: ...
+    @property
     def role(self) -> str: ...
     @property
     def index(self) -> int: ...
@@ -55,10 +57,10 @@ class Lines:
     """Joins the pieces of each stream of each task; a line comes out when it is whole."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[int, str], tuple[Chunk, str]] = {}
+        self._open: dict[tuple[str, str], tuple[Chunk, str]] = {}
 
     def feed(self, chunk: Chunk) -> Iterator[Line]:
-        key = (chunk.rank, chunk.stream)
+        key = (chunk.attempt_id, chunk.stream)
         begun = self._open.pop(key, None)
         *whole, rest = ((begun[1] if begun else "") + chunk.text).split("\n")
         for text in whole:

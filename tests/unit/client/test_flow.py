@@ -1,0 +1,156 @@
+"""One flow serves the sync and the async client: what is repeated, and how refusals are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from skep_client import calls
+from skep_client.client import AsyncSkep, Skep
+from skep_client.errors import ServerUnreachable, SkepError
+
+INFO = {"name": "Skep", "version": "1"}
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+class Server:
+    """Answers in turn, the last one for ever, and remembers what it was asked."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self._answers = list(answers)
+        self.asked: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def skep(server: Server, delays: tuple[float, ...] = (0, 0)) -> Skep:
+    transport = httpx.MockTransport(server)
+    return Skep("https://skep.test/", "secret", retry_delays_s=delays, transport=transport)
+
+
+def refusal(status: int, code: str = "some_code") -> httpx.Response:
+    return httpx.Response(status, json={"code": code, "message": "No.", "details": {"has": 3}})
+
+
+def test_a_call_carries_the_token_and_is_read_into_its_model():
+    server = Server(httpx.Response(200, json={**INFO, "newer_field": 1}))
+    assert skep(server).info().version == "1"
+    assert server.asked[0].url == "https://skep.test/api/v1/info"
+    assert server.asked[0].headers["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_server_that_restarts_is_asked_again(status):
+    server = Server(httpx.Response(status), httpx.Response(200, json=INFO))
+    assert skep(server).info().name == "Skep"
+    assert len(server.asked) == 2
+
+
+def test_a_lost_connection_is_tried_again_until_patience_ends():
+    server = Server(httpx.ReadError("gone"))
+    with pytest.raises(ServerUnreachable):
+        skep(server).info()
+    assert len(server.asked) == 3
+
+
+def test_a_call_that_may_not_be_repeated_is_sent_once():
+    server = Server(httpx.ReadError("gone"))
+    with pytest.raises(ServerUnreachable):
+        skep(server).run(calls.create_join_token())
+    assert len(server.asked) == 1
+
+
+def test_a_call_that_never_reached_the_server_is_always_repeated():
+    token = {"token": "t", "expires_at": "2026-01-01T00:00:00Z"}
+    server = Server(httpx.ConnectError("refused"), httpx.Response(201, json=token))
+    assert skep(server).run(calls.create_join_token()).token == "t"
+
+
+def test_every_repetition_of_a_submit_has_the_same_idempotency_key():
+    server = Server(httpx.ReadError("gone"), refusal(400))
+    with pytest.raises(SkepError):
+        skep(server).submit("name: x")
+    first, second = (request.headers["Idempotency-Key"] for request in server.asked)
+    assert first == second != ""
+
+
+def test_two_submits_have_two_keys_unless_the_caller_says_otherwise():
+    assert (
+        calls.submit("a").headers["Idempotency-Key"] != calls.submit("a").headers["Idempotency-Key"]
+    )
+    assert calls.submit("a", "mine").headers["Idempotency-Key"] == "mine"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429, 500])
+def test_a_refusal_is_told_with_its_code_and_numbers_and_not_repeated(status):
+    server = Server(refusal(status))
+    with pytest.raises(SkepError) as caught:
+        skep(server).info()
+    error = caught.value
+    assert (error.status, error.code, error.message) == (status, "some_code", "No.")
+    assert error.details == {"has": 3}
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(404, text="<html>nginx</html>"),
+        httpx.Response(200, text="<html>a proxy's login page</html>"),
+        httpx.Response(200, json={"something": "else"}),
+        httpx.Response(500, json=["not", "an", "object"]),
+    ],
+    ids=["html error", "html", "other json", "json list"],
+)
+def test_an_answer_that_is_not_skeps_is_told_as_such(answer):
+    with pytest.raises(ServerUnreachable):
+        skep(Server(answer)).info()
+
+
+def job(name: str) -> dict[str, object]:
+    return {
+        "id": name,
+        "name": name,
+        "owner": "eve",
+        "virtual_cluster": "default",
+        "state": "RUNNING",
+        "gpus": 1,
+        "tasks": 1,
+        "submitted_at": "2026-01-01T00:00:00Z",
+    }
+
+
+def pages() -> Server:
+    after = "https://elsewhere.test/api/v1/jobs?cursor=abc%3D"
+    return Server(
+        httpx.Response(200, json={"results": [job("a"), job("b")], "next": after}),
+        httpx.Response(200, json={"results": [job("c")], "next": None}),
+    )
+
+
+def test_all_pages_are_read_from_the_server_we_know():
+    server = pages()
+    assert [j.name for j in skep(server).jobs(state=["RUNNING", "WAITING"])] == ["a", "b", "c"]
+    first, second = (request.url for request in server.asked)
+    assert first.params["state"] == second.params["state"] == "RUNNING,WAITING"
+    assert (second.host, second.params["cursor"]) == ("skep.test", "abc=")
+    assert "cursor" not in first.params
+
+
+async def test_the_async_client_does_the_same():
+    server = pages()
+    transport = httpx.MockTransport(server)
+    async with AsyncSkep("https://skep.test", "secret", transport=transport) as client:
+        assert [j.name async for j in client.jobs()] == ["a", "b", "c"]
+    answers = Server(httpx.Response(503), httpx.Response(200, json=INFO))
+    transport = httpx.MockTransport(answers)
+    async with AsyncSkep("https://s.test", retry_delays_s=(0,), transport=transport) as client:
+        assert (await asyncio.wait_for(client.info(), 5)).name == "Skep"
