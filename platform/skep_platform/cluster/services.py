@@ -164,14 +164,16 @@ def close_session(node_id: UUID | str, session_epoch: int) -> None:
 
 
 @transaction.atomic
-def bump_revision(node_ids: Iterable[UUID | str]) -> None:
-    """What these nodes shall run has changed: count it and ring their gateways."""
+def bump_revision(node_ids: Iterable[UUID | str], *, ring: bool = True) -> None:
+    """What these nodes shall run has changed: count it and ring their gateways. Without `ring` a
+    node learns of it with its next heartbeat: enough for what it may only forget."""
     ids = set(node_ids)
     # Locked in one order, so that two gangs over the same nodes cannot deadlock.
     locked = Node.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
     found = list(locked.values_list("pk", flat=True))
     Node.objects.filter(pk__in=found).update(desired_revision=F("desired_revision") + 1)
-    doorbells.ring_nodes(found)
+    if ring:
+        doorbells.ring_nodes(found)
 
 
 @transaction.atomic

@@ -1,0 +1,283 @@
+"""Carrying out what `lifecycle.decide` says, for many jobs by a constant number of queries.
+
+The rows of the jobs are locked by the caller, in the order of their ids: every writer of a job's
+attempts holds that lock, so the counts read here stay true until the commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Min, Q, QuerySet
+
+from skep_platform.cluster.services import bump_revision
+from skep_platform.core import doorbells
+from skep_platform.core.events import event
+from skep_platform.core.models import Event
+from skep_platform.jobs import lifecycle, stories
+from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.lifecycle import Decision, Retry, Role, Verdict, View
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.states import JOB, AttemptState
+from skep_platform.jobs.stories import Ending, Reason
+
+COLUMNS = (
+    "id",
+    "name",
+    "state",
+    "attempt",
+    "tasks_total",
+    "placed_at",
+    "not_before",
+    "retries_used",
+    "started_at",
+    "finished_at",
+    "stop_requested_at",
+    "wait_reason",
+    "exit_reason",
+    "spec__jobRetryCount",
+)
+CHANGED = (
+    "state",
+    "placed_at",
+    "not_before",
+    "retries_used",
+    "started_at",
+    "finished_at",
+    "wait_reason",
+    "exit_reason",
+    "updated_at",
+)
+FAILED = Q(state__in=lifecycle.FAILED_STATES)
+
+
+@dataclass(slots=True)
+class LockedJob:
+    """A job's row under lock, and what its attempts count to."""
+
+    row: dict[str, Any]
+    roles: list[Role] = field(default_factory=list)
+    started: int = 0
+    first_start: datetime | None = None
+    unreleased: int = 0
+    platform_fault: bool = False
+    ending: Ending | None = None  # of the first task that failed
+    # Of the batch at hand: tasks that left ASSIGNED, and the events of those that failed.
+    left_assigned: int = 0
+    failures: list[Event] = field(default_factory=list)
+
+    @property
+    def id(self) -> UUID:
+        return self.row["id"]  # type: ignore[no-any-return]
+
+    @property
+    def retries_allowed(self) -> int:
+        return self.row["spec__jobRetryCount"] or 0
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Decided earlier: the exit reason is written with the decision."""
+        told = self.row["exit_reason"]
+        if told is None:
+            return None
+        return {"succeeded": Verdict.SUCCEEDED, "stopped": Verdict.STOPPED}.get(
+            told["code"], Verdict.FAILED
+        )
+
+    def view(self) -> View:
+        return View(
+            state=self.row["state"],
+            roles=self.roles,
+            attempt=self.row["attempt"],
+            started=self.started,
+            unreleased=self.unreleased,
+            verdict=self.verdict,
+            stop_requested=self.row["stop_requested_at"] is not None,
+            platform_fault=self.platform_fault,
+            retries_allowed=self.retries_allowed,
+            retries_used=self.row["retries_used"],
+        )
+
+
+def lock(jobs: QuerySet[Job], *, skip_locked: bool = False) -> list[LockedJob]:
+    """Lock these jobs, one query. Call inside a transaction."""
+    rows = jobs.select_for_update(of=("self",), no_key=True, skip_locked=skip_locked)
+    return [LockedJob(row) for row in rows.order_by("pk").values(*COLUMNS)]
+
+
+def advance(jobs: Sequence[LockedJob], now: datetime) -> None:
+    """Move locked jobs on as their attempts ask. Jobs without a placement are left alone."""
+    placed = {j.id: j for j in jobs if j.row["placed_at"] is not None and _active(j)}
+    if not placed:
+        return
+    _count(placed)
+    _find_endings(placed)
+    outcome = _Outcome(now)
+    for job in placed.values():
+        outcome.take(job, lifecycle.decide(job.view()))
+    outcome.write()
+
+
+def _active(job: LockedJob) -> bool:
+    return job.row["state"] in JOB.active
+
+
+def _count(jobs: Mapping[UUID, LockedJob]) -> None:
+    rows = (
+        TaskAttempt.objects.filter(job__in=list(jobs), index=F("job__attempt"))
+        .values("job_id", "role_id", "state", "role__min_failed", "role__min_succeeded")
+        .annotate(
+            n=Count("id"),
+            unreleased=Count("id", filter=Q(released_at=None)),
+            started=Count("started_at"),
+            first_start=Min("started_at"),
+            faults=Count("id", filter=Q(error_code__in=lifecycle.PLATFORM_FAULTS)),
+        )
+        .order_by("job_id", "role_id")
+    )
+    states: dict[tuple[UUID, int], dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        job = jobs[row["job_id"]]
+        counts = states[row["job_id"], row["role_id"]]
+        if not counts:
+            job.roles.append(Role(row["role__min_failed"], row["role__min_succeeded"], counts))
+        counts[row["state"]] = row["n"]
+        job.started += row["started"]
+        job.unreleased += row["unreleased"]
+        job.platform_fault |= row["faults"] > 0
+        starts = [t for t in (job.first_start, row["first_start"]) if t is not None]
+        job.first_start = min(starts, default=None)
+
+
+def _find_endings(jobs: Mapping[UUID, LockedJob]) -> None:
+    """The first failure of each job that has one; no query when none has."""
+    failing = [j.id for j in jobs.values() if any(r.count(lifecycle.FAILED_STATES) for r in j.roles)]
+    if not failing:
+        return
+    rows = (
+        TaskAttempt.objects.filter(FAILED, job__in=failing, index=F("job__attempt"))
+        .order_by("job_id", "finished_at", "id")
+        .distinct("job_id")
+    )
+    for job_id, *ending in rows.values_list("job_id", *ENDING):
+        jobs[job_id].ending = Ending(*ending)
+
+
+ENDING = ("role__name", "task__index", "node__name", "state", "exit_code", "exit_signal")
+ENDING += ("oom_killed", "error_code", "error_message")
+
+
+class _Outcome:
+    """Collects what the decisions change, then writes it."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.rows: list[dict[str, Any]] = []
+        self.events: list[Event] = []
+        self.stop: list[UUID] = []
+        self.requeued = False
+
+    def take(self, job: LockedJob, decision: Decision) -> None:
+        before = dict(job.row)
+        if decision.state != job.row["state"]:
+            JOB.check(job.row["state"], decision.state, str(job.id))
+            job.row["state"] = decision.state
+        if decision.verdict and job.row["exit_reason"] is None:
+            job.row["exit_reason"] = _reason(job, decision.verdict)
+        if job.row["started_at"] is None and job.first_start is not None:
+            job.row["started_at"] = job.first_start
+        self._tell_progress(job, before)
+        if decision.retry:
+            self._requeue(job, decision.retry)
+        elif decision.finished:
+            self._finish(job)
+        if decision.stop_rest:
+            self._stop_rest(job, decision)
+        if job.row != before:
+            job.row["updated_at"] = self.now
+            self.rows.append({name: job.row[name] for name in ("id", *CHANGED)})
+
+    def write(self) -> None:
+        update_rows(Job, CHANGED, self.rows)
+        if self.stop:
+            bump_revision(stop_attempts(self.stop, self.now))
+        if self.events:
+            Event.objects.bulk_create(self.events)
+        for row in self.rows:
+            doorbells.ring_topic("job", row["id"])
+        if self.rows:
+            doorbells.ring_topic("jobs")
+        if self.requeued:
+            doorbells.ring_scheduler()
+
+    def _tell_progress(self, job: LockedJob, before: dict[str, Any]) -> None:
+        view = job.view()
+        left = sum(sum(role.states.values()) for role in view.roles)
+        left -= view.count((AttemptState.ASSIGNED,))
+        if job.left_assigned and job.left_assigned == left:
+            message = "Pulling images and creating containers."
+            self.events.append(event("job", job.id, "job.preparing", message))
+        if before["started_at"] is None and job.row["started_at"] is not None:
+            self.events.append(event("job", job.id, "job.started", "The first task runs."))
+        self.events += job.failures
+
+    def _requeue(self, job: LockedJob, retry: Retry) -> None:
+        row, counted = job.row, retry == Retry.COUNTED
+        seconds = lifecycle.backoff_s(row["attempt"])
+        row["retries_used"] += counted
+        cause = row["exit_reason"] or _reason(job, Verdict.FAILED)
+        why = stories.retried(
+            cause,
+            counted=counted,
+            used=row["retries_used"],
+            allowed=job.retries_allowed,
+            seconds=seconds,
+        )
+        row["not_before"] = self.now + timedelta(seconds=seconds)
+        row["wait_reason"] = why
+        row["placed_at"] = row["started_at"] = row["exit_reason"] = None
+        self.requeued = True
+        self.events.append(event("job", job.id, "job.retried", why["message"], **why["details"]))
+
+    def _finish(self, job: LockedJob) -> None:
+        row = job.row
+        row["finished_at"] = self.now
+        row["wait_reason"] = None
+        kind = f"job.{row['state'].lower()}"
+        message = f"{row['state'].capitalize()}. {row['exit_reason']['message']}"
+        if row["started_at"]:
+            message += f" It ran for {stories.span(row['started_at'], self.now)}."
+        self.events.append(event("job", job.id, kind, message, **row["exit_reason"]["details"]))
+
+    def _stop_rest(self, job: LockedJob, decision: Decision) -> None:
+        self.stop.append(job.id)
+        if decision.verdict == Verdict.STOPPED:
+            return  # told when it was asked for
+        running = job.view().count(lifecycle.STOPPABLE_STATES)
+        message = f"{job.row['exit_reason']['message']} Stopping the other {running} tasks."
+        self.events.append(event("job", job.id, "job.ending", message, tasks=running))
+
+
+def stop_attempts(job_ids: Collection[UUID], now: datetime) -> list[UUID]:
+    """Ask for the end of all living attempts of these jobs; returns the nodes to tell. One query
+    for any number."""
+    living = TaskAttempt.objects.filter(
+        job__in=job_ids, state__in=lifecycle.STOPPABLE_STATES, released_at=None
+    )
+    nodes = list(living.order_by().values_list("node", flat=True).distinct())
+    living.update(state=AttemptState.STOPPING, updated_at=now)
+    return nodes
+
+
+def _reason(job: LockedJob, verdict: Verdict) -> Reason:
+    view = job.view()
+    if verdict == Verdict.SUCCEEDED:
+        return stories.succeeded(job.row["tasks_total"], view.count((AttemptState.SUCCEEDED,)))
+    if verdict == Verdict.FAILED:
+        return stories.failed(job.ending, view.count(lifecycle.FAILED_STATES))
+    return stories.reason("stopped", "Stopped.")

@@ -1,0 +1,160 @@
+"""What a node's fact does to a task attempt: a pure fold.
+
+Facts come from a machine that may be wrong about the time and may run foreign code: every value is
+bounded here before it reaches a column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from skep_agent.protocol import AttemptFact
+from skep_platform.jobs.states import ATTEMPT, AttemptState
+
+MAX_MESSAGE = 2000
+MAX_INT = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The part of a task attempt that facts change, and what they are checked against."""
+
+    id: UUID
+    job_id: UUID
+    epoch: int
+    created_at: datetime
+    state: str
+    phase: str
+    pull_percent: int | None
+    container_id: str
+    exit_code: int | None
+    exit_signal: int | None
+    oom_killed: bool
+    error_code: str
+    error_message: str
+    memory_peak_mb: int | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    released_at: datetime | None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ATTEMPT.terminal
+
+    def become(self, state: str) -> bool:
+        """Move where the table allows it."""
+        if not ATTEMPT.allows(self.state, state):
+            return False
+        self.state = state
+        return True
+
+
+CHANGED = (
+    "state",
+    "phase",
+    "pull_percent",
+    "container_id",
+    "exit_code",
+    "exit_signal",
+    "oom_killed",
+    "error_code",
+    "error_message",
+    "memory_peak_mb",
+    "started_at",
+    "finished_at",
+    "released_at",
+)
+
+
+def fold(attempt: Attempt, fact: AttemptFact, now: datetime) -> None:
+    """Apply one fact. Applying it again, or late, changes nothing that a later one said."""
+    if attempt.released_at is not None:
+        return
+    at = _time(fact.at, attempt.created_at, now)
+    if fact.phase == "released":
+        _released(attempt, at, now)
+    elif attempt.ended:
+        return
+    elif fact.phase == "exited":
+        _exited(attempt, fact, at)
+    elif fact.phase == "failed":
+        _failed(attempt, fact, at)
+    else:
+        _alive(attempt, fact, at)
+
+
+def _alive(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
+    if fact.phase == "running":
+        attempt.become(AttemptState.RUNNING)
+        attempt.started_at = attempt.started_at or at
+        attempt.container_id = _text(fact.container_id, 80) or attempt.container_id
+    elif fact.phase in ("pulling", "creating"):
+        if attempt.started_at is not None:
+            return  # late news
+        attempt.become(AttemptState.PREPARING)
+        if fact.pull_percent is not None:
+            attempt.pull_percent = min(max(fact.pull_percent, 0), 100)
+    attempt.phase = fact.phase
+
+
+def _exited(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
+    if attempt.state == AttemptState.STOPPING:
+        attempt.become(AttemptState.STOPPED)
+    else:
+        attempt.become(AttemptState.SUCCEEDED if fact.exit_code == 0 else AttemptState.FAILED)
+    attempt.phase = fact.phase
+    attempt.container_id = _text(fact.container_id, 80) or attempt.container_id
+    if fact.exit_code is not None:  # else it was stopped before it started
+        attempt.started_at = attempt.started_at or at
+    attempt.finished_at = at
+    attempt.exit_code = _int(fact.exit_code, -MAX_INT)
+    attempt.exit_signal = _int(fact.signal, 0, 32767)
+    attempt.oom_killed = fact.oom_killed
+    attempt.memory_peak_mb = _int(fact.memory_peak_mb, 0)
+    attempt.error_code = _text(fact.error_code, 64) or ("oom_killed" if fact.oom_killed else "")
+    attempt.error_message = _text(fact.message, MAX_MESSAGE)
+
+
+def _failed(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
+    if attempt.state == AttemptState.STOPPING:
+        attempt.become(AttemptState.STOPPED)
+    else:
+        attempt.become(AttemptState.FAILED)
+    attempt.phase = fact.phase
+    attempt.finished_at = at
+    attempt.error_code = _text(fact.error_code, 64) or "failed"
+    attempt.error_message = _text(fact.message, MAX_MESSAGE)
+
+
+def _released(attempt: Attempt, at: datetime, now: datetime) -> None:
+    """The node saw no process on the GPUs. It may have lost the container without an exit code."""
+    if not attempt.ended:
+        if attempt.state == AttemptState.STOPPING:
+            attempt.become(AttemptState.STOPPED)
+        else:
+            attempt.become(AttemptState.LOST)
+            attempt.error_code = "container_lost"
+            attempt.error_message = "The node lost the container before it saw it end."
+        attempt.finished_at = at
+    attempt.phase = "released"
+    attempt.released_at = now
+
+
+def _time(at: float, earliest: datetime, now: datetime) -> datetime:
+    """The node's clock, kept between the attempt's birth and now."""
+    if not math.isfinite(at):
+        return now
+    latest = max(now, earliest)
+    seconds = min(max(at, earliest.timestamp()), latest.timestamp())
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _int(value: int | None, least: int, most: int = MAX_INT) -> int | None:
+    return None if value is None else min(max(value, least), most)
+
+
+def _text(value: str, most: int) -> str:
+    return value.replace("\0", "")[:most].encode("utf-8", "replace").decode()

@@ -1,0 +1,108 @@
+"""All reads of jobs, and who may do what with them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from skep_platform.core.errors import NotFound
+from skep_platform.core.models import Event
+from skep_platform.jobs.models import Job, Task, TaskAttempt, TaskRole
+from skep_platform.jobs.states import JobState
+from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.queries import AnyUser
+
+
+def visible_to(user: AnyUser) -> QuerySet[Job]:
+    """The jobs that exist for this user: those of its virtual clusters, all for an admin."""
+    jobs = Job.objects.select_related("owner", "vc")
+    if tenancy.is_admin(user):
+        return jobs
+    return jobs.filter(vc__in=tenancy.visible_to(user))
+
+
+def find(user: AnyUser, job_id: UUID) -> Job:
+    """Raises NotFound, also when it exists and the user may not know."""
+    job = visible_to(user).filter(pk=job_id).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def may_stop(user: AnyUser, job: Job) -> bool:
+    return job.owner_id == user.pk or tenancy.manages(user, job.vc)
+
+
+def search(
+    jobs: QuerySet[Job],
+    *,
+    states: Collection[str] = (),
+    virtual_clusters: Collection[str] = (),
+    owners: Collection[str] = (),
+    text: str = "",
+) -> QuerySet[Job]:
+    """Empty filters let all pass; `text` is looked for in the name."""
+    if states:
+        jobs = jobs.filter(state__in=states)
+    if virtual_clusters:
+        jobs = jobs.filter(vc__name__in=virtual_clusters)
+    if owners:
+        jobs = jobs.filter(owner__username__in=owners)
+    return jobs.filter(name__icontains=text) if text else jobs
+
+
+def in_queue(job: Job) -> bool:
+    """Its tasks have no present attempts: not placed yet, or waiting for a retry."""
+    return job.placed_at is None and job.state == JobState.WAITING
+
+
+def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
+    """The roles in the order of the job file, and how many of their tasks are in which state."""
+    states: dict[int, dict[str, int]] = defaultdict(dict)
+    if not in_queue(job):
+        present = TaskAttempt.objects.filter(job=job, index=job.attempt)
+        rows = present.values_list("role_id", "state").annotate(n=Count("id")).order_by()
+        for role_id, state, count in rows:
+            states[role_id][state] = count
+    roles = TaskRole.objects.filter(job=job).order_by("position")
+    return [(role, states[role.pk] or {JobState.WAITING: role.instances}) for role in roles]
+
+
+def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
+    """The job's tasks with their state, which is that of the newest attempt, or WAITING."""
+    rows = Task.objects.filter(job=job).select_related("role")
+    if roles:
+        rows = rows.filter(role__name__in=roles)
+    if states and in_queue(job):
+        return rows if JobState.WAITING in states else rows.none()
+    if states:
+        newest = TaskAttempt.objects.filter(task=OuterRef("pk")).order_by("-index")
+        state = Coalesce(Subquery(newest.values("state")[:1]), JobState.WAITING.value)
+        rows = rows.annotate(newest_state=state).filter(newest_state__in=states)
+    return rows
+
+
+def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
+    """By task id, one query."""
+    rows = (
+        TaskAttempt.objects.filter(task__in=[task.pk for task in tasks])
+        .select_related("node")
+        .order_by("task", "-index")
+        .distinct("task")
+    )
+    return {attempt.task_id: attempt for attempt in rows}
+
+
+def events(job: Job) -> QuerySet[Event]:
+    return Event.objects.filter(subject_type=Event.Subject.JOB, subject_id=str(job.pk))
+
+
+def queue() -> QuerySet[Job]:
+    """Jobs that wait for the scheduler."""
+    return Job.objects.filter(
+        state=JobState.WAITING, placed_at=None, stop_requested_at=None
+    ).order_by(F("priority").desc(), "created_at")

@@ -1,0 +1,165 @@
+"""Facts from nodes, applied in batches: a constant number of queries for any number of facts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from skep_agent.protocol import AttemptFact
+from skep_platform.cluster.services import bump_revision
+from skep_platform.core import doorbells
+from skep_platform.core.events import event
+from skep_platform.jobs import facts
+from skep_platform.jobs.advance import ENDING, LockedJob, advance, lock
+from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.facts import Attempt
+from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
+from skep_platform.jobs.states import AttemptState
+from skep_platform.jobs.stories import Ending
+
+log = structlog.get_logger(__name__)
+
+MAX_FAILURES_TOLD = 20  # failed tasks with an event of their own, per job and batch
+ROW = (
+    "id",
+    "job_id",
+    "epoch",
+    "created_at",
+    *facts.CHANGED,
+)
+WRITTEN = (*facts.CHANGED, "updated_at")
+Change = tuple[Attempt, Attempt]  # before, after
+
+
+def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
+    """Apply a node's facts in one transaction; applying them again changes nothing. Facts about
+    attempts that are not on this node, or of another epoch, are logged and ignored."""
+    by_attempt = _sort(batch)
+    if by_attempt:
+        with transaction.atomic():
+            _apply(node_id, by_attempt)
+
+
+@transaction.atomic
+def release_lost(node_ids: Iterable[UUID], limit: int) -> int:
+    """The leases of these nodes are over: their attempts are lost and hold nothing any more.
+    Returns the number of attempts released."""
+    held = TaskAttempt.objects.filter(node__in=list(node_ids), released_at=None)
+    jobs_of = held.order_by("job_id").values("job_id").distinct()[:limit]
+    jobs = lock(Job.objects.filter(pk__in=list(jobs_of.values_list("job_id", flat=True))))
+    now = timezone.now()
+    rows = held.filter(job__in=[job.id for job in jobs]).order_by("pk")
+    changes = [(a, _lost(a, now)) for a in (Attempt(*row) for row in rows.values_list(*ROW))]
+    _write(jobs, changes, now, bump=())
+    return len(changes)
+
+
+def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
+    by_attempt: dict[UUID, list[AttemptFact]] = defaultdict(list)
+    for fact in sorted(batch, key=lambda fact: fact.seq):
+        try:
+            by_attempt[UUID(fact.attempt_id)].append(fact)
+        except ValueError:
+            log.warning("fact_ignored", why="not an attempt id", attempt=fact.attempt_id[:80])
+    return by_attempt
+
+
+def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
+    mine = TaskAttempt.objects.filter(pk__in=list(by_attempt), node=node_id)
+    jobs = lock(Job.objects.filter(pk__in=mine.values("job_id")))
+    rows = mine.filter(job__in=[job.id for job in jobs]).order_by("pk")
+    found = [Attempt(*row) for row in rows.values_list(*ROW)]
+    _tell_strangers(node_id, by_attempt, found)
+    now = timezone.now()
+    changes = [(a, _folded(a, by_attempt[a.id], now)) for a in found]
+    _write(jobs, [c for c in changes if c[0] != c[1]], now, bump=[node_id])
+
+
+def _folded(attempt: Attempt, told: Iterable[AttemptFact], now: datetime) -> Attempt:
+    after = replace(attempt)
+    for fact in told:
+        if fact.epoch == attempt.epoch:
+            facts.fold(after, fact, now)
+        else:
+            log.warning("fact_ignored", why="another epoch", attempt=fact.attempt_id)
+    return after
+
+
+def _lost(attempt: Attempt, now: datetime) -> Attempt:
+    after = replace(attempt, released_at=now)
+    if after.become(AttemptState.LOST):
+        after.finished_at = now
+        after.error_code = "node_lost"
+        after.error_message = "Its node was lost."
+    return after
+
+
+def _tell_strangers(node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[Attempt]) -> None:
+    for attempt_id in set(by_attempt) - {attempt.id for attempt in found}:
+        log.warning("fact_ignored", why="not on this node", attempt=attempt_id, node=node_id)
+
+
+def _write(
+    jobs: Sequence[LockedJob], changes: Sequence[Change], now: datetime, bump: Iterable[UUID]
+) -> None:
+    if not changes:
+        return
+    update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])
+    released = [a.id for before, a in changes if a.released_at and not before.released_at]
+    if released:
+        _release(released, now, bump)
+    moved = _moved(jobs, changes)
+    _find_failures(moved, changes)
+    advance(list(moved.values()), now)
+    for job_id in {after.job_id for _, after in changes}:
+        doorbells.ring_topic("job", job_id)
+
+
+def _row(attempt: Attempt, now: datetime) -> dict[str, Any]:
+    row = asdict(attempt)
+    row["updated_at"] = now
+    return row
+
+
+def _release(attempts: Sequence[UUID], now: datetime, bump: Iterable[UUID]) -> None:
+    for held in (Lease, PortLease):
+        rows = held._default_manager.filter(attempt__in=attempts, released_at=None)
+        rows.update(released_at=now)
+    bump_revision(bump, ring=False)  # the node may forget them
+    doorbells.ring_scheduler()
+    doorbells.ring_topic("cluster")
+
+
+def _moved(jobs: Sequence[LockedJob], changes: Sequence[Change]) -> dict[UUID, LockedJob]:
+    """The jobs to which the changes matter: not those of which only a pull went on."""
+    known = {job.id: job for job in jobs}
+    moved = {}
+    for before, after in changes:
+        if before.state == after.state and before.released_at == after.released_at:
+            continue
+        job = moved.setdefault(after.job_id, known[after.job_id])
+        job.left_assigned += before.state == AttemptState.ASSIGNED != after.state
+    return moved
+
+
+def _find_failures(jobs: Mapping[UUID, LockedJob], changes: Sequence[Change]) -> None:
+    """An event for each task that failed just now; no query when none did."""
+    failures = (AttemptState.FAILED, AttemptState.LOST)
+    failed = [a.id for before, a in changes if a.state in failures and before.state != a.state]
+    if not failed:
+        return
+    rows = TaskAttempt.objects.filter(pk__in=failed).order_by("task__rank")
+    for job_id, *columns in rows.values_list("job_id", *ENDING):
+        ending, told = Ending(*columns), jobs[job_id].failures
+        if len(told) < MAX_FAILURES_TOLD:
+            told.append(
+                event("job", job_id, "task.failed", ending.sentence, **ending.details)
+            )

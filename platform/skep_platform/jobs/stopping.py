@@ -1,0 +1,57 @@
+"""Stopping a job, whatever it is doing: a constant number of queries for any number of tasks."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from skep_platform.accounts.models import User
+from skep_platform.core import doorbells
+from skep_platform.core.errors import Forbidden
+from skep_platform.core.events import record
+from skep_platform.jobs import queries, stories
+from skep_platform.jobs.advance import LockedJob, advance, lock
+from skep_platform.jobs.models import Job
+from skep_platform.jobs.states import JOB, JobState
+
+
+def stop(user: User, job_id: UUID) -> Job:
+    """Ask for the end of a job; stopping an ended one changes nothing. Raises NotFound when the
+    user may not know of it, and Forbidden `may_not_stop`."""
+    job = queries.find(user, job_id)
+    if not queries.may_stop(user, job):
+        message = "Only the owner, a manager of its virtual cluster or an admin may stop a job."
+        raise Forbidden(message, code="may_not_stop")
+    with transaction.atomic():
+        locked = lock(Job.objects.filter(pk=job_id))[0]
+        if locked.row["state"] in JOB.active and locked.row["stop_requested_at"] is None:
+            _stop(locked, user.get_username())
+    return queries.find(user, job_id)
+
+
+def _stop(job: LockedJob, username: str) -> None:
+    now = timezone.now()
+    why = stories.stopped(username)
+    job.row |= {"stop_requested_at": now, "exit_reason": why}
+    Job.objects.filter(pk=job.id).update(
+        stop_requested_at=now, exit_reason=why, updated_at=Now()
+    )
+    record("job", job.id, "job.stop", f"{username} asked to stop it.", actor=username)
+    if job.row["placed_at"] is None:
+        _finish_in_queue(job)
+    else:
+        advance([job], now)
+    doorbells.ring_topic("job", job.id)
+    doorbells.ring_topic("jobs")
+
+
+def _finish_in_queue(job: LockedJob) -> None:
+    JOB.check(job.row["state"], JobState.STOPPED, str(job.id))
+    Job.objects.filter(pk=job.id).update(
+        state=JobState.STOPPED, finished_at=Now(), wait_reason=None
+    )
+    message = f"Stopped. {job.row['exit_reason']['message']} It was waiting in the queue."
+    record("job", job.id, "job.stopped", message)
