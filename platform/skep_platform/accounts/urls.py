@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.accounts import api
+# `schema` registers itself; it loads much that workers have no use for.
+from skep_platform.accounts import api, schema  # noqa: F401
 
 urlpatterns: list[URLPattern] = [
     path("auth/csrf", api.CsrfView.as_view()),

@@ -58,8 +58,7 @@ class Home:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def lock(self) -> Lock | None:
-        """Held for a supervisor's life; None when another one lives."""
-        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Held for a supervisor's life, in a prepared home; None when another one lives."""
         descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,6 +69,8 @@ class Home:
 
     def supervisor_pid(self) -> int | None:
         """Process id of the living supervisor, told by its lock, so never of a stranger."""
+        if not (self.run / "lock").exists():
+            return None
         if lock := self.lock():
             lock.release()
             return None

@@ -14,6 +14,7 @@ from skep_platform.onebox.home import Home, write_private
 
 def test_a_second_supervisor_finds_the_first_ones_lock(tmp_path):
     home = Home(tmp_path)
+    home.prepare()
     lock = home.lock()
     assert lock is not None
     lock.sign()
@@ -26,7 +27,8 @@ def test_a_second_supervisor_finds_the_first_ones_lock(tmp_path):
 def test_a_killed_supervisor_leaves_no_lock_behind(tmp_path):
     code = (
         "import os, sys; from pathlib import Path; from skep_platform.onebox.home import Home\n"
-        "Home(Path(sys.argv[1])).lock().sign(); os.kill(os.getpid(), 9)"
+        "home = Home(Path(sys.argv[1])); home.prepare(); home.lock().sign()\n"
+        "os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     assert (tmp_path / "run/lock").read_text()
