@@ -254,11 +254,11 @@ def _me(user: User) -> dict[str, Any]:
 
 
 def _tokens(tokens: list[ApiToken]) -> list[Any]:
-    return list(TokenSerializer(tokens, many=True).data)
+    return [TokenSerializer(token).data for token in tokens]
 
 
 def _users(users: list[User]) -> list[Any]:
-    return list(UserSerializer(users, many=True).data)
+    return [UserSerializer(user).data for user in users]
 
 
 def _new_token(user: User, body: dict[str, Any]) -> Response:

@@ -10,7 +10,7 @@ from knox.models import AbstractAuthToken
 from skep_platform.core.ids import uuid7
 
 
-class User(AbstractUser):
+class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
     """A person or an automation. `is_superuser` is the cluster administrator; rights inside a
     virtual cluster come from `tenancy.Membership`."""
 

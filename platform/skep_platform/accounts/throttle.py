@@ -7,6 +7,7 @@ limited, or anybody could lock anybody out.
 from __future__ import annotations
 
 import hashlib
+from typing import cast
 
 import redis
 import structlog
@@ -26,7 +27,7 @@ PER_ADDRESS = 50
 
 def address(request: Request | HttpRequest) -> str:
     """Who asks. A forwarded address counts only behind SKEP_TRUSTED_PROXIES proxies."""
-    return BaseThrottle().get_ident(request) or ""
+    return BaseThrottle().get_ident(cast(Request, request)) or ""
 
 
 class Attempt:

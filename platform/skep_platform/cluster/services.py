@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -59,10 +59,8 @@ def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
 
     Raises Forbidden `join_token_invalid` and Conflict `node_name_taken`."""
     check_name(name)
-    row = JoinToken.objects.filter(
-        token_hash=digest(token), used_at=None, expires_at__gt=Now()
-    ).select_for_update()
-    join_token = row.first()
+    row = JoinToken.objects.filter(token_hash=digest(token), used_at=None, expires_at__gt=Now())
+    join_token = row.select_for_update(of=("self",)).select_related("created_by").first()
     if join_token is None:
         message = "The join token is unknown, used or expired; ask an admin for a new one."
         raise Forbidden(message, code="join_token_invalid")
@@ -70,9 +68,8 @@ def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
     secret = new_secret(CREDENTIAL_PREFIX)
     node.credential_hash, node.instance_id = digest(secret), instance_id[:64]
     node.connected, node.session_epoch = False, node.session_epoch + 1
-    node.save()
-    join_token.used_at, join_token.used_by = Now(), node  # type: ignore[assignment]
-    join_token.save(update_fields=["used_at", "used_by", "updated_at"])
+    _save(node)
+    row.update(used_at=Now(), used_by=node)
     record("node", node.pk, "node.joined", f"Node {name} joined.", actor=_name(join_token))
     doorbells.ring_topic("cluster")
     return node, secret
@@ -118,7 +115,7 @@ def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
     """Renew the lease; the answer is the node's desired revision. One query: every node does
     this every few seconds. Raises Conflict `session_fenced`."""
     with connection.cursor() as cursor:
-        cursor.execute(HEARTBEAT, [lease(), str(node_id), session_epoch])
+        cursor.execute(HEARTBEAT, (lease().total_seconds(), str(node_id), session_epoch))
         row = cursor.fetchone()
     if row is None:
         raise _fenced()
@@ -127,7 +124,8 @@ def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
 
 HEARTBEAT = """
 UPDATE cluster_node
-   SET last_heartbeat_at = statement_timestamp(), lease_expires_at = statement_timestamp() + %s
+   SET last_heartbeat_at = statement_timestamp(),
+       lease_expires_at = statement_timestamp() + make_interval(secs => %s)
  WHERE id = %s AND session_epoch = %s AND connected AND state = 'ONLINE'
 RETURNING desired_revision
 """
@@ -249,9 +247,16 @@ def _named_or_new(name: str) -> Node:
     if found is None:
         return Node(name=name)
     if found.state not in (NodeState.JOINED, NodeState.LOST):
-        message = f"A node named {name} is in the cluster; remove it first or take another name."
-        raise Conflict(message, code="node_name_taken", name=name, state=found.state)
+        raise _name_taken(found)
     return found
+
+
+def _save(node: Node) -> None:
+    try:
+        with transaction.atomic():
+            node.save()
+    except IntegrityError:  # another node of this name joined just now
+        raise _name_taken(node) from None
 
 
 def _refuse_second_agent(node: Node, instance_id: str) -> None:
@@ -317,6 +322,11 @@ def _tell_all() -> None:
     """The places to run have changed: for the scheduler and for open pages."""
     doorbells.ring_scheduler()
     doorbells.ring_topic("cluster")
+
+
+def _name_taken(node: Node) -> Conflict:
+    message = f"A node named {node.name} is in the cluster; remove it first or take another name."
+    return Conflict(message, code="node_name_taken", name=node.name)
 
 
 def _fenced() -> Conflict:

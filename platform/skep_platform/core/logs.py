@@ -41,6 +41,7 @@ def configure(level: str | None = None) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(True)
     _quiet_libraries()
     structlog.configure(
         processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

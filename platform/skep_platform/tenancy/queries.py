@@ -10,14 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 
-from skep_platform.accounts.models import User
 from skep_platform.core.errors import NotFound
 from skep_platform.tenancy.models import Membership, VirtualCluster
 
-AnyUser = User | AnonymousUser | Any  # request.user, whatever its declared type
+AnyUser = Any  # User or AnonymousUser, as `request.user` is
 
 
 def visible_to(user: AnyUser) -> QuerySet[VirtualCluster]:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from skep_platform.web.summary import ClusterView
+
+urlpatterns: list[URLPattern] = [
+    path("cluster", ClusterView.as_view()),
+]

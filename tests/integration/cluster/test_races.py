@@ -1,0 +1,114 @@
+"""Two at once: what only one may win, and what both may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_platform.accounts.services import ensure_admin, update_user
+from skep_platform.cluster import services
+from skep_platform.cluster.models import Node
+from skep_platform.core.errors import SkepError
+from skep_platform.core.models import Event
+from skep_platform.tenancy.models import Quota
+from skep_platform.tenancy.services import set_quotas
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """The answer of each call, or the error it raised."""
+    start = Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> Any:
+        try:
+            connection.ensure_connection()
+            start.wait(10)
+            return call()
+        except SkepError as error:
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def codes(answers: list[Any]) -> list[str]:
+    return sorted(a.code if isinstance(a, SkepError) else "ok" for a in answers)
+
+
+def test_25_join_token_lets_one_of_two_in():
+    token = services.create_join_token(None, 60)
+    answers = at_once(
+        *(lambda name=name: services.join_node(token, name, name) for name in ("a", "b"))
+    )
+    assert codes(answers) == ["join_token_invalid", "ok"]
+    assert Node.objects.count() == 1
+
+
+def test_25_one_name_is_for_one_of_two():
+    tokens = [services.create_join_token(None, 60) for _ in range(2)]
+    answers = at_once(*(lambda t=t: services.join_node(t, "alpha", t[-9:]) for t in tokens))
+    assert codes(answers) in (["node_name_taken", "ok"], ["ok", "ok"])
+    assert Node.objects.count() == 1
+
+
+def test_two_reconciles_lose_a_node_once():
+    nodes = [make_node(gpus=1) for _ in range(5)]
+    Node.objects.update(lease_expires_at=Now() - timedelta(seconds=1))
+    lost = at_once(*[services.expire_leases] * 3)
+    ids = sorted(node_id for answer in lost for node_id in answer)
+    assert ids == sorted(node.pk for node in nodes)
+    assert Event.objects.filter(kind="node.lost").count() == 5
+
+
+def test_heartbeat_beside_expiry_either_renews_or_is_fenced():
+    node = make_node(gpus=0)
+    Node.objects.update(lease_expires_at=Now() - timedelta(seconds=1))
+    beat, lost = at_once(
+        lambda: services.heartbeat(node.pk, node.session_epoch), services.expire_leases
+    )
+    node.refresh_from_db()
+    if lost:
+        assert node.state == "LOST"
+    else:
+        assert (beat, node.state) == (0, "ONLINE")
+
+
+def test_revisions_bumped_in_opposite_order_do_not_deadlock():
+    a, b = make_node(gpus=0), make_node(gpus=0)
+    orders = [[a.pk, b.pk], [b.pk, a.pk]] * 4
+    answers = at_once(*(lambda ids=ids: services.bump_revision(ids) for ids in orders))
+    assert codes(answers) == ["ok"] * 8
+    assert list(Node.objects.values_list("desired_revision", flat=True)) == [8, 8]
+
+
+def test_two_quota_raises_see_each_other():
+    make_node(gpus=8)
+    admin, a, b = make_user(admin=True), make_vc(), make_vc()
+    answers = at_once(*(lambda vc=vc: set_quotas(admin, vc, {"A100": 6}) for vc in (a, b)))
+    assert codes(answers) == ["ok", "quota_exceeds_cluster"]
+    assert Quota.objects.get().gpus == 6
+
+
+def test_two_admins_cannot_demote_each_other():
+    a, b = make_user("a", admin=True), make_user("b", admin=True)
+    answers = at_once(
+        lambda: update_user(a, "b", {"is_admin": False}),
+        lambda: update_user(b, "a", {"is_admin": False}),
+    )
+    assert codes(answers) == ["last_admin", "ok"]
+
+
+def test_servers_that_start_at_once_make_one_admin():
+    passwords = at_once(*[lambda: ensure_admin("admin")] * 3)
+    assert sum(password is not None for password in passwords) == 1

@@ -1,0 +1,94 @@
+"""Log lines: JSON, with the request's id, and without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import structlog
+from tests.support.platform_api import Api
+from tests.support.platform_factories import PASSWORD, join_node, make_user
+
+from skep_platform.core.logs import configure
+
+log = structlog.get_logger("test")
+
+
+@pytest.fixture
+def lines(capsys):
+    configure("INFO")
+
+    def read() -> list[dict]:
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    return read
+
+
+def test_every_line_is_one_json_object(lines):
+    log.info("hello", number=1)
+    logging.getLogger("some.library").warning("it %s", "failed")
+    first, second = lines()
+    assert (first["event"], first["number"], first["level"]) == ("hello", 1, "info")
+    assert (second["event"], second["logger"]) == ("it failed", "some.library")
+    assert first["timestamp"].endswith("Z")
+
+
+def test_exception_is_text_in_the_line_without_local_values(lines):
+    def fail() -> None:
+        hidden = "hunter2"  # noqa: F841
+        raise RuntimeError("boom")
+
+    try:
+        fail()
+    except RuntimeError:
+        log.exception("failed")
+    (line,) = lines()
+    assert "boom" in line["exception"]
+    assert "hunter2" not in line["exception"].replace('hidden = "hunter2"', "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"password": "hunter2"},
+        {"Authorization": "Bearer hunter2"},
+        {"join_token": "hunter2"},
+        {"nested": {"api_key": "hunter2"}},
+        {"items": [{"secret": "hunter2"}]},
+        {"url": "redis://:hunter2@127.0.0.1:6379"},
+        {"url": "postgresql://skep:hunter2@db/skep"},
+        {"text": "sent skj_hunter2hunter2 to it"},
+        {"text": "Authorization: Bearer hunter2"},
+    ],
+)
+def test_27_secrets_are_masked(lines, fields):
+    log.info("event", **fields)
+    (line,) = lines()
+    assert "hunter2" not in json.dumps(line)
+    assert "***" in json.dumps(line)
+
+
+def test_27_secrets_in_a_librarys_traceback_are_masked(lines):
+    try:
+        raise ConnectionError("cannot reach redis://:hunter2@127.0.0.1:1")
+    except ConnectionError:
+        logging.getLogger("library").exception("failed")
+    (line,) = lines()
+    assert "hunter2" not in json.dumps(line)
+
+
+@pytest.mark.django_db
+def test_27_requests_are_logged_without_query_body_or_credentials(lines):
+    user = make_user("ann")
+    api = Api(user)
+    api.client.get("/api/v1/nodes?token=hunter2", HTTP_X_REQUEST_ID="abc")
+    told = Api().post("/auth/token", {"username": "ann", "password": PASSWORD}).json()
+    _, credential = join_node("alpha")
+    written = lines()
+    first = next(line for line in written if line["event"] == "request")
+    assert (first["path"], first["status"], first["user"]) == ("/api/v1/nodes", 200, "ann")
+    assert first["request_id"] == "abc"
+    text = json.dumps(written)
+    for secret in ("hunter2", api.token, told["token"], PASSWORD, credential):
+        assert secret not in text

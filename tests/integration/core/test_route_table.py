@@ -1,0 +1,209 @@
+"""Every route of the API against every kind of caller, from the URL table itself.
+
+A route that has no row in `EXPECTED` fails: whoever adds one says here who may use it. "ok" means
+that the caller got past every check of who it is; a number is the refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+from tests.support.platform_api import Api
+from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
+
+from skep_platform.accounts.models import ApiToken
+from skep_platform.cluster.services import create_join_token
+from skep_platform.images.services import create as create_image
+
+pytestmark = pytest.mark.django_db
+
+# The columns. The owner's job and the private image are in the virtual cluster "team".
+CALLERS = ["anonymous", "stranger", "colleague", "owner", "manager", "admin"]
+
+
+def row(*expected: object) -> dict[str, object]:
+    return dict(zip(CALLERS, expected, strict=True))
+
+
+EVERYBODY = row("ok", "ok", "ok", "ok", "ok", "ok")
+LOGGED_IN = row(401, "ok", "ok", "ok", "ok", "ok")
+ADMIN = row(401, 403, 403, 403, 403, "ok")
+OF_THE_TEAM = row(401, 404, "ok", "ok", "ok", "ok")
+ADMIN_OF_THE_TEAMS = row(401, 404, 403, 403, 403, "ok")
+MAY_STOP = row(401, 404, 403, "ok", "ok", "ok")
+OWN_ONLY = row(401, 404, 404, "ok", 404, 404)
+
+EXPECTED = {
+    "GET info": EVERYBODY,
+    "GET openapi": EVERYBODY,
+    "GET docs": EVERYBODY,
+    "GET auth/csrf": EVERYBODY,
+    "POST auth/login": EVERYBODY,
+    "POST auth/token": EVERYBODY,
+    "POST auth/logout": LOGGED_IN,
+    "GET auth/tokens": LOGGED_IN,
+    "POST auth/tokens": LOGGED_IN,
+    "DELETE auth/tokens/<token_id>": OWN_ONLY,
+    "GET me": LOGGED_IN,
+    "POST me/password": LOGGED_IN,
+    "GET users": ADMIN,
+    "POST users": ADMIN,
+    "GET users/<username>": ADMIN,
+    "PATCH users/<username>": ADMIN,
+    "GET virtual-clusters": LOGGED_IN,
+    "POST virtual-clusters": ADMIN,
+    "GET virtual-clusters/<name>": OF_THE_TEAM,
+    "PATCH virtual-clusters/<name>": ADMIN_OF_THE_TEAMS,
+    "DELETE virtual-clusters/<name>": ADMIN_OF_THE_TEAMS,
+    "PUT virtual-clusters/<name>/quotas": ADMIN_OF_THE_TEAMS,
+    "GET virtual-clusters/<name>/members": OF_THE_TEAM,
+    "PUT virtual-clusters/<name>/members/<username>": ADMIN_OF_THE_TEAMS,
+    "DELETE virtual-clusters/<name>/members/<username>": ADMIN_OF_THE_TEAMS,
+    "GET nodes": LOGGED_IN,
+    "GET nodes/<name>": LOGGED_IN,
+    "DELETE nodes/<name>": ADMIN,
+    "POST nodes/<name>/cordon": ADMIN,
+    "POST nodes/<name>/uncordon": ADMIN,
+    "POST nodes/join-tokens": ADMIN,
+    "POST nodes/join": EVERYBODY,
+    "GET images": LOGGED_IN,
+    "POST images": ADMIN,
+    "GET images/<name>": OF_THE_TEAM,
+    "PATCH images/<name>": ADMIN_OF_THE_TEAMS,
+    "DELETE images/<name>": ADMIN_OF_THE_TEAMS,
+    "GET cluster": LOGGED_IN,
+    "GET jobs": LOGGED_IN,
+    "POST jobs": LOGGED_IN,
+    "POST jobs/check": LOGGED_IN,
+    "GET jobs/<job_id>": OF_THE_TEAM,
+    "POST jobs/<job_id>/stop": MAY_STOP,
+    "GET jobs/<job_id>/tasks": OF_THE_TEAM,
+    "GET jobs/<job_id>/events": OF_THE_TEAM,
+    "GET jobs/<job_id>/logs": OF_THE_TEAM,
+    "GET jobs/<job_id>/metrics": OF_THE_TEAM,
+    "GET jobs/<job_id>/logs/search": OF_THE_TEAM,
+    "GET attempts/<attempt_id>/logs/<stream>": OF_THE_TEAM,
+}
+
+USER = {"username": "newcomer", "password": "a-long-password"}
+BODIES: dict[str, Any] = {
+    "POST me/password": {"current": "wrong", "new": "wrong"},
+    "POST users": USER,
+    "PATCH users/<username>": {"email": ""},
+    "POST virtual-clusters": {"name": "new"},
+    "PATCH virtual-clusters/<name>": {"description": "x"},
+    "PUT virtual-clusters/<name>/quotas": {"quotas": {}},
+    "PUT virtual-clusters/<name>/members/<username>": {"role": "member"},
+    "POST images": {"name": "new", "reference": "x"},
+    "PATCH images/<name>": {"description": "x"},
+}
+QUERIES = {"GET jobs/<job_id>/logs/search": "?q=x"}
+# Routes that answer a login or a join: a refused secret is their work, not a missing right.
+SECRET_IN_BODY = {"POST auth/login", "POST auth/token", "POST nodes/join"}
+
+
+@dataclass
+class World:
+    """One virtual cluster with everything in it, and one caller of each kind."""
+
+    callers: dict[str, Api]
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def send(self, caller: Api, route: str) -> Any:
+        method, path = route.split(" ")
+        address = self._address(path) + QUERIES.get(route, "")
+        return caller.send(method, address, BODIES.get(route))
+
+    def _address(self, path: str) -> str:
+        parts = path.split("/")
+        names = {"virtual-clusters": "team", "nodes": "node-a", "images": "private"}
+        known = {**self.ids, "<name>": names.get(parts[0], ""), "<username>": "owner"}
+        return "/" + "/".join(known.get(part, part) for part in parts)
+
+
+@pytest.fixture
+def world() -> World:
+    users = {name: make_user(name, admin=name == "admin") for name in CALLERS[1:]}
+    members = [users["colleague"], users["owner"]]
+    team = make_vc("team", members=members, managers=[users["manager"]])
+    make_vc("elsewhere", managers=[users["stranger"]])
+    create_image(users["admin"], "private", "x", virtual_clusters=["team"])
+    node = make_node("node-a", gpus=1)
+    job = make_job(team, users["owner"])
+    attempt = place(job, list(node.devices.all()))
+    callers = {"anonymous": Api()} | {name: Api(user) for name, user in users.items()}
+    token = ApiToken.objects.get(user=users["owner"])
+    ids = {
+        "<job_id>": str(job.pk),
+        "<attempt_id>": str(attempt.pk),
+        "<token_id>": str(token.public_id),
+        "<stream>": "stdout",
+    }
+    return World(callers, ids)
+
+
+def routes() -> Iterator[str]:
+    """ "METHOD path" of every API route, as the URL resolver has it."""
+    for pattern, callback in _patterns(get_resolver().url_patterns):
+        view = getattr(callback, "view_class", None) or getattr(callback, "cls", None)
+        if pattern.startswith("api/v1/") and view is not None:
+            path = _plain(pattern.removeprefix("api/v1/"))
+            for method in view.http_method_names:
+                if method not in ("options", "head") and hasattr(view, method):
+                    yield f"{method.upper()} {path}"
+
+
+def _patterns(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _patterns(pattern.url_patterns, prefix + str(pattern.pattern))
+        elif isinstance(pattern, URLPattern):
+            yield prefix + str(pattern.pattern), pattern.callback
+
+
+def _plain(path: str) -> str:
+    """Without the converters: "jobs/<uuid:job_id>" is "jobs/<job_id>"."""
+    parts = (f"<{part[1:-1].split(':')[-1]}>" if "<" in part else part for part in path.split("/"))
+    return "/".join(parts)
+
+
+ROUTES = sorted(set(routes()))
+
+
+def test_19_every_route_says_who_may_use_it():
+    missing = [route for route in ROUTES if route not in EXPECTED]
+    assert not missing, f"add these to EXPECTED: {missing}"
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_19_route_refuses_whom_it_must(world, route, caller):
+    answer = world.send(world.callers[caller], route)
+    expected = EXPECTED[route][caller]
+    if expected == "ok":
+        refusals = () if route in SECRET_IN_BODY else (401, 403, 404)
+        assert answer.status_code < 500
+        assert answer.status_code not in refusals, answer.content
+    else:
+        assert answer.status_code == expected, answer.content
+        assert set(answer.json()) == {"code", "message", "details"}
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if EXPECTED.get(r) != EVERYBODY])
+def test_19_forged_and_deactivated_credentials_are_nobody(world, route):
+    forged = Api()
+    forged.client.credentials(HTTP_AUTHORIZATION="Bearer skt_" + "a" * 64)
+    gone = Api(make_user("gone", admin=True, is_active=False))
+    for api in (forged, gone):
+        assert world.send(api, route).status_code == 401
+
+
+def test_25_join_token_is_no_api_token_and_no_node_credential(world):
+    secret = create_join_token(None, 60)
+    api = Api()
+    api.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
+    assert api.get("/nodes").status_code == 401

@@ -1,0 +1,89 @@
+"""The page for every address that is not the API's, and the policy it is served under."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from tests.support.platform_api import refusal
+
+from skep_platform.web import views
+
+ADDRESSES = ["/", "/jobs", "/jobs/0198/logs", "/apiary", "/login?next=/jobs"]
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    index = tmp_path / "index.html"
+    index.write_text("<!doctype html><title>Skep</title>")
+    monkeypatch.setattr(views, "INDEX", index)
+    views._read.cache_clear()
+    return index
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+def test_every_address_shows_the_page(built, path):
+    answer = Client().get(path)
+    assert answer.status_code == 200
+    assert answer.content == built.read_bytes()
+    assert answer.headers["Cache-Control"] == "no-cache"
+    assert answer.cookies["skep_csrf"].value
+
+
+def test_page_that_was_rebuilt_is_served_at_once(built):
+    Client().get("/")
+    built.write_text("newer")
+    import os
+
+    os.utime(built, ns=(1, 1))
+    assert Client().get("/").content == b"newer"
+
+
+def test_page_that_is_not_built_says_how(monkeypatch, tmp_path):
+    monkeypatch.setattr(views, "INDEX", tmp_path / "none.html")
+    answer = Client().get("/")
+    assert answer.status_code == 503
+    assert "make webui" in answer.content.decode()
+
+
+@pytest.mark.parametrize("path", ["/static/webui/assets/none.js", "/ws/live", "/static/../x"])
+def test_missing_files_and_sockets_are_not_the_page(built, path):
+    assert Client().get(path).status_code == 404
+
+
+def test_writing_to_the_page_is_refused(built):
+    assert Client().post("/jobs").status_code == 405
+
+
+def test_page_may_load_only_what_is_ours(built):
+    headers = Client().get("/").headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "script-src" not in policy  # falls back to 'self': no inline, no eval
+    assert "frame-ancestors 'none'" in policy
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "same-origin"
+
+
+def test_answers_that_are_no_page_may_load_nothing():
+    policy = Client().get("/api/v1/info").headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_browsable_docs_work_under_the_policy():
+    answer = Client().get("/api/v1/docs")
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert "<script>" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+
+
+def test_schema_is_served_to_everybody():
+    answer = Client().get("/api/v1/openapi")
+    assert answer.status_code == 200
+    assert b"list_virtual_clusters" in answer.content
+
+
+def test_unknown_route_of_the_api_is_not_the_page(built):
+    assert refusal(Client().get("/api/v1/jobz"))[0] == 404
