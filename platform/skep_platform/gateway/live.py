@@ -132,6 +132,7 @@ class Live:
         else:
             await self._join(topic)
             await self._send(type="subscribed", topic=name, id=subject)
+            self._on_bell(topic)  # what changed since the peer last read, it did not hear
 
     async def _join(self, topic: Topic) -> None:
         if topic in self._topics:
@@ -139,7 +140,6 @@ class Live:
         on_bell: OnBell = partial(self._on_bell, topic)
         self._topics[topic] = on_bell
         await listener().join(doorbells.topic_group(*topic), on_bell)
-        self._changed.pop(topic, None)  # joining rings once; the peer reads after "subscribed"
 
     async def _leave(self, topic: Topic) -> None:
         self._changed.pop(topic, None)
@@ -150,7 +150,7 @@ class Live:
         for topic in list(self._topics):
             await self._leave(topic)
 
-    def _on_bell(self, topic: Topic, _: doorbells.Message) -> None:
+    def _on_bell(self, topic: Topic, _: doorbells.Message | None = None) -> None:
         self._changed[topic] = None
         self._something.set()
 

@@ -3,5 +3,22 @@
 from __future__ import annotations
 
 from channels.routing import URLRouter
+from django.urls import path, re_path
 
-websockets = URLRouter([])
+from skep_platform.gateway.agent import agent_socket
+from skep_platform.gateway.live import live_socket
+from skep_platform.gateway.socket import Receive, Scope, Send
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refused before it is accepted: HTTP 403."""
+    await send({"type": "websocket.close"})
+
+
+websockets = URLRouter(
+    [
+        path("ws/agent", agent_socket),
+        path("ws/live", live_socket),
+        re_path("", nothing_here),
+    ]
+)

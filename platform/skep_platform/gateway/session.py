@@ -38,7 +38,6 @@ from skep_platform.core.doorbells import Message
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.gateway import threads
 from skep_platform.gateway.desired import build
-from skep_platform.gateway.facts import clean
 from skep_platform.gateway.mailbox import Newest, Pile
 from skep_platform.gateway.retry import steadily
 from skep_platform.gateway.shipping import LogShipper
@@ -151,11 +150,9 @@ class Session:
     async def _apply_facts(self) -> None:
         while True:
             facts = await self._facts.take()
-            sane = [cleaned for fact in facts if (cleaned := clean(fact))]
-            if sane:
-                await steadily(
-                    lambda batch=sane: threads.facts.run(jobs.apply_facts, self._node_id, batch)
-                )
+            await steadily(
+                lambda batch=facts: threads.facts.run(jobs.apply_facts, self._node_id, batch)
+            )
             last = max(fact.seq for fact in facts)
             await self._socket.send(ReportAck(seq=last).model_dump_json())
 

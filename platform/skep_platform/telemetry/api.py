@@ -17,6 +17,7 @@ from rest_framework.views import APIView
 
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import NotFound
+from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import queries
 from skep_platform.telemetry.download import stream_download
@@ -26,12 +27,15 @@ from skep_platform.telemetry.search import Cursor, Match, search
 MAX_LIMIT = 1024 * 1024
 DEFAULT_LIMIT = 256 * 1024
 MAX_NEEDLE = 256
+MAX_BIG = 2**63 - 1
 Serializer = serializers.Serializer[Any]
 Query = TypeVar("Query", bound=Serializer)
 
 
 class WhichSerializer(Serializer):
-    rank = serializers.IntegerField(min_value=0, required=False, help_text="only this task's")
+    rank = serializers.IntegerField(
+        min_value=0, max_value=2**31 - 1, required=False, help_text="only this task's"
+    )
     stream = serializers.ChoiceField(queries.STREAMS, required=False)
 
     def which(self) -> queries.Filter:
@@ -40,7 +44,9 @@ class WhichSerializer(Serializer):
 
 
 class JobLogsQuerySerializer(WhichSerializer):
-    cursor = serializers.IntegerField(min_value=0, default=0, help_text="`next` of the last answer")
+    cursor = serializers.IntegerField(
+        min_value=0, max_value=MAX_BIG, default=0, help_text="`next` of the last answer"
+    )
     limit = serializers.IntegerField(
         min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="bytes, about"
     )
@@ -48,7 +54,10 @@ class JobLogsQuerySerializer(WhichSerializer):
         min_value=1, max_value=100_000, required=False, help_text="the newest lines instead"
     )
     before = serializers.IntegerField(
-        min_value=0, required=False, help_text="what comes before this cursor instead"
+        min_value=0,
+        max_value=MAX_BIG,
+        required=False,
+        help_text="what comes before this cursor instead",
     )
 
 
@@ -64,7 +73,7 @@ class SearchQuerySerializer(WhichSerializer):
 
 
 class StreamQuerySerializer(Serializer):
-    offset = serializers.IntegerField(min_value=0, default=0, help_text="bytes")
+    offset = serializers.IntegerField(min_value=0, max_value=MAX_BIG, default=0, help_text="bytes")
     limit = serializers.IntegerField(min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT)
     tail = serializers.IntegerField(
         min_value=1, max_value=MAX_LIMIT, required=False, help_text="the newest bytes instead"
@@ -161,7 +170,7 @@ class JobLogsView(APIView):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         query = _asked(JobLogsQuerySerializer, request)
-        job, asked = queries.visible_job(_user(request), job_id), query.validated_data
+        job, asked = jobs.find(_user(request), job_id), query.validated_data
         if lines := asked.get("tail"):
             page = queries.job_tail(job, query.which(), lines, asked["limit"])
         elif (before := asked.get("before")) is not None:
@@ -183,7 +192,7 @@ class JobLogSearchView(APIView):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         query = _asked(SearchQuerySerializer, request)
-        job, asked = queries.visible_job(_user(request), job_id), query.validated_data
+        job, asked = jobs.find(_user(request), job_id), query.validated_data
         cursor = Cursor.parse(asked["cursor"])
         found = search(job, query.which(), asked["q"].encode(), cursor, asked["limit"])
         return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
@@ -209,7 +218,7 @@ class StreamLogView(APIView):
         if stream not in queries.STREAMS:
             raise NotFound("A log stream is stdout or stderr.")
         asked = _asked(StreamQuerySerializer, request).validated_data
-        attempt = queries.visible_attempt(_user(request), attempt_id)
+        attempt = queries.find_attempt(_user(request), attempt_id)
         if asked["raw"]:
             return _download(attempt, stream, asked["offset"])
         if tail := asked.get("tail"):
@@ -230,7 +239,7 @@ class JobMetricsView(APIView):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         asked = _asked(MetricsQuerySerializer, request).validated_data
-        job = queries.visible_job(_user(request), job_id)
+        job = jobs.find(_user(request), job_id)
         return Response(_metrics(job_metrics(job, asked.get("since"))))
 
 

@@ -50,15 +50,8 @@ COLUMNS = {
 PLAIN = ("attempt_id", "stream", "offset", "size", "at", "key")
 
 
-def visible_job(user: User, job_id: UUID) -> Job:
-    """Raises NotFound also for a job that the user may not know of."""
-    job = jobs.visible_to(user).filter(pk=job_id).first()
-    if job is None:
-        raise NotFound("There is no such job.")
-    return job
-
-
-def visible_attempt(user: User, attempt_id: UUID) -> TaskAttempt:
+def find_attempt(user: User, attempt_id: UUID) -> TaskAttempt:
+    """Raises NotFound, also when it exists and the user may not know."""
     attempt = TaskAttempt.objects.filter(job__in=jobs.visible_to(user), pk=attempt_id).first()
     if attempt is None:
         raise NotFound("There is no such task attempt.")
@@ -113,13 +106,16 @@ def job_tail(job: Job, which: Filter, lines: int, limit: int) -> Page:
     rows = _rows(which.chunks(job).order_by("-id"), MAX_ROWS)
     newest, _ = _up_to(rows, limit)
     held: list[tuple[Chunk, bytes]] = []
-    missing = lines
+    going_on: set[tuple[UUID, str]] = set()  # streams whose line goes on in a newer chunk
     for chunk in newest:
-        if missing <= 0:
+        if lines <= 0:
             break
+        stream = (chunk.attempt_id, chunk.stream)
         data = read_chunk(chunk.key, chunk.size)
-        kept = _last_lines(data, missing)
-        missing -= kept.count(b"\n") or 1
+        ends = stream in going_on or data.endswith(b"\n")  # no line ends with the chunk itself
+        kept = _last_lines(data, lines if ends else lines - 1)
+        lines -= kept.count(b"\n") + (not ends)
+        going_on.add(stream)
         held.append((chunk, kept))
     texts = _texts(reversed(held))
     return Page(texts, newest[0].cursor if newest else 0, ended)
@@ -220,9 +216,9 @@ def _texts(held: Iterable[tuple[Chunk, bytes]]) -> list[tuple[Chunk, str]]:
 
 
 def _last_lines(data: bytes, lines: int) -> bytes:
-    """The last lines, counting one without a newline at the end as a line."""
-    at = len(data) - data.endswith(b"\n")
-    for _ in range(lines):
+    """The last lines that end with a newline, and what follows the last newline."""
+    at = len(data)
+    for _ in range(lines + 1):
         at = data.rfind(b"\n", 0, at)
         if at < 0:
             return data

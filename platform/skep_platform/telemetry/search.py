@@ -44,7 +44,7 @@ class Cursor:
     @classmethod
     def parse(cls, text: str) -> Cursor:
         chunk, _, skip = (text or "0").partition(".")
-        if not (chunk.isdecimal() and (skip or "0").isdecimal() and len(text) < 40):
+        if not (_is_number(chunk) and _is_number(skip or "0")):
             raise SkepError("The cursor is not one that this search gave.", code="cursor_invalid")
         return cls(int(chunk), int(skip or 0))
 
@@ -75,6 +75,10 @@ def search(job: Job, which: Filter, needle: bytes, cursor: Cursor, limit: int) -
                 return Found(matches, str(Cursor(chunk.cursor, _line_end(data, done, len(head)))))
         before[stream] = _unfinished(data)
     return Found(matches, None)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19  # fits a bigint
 
 
 def _occurrences(data: bytes, needle: bytes, after: int) -> Iterator[int]:

@@ -1,5 +1,12 @@
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from skep_platform.telemetry import api
+
+urlpatterns: list[URLPattern] = [
+    path("jobs/<uuid:job_id>/logs", api.JobLogsView.as_view()),
+    path("jobs/<uuid:job_id>/logs/search", api.JobLogSearchView.as_view()),
+    path("jobs/<uuid:job_id>/metrics", api.JobMetricsView.as_view()),
+    path("attempts/<uuid:attempt_id>/logs/<str:stream>", api.StreamLogView.as_view()),
+]

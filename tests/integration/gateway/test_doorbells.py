@@ -1,0 +1,165 @@
+"""Doorbells: heard by real consumers, once per transaction, never at the cost of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from channels.layers import get_channel_layer
+from django.db import transaction
+
+from skep_platform.core import doorbells
+from skep_platform.gateway.listener import MISSED, Listener
+
+
+class Heard:
+    """All bells published while it is open, in order."""
+
+    def __init__(self) -> None:
+        self.pubsub = doorbells.valkey().pubsub()
+        self.pubsub.psubscribe("*__group__*")
+        while self.pubsub.get_message(timeout=5)["type"] != "psubscribe":
+            pass
+
+    def bells(self, expected: int) -> list[tuple[str, dict[str, Any]]]:
+        """The `expected` first bells; an extra one would come before the last word."""
+        doorbells.publish({"the-end": {"type": "end"}})
+        found = []
+        while True:
+            message = self.pubsub.get_message(timeout=5)
+            assert message is not None
+            group = message["channel"].decode().partition("__group__")[2]
+            if group == "the-end":
+                assert len(found) == expected, found
+                return found
+            found.append((group, get_channel_layer().deserialize(message["data"])))
+
+
+@pytest.fixture
+def heard(db: None) -> Iterator[Heard]:
+    listening = Heard()
+    yield listening
+    listening.pubsub.close()
+
+
+@pytest.fixture
+def commit(django_capture_on_commit_callbacks: Any) -> Callable[[], Any]:
+    return lambda: django_capture_on_commit_callbacks(execute=True)
+
+
+async def test_a_channels_consumer_receives_a_bell():
+    layer = get_channel_layer()
+    channel = await layer.new_channel()
+    await layer.group_add(doorbells.node_group("n1"), channel)
+    heard = asyncio.ensure_future(layer.receive(channel))
+    async with asyncio.timeout(10):
+        while not heard.done():  # group_add does not wait for the broker
+            await asyncio.to_thread(doorbells.publish, {"node.n1": {"type": "node.changed"}})
+            await asyncio.wait([heard], timeout=0.1)
+    assert heard.result() == {"type": "node.changed"}
+    await layer.flush()
+
+
+def test_a_transaction_rings_each_bell_once_when_it_commits(heard, commit):
+    with commit():
+        doorbells.ring_nodes(["a", "b"])
+        doorbells.ring_nodes(["b", "c"])
+        doorbells.ring_topic("job", "j")
+        doorbells.ring_topic("job", "j")
+        assert heard.bells(0) == []
+    assert heard.bells(4) == [
+        ("node.a", {"type": "node.changed"}),
+        ("node.b", {"type": "node.changed"}),
+        ("node.c", {"type": "node.changed"}),
+        ("live.job.j", {"type": "topic.changed", "topic": "job", "id": "j"}),
+    ]
+
+
+def test_a_savepoint_that_is_rolled_back_rings_nothing_of_its_own(heard, commit):
+    with commit():
+        with transaction.atomic():
+            doorbells.ring_nodes(["lost"])
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            doorbells.ring_nodes(["kept"])
+        doorbells.ring_nodes(["after"])
+    assert sorted(group for group, _ in heard.bells(2)) == ["node.after", "node.kept"]
+
+
+@pytest.mark.django_db
+def test_a_burst_of_hints_is_one_tick(commit):
+    broker = doorbells.valkey()
+    with commit():
+        for _ in range(20):
+            doorbells.ring_scheduler()
+    with commit():
+        doorbells.ring_scheduler()
+    assert broker.llen("skep:scheduler") == 1
+    assert 0 < broker.pttl(doorbells.TICK_PENDING) <= doorbells.TICK_PENDING_S * 1000
+
+
+@pytest.mark.django_db
+def test_a_broker_that_is_down_never_fails_the_caller(settings, monkeypatch, commit):
+    monkeypatch.setattr(doorbells, "_muted_until", 0.0)
+    doorbells.valkey.cache_clear()
+    settings.SKEP_REDIS_URL = "redis://127.0.0.1:1"
+    try:
+        with commit():
+            doorbells.ring_nodes(["a"])
+            doorbells.ring_scheduler()
+        assert doorbells._muted_until > 0  # for the next second it is not even asked
+    finally:
+        doorbells.valkey.cache_clear()
+
+
+class Bells:
+    """What one listener heard."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[doorbells.Message] = asyncio.Queue()
+
+    def __call__(self, bell: doorbells.Message) -> None:
+        self.queue.put_nowait(bell)
+
+    async def next(self) -> doorbells.Message:
+        async with asyncio.timeout(10):
+            return await self.queue.get()
+
+
+async def ring(group: str, number: int) -> None:
+    await asyncio.to_thread(doorbells.publish, {group: {"type": "test", "number": number}})
+
+
+async def test_a_listener_hears_its_group_only_and_until_it_leaves():
+    listener, mine, other = Listener(), Bells(), Bells()
+    async with listener.hearing("g.other", other):
+        async with listener.hearing("g.mine", mine):
+            assert await mine.next() == MISSED  # it may have missed bells before it joined
+            await ring("g.mine", 1)
+            assert await mine.next() == {"type": "test", "number": 1}
+        await ring("g.mine", 2)
+        await ring("g.other", 3)
+        assert await other.next() == MISSED
+        assert await other.next() == {"type": "test", "number": 3}
+    assert mine.queue.empty()
+
+
+async def test_a_listener_that_lost_the_broker_comes_back_and_says_so():
+    listener, bells = Listener(), Bells()
+    async with listener.hearing("g.mine", bells):
+        assert await bells.next() == MISSED
+        await asyncio.to_thread(kill_subscribers)
+        assert await bells.next() == MISSED
+        await ring("g.mine", 1)
+        assert await bells.next() == {"type": "test", "number": 1}
+
+
+def kill_subscribers() -> None:
+    """Cut this database's pub/sub connections, as a broker that restarts does."""
+    broker = doorbells.valkey()
+    mine = str(broker.connection_pool.connection_kwargs["db"])
+    for client in broker.client_list(_type="pubsub"):
+        if client["db"] == mine:
+            broker.client_kill_filter(_id=client["id"])

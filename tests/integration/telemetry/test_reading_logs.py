@@ -1,0 +1,338 @@
+"""Logs over REST: merged, by offset, tails, completeness, search, download."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.files.storage import storages
+from django.db.models.functions import Now
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.gateway_rows import frame, frames, running_attempt
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_node, make_user, make_vc, place, release
+
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.states import AttemptState, JobState
+from skep_platform.telemetry import search
+from skep_platform.telemetry.models import LogChunk
+from skep_platform.telemetry.services import append_logs
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def attempt() -> TaskAttempt:
+    return running_attempt()
+
+
+@pytest.fixture
+def api(attempt: TaskAttempt) -> Api:
+    return Api(attempt.job.owner)
+
+
+def write(attempt: TaskAttempt, data: bytes, stream: str = "stdout") -> None:
+    """Append as one chunk."""
+    last = LogChunk.objects.filter(attempt=attempt, stream=stream).order_by("-offset").first()
+    offset = last.offset + last.size if last else 0
+    append_logs(attempt.node_id, [frame(attempt, offset, data, stream)])
+
+
+def end(attempt: TaskAttempt, job_state: str = JobState.SUCCEEDED) -> None:
+    for stream in ("stdout", "stderr"):
+        chunks = LogChunk.objects.filter(attempt=attempt, stream=stream)
+        size = sum(chunks.values_list("size", flat=True))
+        append_logs(attempt.node_id, [frame(attempt, size, b"", stream)])
+    attempt.refresh_from_db()
+    release(attempt)
+    Job.objects.filter(pk=attempt.job_id).update(state=job_state)
+
+
+def merged(api: Api, attempt: TaskAttempt, **query: Any) -> Any:
+    response = api.get(f"/jobs/{attempt.job_id}/logs", **query)
+    assert response.status_code == 200, response.json()
+    return response.json()
+
+
+def text(page: dict[str, Any]) -> str:
+    return "".join(chunk["text"] for chunk in page["chunks"])
+
+
+class TestMerged:
+    def test_chunks_tell_whose_they_are_in_order_of_arrival(self, api, attempt):
+        write(attempt, b"one\n")
+        write(attempt, b"oops\n", "stderr")
+        write(attempt, b"two\n")
+        page = merged(api, attempt)
+        assert [(c["stream"], c["offset"], c["text"]) for c in page["chunks"]] == [
+            ("stdout", 0, "one\n"),
+            ("stderr", 0, "oops\n"),
+            ("stdout", 4, "two\n"),
+        ]
+        first = page["chunks"][0]
+        assert (first["role"], first["index"], first["rank"]) == ("worker", 0, 0)
+        assert first["attempt_id"] == str(attempt.pk)
+        assert page["next"] == page["chunks"][-1]["cursor"]
+        assert page["complete"] is False
+
+    def test_reading_on_gives_every_chunk_once(self, api, attempt):
+        lines = [f"line {i}\n".encode() for i in range(20)]
+        for line in lines:
+            write(attempt, line)
+        read, cursor = "", 0
+        while (page := merged(api, attempt, cursor=cursor, limit=30))["chunks"]:
+            read += text(page)
+            cursor = page["next"]
+        assert read.encode() == b"".join(lines)
+
+    def test_a_chunk_larger_than_the_limit_is_still_given(self, api, attempt):
+        write(attempt, b"x" * 1000)
+        assert len(text(merged(api, attempt, limit=10))) == 1000
+
+    def test_filters_by_rank_and_stream(self, api, attempt):
+        write(attempt, b"out")
+        write(attempt, b"err", "stderr")
+        assert text(merged(api, attempt, stream="stderr")) == "err"
+        assert text(merged(api, attempt, rank=0)) == "outerr"
+        assert text(merged(api, attempt, rank=1)) == ""
+
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [
+            (1, "five"),
+            (2, "four\nfive"),
+            (4, "two\nthree\nfour\nfive"),
+            (99, "one\ntwo\nthree\nfour\nfive"),
+        ],
+    )
+    def test_the_tail_is_the_newest_lines(self, api, attempt, lines, expected):
+        for piece in (b"one\ntwo\nthr", b"ee\nfour\n", b"five"):
+            write(attempt, piece)
+        page = merged(api, attempt, tail=lines)
+        assert text(page) == expected
+        write(attempt, b" and more")
+        assert text(merged(api, attempt, cursor=page["next"])) == " and more"
+
+    def test_backwards_from_a_cursor(self, api, attempt):
+        for line in (b"one\n", b"two\n", b"three\n"):
+            write(attempt, line)
+        newest = merged(api, attempt, tail=1)["chunks"][0]["cursor"]
+        assert text(merged(api, attempt, before=newest)) == "one\ntwo\n"
+
+    def test_a_character_cut_by_a_chunk_border_is_whole(self, api, attempt):
+        data = "grüße 🐝".encode()
+        for i in range(len(data)):
+            write(attempt, data[i : i + 1])
+        assert text(merged(api, attempt)) == "grüße 🐝"
+
+    def test_a_chunk_that_the_store_lost_is_told_and_skipped(self, api, attempt):
+        for piece in (b"a" * 80, b"b" * 80, b"c" * 80):
+            write(attempt, piece)
+        storages["logs"].delete(LogChunk.objects.order_by("id")[1].key)
+        read = text(merged(api, attempt))
+        assert "[80 bytes of this log are missing in the store]" in read
+        assert len(read) == 240
+        assert read.endswith("c" * 80)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"cursor": -1},
+            {"cursor": 2**63},
+            {"limit": 0},
+            {"limit": 2**30},
+            {"tail": 0},
+            {"stream": "stdin"},
+            {"rank": "x"},
+        ],
+    )
+    def test_bad_parameters_are_refused(self, api, attempt, query):
+        assert refusal(api.get(f"/jobs/{attempt.job_id}/logs", **query)) == (400, "invalid")
+
+
+class TestComplete:
+    def test_when_the_job_ended_and_every_stream_told_its_end(self, api, attempt):
+        write(attempt, b"abc")
+        assert merged(api, attempt)["complete"] is False
+        end(attempt)
+        assert merged(api, attempt)["complete"] is True
+
+    def test_not_on_a_page_that_more_follows(self, api, attempt):
+        write(attempt, b"abc")
+        write(attempt, b"def")
+        end(attempt)
+        assert merged(api, attempt, limit=3)["complete"] is False
+
+    def test_not_while_the_job_lives(self, api, attempt):
+        end(attempt, JobState.RUNNING)
+        assert merged(api, attempt)["complete"] is False
+
+    @pytest.mark.parametrize(
+        ("fields", "complete"),
+        [
+            ({"started_at": None}, True),
+            ({"started_at": Now()}, False),
+            ({"started_at": Now(), "state": AttemptState.LOST}, True),
+            ({"started_at": Now(), "released_at": Now() - timedelta(minutes=5)}, True),
+            ({"started_at": Now(), "log_sizes": {"stdout": 0}}, False),
+        ],
+        ids=["never started", "end not told", "node lost", "deadline passed", "one stream told"],
+    )
+    def test_without_the_nodes_word(self, api, attempt, fields, complete):
+        release(attempt, AttemptState.FAILED)
+        TaskAttempt.objects.filter(pk=attempt.pk).update(**fields)
+        Job.objects.filter(pk=attempt.job_id).update(state=JobState.FAILED)
+        assert merged(api, attempt)["complete"] is complete
+
+
+class TestStream:
+    def read(self, api: Api, attempt: TaskAttempt, **query: Any) -> Any:
+        return api.get(f"/attempts/{attempt.pk}/logs/stdout", **query).json()
+
+    def test_by_offset_across_chunks(self, api, attempt):
+        for piece in (b"0123", b"45", b"6789"):
+            write(attempt, piece)
+        assert self.read(api, attempt, offset=2, limit=5) == {
+            "attempt_id": str(attempt.pk),
+            "stream": "stdout",
+            "offset": 2,
+            "next_offset": 7,
+            "size": 10,
+            "complete": False,
+            "text": "23456",
+        }
+
+    def test_tail_is_the_newest_bytes(self, api, attempt):
+        for piece in (b"0123", b"45", b"6789"):
+            write(attempt, piece)
+        part = self.read(api, attempt, tail=5)
+        assert (part["offset"], part["text"], part["next_offset"]) == (5, "56789", 10)
+
+    def test_past_the_end_is_empty(self, api, attempt):
+        write(attempt, b"abc")
+        part = self.read(api, attempt, offset=99)
+        assert (part["offset"], part["next_offset"], part["text"]) == (3, 3, "")
+
+    def test_complete_once_the_end_was_told(self, api, attempt):
+        write(attempt, b"abc")
+        append_logs(attempt.node_id, [frame(attempt, 3, b"")])
+        assert self.read(api, attempt, limit=2)["complete"] is False
+        assert self.read(api, attempt)["complete"] is True
+
+    def test_unknown_stream(self, api, attempt):
+        answer = api.get(f"/attempts/{attempt.pk}/logs/stdin")
+        assert refusal(answer) == (404, "not_found")
+
+
+def test_19_a_stranger_learns_nothing_not_even_that_the_job_exists(attempt):
+    write(attempt, b"secret")
+    stranger = make_user()
+    make_vc(members=[stranger])
+    paths = [
+        f"/jobs/{attempt.job_id}/logs",
+        f"/jobs/{attempt.job_id}/logs/search?q=secret",
+        f"/jobs/{attempt.job_id}/metrics",
+        f"/attempts/{attempt.pk}/logs/stdout",
+        f"/attempts/{attempt.pk}/logs/stdout?raw=1",
+    ]
+    for path in paths:
+        assert refusal(Api(stranger).get(path)) == (404, "not_found"), path
+        assert refusal(Api().get(path)) == (401, "not_authenticated"), path
+        assert Api(make_user(admin=True)).get(path).status_code == 200, path
+
+
+class TestSearch:
+    def find(self, api: Api, attempt: TaskAttempt, q: str, **query: Any) -> Any:
+        response = api.get(f"/jobs/{attempt.job_id}/logs/search", q=q, **query)
+        assert response.status_code == 200, response.json()
+        return response.json()
+
+    def test_lines_with_the_text_and_their_offsets(self, api, attempt):
+        write(attempt, b"loss 1\nnothing\nloss 2 loss\n")
+        write(attempt, b"the loss\n", "stderr")
+        found = self.find(api, attempt, "loss")
+        assert [(m["stream"], m["offset"], m["text"]) for m in found["matches"]] == [
+            ("stdout", 0, "loss 1"),
+            ("stdout", 15, "loss 2 loss"),
+            ("stderr", 4, "the loss"),
+        ]
+        assert found["next"] is None
+
+    def test_the_text_is_literal(self, api, attempt):
+        write(attempt, b"a.c\nabc\n.*\n%_\n")
+        assert [m["text"] for m in self.find(api, attempt, ".*")["matches"]] == [".*"]
+        assert [m["text"] for m in self.find(api, attempt, "%_")["matches"]] == ["%_"]
+
+    def test_bounded_work_goes_on_with_the_cursor(self, api, attempt, monkeypatch):
+        monkeypatch.setattr(search, "MAX_CHUNKS", 2)
+        for i in range(7):
+            write(attempt, f"line {i}\n".encode())
+        read, cursor, requests = [], "", 0
+        while cursor is not None:
+            found = self.find(api, attempt, "line", cursor=cursor)
+            read += [m["text"] for m in found["matches"]]
+            cursor = found["next"]
+            requests += 1
+        assert read == [f"line {i}" for i in range(7)]
+        assert requests == 4
+
+    @pytest.mark.parametrize("q", ["", "two\nlines", "x" * 300])
+    def test_what_cannot_be_looked_for_is_refused(self, api, attempt, q):
+        answer = api.get(f"/jobs/{attempt.job_id}/logs/search", q=q)
+        assert refusal(answer) == (400, "invalid")
+
+    @pytest.mark.parametrize("cursor", ["x", "-1", "1.x", "9" * 30, "1.2.3"])
+    def test_a_made_up_cursor_is_refused(self, api, attempt, cursor):
+        answer = api.get(f"/jobs/{attempt.job_id}/logs/search", q="a", cursor=cursor)
+        assert refusal(answer) == (400, "cursor_invalid")
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    data=st.lists(st.sampled_from(b"ab\n"), min_size=1, max_size=40).map(bytes),
+    cuts=st.lists(st.integers(1, 39), max_size=8),
+    needle=st.sampled_from(["a", "ab", "aba", "bb"]),
+    limit=st.integers(1, 4),
+)
+def test_search_finds_every_line_whatever_the_chunks_and_pages(node, data, cuts, needle, limit):
+    attempt = running_attempt(node, gpus=0)
+    for piece in frames(attempt, data, [c for c in cuts if c < len(data)])[:-1]:
+        append_logs(attempt.node_id, [piece])
+    found: list[int] = []
+    cursor = search.Cursor()
+    while True:
+        page = search.search(attempt.job, search.Filter(), needle.encode(), cursor, limit)
+        found += [match.offset for match in page.matches]
+        if page.next is None:
+            break
+        cursor = search.Cursor.parse(page.next)
+    assert sorted(set(found)) == sorted(found)
+    assert {line_of(data, offset) for offset in found} == {
+        number for number, line in enumerate(data.split(b"\n")) if needle.encode() in line
+    }
+    assert all(data[offset:].startswith(needle.encode()) for offset in found)
+
+
+def line_of(data: bytes, offset: int) -> int:
+    return data.count(b"\n", 0, offset)
+
+
+@pytest.fixture
+def node(db: None):
+    return make_node()
+
+
+def test_another_attempt_of_the_same_task_is_merged_too(api, attempt):
+    write(attempt, b"first\n")
+    end(attempt, JobState.WAITING)
+    job = attempt.job
+    job.attempt = 2
+    again = place(job, [], node=attempt.node, state=AttemptState.RUNNING)
+    write(again, b"second\n")
+    assert text(merged(api, attempt)) == "first\nsecond\n"

@@ -1,0 +1,111 @@
+"""An agent of tests: speaks the protocol over a real WebSocket, one frame at a time."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tests.support.platform_factories import join_node, make_gpus, make_hello, make_inventory
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from skep_agent.protocol import (
+    AttemptFact,
+    Desired,
+    Gpu,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    LogFrame,
+    Message,
+    Refused,
+    Report,
+    Welcome,
+    parse_server_message,
+)
+from skep_platform.cluster.models import Node
+
+M = TypeVar("M", bound=Message)
+WAIT_S = 10
+
+
+class Agent:
+    """`with Agent(port, credential) as agent: agent.enter(hello)`."""
+
+    def __init__(self, port: int, credential: str | None, **options: Any) -> None:
+        headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
+        self.socket = connect(
+            f"ws://127.0.0.1:{port}/ws/agent",
+            additional_headers=headers,
+            compression=None,
+            max_size=None,
+            proxy=None,
+            **options,
+        )
+        self.other: list[Message] = []  # what came while something else was waited for
+        self._seq = 0
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def send(self, message: Message | LogFrame | str | bytes) -> None:
+        if isinstance(message, LogFrame):
+            message = message.encode()
+        self.socket.send(message.model_dump_json() if isinstance(message, Message) else message)
+
+    def enter(self, hello: Hello) -> tuple[Welcome, Desired]:
+        self.send(hello)
+        return self.expect(Welcome), self.expect(Desired)
+
+    def beat(self) -> HeartbeatAck:
+        self._seq += 1
+        self.send(Heartbeat(seq=self._seq))
+        return self.expect(HeartbeatAck)
+
+    def report(self, *facts: AttemptFact) -> None:
+        self.send(Report(facts=list(facts)))
+
+    def receive(self, seconds: float = WAIT_S) -> Any:
+        """The next message. Raises TimeoutError, and ConnectionClosed at the end."""
+        return parse_server_message(self.socket.recv(timeout=seconds))
+
+    def expect(self, kind: type[M], seconds: float = WAIT_S) -> M:
+        """The next message of this kind; others are kept in `other`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            message = self.receive(max(0.0, deadline - time.monotonic()))
+            if isinstance(message, kind):
+                return message
+            self.other.append(message)
+
+    def end(self) -> tuple[str, int]:
+        """(code of the refusal or "", close code) of a connection that the server ends."""
+        code = ""
+        try:
+            while True:
+                message = self.receive()
+                code = message.code if isinstance(message, Refused) else code
+        except ConnectionClosed as closed:
+            return code, closed.rcvd.code if closed.rcvd else 1006
+
+
+class Joined:
+    """A node that has joined, and what its agent says at hello."""
+
+    def __init__(self, name: str = "", *, gpus: int | list[Gpu] = 0) -> None:
+        self.node: Node
+        self.node, self.credential = join_node(name)
+        found = make_gpus(self.node.name, gpus) if isinstance(gpus, int) else gpus
+        self.hello = make_hello(self.node.instance_id, make_inventory(found))
+
+    def connect(self, port: int, **options: Any) -> Agent:
+        return Agent(port, self.credential, **options)

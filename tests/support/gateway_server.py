@@ -1,0 +1,104 @@
+"""The real ASGI application under a real uvicorn: in a thread of the test, or as a process that
+can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import uvicorn
+from django.conf import settings
+from django.db import connection
+
+OPTIONS = {"log_level": "warning", "ws_per_message_deflate": False, "lifespan": "off"}
+START_S = 20
+
+
+class ThreadServer:
+    """Shares the test's Django; `stop` ends it gracefully."""
+
+    def __init__(self) -> None:
+        from skep_platform.asgi import application
+
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self.server = uvicorn.Server(uvicorn.Config(application, **OPTIONS))
+        self._thread = threading.Thread(target=self.server.run, args=([self._socket],))
+
+    def __enter__(self) -> ThreadServer:
+        self._thread.start()
+        wait_until(lambda: self.server.started, "uvicorn started")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(START_S)
+
+
+class ProcessServer:
+    """A web server in a process of its own, on the test's database and doorbells."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port or free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ProcessServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        address = ["--host", "127.0.0.1", "--port", str(self.port)]
+        quiet = ["--log-level", "warning", "--lifespan", "off"]
+        command = [sys.executable, "-m", "uvicorn", "tests.support.gateway_app:application"]
+        self._process = subprocess.Popen([*command, *address, *quiet], env=_environment())
+        wait_until(self._answers, "the web server answers")
+
+    def kill(self) -> None:
+        """SIGKILL: no time to say or store anything."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the web server died"
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def wait_until(holds: Callable[[], object], what: str, seconds: float = START_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def _environment() -> dict[str, str]:
+    url = urlsplit(os.environ["SKEP_DATABASE_URL"])
+    database = url._replace(path="/" + connection.settings_dict["NAME"]).geturl()
+    prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
+    timing = {
+        name: str(getattr(settings, name))
+        for name in ("SKEP_LEASE_S", "SKEP_HEARTBEAT_S", "SKEP_SAMPLE_S")
+    }
+    ours = {"SKEP_DATABASE_URL": database, "SKEP_TEST_PREFIX": prefix} | timing
+    return {**os.environ, **ours, "PYTHONPATH": os.getcwd()}
