@@ -47,5 +47,6 @@ openapi: ## write the API's schema and the web page's types of it
 
 lock: ## pin all Python packages anew
 	@scripts/bootstrap python
+	@pip install --quiet uv
 	@uv pip compile pyproject.toml --extra server --extra embedded --group dev --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements.lock
