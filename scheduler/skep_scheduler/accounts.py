@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from skep_scheduler.gang import Shape, is_open
+from skep_scheduler.gang import Kind, is_open
 from skep_scheduler.state import Gang, Snapshot
 
 
@@ -41,12 +41,12 @@ class Accounts:
                 needs = [(task.gpu_model, len(task.gpu_uuids))]
                 self._charge(task.vc, task.gang_id, needs, task.opportunistic)
 
-    def models_for(self, gang: Gang, shape: Shape) -> Sequence[str | None]:
+    def models_for(self, kind: Kind) -> Sequence[str | None]:
         """The models to try, in name order, for the members that name none: what the VC owns, or
         for an opportunistic gang what there is. (None,) where nothing is to be chosen."""
-        if not is_open(shape):
+        if not is_open(kind.shape):
             return (None,)
-        return self.models if gang.opportunistic else list(self.vcs[gang.vc].owns)
+        return self.models if kind.opportunistic else list(self.vcs[kind.vc].owns)
 
     def charge(self, gang: Gang, needs: Iterable[tuple[str, int]]) -> None:
         """Book a gang that was just placed."""

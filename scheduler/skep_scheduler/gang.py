@@ -1,8 +1,9 @@
-"""The shape of a gang: what it needs, whoever it belongs to.
+"""The shape of a gang: what it needs, whoever it belongs to; and its kind: shape, VC and whether
+it needs quota.
 
-Gangs of one shape are interchangeable to a search, so a tick tries each shape once where it does
-not fit. Members with equal needs are one `Demand`; the names of task roles come back when a
-packing is turned into a placement.
+Gangs of one kind are refused together: when one does not fit, a tick tries no other. Members with
+equal needs are one `Demand`; the names of task roles come back when a packing is turned into a
+placement.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ class MemberShape(NamedTuple):
 Shape = tuple[MemberShape, ...]
 
 
+class Kind(NamedTuple):
+    vc: str
+    opportunistic: bool
+    shape: Shape
+
+
 class Demand(NamedTuple):
     """`tasks` equal tasks, each in need of `need`, on GPUs of `model` (None: no GPUs)."""
 
@@ -44,8 +51,8 @@ def member_shape(member: Member) -> MemberShape:
     return MemberShape(need, member.gpu_model if member.gpus else None, member.count)
 
 
-def shape_of(gang: Gang) -> Shape:
-    return tuple([member_shape(member) for member in gang.members])
+def kind_of(gang: Gang) -> Kind:
+    return Kind(gang.vc, gang.opportunistic, tuple([member_shape(m) for m in gang.members]))
 
 
 def is_open(shape: Shape) -> bool:

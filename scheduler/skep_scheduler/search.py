@@ -12,7 +12,7 @@ from operator import add, ge, sub
 from skep_scheduler.gang import Demands
 from skep_scheduler.room import Left, Room
 
-STEPS_PER_TICK = 200_000  # about a tenth of a second
+STEPS_PER_TICK = 100_000  # a few tenths of a second
 
 Counts = tuple[int, ...]  # tasks per demand
 # How a vector came about: the vector before, the node that was added, what it took.

@@ -7,7 +7,7 @@ over its pairs, then by how little it tears from the GPUs that stay free, then b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
 from math import comb
 
@@ -18,6 +18,7 @@ _STEP = 100  # between levels; the number of NVLinks counts within its level
 Matrix = tuple[tuple[int, ...], ...]
 
 
+@cache
 def distance(word: str | None) -> int:
     """From NVLink with many links up to SYS; a word that is missing or unknown counts as SYS."""
     if word is not None and word.startswith("NV"):

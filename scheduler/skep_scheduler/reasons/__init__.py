@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 from skep_scheduler.accounts import Accounts
-from skep_scheduler.gang import Shape, demands_of, shape_of
+from skep_scheduler.gang import Kind, demands_of
 from skep_scheduler.plan import Reason
 from skep_scheduler.reasons import capacity, never, quota, words
 from skep_scheduler.reasons.case import Case
 from skep_scheduler.reasons.codes import HOPE, Code
+from skep_scheduler.reasons.holders import Holders
 from skep_scheduler.reasons.stock import Stocks
 from skep_scheduler.room import Room
 from skep_scheduler.state import Gang, Snapshot
@@ -30,45 +32,49 @@ CHECKS = (
 
 class Explainer:
     """Explains refusals from the numbers after a tick. It never searches for room again, and
-    gangs of one shape in one VC share one reason, whatever their number."""
+    gangs of one kind share one reason, whatever their number."""
 
     def __init__(self, snapshot: Snapshot, room: Room, accounts: Accounts) -> None:
-        self._stocks = Stocks(snapshot, room)
-        self._accounts = accounts
-        self._known: dict[tuple[str, bool, Shape], Reason] = {}
+        self._snapshot, self._room, self._accounts = snapshot, room, accounts
+        self._holders = Holders(accounts)
+        self._known: dict[Kind, Reason] = {}
 
-    def reasons(self, gangs: Sequence[Gang], now: float) -> dict[str, Reason]:
+    @cached_property
+    def _stocks(self) -> Stocks:
+        return Stocks(self._snapshot, self._room)
+
+    def reasons(self, gangs: Sequence[tuple[Gang, Kind]], now: float) -> dict[str, Reason]:
         """By gang id, for gangs left waiting, in the order of the queue. The detail `ahead` is the
         number of gangs of the same VC that wait before it."""
         ahead: Counter[str] = Counter()
         reasons = {}
-        for gang in gangs:
-            reason = self._reason(gang, now)
+        for gang, kind in gangs:
+            reason = self._reason(gang, kind, now)
             details = {**reason.details, "ahead": ahead[gang.vc]}
             reasons[gang.id] = Reason(reason.code, reason.message, details)
             ahead[gang.vc] += 1
         return reasons
 
-    def _reason(self, gang: Gang, now: float) -> Reason:
+    def _reason(self, gang: Gang, kind: Kind, now: float) -> Reason:
         if gang.vc not in self._accounts.vcs:
             return _unknown_vc(gang)
         if gang.not_before > now:
             return _backoff(gang)
-        shape = shape_of(gang)
-        kind = (gang.vc, gang.opportunistic, shape)
         if kind not in self._known:
-            self._known[kind] = self._explain(gang, shape)
+            self._known[kind] = self._explain(kind)
         return self._known[kind]
 
-    def _explain(self, gang: Gang, shape: Shape) -> Reason:
-        models = self._accounts.models_for(gang, shape)
+    def _explain(self, kind: Kind) -> Reason:
+        models = self._accounts.models_for(kind)
         if not models:
-            return _no_model(gang)
-        return _join({model: _first_reason(self._case(gang, shape, model)) for model in models})
+            return _no_model(kind)
+        return _join({model: _first_reason(self._case(kind, model)) for model in models})
 
-    def _case(self, gang: Gang, shape: Shape, model: str | None) -> Case:
-        account = None if gang.opportunistic else self._accounts.vcs[gang.vc]
-        return Case(demands_of(shape, model), gang.vc, account, self._accounts, self._stocks)
+    def _case(self, kind: Kind, model: str | None) -> Case:
+        account = None if kind.opportunistic else self._accounts.vcs[kind.vc]
+        demands = demands_of(kind.shape, model)
+        lent = self._accounts.opportunistic
+        return Case(demands, kind.vc, account, lent, self._holders, self._stocks)
 
 
 def _first_reason(case: Case) -> Reason:
@@ -100,13 +106,14 @@ def _backoff(gang: Gang) -> Reason:
     return Reason(Code.BACKOFF, message, {"until": gang.not_before})
 
 
-def _no_model(gang: Gang) -> Reason:
+def _no_model(kind: Kind) -> Reason:
     """Guaranteed and open, but the VC owns no GPUs; or opportunistic where there are none."""
-    details: dict[str, object] = {"vc": gang.vc, "needs": gang.gpus, "owns": 0}
-    if gang.opportunistic:
+    gpus = sum(member.tasks * member.need.gpus for member in kind.shape)
+    details: dict[str, object] = {"vc": kind.vc, "needs": gpus, "owns": 0}
+    if kind.opportunistic:
         return Reason(Code.NO_GPU_MODEL, "No node has a healthy GPU.", details)
     message = (
-        f"Needs {words.count(gang.gpus, 'GPU')}, but {gang.vc} owns none: have the quota raised, "
+        f"Needs {words.count(gpus, 'GPU')}, but {kind.vc} owns none: have the quota raised, "
         "or submit it as opportunistic."
     )
     return Reason(Code.NEVER_FITS_QUOTA, message, details)

@@ -14,22 +14,30 @@ from skep_scheduler.resources import NOTHING
 
 def no_open_node(case: Case) -> Iterator[Reason]:
     for demand in case.demands:
-        closed = case.full(demand.model).count
         if not case.open(demand.model).count:
-            nodes = words.count(closed, "node")
-            which = nodes if demand.model is None else f"{nodes} with {demand.model}"
-            message = f"No node is open: {which} offline or cordoned."
+            closed = case.full(demand.model).count
             numbers: dict[str, object] = {"gpu_model": demand.model, "closed_nodes": closed}
-            yield Reason(Code.NO_NODES, message, numbers)
+            yield Reason(Code.NO_NODES, _closed(demand.model, closed), numbers)
+
+
+def _closed(model: str | None, closed: int) -> str:
+    if not closed:
+        return "The cluster has no nodes."
+    with_model = "" if model is None else f" with {model}"
+    are = "is" if closed == 1 else "are"
+    return f"No node is open: {words.count(closed, 'node')}{with_model} {are} offline or cordoned."
 
 
 def too_few_free(case: Case) -> Iterator[Reason]:
     for model, needs in gpus_by_model(case.demands):
         free = case.free(model)
         if free.gpus < needs:
-            are_free = "none is free" if not free.gpus else f"{free.gpus} are free"
+            is_free = "are free" if free.gpus > 1 else "is free"
             where = f" ({words.pieces(free.pieces)})" if free.gpus else ""
-            message = f"Needs {needs} {model}; {are_free}{where}{_elsewhere(case, model)}."
+            message = (
+                f"Needs {needs} {model}; {free.gpus or 'none'} {is_free}{where}"
+                f"{_elsewhere(case, model)}."
+            )
             yield Reason(Code.NO_CAPACITY, message, _gpu_numbers(case, model, needs))
 
 
@@ -50,13 +58,14 @@ def no_room_for_tasks(case: Case) -> Iterator[Reason]:
 
 def no_room_together(case: Case) -> Reason:
     """The last resort: each kind of task would find room, but not all of them at once."""
-    kinds = words.listing(
-        [f"{words.tasks(d.tasks)} of {words.amount(d.model, d.need)}" for d in case.demands]
-    )
-    message = f"Needs {kinds}: each of these would find room, but not all at once."
-    numbers = [_gpu_numbers(case, model, needs) for model, needs in gpus_by_model(case.demands)[:1]]
-    roles = [task_numbers(demand, demand.tasks) for demand in case.demands]
-    return Reason(Code.NO_CAPACITY, message, {**(numbers[0] if numbers else {}), "roles": roles})
+    kinds = [f"{words.tasks(d.tasks)} of {words.amount(d.model, d.need)}" for d in case.demands]
+    message = f"Needs {' plus '.join(kinds)}: each would find room, but not all at once."
+    details: dict[str, object] = {
+        "kinds": [task_numbers(demand, demand.tasks) for demand in case.demands]
+    }
+    for model, needs in gpus_by_model(case.demands)[:1]:
+        details |= _gpu_numbers(case, model, needs)
+    return Reason(Code.NO_CAPACITY, message, details)
 
 
 def _fragmented(case: Case, demand: Demand, room: int) -> Reason:
@@ -75,7 +84,7 @@ def _shortage(case: Case, demand: Demand, room: int, code: Code, what: str) -> R
     beside = f"; enough {demand.model} are free" if demand.model else ""
     message = (
         f"Needs {words.tasks(demand.tasks)} of {words.amount(demand.model, demand.need)}{beside}, "
-        f"but there is {what} for only {room}."
+        f"but there is {what} for {f'only {room}' if room else 'none'}."
     )
     largest = free.largest(demand.need)._asdict()
     details = {**task_numbers(demand, room), "free": free.gpus, "largest_free": largest}
@@ -92,7 +101,7 @@ def _gpu_numbers(case: Case, model: str, needs: int) -> dict[str, object]:
         "pieces": [list(piece) for piece in free.pieces],  # [GPUs on a node, number of nodes]
         "total": case.full(model).gpus,
         "closed": case.full(model).gpus - case.open(model).gpus,  # on offline, cordoned nodes
-        "opportunistic": case.accounts.opportunistic[model],  # held without quota
+        "opportunistic": case.lent.get(model, 0),  # held without quota
     }
 
 
@@ -100,7 +109,7 @@ def _elsewhere(case: Case, model: str) -> str:
     """GPUs that might come back: on closed nodes, or lent to opportunistic jobs."""
     numbers = _gpu_numbers(case, model, 0)
     closed, lent = numbers["closed"], numbers["opportunistic"]
-    parts = [f"{closed} more are offline or cordoned"] if closed else []
+    parts = [f"on offline or cordoned nodes: {closed}"] if closed else []
     if lent and case.account is not None:
-        parts += [f"{lent} are lent to opportunistic jobs"]
+        parts += [f"lent to opportunistic jobs: {lent}"]
     return "".join(f"; {part}" for part in parts)

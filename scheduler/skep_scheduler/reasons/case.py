@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skep_scheduler.accounts import Account, Accounts
+from skep_scheduler.accounts import Account
 from skep_scheduler.gang import Demand, Demands
+from skep_scheduler.reasons.holders import Holders
 from skep_scheduler.reasons.stock import EMPTY, Stock, Stocks
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A gang that was refused, with one choice of GPU model, and the numbers of the moment.
-
-    Its reason is shared by all gangs of this shape in the VC, so nothing here names the gang.
-    """
+    """A kind of gang that was refused, one choice of GPU model, and the numbers of the moment."""
 
     demands: Demands
     vc: str
     account: Account | None  # None: opportunistic, needs no quota
-    accounts: Accounts
+    lent: Mapping[str, int]  # GPUs that opportunistic gangs hold, by model
+    holders: Holders
     stocks: Stocks
 
     def full(self, model: str | None) -> Stock:

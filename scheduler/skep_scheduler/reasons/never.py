@@ -45,13 +45,15 @@ def task_too_large(case: Case) -> Iterator[Reason]:
 
 
 def _largest(demand: Demand, largest: Resources) -> str:
+    """The first amount that no node has, among the nodes that have those before it."""
     need = demand.need
     if largest.gpus < need.gpus:
-        return f"the largest node has {largest.gpus}"
-    node = f"node with {need.gpus} {demand.model}" if demand.model else "node"
+        return f"the largest node has {largest.gpus} {demand.model}"
     if largest.cpu_millis < need.cpu_millis:
-        return f"the largest {node} has {words.cpus(largest.cpu_millis)}"
-    return f"the largest {node} and such CPUs has {words.memory(largest.memory_mb)}"
+        such = words.amount(demand.model, need._replace(cpu_millis=0, memory_mb=0))
+        return f"the largest node{such and f' with {such}'} has {words.cpus(largest.cpu_millis)}"
+    such = words.amount(demand.model, need._replace(memory_mb=0))
+    return f"the largest node{such and f' with {such}'} has {words.memory(largest.memory_mb)}"
 
 
 def gang_too_large(case: Case) -> Iterator[Reason]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from skep_scheduler.gang import gpus_by_model
 from skep_scheduler.plan import Reason
 from skep_scheduler.reasons import words
 from skep_scheduler.reasons.case import Case
 from skep_scheduler.reasons.codes import Code
-
-NAMED = 3  # jobs that a reason names
 
 
 def quota_used_up(case: Case) -> Iterator[Reason]:
@@ -20,7 +17,7 @@ def quota_used_up(case: Case) -> Iterator[Reason]:
     for model, needs in gpus_by_model(case.demands):
         owns, used = case.account.owns.get(model, 0), case.account.used[model]
         if needs + used > owns:
-            top, others = _holders(case.account.holders[model], case.accounts.gang_names)
+            top, others = case.holders.of(case.vc, model)
             named = [f"{holder['name']} {holder['gpus']}" for holder in top]
             named += [words.count(others, "other")] if others else []
             message = (
@@ -38,13 +35,3 @@ def quota_used_up(case: Case) -> Iterator[Reason]:
                 "used_by_others": others,
             }
             yield Reason(Code.QUOTA_EXCEEDED, message, details)
-
-
-def _holders(gpus: Counter[str], names: Mapping[str, str]) -> tuple[list[dict[str, object]], int]:
-    """The gangs that hold the most, and how many more there are."""
-    ranked = sorted(gpus, key=lambda gang_id: (-gpus[gang_id], names[gang_id], gang_id))
-    top: list[dict[str, object]] = [
-        {"gang_id": gang_id, "name": names[gang_id] or gang_id, "gpus": gpus[gang_id]}
-        for gang_id in ranked[:NAMED]
-    ]
-    return top, len(ranked) - len(top)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from skep_scheduler.resources import Resources
 from skep_scheduler.room import Room
@@ -16,15 +17,15 @@ class Stock:
     def __init__(self, nodes: Mapping[Resources, int]) -> None:
         self.nodes = nodes
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         return sum(amount.gpus * n for amount, n in self.nodes.items())
 
-    @property
+    @cached_property
     def count(self) -> int:
         return sum(self.nodes.values())
 
-    @property
+    @cached_property
     def pieces(self) -> list[tuple[int, int]]:
         """(GPUs on a node, number of such nodes), most GPUs first."""
         by_gpus: Counter[int] = Counter()
@@ -37,12 +38,13 @@ class Stock:
         return min(at_most, sum(a.copies(need, at_most) * n for a, n in self.nodes.items()))
 
     def largest(self, need: Resources) -> Resources:
-        """The most GPUs of a node; the most CPU where the GPUs suffice; then the most memory."""
+        """The most GPUs of a node; the most CPU of those with enough GPUs (of all, if none has);
+        and so on with memory."""
         gpus = max((a.gpus for a in self.nodes), default=0)
-        fits = [a for a in self.nodes if a.gpus >= need.gpus]
-        cpu = max((a.cpu_millis for a in fits), default=0)
-        memory = [a.memory_mb for a in fits if a.cpu_millis >= need.cpu_millis]
-        return Resources(gpus, cpu, max(memory, default=0))
+        enough_gpus = [a for a in self.nodes if a.gpus >= need.gpus] or list(self.nodes)
+        cpu = max((a.cpu_millis for a in enough_gpus), default=0)
+        enough_cpu = [a for a in enough_gpus if a.cpu_millis >= need.cpu_millis] or enough_gpus
+        return Resources(gpus, cpu, max((a.memory_mb for a in enough_cpu), default=0))
 
 
 EMPTY = Stock({})
@@ -63,7 +65,7 @@ class Stocks:
             for model, pool in room.pools.items()
         }
 
-    @property
+    @cached_property
     def gpus_by_model(self) -> dict[str, int]:
         return {model: self.full[model].gpus for model in sorted(filter(None, self.full))}
 

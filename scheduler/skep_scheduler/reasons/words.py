@@ -9,11 +9,11 @@ from skep_scheduler.resources import Resources
 
 
 def amount(model: str | None, need: Resources) -> str:
-    """For example "4 A100, 16 CPUs and 64 GiB"."""
+    """For example "4 A100, 16 CPUs and 64 GiB"; "" for nothing."""
     parts = [f"{need.gpus} {model}"] if model is not None else []
     parts += [cpus(need.cpu_millis)] if need.cpu_millis else []
     parts += [memory(need.memory_mb)] if need.memory_mb else []
-    return listing(parts) or "nothing"
+    return listing(parts)
 
 
 def cpus(millis: int) -> str:
@@ -34,7 +34,7 @@ def tasks(n: int) -> str:
 
 
 def listing(parts: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """For example "a, b and c"."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
