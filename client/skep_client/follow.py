@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -64,12 +63,7 @@ class Doorbell:
             self._socket = None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._socket is not None:
             self._socket.close()
 
