@@ -114,7 +114,7 @@ MIDDLEWARE = [
     "skep_platform.core.middleware.RequestLog",
     "skep_platform.web.policy.ContentPolicy",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "skep_platform.web.static_files.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -85,6 +85,8 @@ def _quiet_libraries() -> None:
     # Requests are logged once, by `core.middleware`, without their query strings.
     for name in ("uvicorn.access", "django.request", "httpx", "asyncio"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # A wrong Host header is the caller's error, not a defect with a traceback.
+    logging.getLogger("django.security.DisallowedHost").setLevel(logging.CRITICAL)
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):

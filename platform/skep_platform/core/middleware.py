@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import structlog
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.functional import SimpleLazyObject
@@ -61,6 +62,8 @@ class RequestLog:
         return None
 
     def _tell(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
+        if request.path.startswith(settings.STATIC_URL) and response.status_code < 400:
+            return
         level = "error" if response.status_code >= 500 else "info"
         getattr(log, level)(
             "request",

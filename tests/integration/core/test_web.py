@@ -79,6 +79,19 @@ def test_browsable_docs_work_under_the_policy():
     assert "https://" not in page
 
 
+def test_static_files_are_served_whole_in_part_and_only_once():
+    path = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui.css"
+    whole = Client().get(path)
+    assert (whole.status_code, whole.headers["Content-Type"]) == (200, 'text/css; charset="utf-8"')
+    assert not whole.streaming
+    part = Client().get(path, HTTP_RANGE="bytes=10-19")
+    assert (part.status_code, part.content) == (206, whole.content[10:20])
+    again = Client().get(path, HTTP_IF_NONE_MATCH=whole.headers["ETag"])
+    assert (again.status_code, again.content) == (304, b"")
+    head = Client().head(path)
+    assert (head.status_code, head.content) == (200, b"")
+
+
 def test_schema_is_served_to_everybody():
     answer = Client().get("/api/v1/openapi")
     assert answer.status_code == 200
