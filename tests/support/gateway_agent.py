@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ class Agent:
 
     def __init__(self, port: int, credential: str | None, **options: Any) -> None:
         headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
-        self.socket = connect(
+        self._connection = connect(
             f"ws://127.0.0.1:{port}/ws/agent",
             additional_headers=headers,
             compression=None,
@@ -47,6 +48,7 @@ class Agent:
         self._seq = 0
 
     def __enter__(self) -> Agent:
+        self.socket = self._connection.__enter__()
         return self
 
     def __exit__(
@@ -55,7 +57,8 @@ class Agent:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.socket.close()
+        with suppress(ConnectionClosed):  # by the server, before it took all we sent
+            self._connection.__exit__(kind, error, trace)
 
     def send(self, message: Message | LogFrame | str | bytes) -> None:
         if isinstance(message, LogFrame):

@@ -1,0 +1,48 @@
+"""A real web server for each module, quiet between the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from tests.support.gateway_server import ThreadServer, wait_until
+
+from skep_platform.gateway import threads
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[ThreadServer]:
+    with ThreadServer() as server:
+        yield server
+
+
+@pytest.fixture
+def port(web: ThreadServer, transactional_db: None) -> Iterator[int]:
+    """Of a server without connections; those of the test are over before the rows are."""
+    yield web.port
+    wait_until(lambda: not web.server.server_state.tasks, "every connection ended")
+
+
+class Queries:
+    """SQL that the sockets' threads sent to the database."""
+
+    def __init__(self) -> None:
+        self.sql: list[str] = []
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        self.sql.append(sql)
+        return execute(sql, params, many, context)
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
+    counted, at_database = Queries(), threads._at_database
+
+    def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
+        with connection.execute_wrapper(counted):
+            return at_database(work, *args, **kwargs)
+
+    monkeypatch.setattr(threads, "_at_database", watched)
+    return counted
