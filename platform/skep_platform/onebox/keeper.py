@@ -61,15 +61,23 @@ class Keeper:
     async def _keep(self) -> None:
         while not self._stopping:
             started = time.monotonic()
-            self.process = spawn(self.program, self.log)
-            self._changed()
-            await _end_of(self.process)
-            self.process = None
+            await self._live()
             if self._stopping:
                 return
             delay = self.restarts.after_death(time.monotonic() - started)
             self._changed()
             await asyncio.sleep(delay)
+
+    async def _live(self) -> None:
+        """One life. A program that cannot be started, for want of memory say, has a short one."""
+        try:
+            self.process = spawn(self.program, self.log)
+        except OSError as error:
+            self.log.write_text(f"{error}\n")
+            return
+        self._changed()
+        await _end_of(self.process)
+        self.process = None
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> None:

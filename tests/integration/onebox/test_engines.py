@@ -1,0 +1,129 @@
+"""PostgreSQL and Valkey as our children: private, and started again after any death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from tests.support.stack import eventually
+
+from skep_platform.onebox import binaries, engines
+
+START_AND_DIE = """
+import os, sys
+from pathlib import Path
+from skep_platform.onebox import engines
+state = Path(sys.argv[1])
+running = engines.RunningEngines(engines.prepare(state, durable=False), state)
+running.start()
+print(*(process.pid for process in running._processes), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def running(tmp_path):
+    """In a folder of mode 0700 whose owner, when root, is not the engines' user."""
+    engine_pair = engines.RunningEngines(engines.prepare(tmp_path, durable=False), tmp_path)
+    engine_pair.start()
+    yield engine_pair
+    engine_pair.stop()
+
+
+def test_both_answer_with_their_password_and_refuse_without(running):
+    url = running.engines.postgres.url()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("skep",)
+    wrong = url.replace(engines.secret(running.engines.postgres.state, "postgres"), "wrong")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(wrong)
+    assert redis.Redis.from_url(running.engines.valkey.url()).ping()
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis(port=running.engines.valkey.port).ping()
+
+
+def test_secrets_are_in_closed_files_and_on_no_command_line(running, tmp_path):
+    names = {"postgres", "valkey"}
+    files = {path.name: path for path in (tmp_path / "secrets").iterdir()}
+    assert files.keys() == names
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files.values())
+    secrets = [path.read_text() for path in files.values()]
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            shown = process.read_text()
+        except OSError:
+            continue
+        assert not any(secret in shown for secret in secrets)
+
+
+def test_they_never_run_as_root(running):
+    for process in running._processes:
+        assert Path(f"/proc/{process.pid}").stat().st_uid != 0
+
+
+def test_they_listen_on_the_loopback_only(running):
+    listening = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=True).stdout
+    for port in (running.engines.postgres.port, running.engines.valkey.port):
+        found = [line.split()[3] for line in listening.splitlines() if f":{port} " in line]
+        assert found == [f"127.0.0.1:{port}"]
+
+
+def test_a_killed_parent_takes_them_along_and_data_survives(tmp_path):
+    for _ in range(2):  # the second start finds what the first left behind
+        command = [sys.executable, "-c", START_AND_DIE, tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        pids = [int(word) for word in done.stdout.split()]
+        eventually(lambda: not any(map(alive, pids)), 20)  # noqa: B023
+
+
+def test_a_killed_server_is_started_over_its_leftovers_and_what_was_told_is_kept(tmp_path):
+    server = engines.prepare(tmp_path).postgres
+    process = engines.start_engine(server, tmp_path)
+    with psycopg.connect(server.url()) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+    process.kill()
+    process.wait()
+    process = engines.start_engine(server, tmp_path)
+    with psycopg.connect(server.url()) as connection:
+        assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+    process.send_signal(server.program().stop_signal)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_cut_off_initialisation_is_begun_anew(tmp_path):
+    (tmp_path / "postgres.new").mkdir()
+    (tmp_path / "postgres.new/PG_VERSION").write_text("18")
+    assert engines.prepare(tmp_path, durable=False).postgres.data.is_dir()
+    assert not (tmp_path / "postgres.new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs engines as somebody else")
+def test_programs_in_a_closed_place_are_copied_to_an_open_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(binaries, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(binaries, "open_to_all", lambda path: False)
+    found = binaries.within_reach(binaries.find_binaries(), binaries.unprivileged_user())
+    for program in (found.initdb, found.postgres, found.valkey):
+        assert tmp_path in program.parents
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        assert version.stdout
+
+
+def test_a_missing_engine_is_told_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(binaries, "_package", lambda name: None)
+    monkeypatch.setattr(binaries.shutil, "which", lambda name: None)
+    with pytest.raises(binaries.EngineMissing, match="SKEP_REDIS_URL"):
+        binaries._valkey_server()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,134 @@
+"""A whole Skep for a test: `skep up` in a temporary home, on a free port, with its own engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from skep_client.client import Skep
+from skep_client.models import Job
+from skep_platform.onebox.engines import free_port
+from skep_platform.onebox.home import Home
+
+READY_WITHIN_S = 120.0
+JOB = """\
+protocolVersion: 2
+name: {name}
+type: job
+prerequisites:
+  - {{type: dockerimage, name: image, uri: "{image}"}}
+taskRoles:
+  worker:
+    instances: {tasks}
+    dockerImage: image
+    resourcePerInstance: {{gpu: {gpus}, cpu: 1, memoryMB: 64}}
+    commands:
+      - {command}
+"""
+
+
+@dataclass(slots=True)
+class Stack:
+    """`process` is the supervisor; its children are found by name in the status."""
+
+    home: Home
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def token(self) -> str:
+        return self.home.operator_token.read_text()
+
+    def client(self) -> Skep:
+        return Skep(self.url, self.token)
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the children that live, by name."""
+        children = self.home.read_status().get("children", [])
+        return {child["name"]: child["pid"] for child in children if child["pid"]}
+
+    def kill(self, name: str) -> int:
+        """SIGKILL one child; the supervisor will start another. Returns the dead one's pid."""
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def submit(self, **values: object) -> Job:
+        """A job of `tasks` tasks with `gpus` GPUs each that run `command`."""
+        defaults = {"image": "unused", "tasks": 1, "gpus": 1}
+        with self.client() as skep:
+            return skep.submit(JOB.format(**defaults | values))
+
+    def wait_for_end(self, job_id: str, within_s: float = 90.0) -> Job:
+        return self.wait_for_job(job_id, lambda job: job.is_finished, within_s)
+
+    def wait_for_job(
+        self, job_id: str, condition: Callable[[Job], bool], within_s: float = 60.0
+    ) -> Job:
+        with self.client() as skep:
+            found: list[Job] = []
+
+            def met() -> bool:
+                found[:] = [skep.job(job_id)]
+                return condition(found[0])
+
+            eventually(met, within_s, lambda: f"the job is {found[0]}")
+            return found[0]
+
+
+@contextmanager
+def stack(*options: str, **environment: str) -> Iterator[Stack]:
+    """`options` are those of `skep up`. At the end every process is gone."""
+    with tempfile.TemporaryDirectory(prefix="skep-test-stack-") as folder:
+        home = Home(Path(folder) / "home")
+        port = free_port()
+        process = start(home, port, *options, **environment)
+        try:
+            yield Stack(home, f"http://127.0.0.1:{port}", process)
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+    """`skep up` in the foreground; returns once all is ready."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
+    home.root.mkdir(parents=True, exist_ok=True)
+    with (home.root.parent / "up.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skep_platform.onebox", "up", f"--port={port}", *options],
+            env={
+                **inherited,
+                "SKEP_HOME": str(home.root),
+                "XDG_CONFIG_HOME": str(home.root.parent),
+                **environment,
+            },
+            stdout=log,
+            stderr=log,
+        )
+    said = home.root.parent / "up.log"
+
+    def ready() -> bool:
+        assert process.poll() is None, said.read_text()
+        return b"Skep is ready" in said.read_bytes()
+
+    eventually(ready, READY_WITHIN_S, said.read_text)
+    return process
+
+
+def eventually(
+    condition: Callable[[], bool], within_s: float, story: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait until `condition()` holds; fails with `story()` when it does not in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_s} s; {story()}"
+        time.sleep(0.05)
