@@ -47,8 +47,16 @@ Demands = tuple[Demand, ...]
 
 
 def member_shape(member: Member) -> MemberShape:
-    need = Resources(member.gpus, member.cpu_millis, member.memory_mb)
-    return MemberShape(need, member.gpu_model if member.gpus else None, member.count)
+    m = member
+    return _shape(m.gpus, m.cpu_millis, m.memory_mb, m.gpu_model if m.gpus else None, m.count)
+
+
+@lru_cache(maxsize=65_536)
+def _shape(
+    gpus: int, cpu_millis: int, memory_mb: int, gpu_model: str | None, tasks: int
+) -> MemberShape:
+    """One object for equal members: a queue of 50,000 gangs has few shapes."""
+    return MemberShape(Resources(gpus, cpu_millis, memory_mb), gpu_model, tasks)
 
 
 def kind_of(gang: Gang) -> Kind:
