@@ -194,12 +194,8 @@ def _host_config(
         "MemorySwap": memory,  # the sum of both: no swap
         "ShmSize": spec.shm_mb * MIB,
         "PidsLimit": spec.pids_limit,
-        # Pinned memory for RDMA and GPU copies is bounded by the memory limit; a core dump would
-        # leave secrets on the disk.
-        "Ulimits": [
-            {"Name": "memlock", "Soft": -1, "Hard": -1},
-            {"Name": "core", "Soft": 0, "Hard": 0},
-        ],
+        # A core dump would leave a task's secrets on the disk.
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         "OomScoreAdj": 500,
         "Init": engine.init,

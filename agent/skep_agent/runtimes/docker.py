@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import structlog
@@ -136,6 +136,8 @@ class DockerRuntime:
 
     async def close(self) -> None:
         await self._exits.close()
+        with suppress(RuntimeFailure):
+            await self._networks.remove_unused(isolated=True)
         await self._engine.close()
 
     async def _engine_facts(self) -> EngineFacts:

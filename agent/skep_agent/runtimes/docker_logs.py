@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
+from itertools import groupby
+from operator import itemgetter
 
 from skep_agent.protocol import Stream
 from skep_agent.runtimes.base import RuntimeFailure
@@ -64,12 +66,13 @@ class _Log:
         self._last: Record | None = None
 
     async def read(self) -> AsyncGenerator[tuple[Stream, bytes]]:
+        lines = _Lines()
         seen: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._last = None
-        async with self._records("&follow=1") as batches:
+        async with aclosing(self._records("&follow=1")) as batches:
             async for records in batches:
                 self._last = records[-1]
-                for stream, data in _joined(records):
+                for stream, data in lines.joined(records):
                     new = self._given[stream] - seen[stream]
                     seen[stream] += len(data)
                     if new < len(data):
@@ -79,13 +82,14 @@ class _Log:
     async def is_whole(self) -> bool:
         """Whether the log's last record is the last that was read."""
         last: Record | None = None
-        async with self._records("&tail=1") as batches:
+        async with aclosing(self._records("&tail=1")) as batches:
             async for records in batches:
                 last = records[-1]
         return last == self._last
 
-    @asynccontextmanager
-    async def _records(self, more: str) -> AsyncIterator[AsyncIterator[list[Record]]]:
+    async def _records(self, more: str) -> AsyncGenerator[list[Record]]:
+        """The records of each piece that arrived. Raises BrokenStream unless the answer is
+        whole."""
         path = await self._engine.path(self._path + more)
         reader, writer = await asyncio.open_unix_connection(
             self._engine.socket_path, limit=READ_BYTES
@@ -93,9 +97,44 @@ class _Log:
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
             await _read_head(reader)
-            yield _records(reader)
+            chunked, framed, end = bytearray(), bytearray(), False
+            while not end:
+                if not (data := await reader.read(READ_BYTES)):
+                    raise BrokenStream("closed in the middle")
+                chunked += data
+                end = _take_chunks(chunked, framed)
+                if records := _take_records(framed):
+                    yield records
         finally:
             writer.close()
+
+
+class _Lines:
+    """From records to the bytes that the task wrote.
+
+    The engine cuts a line longer than 16 KiB into records that share a timestamp, and its "local"
+    driver then forgets the newline after the last of them: it is put back before the next line.
+    (The very last newline of a log that ends with such a line stays lost.)
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Stream, bytes] = {}  # timestamp of the line that is not at its end
+
+    def joined(self, records: list[Record]) -> list[tuple[Stream, bytes]]:
+        """The records' content, neighbours of the same stream in one."""
+        return [
+            (stream, b"".join(self._content(stream, record) for _, record in group))
+            for stream, group in groupby(records, key=itemgetter(0))
+        ]
+
+    def _content(self, stream: Stream, record: bytes) -> bytes:
+        content = record[_TIMESTAMP_BYTES:]
+        before = self._open.pop(stream, None)
+        if not content.endswith(b"\n"):
+            self._open[stream] = record[:_TIMESTAMP_BYTES]
+        if before is not None and not record.startswith(before):
+            return b"\n" + content
+        return content
 
 
 async def _read_head(reader: asyncio.StreamReader) -> None:
@@ -104,20 +143,6 @@ async def _read_head(reader: asyncio.StreamReader) -> None:
         raise RuntimeFailure("container_gone", "Someone removed the container.")
     if status != b"200":
         raise BrokenStream(f"status {status.decode(errors='replace')}")
-
-
-async def _records(reader: asyncio.StreamReader) -> AsyncIterator[list[Record]]:
-    """The records of each piece that arrived. Raises BrokenStream unless the answer is whole."""
-    chunked = bytearray()
-    framed = bytearray()
-    while data := await reader.read(READ_BYTES):
-        chunked += data
-        end = _take_chunks(chunked, framed)
-        if records := _take_records(framed):
-            yield records
-        if end:
-            return
-    raise BrokenStream("closed in the middle")
 
 
 def _take_chunks(chunked: bytearray, framed: bytearray) -> bool:
@@ -151,17 +176,3 @@ def _take_records(framed: bytearray) -> list[Record]:
         start = end
     del framed[:start]
     return records
-
-
-def _joined(records: list[Record]) -> list[tuple[Stream, bytes]]:
-    """The records' content, neighbours of the same stream in one."""
-    joined: list[tuple[Stream, bytes]] = []
-    pieces: list[bytes] = []
-    current = records[0][0]
-    for stream, record in records:
-        if stream != current:
-            joined.append((current, b"".join(pieces)))
-            current, pieces = stream, []
-        pieces.append(record[_TIMESTAMP_BYTES:])
-    joined.append((current, b"".join(pieces)))
-    return joined

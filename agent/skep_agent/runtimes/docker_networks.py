@@ -1,30 +1,32 @@
 """The bridges that containers are put on.
 
-One bridge for all lonely tasks, on which no two containers reach each other; one for each job whose
-tasks share this node. A job's bridge belongs to this node alone (told by its labels, engine names
-need not be unique), so that two agents on one engine never remove each other's.
+One bridge for all lonely tasks of this node, on which no two containers reach each other; one for
+each job whose tasks share this node. Several agents may share an engine: every bridge belongs to
+one node alone, by its name (the engine looks bridges up by name when a container starts) and by its
+labels, so that no agent ever removes another's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from typing import Any
 
 from skep_agent.isolation import Node
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
-ISOLATED = "skep-isolated"
 # The engine itself has room for about 30 bridges; these are used past that.
 MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
 SUBNET_PREFIX = 24
-_NO_ICC = {"com.docker.network.bridge.enable_icc": "false"}
+_NO_COMPANY = {"com.docker.network.bridge.enable_icc": "false"}
 
 
 class Networks:
     def __init__(self, engine: Engine, node: Node) -> None:
         self._engine = engine
+        self._node = node
         self._owner = {"skep.cluster": node.cluster, "skep.node": node.name}
         self._isolated = ""
         # A bridge without containers is removed: held from finding a bridge to creating the
@@ -33,12 +35,11 @@ class Networks:
 
     async def isolated(self) -> str:
         """Id of the bridge for tasks without company, made on first use."""
-        if not self._isolated:
-            async with self.lock:
-                if not await self._find_isolated():
-                    await self._create(ISOLATED, {"skep.isolated": "true"}, _NO_ICC)
-                # Another agent may have made one at the same moment: all use the oldest.
-                self._isolated = (await self._find_isolated())[0]["Id"]
+        async with self.lock:
+            if not self._isolated:
+                self._isolated = await self._ensure(
+                    "isolated", {"skep.isolated": "yes"}, _NO_COMPANY
+                )
         return self._isolated
 
     def forget_isolated(self) -> None:
@@ -47,25 +48,27 @@ class Networks:
 
     async def of_job(self, job_id: str) -> str:
         """Id of the job's bridge, made when there is none. Called with `lock` held."""
-        labels = {**self._owner, "skep.job": job_id}
-        for network in await self._list(labels):
-            return network["Id"]
-        return await self._create(f"skep-job-{job_id}", labels, {})
+        return await self._ensure(f"job-{job_id}", {"skep.job": job_id}, {})
 
-    async def remove_unused(self) -> None:
-        """Remove every job bridge of this node on which no container counts any more."""
+    async def remove_unused(self, *, isolated: bool = False) -> None:
+        """Remove every job's bridge of this node on which no container counts any more; and the
+        one for lonely tasks too, if asked, when the node has no container at all."""
         async with self.lock:
-            networks = [n for n in await self._list(self._owner) if "skep.job" in n["Labels"]]
-            used = await self._jobs_with_containers() if networks else set()
+            networks = await self._list(self._owner)
+            jobs = await self._jobs_with_containers() if networks else set()
             for network in networks:
-                if network["Labels"]["skep.job"] not in used:
+                job = network["Labels"].get("skep.job")
+                if job not in jobs if job else isolated and not jobs:
                     await self._remove(network["Id"])
 
-    async def _find_isolated(self) -> list[dict[str, Any]]:
-        found = await self._list({"skep.isolated": "true"})
-        # One that somebody made by hand without the option would isolate nobody.
-        closed = [n for n in found if (n.get("Options") or {}).items() >= _NO_ICC.items()]
-        return sorted(closed, key=lambda network: (network["Created"], network["Id"]))
+    async def _ensure(self, name: str, labels: dict[str, str], options: dict[str, str]) -> str:
+        labels = {**self._owner, **labels}
+        for network in await self._list(labels):
+            return network["Id"]
+        return await self._create(self._name(name), labels, options)
+
+    def _name(self, name: str) -> str:
+        return re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-{name}-{self._node.name}")
 
     async def _jobs_with_containers(self) -> set[str]:
         filters = {"label": [f"{name}={value}" for name, value in self._owner.items()]}
@@ -85,7 +88,13 @@ class Networks:
                 raise
 
     async def _create(self, name: str, labels: dict[str, str], options: dict[str, str]) -> str:
-        body = {"Name": name, "Driver": "bridge", "Labels": labels, "Options": options}
+        body = {
+            "Name": name,
+            "CheckDuplicate": True,
+            "Driver": "bridge",
+            "Labels": labels,
+            "Options": options,
+        }
         try:
             return (await self._engine.post("/networks/create", body))["Id"]
         except EngineError as error:

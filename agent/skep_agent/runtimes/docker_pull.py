@@ -125,7 +125,7 @@ def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
     code = "image_pull"
     if any(word in text for word in _AUTH_WORDS) or (denied and image.username):
         code = "image_auth"
-    # Docker Hub: "pull access denied for X, repository does not exist or may require 'docker login'"
+    # Docker Hub, of both: "pull access denied for X, repository does not exist or may require …"
     elif any(word in text for word in _MISSING_WORDS) or denied:
         code = "image_not_found"
     return EngineError(error.status, f"{image.reference}: {error.message}").failure(code)

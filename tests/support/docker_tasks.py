@@ -1,0 +1,65 @@
+"""Attempts to run on a real engine, and the few steps that most tests share."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+
+from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.runtimes.base import Exit
+from skep_agent.runtimes.docker import DockerRuntime
+
+
+def make_spec(image: str, command: str, **fields: Any) -> AttemptSpec:
+    """A small attempt with an id of its own; `fields` replace the defaults."""
+    defaults: dict[str, Any] = {
+        "attempt_id": str(uuid.uuid4()),
+        "epoch": 1,
+        "job_id": str(uuid.uuid4()),
+        "job_name": "test",
+        "task_role": "worker",
+        "task_index": 0,
+        "image": ImageSpec(reference=image, pull="never"),
+        "command": command,
+        "cpus": 0.5,
+        "memory_mb": 64,
+        "shm_mb": 8,
+        "pids_limit": 64,
+        "stop_grace_s": 5.0,
+    }
+    return AttemptSpec(**(defaults | fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    exit: Exit
+    stdout: str
+    stderr: str
+
+
+async def start(runtime: DockerRuntime, spec: AttemptSpec) -> str:
+    container_id = await runtime.create(spec)
+    await runtime.start(container_id)
+    return container_id
+
+
+async def run(runtime: DockerRuntime, spec: AttemptSpec) -> Ended:
+    """From create to the last byte of output."""
+    container_id = await start(runtime, spec)
+    output = {"stdout": bytearray(), "stderr": bytearray()}
+    async for stream, data in runtime.logs(container_id):
+        output[stream] += data
+    exit = await runtime.wait(container_id)
+    return Ended(exit, output["stdout"].decode(), output["stderr"].decode())
+
+
+def purge(client: docker.DockerClient, cluster: str) -> None:
+    """Remove what a test's nodes left behind."""
+    label = {"label": f"skep.cluster={cluster}"}
+    for container in client.containers.list(all=True, filters=label, ignore_removed=True):
+        container.remove(force=True, v=True)
+    for network in client.networks.list(filters=label):
+        network.remove()
