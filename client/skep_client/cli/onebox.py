@@ -1,4 +1,4 @@
-"""`skep up`, `down`, `status`: a whole Skep on this machine, where its server is installed."""
+"""`skep up`, `down`, `status`, `manage`: a whole Skep here, where its server is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDED = ("skep_platform", "django", "celery", "uvicorn")
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (up, down, status):
+    for command in (up, down, status, manage):
         app.command(context_settings=PASS_ON, add_help_option=False)(command)
 
 
@@ -32,6 +32,11 @@ def down(context: typer.Context) -> None:
 def status(context: typer.Context) -> None:
     """What of it runs."""
     _exec("status", context.args)
+
+
+def manage(context: typer.Context) -> None:
+    """Run an admin command in it, such as: changepassword admin."""
+    _exec("manage", context.args)
 
 
 def _exec(command: str, arguments: list[str]) -> None:

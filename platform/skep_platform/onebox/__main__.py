@@ -1,4 +1,4 @@
-"""`python -m skep_platform.onebox up|down|status`: what `skep up`, `skep down`, `skep status` run.
+"""`python -m skep_platform.onebox up|down|status|manage`: what `skep up` and its like run.
 
 Exit codes: 0 done; 1 it failed; 3 nothing runs here (status), or it runs already (up).
 """
@@ -78,12 +78,23 @@ def status(home: Home, given: argparse.Namespace) -> int:
     return 0 if pid else OTHERWISE
 
 
+def manage(home: Home, given: argparse.Namespace) -> int:
+    """Run one of Django's commands in the running Skep, such as `changepassword admin`."""
+    if home.supervisor_pid() is None:
+        say(f"Skep does not run in {home.root}")
+        return OTHERWISE
+    environment = {**os.environ, **json.loads(home.environment.read_text())}
+    command = [sys.executable, "-m", "django", *given.command]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="skep", description="A whole Skep on this machine. State lies in $SKEP_HOME."
     )
-    commands = parser.add_subparsers(required=True, metavar="up|down|status")
-    for run, text in ((up, "start it"), (down, "stop it"), (status, "what runs")):
+    commands = parser.add_subparsers(required=True, metavar="up|down|status|manage")
+    texts = {up: "start it", down: "stop it", status: "what runs", manage: "an admin command"}
+    for run, text in texts.items():
         command = commands.add_parser(run.__name__, help=text, description=text)
         command.set_defaults(run=run)
         if run is up:
@@ -91,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--report-to", type=int, help=argparse.SUPPRESS)
         if run is status:
             command.add_argument("--json", action="store_true")
+        if run is manage:
+            command.add_argument("command", nargs=argparse.REMAINDER)
     return parser
 
 
@@ -159,7 +172,7 @@ def announce(ready: dict[str, Any]) -> None:
         say(f"  login     {login['username']}")
         say(f"  password  {login['password']}   (shown only now)")
     else:
-        say("  login     as printed at the first start")
+        say("  login     as told at the first start; anew: skep manage changepassword admin")
     _log_in(ready["url"], Path(ready["home"]) / Home(Path()).operator_token.name)
 
 

@@ -53,6 +53,11 @@ class Home:
         """API token of the administrator, for programs of this machine's owner (0600)."""
         return self.root / "operator-token"
 
+    @property
+    def environment(self) -> Path:
+        """What the server's processes run with, secrets included (0600), for `skep manage`."""
+        return self.run / "environment.json"
+
     def prepare(self) -> None:
         for folder in (self.root, self.engines, self.data, self.log, self.nodes, self.run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

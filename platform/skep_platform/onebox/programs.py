@@ -31,8 +31,8 @@ class Addresses:
 
 
 def server_environment(home: Home, options: Options, where: Addresses) -> dict[str, str]:
+    """Of the variables of a Skep process those that differ from our own."""
     return {
-        **os.environ,
         "DJANGO_SETTINGS_MODULE": "skep_platform.settings",
         "SKEP_DATABASE_URL": where.database_url,
         "SKEP_REDIS_URL": where.redis_url,
@@ -44,7 +44,7 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
 
 
 def boot(environment: Mapping[str, str]) -> Program:
-    return _python("boot", "skep_platform.onebox.boot", [], environment)
+    return _server("boot", "skep_platform.onebox.boot", [], environment)
 
 
 def web(options: Options, environment: Mapping[str, str]) -> Program:
@@ -57,7 +57,7 @@ def web(options: Options, environment: Mapping[str, str]) -> Program:
         "--timeout-graceful-shutdown=1",
     ]
     pool = {"SKEP_DATABASE_POOL": str(WEB_POOL)}
-    return _python("web", "uvicorn", arguments, {**environment, **pool})
+    return _server("web", "uvicorn", arguments, {**environment, **pool})
 
 
 def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -> Program:
@@ -71,7 +71,7 @@ def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -
     if queue == "default":
         arguments.append("--beat")
     pool = {"SKEP_DATABASE_POOL": str(WORKER_POOL)}
-    return _python(name, "skep_platform.onebox.worker", arguments, {**environment, **pool})
+    return _server(name, "skep_platform.onebox.worker", arguments, {**environment, **pool})
 
 
 def agent(home: Home, options: Options, number: int) -> Program:
@@ -104,6 +104,12 @@ def join(home: Home, options: Options, name: str, token: str) -> Program:
 
 def ready_file(home: Home, name: str) -> Path:
     return home.run / f"{name}.ready"
+
+
+def _server(
+    name: str, module: str, arguments: list[str], environment: Mapping[str, str]
+) -> Program:
+    return _python(name, module, arguments, {**os.environ, **environment})
 
 
 def _python(

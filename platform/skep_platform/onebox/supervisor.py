@@ -16,7 +16,7 @@ from typing import Any
 
 from skep_platform.onebox import boot, engines, programs, settle
 from skep_platform.onebox.children import Program, die_with_parent
-from skep_platform.onebox.home import Home
+from skep_platform.onebox.home import Home, write_private
 from skep_platform.onebox.keeper import Keeper
 from skep_platform.onebox.options import Options
 
@@ -66,6 +66,7 @@ class Supervisor:
             stale.unlink(missing_ok=True)
         where = self._prepare_engines()
         environment = programs.server_environment(self.home, self.options, where)
+        write_private(self.home.environment, json.dumps(environment))
         # All of these spend their first seconds loading Python modules: side by side.
         self._keep(programs.web(self.options, environment))
         for queue in programs.WORKERS:
@@ -203,6 +204,7 @@ async def _answer(program: Program, log: Path, question: str) -> str:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=descriptor,
+            cwd="/",
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(program.death_signal, parent),
         )
