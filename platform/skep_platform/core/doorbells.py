@@ -61,6 +61,18 @@ def ring_scheduler() -> None:
     _after_commit({}, tick=True)
 
 
+def take_tick_hint() -> None:
+    """A tick begins: whoever rings from now on asks for another one."""
+    _at_broker(lambda broker: broker.delete(TICK_PENDING))
+
+
+def tick_hinted() -> bool:
+    """Whether somebody rang for the scheduler since the hint was taken."""
+    hinted: list[object] = []
+    _at_broker(lambda broker: hinted.append(broker.exists(TICK_PENDING)))
+    return bool(hinted and hinted[0])
+
+
 def ring_nodes(node_ids: Iterable[object]) -> None:
     """Tell the gateways of these nodes that their desired state changed."""
     _after_commit({node_group(node_id): {"type": "node.changed"} for node_id in node_ids})
@@ -132,7 +144,7 @@ def _hint_tick(broker: redis.Redis) -> None:
         current_app.send_task(TICK_TASK, queue="scheduler", expires=30, retry=False)
 
 
-def _at_broker(action: Callable[[redis.Redis], None]) -> None:
+def _at_broker(action: Callable[[redis.Redis], object]) -> None:
     global _muted_until
     if time.monotonic() < _muted_until:
         return

@@ -156,7 +156,9 @@ def _count(jobs: Mapping[UUID, LockedJob]) -> None:
 
 def _find_endings(jobs: Mapping[UUID, LockedJob]) -> None:
     """The first failure of each job that has one; no query when none has."""
-    failing = [j.id for j in jobs.values() if any(r.count(lifecycle.FAILED_STATES) for r in j.roles)]
+    failing = [
+        j.id for j in jobs.values() if any(r.count(lifecycle.FAILED_STATES) for r in j.roles)
+    ]
     if not failing:
         return
     rows = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from skep_agent.protocol import AttemptFact
@@ -49,17 +50,20 @@ def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
 
 
 @transaction.atomic
-def release_lost(node_ids: Iterable[UUID], limit: int) -> int:
-    """The leases of these nodes are over: their attempts are lost and hold nothing any more.
-    Returns the number of attempts released."""
-    held = TaskAttempt.objects.filter(node__in=list(node_ids), released_at=None)
-    jobs_of = held.order_by("job_id").values("job_id").distinct()[:limit]
-    jobs = lock(Job.objects.filter(pk__in=list(jobs_of.values_list("job_id", flat=True))))
-    now = timezone.now()
-    rows = held.filter(job__in=[job.id for job in jobs]).order_by("pk")
-    changes = [(a, _lost(a, now)) for a in (Attempt(*row) for row in rows.values_list(*ROW))]
-    _write(jobs, changes, now, bump=())
-    return len(changes)
+def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """The nodes of these attempts are gone: they are lost and hold nothing any more. For at most
+    `limit` jobs; returns the number of attempts."""
+    return _change(attempts, limit, _lost)
+
+
+@transaction.atomic
+def fail_to_start(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """Give up on attempts that their nodes do not begin. Their GPUs stay leased until the node
+    has confirmed, or is lost. For at most `limit` jobs; returns the number of attempts."""
+    nodes = list(attempts.order_by().values_list("node", flat=True).distinct())
+    changed = _change(attempts, limit, _not_started)
+    bump_revision(nodes)
+    return changed
 
 
 def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
@@ -83,6 +87,18 @@ def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
     _write(jobs, [c for c in changes if c[0] != c[1]], now, bump=[node_id])
 
 
+def _change(
+    attempts: QuerySet[TaskAttempt], limit: int, change: Callable[[Attempt, datetime], Attempt]
+) -> int:
+    found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()[:limit]
+    jobs = lock(Job.objects.filter(pk__in=list(found)))
+    rows = attempts.filter(job__in=[job.id for job in jobs]).order_by("pk")
+    now = timezone.now()
+    changes = [(a, change(a, now)) for a in (Attempt(*row) for row in rows.values_list(*ROW))]
+    _write(jobs, changes, now, bump=())
+    return len(changes)
+
+
 def _folded(attempt: Attempt, told: Iterable[AttemptFact], now: datetime) -> Attempt:
     after = replace(attempt)
     for fact in told:
@@ -99,6 +115,13 @@ def _lost(attempt: Attempt, now: datetime) -> Attempt:
         after.finished_at = now
         after.error_code = "node_lost"
         after.error_message = "Its node was lost."
+    return after
+
+
+def _not_started(attempt: Attempt, now: datetime) -> Attempt:
+    after = replace(attempt, finished_at=now, error_code="start_timeout")
+    after.become(AttemptState.FAILED)
+    after.error_message = "Its node did not begin with it in time."
     return after
 
 
@@ -160,6 +183,4 @@ def _find_failures(jobs: Mapping[UUID, LockedJob], changes: Sequence[Change]) ->
     for job_id, *columns in rows.values_list("job_id", *ENDING):
         ending, told = Ending(*columns), jobs[job_id].failures
         if len(told) < MAX_FAILURES_TOLD:
-            told.append(
-                event("job", job_id, "task.failed", ending.sentence, **ending.details)
-            )
+            told.append(event("job", job_id, "task.failed", ending.sentence, **ending.details))

@@ -36,9 +36,7 @@ def _stop(job: LockedJob, username: str) -> None:
     now = timezone.now()
     why = stories.stopped(username)
     job.row |= {"stop_requested_at": now, "exit_reason": why}
-    Job.objects.filter(pk=job.id).update(
-        stop_requested_at=now, exit_reason=why, updated_at=Now()
-    )
+    Job.objects.filter(pk=job.id).update(stop_requested_at=now, exit_reason=why, updated_at=Now())
     record("job", job.id, "job.stop", f"{username} asked to stop it.", actor=username)
     if job.row["placed_at"] is None:
         _finish_in_queue(job)

@@ -1,5 +1,15 @@
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from skep_platform.jobs import api
+
+urlpatterns: list[URLPattern] = [
+    path("jobs", api.JobsView.as_view()),
+    path("jobs/check", api.CheckView.as_view()),
+    path("jobs/schema", api.SchemaView.as_view()),
+    path("jobs/<uuid:job_id>", api.JobView.as_view()),
+    path("jobs/<uuid:job_id>/stop", api.StopView.as_view()),
+    path("jobs/<uuid:job_id>/tasks", api.TasksView.as_view()),
+    path("jobs/<uuid:job_id>/events", api.EventsView.as_view()),
+]

@@ -5,3 +5,9 @@ class SchedulingConfig(AppConfig):
     name = "skep_platform.scheduling"
     label = "scheduling"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from skep_platform.jobs import forecast as jobs
+        from skep_platform.scheduling.forecast import forecast
+
+        jobs.told_by(forecast)

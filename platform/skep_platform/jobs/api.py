@@ -1,0 +1,229 @@
+"""REST: jobs, their tasks and events."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import acting
+from skep_platform.core.api import page
+from skep_platform.core.errors import SkepError
+from skep_platform.core.keyset import keyset_page
+from skep_platform.core.models import Event
+from skep_platform.core.schema import PAGE_PARAMETERS, page_of
+from skep_platform.jobs import queries, services
+from skep_platform.jobs.models import Job, Task, TaskRole
+from skep_platform.jobs.parsers import JOB_FILE_PARSERS
+from skep_platform.jobs.protocol import schema
+from skep_platform.jobs.serializers import (
+    TASK_STATES,
+    AttemptSerializer,
+    CheckSerializer,
+    EventSerializer,
+    JobSerializer,
+    JobSummarySerializer,
+    TaskRoleSerializer,
+    TaskSerializer,
+)
+from skep_platform.jobs.states import JobState
+
+TAGS = ["jobs"]
+# What the list can be ordered by, and the column behind it.
+ORDERINGS = {
+    "submitted_at": "created_at",
+    "name": "name",
+    "state": "state",
+    "priority": "priority",
+    "gpus": "gpus",
+    "tasks": "tasks_total",
+}
+JOB_FILE = dict.fromkeys(("application/yaml", "text/yaml", "text/plain"), OpenApiTypes.STR) | {
+    "application/json": OpenApiTypes.OBJECT
+}
+LIST_PARAMETERS = [
+    *PAGE_PARAMETERS,
+    OpenApiParameter("state", str, description="Comma list."),
+    OpenApiParameter("virtual_cluster", str, description="Comma list of names."),
+    OpenApiParameter("owner", str, description="Comma list of usernames."),
+    OpenApiParameter("search", str, description="Part of the name, in any case."),
+    OpenApiParameter("ordering", str, description=f"Of {', '.join(ORDERINGS)}; '-' descends."),
+]
+
+
+class JobsView(APIView):
+    parser_classes = JOB_FILE_PARSERS
+
+    @extend_schema(
+        operation_id="list_jobs",
+        parameters=LIST_PARAMETERS,
+        responses=page_of(JobSummarySerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        """The jobs of your virtual clusters, newest first; all of them for an admin."""
+        jobs = queries.search(
+            queries.visible_to(request.user),
+            states=_choices(request, "state", JobState.values),
+            virtual_clusters=_list(request, "virtual_cluster"),
+            owners=_list(request, "owner"),
+            text=request.query_params.get("search", "").replace("\0", "")[:255],
+        )
+        ordering = request.query_params.get("ordering") or "-submitted_at"
+        column = _one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
+        rows = jobs.defer("spec", "spec_text")
+        return keyset_page(
+            request, rows, _summaries, ORDERINGS[column], descending=ordering.startswith("-")
+        )
+
+    @extend_schema(
+        operation_id="submit_job",
+        request=JOB_FILE,
+        parameters=[
+            OpenApiParameter(
+                "Idempotency-Key",
+                str,
+                OpenApiParameter.HEADER,
+                description="A submit repeated with the same key answers with the same job.",
+            )
+        ],
+        responses={201: JobSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a job file of OpenPAI's job protocol v2, as YAML or JSON."""
+        token = request.headers.get("Idempotency-Key", "")
+        job = services.submit(acting.user(request), request.data, client_token=token)
+        return Response(_detail(request, job), status=201)
+
+
+class CheckView(APIView):
+    parser_classes = JOB_FILE_PARSERS
+
+    @extend_schema(operation_id="check_job", request=JOB_FILE, responses=CheckSerializer, tags=TAGS)
+    def post(self, request: Request) -> Response:
+        """What is wrong with a job file, and when it would start. Changes nothing."""
+        return Response(CheckSerializer(services.check(acting.user(request), request.data)).data)
+
+
+class SchemaView(APIView):
+    @extend_schema(operation_id="job_schema", responses=OpenApiTypes.OBJECT, tags=TAGS)
+    def get(self, request: Request) -> Response:
+        """JSON Schema of a job file, for editors."""
+        return Response(schema(), headers={"Cache-Control": "private, max-age=3600"})
+
+
+class JobView(APIView):
+    @extend_schema(operation_id="get_job", responses=JobSerializer, tags=TAGS)
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return Response(_detail(request, queries.find(request.user, job_id)))
+
+
+class StopView(APIView):
+    @extend_schema(operation_id="stop_job", request=None, responses={202: JobSerializer}, tags=TAGS)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """For its owner, managers of its virtual cluster and admins. Repeating it is harmless."""
+        job = services.stop(acting.user(request), job_id)
+        return Response(_detail(request, job), status=202)
+
+
+class TasksView(APIView):
+    @extend_schema(
+        operation_id="list_tasks",
+        parameters=[
+            *PAGE_PARAMETERS,
+            OpenApiParameter("role", str, description="Comma list."),
+            OpenApiParameter("state", str, description="Comma list."),
+        ],
+        responses=page_of(TaskSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """By rank, each with its newest attempt."""
+        job = queries.find(request.user, job_id)
+        roles, states = _list(request, "role"), _choices(request, "state", TASK_STATES)
+        rows = queries.tasks(job, roles=roles, states=states)
+        return page(self, request, rows, lambda tasks: _tasks(job, tasks), "rank")
+
+
+class EventsView(APIView):
+    @extend_schema(
+        operation_id="list_job_events",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(EventSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The story of the job, oldest first."""
+        rows = queries.events(queries.find(request.user, job_id))
+        return page(self, request, rows, _events, "id")
+
+
+def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
+    return [JobSummarySerializer(job).data for job in jobs]
+
+
+def _detail(request: Request, job: Job) -> dict[str, Any]:
+    roles = [_role(role, states) for role, states in queries.roles_with_states(job)]
+    return {
+        **JobSummarySerializer(job).data,
+        "spec_text": job.spec_text,
+        "task_roles": TaskRoleSerializer(roles, many=True).data,
+        "may_stop": queries.may_stop(request.user, job),
+    }
+
+
+def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
+    return {
+        "name": role.name,
+        "instances": role.instances,
+        "gpus": role.gpus,
+        "cpus": role.cpu_millis / 1000,
+        "memory_mb": role.memory_mb,
+        "image": role.image,
+        "command": role.command,
+        "states": states,
+    }
+
+
+def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
+    attempts = queries.newest_attempts(tasks)
+    waits = queries.in_queue(job)
+    return [
+        {
+            "id": task.pk,
+            "role": task.role.name,
+            "index": task.index,
+            "rank": task.rank,
+            "state": JobState.WAITING if waits or attempt is None else attempt.state,
+            "attempt": attempt and AttemptSerializer(attempt).data,
+        }
+        for task in tasks
+        for attempt in [attempts.get(task.pk)]
+    ]
+
+
+def _events(events: list[Event]) -> list[dict[str, Any]]:
+    return [EventSerializer(event).data for event in events]
+
+
+def _list(request: Request, name: str) -> list[str]:
+    asked = request.query_params.get(name, "").replace("\0", "")
+    return [part for part in asked.split(",") if part][:100]
+
+
+def _choices(request: Request, name: str, known: list[str]) -> list[str]:
+    return [_one_of(name, part, known) for part in _list(request, name)]
+
+
+def _one_of(name: str, value: str, known: Any) -> str:
+    """Raises SkepError `invalid_filter`."""
+    if value not in known:
+        message = f"{name} is one of {', '.join(known)}."
+        raise SkepError(message, code="invalid_filter", parameter=name, value=value[:100])
+    return value

@@ -1,0 +1,199 @@
+"""The environment of a task, and the ports it may use: pure.
+
+Names beginning with PAI_ are OpenPAI's. A gang that would need more than MAX_LISTED variables to
+name the address and the ports of each task (with no ports of its own: 300 tasks) gets the lists per
+role only, PAI_TASK_ROLE_<role>_HOST_LIST and the counts: one variable per task in every task is
+quadratic, and a kernel takes only so much on exec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MAX_LISTED = 1500  # variables
+MAX_LIST_BYTES = 100_000  # of one variable; a kernel takes 128 KiB
+MASTER = "master"  # label of the port under which rank 0 is found
+MASTER_PORT = 29500  # where the task has a network of its own
+FIRST_OWN_PORT = 20001
+# OpenPAI gives every task these two.
+ALWAYS = {"ssh": 1, "http": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    name: str
+    instances: int
+    gpus: int
+    cpu_millis: int
+    memory_mb: int
+    shm_mb: int
+    min_failed: int
+    min_succeeded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One task of the gang, as placed. `host` is where the others reach it."""
+
+    attempt_id: str
+    role: str
+    index: int
+    rank: int
+    node: str
+    host: str
+    ports: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    job_id: str
+    name: str
+    owner: str
+    vc: str
+    roles: Sequence[Role]
+    members: Sequence[Member]  # by rank
+
+
+def ports_wanted(ports: Mapping[str, int], rank: int) -> dict[str, int]:
+    """Label to number of ports of one task."""
+    master = {MASTER: 1} if rank == 0 else {}
+    return {**ALWAYS, **ports, **master}
+
+
+def own_ports(wanted: Mapping[str, int]) -> dict[str, list[int]]:
+    """Numbers for a task in a network of its own, where nobody else takes them."""
+    found: dict[str, list[int]] = {}
+    number = FIRST_OWN_PORT
+    for label, count in wanted.items():
+        if label == MASTER:
+            found[label] = [MASTER_PORT]
+            continue
+        found[label] = list(range(number, number + count))
+        number += count
+    return found
+
+
+def hostname(role: str, index: int) -> str:
+    """A name of the DNS: no underscores."""
+    return f"{role.replace('_', '-').strip('-') or 'task'}-{index}"
+
+
+class Environments:
+    """The environments of a gang's tasks; what they share is worked out once."""
+
+    def __init__(self, gang: Gang) -> None:
+        self.gang = gang
+        self._by_node: dict[str, dict[int, int]] = {}  # node -> rank -> local rank
+        for member in gang.members:
+            ranks = self._by_node.setdefault(member.node, {})
+            ranks[member.rank] = len(ranks)
+        self._node_rank = {node: rank for rank, node in enumerate(self._by_node)}
+        self._shared = {**_master(gang), **_pai_job(gang), **_pai_hosts(gang)}
+
+    def of(self, member: Member) -> dict[str, str]:
+        neighbours = self._by_node[member.node]
+        return {
+            **self._shared,
+            "RANK": str(member.rank),
+            "NODE_RANK": str(self._node_rank[member.node]),
+            "LOCAL_RANK": str(neighbours[member.rank]),
+            "LOCAL_WORLD_SIZE": str(len(neighbours)),
+            "SKEP_ATTEMPT_ID": member.attempt_id,
+            **_pai_task(member),
+        }
+
+
+def _master(gang: Gang) -> dict[str, str]:
+    first = gang.members[0]
+    ports = first.ports.get(MASTER) or [MASTER_PORT]
+    return {
+        "MASTER_ADDR": first.host,
+        "MASTER_PORT": str(ports[0]),
+        "WORLD_SIZE": str(len(gang.members)),
+        "SKEP_JOB_ID": gang.job_id,
+    }
+
+
+def _pai_job(gang: Gang) -> dict[str, str]:
+    full_name = f"{gang.owner}~{gang.name}"
+    names = ",".join(role.name for role in gang.roles)
+    roles, tasks = str(len(gang.roles)), str(len(gang.members))
+    env = {
+        "PAI_FRAMEWORK_NAME": full_name,
+        "PAI_JOB_NAME": full_name,
+        "PAI_USER_NAME": gang.owner,
+        "PAI_USERNAME": gang.owner,
+        "PAI_VIRTUAL_CLUSTER": gang.vc,
+        "PAI_DEFAULT_FS_URI": "",
+        "PAI_TASK_ROLE_COUNT": roles,
+        "PAI_TASK_ROLE_LIST": names,
+        "PAI_TASK_ROLES_NUM": roles,
+        "PAI_JOB_TASK_ROLE_COUNT": roles,
+        "PAI_JOB_TASK_ROLE_LIST": names,
+        "PAI_TASKS_NUM": tasks,
+        "PAI_JOB_TASK_COUNT": tasks,
+    }
+    for role in gang.roles:
+        cpus = f"{role.cpu_millis / 1000:g}"
+        env[f"PAI_TASK_ROLE_TASK_COUNT_{role.name}"] = str(role.instances)
+        env[f"PAI_RESOURCE_{role.name}"] = f"{role.gpus},{cpus},{role.memory_mb},{role.shm_mb}"
+        env[f"PAI_MIN_FAILED_TASK_COUNT_{role.name}"] = str(role.min_failed)
+        env[f"PAI_MIN_SUCCEEDED_TASK_COUNT_{role.name}"] = str(role.min_succeeded)
+    return env
+
+
+def _pai_hosts(gang: Gang) -> dict[str, str]:
+    lists: dict[str, list[str]] = {
+        f"PAI_TASK_ROLE_{role.name}_HOST_LIST": [] for role in gang.roles
+    }
+    for member in gang.members:
+        lists[f"PAI_TASK_ROLE_{member.role}_HOST_LIST"].append(f"{member.host}:{_http(member)}")
+    lists["PAI_TASK_ROLE_INSTANCES"] = [f"{m.role}:{m.index}" for m in gang.members]
+    joined = {name: ",".join(items) for name, items in lists.items()}
+    env = {name: value for name, value in joined.items() if len(value) <= MAX_LIST_BYTES}
+    if sum(1 + 2 * len(m.ports) for m in gang.members) > MAX_LISTED:
+        return env
+    for member in gang.members:
+        task = f"{member.role}_{member.index}"
+        env[f"PAI_HOST_IP_{task}"] = member.host
+        for label, numbers in _labelled(member):
+            env[f"PAI_PORT_LIST_{task}_{label}"] = numbers
+            env[f"PAI_{task}_{label}_PORT"] = numbers
+    return env
+
+
+def _pai_task(member: Member) -> dict[str, str]:
+    labelled = _labelled(member)
+    env = {
+        "PAI_CURRENT_TASK_ROLE_NAME": member.role,
+        "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": str(member.index),
+        "PAI_TASK_INDEX": str(member.index),
+        "PAI_CURRENT_CONTAINER_IP": member.host,
+        "PAI_CURRENT_CONTAINER_PORT": _http(member),
+        "PAI_CONTAINER_HOST_IP": member.host,
+        "PAI_CONTAINER_HOST_PORT": _http(member),
+        "PAI_CONTAINER_SSH_PORT": _first(member, "ssh"),
+        "PAI_CONTAINER_HOST_PORT_LIST": "".join(f"{k}:{v};" for k, v in labelled),
+    }
+    for label, numbers in labelled:
+        env[f"PAI_CONTAINER_HOST_{label}_PORT_LIST"] = numbers
+    return env
+
+
+def _labelled(member: Member) -> list[tuple[str, str]]:
+    """("tcp", "1,2"): the ports that the job asked for, and those that OpenPAI adds."""
+    return [
+        (label, ",".join(map(str, numbers)))
+        for label, numbers in member.ports.items()
+        if label != MASTER and numbers
+    ]
+
+
+def _http(member: Member) -> str:
+    return _first(member, "http")
+
+
+def _first(member: Member, label: str) -> str:
+    numbers = member.ports.get(label)
+    return str(numbers[0]) if numbers else ""

@@ -1,0 +1,88 @@
+"""The reconciler of jobs: what a lost hint, a lost node or a killed process left undone.
+
+Every state that is not an end has its way on here:
+  attempt of a LOST node        released, LOST
+  ASSIGNED for too long         the node is told again; past START_TIMEOUT_S it failed to start
+  STOPPING, ended, unreleased   the node is told again, until it confirms or its lease is over
+  job whose tasks moved on      `advance`, as after facts
+PREPARING is bounded by the agent (a pull without progress fails there), RUNNING by the node's lease.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from skep_platform.cluster.models import NodeState
+from skep_platform.cluster.services import bump_revision
+from skep_platform.jobs import lifecycle
+from skep_platform.jobs.advance import advance, lock
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.reporting import fail_to_start, lose
+from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState, JobState
+
+BATCH = 200  # jobs per transaction
+TELL_AGAIN_S = 30.0
+START_TIMEOUT_S = 300.0
+
+
+def reconcile() -> None:
+    """Short, safe at any moment and in any number: rows that another run holds are skipped."""
+    _release_lost_nodes()
+    _fail_late_starts()
+    _tell_again()
+    _advance_due()
+
+
+def _release_lost_nodes() -> None:
+    gone = [NodeState.LOST, NodeState.REMOVED]
+    held = TaskAttempt.objects.filter(released_at=None, node__state__in=gone)
+    while held.exists() and lose(held, BATCH):
+        pass
+
+
+def _fail_late_starts() -> None:
+    begin = Now() - timedelta(seconds=START_TIMEOUT_S)
+    late = _living().filter(state=AttemptState.ASSIGNED, created_at__lt=begin)
+    if late.exists():
+        fail_to_start(late, BATCH)
+
+
+def _tell_again() -> None:
+    """Agents forget nothing, but the message may be lost, and the row may be of an older server."""
+    waiting = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.STOPPING)
+    waiting |= Q(state__in=ATTEMPT.terminal)
+    late = _living().filter(waiting, updated_at__lt=Now() - timedelta(seconds=TELL_AGAIN_S))
+    found = list(late.values_list("pk", "node")[: BATCH * 10])
+    if not found:
+        return
+    with transaction.atomic():
+        TaskAttempt.objects.filter(pk__in=[pk for pk, _ in found]).update(updated_at=Now())
+        bump_revision({node for _, node in found})
+
+
+def _advance_due() -> None:
+    with transaction.atomic():
+        due = list(_due().order_by("pk").values_list("pk", flat=True).distinct()[:BATCH])
+        if due:
+            advance(lock(Job.objects.filter(pk__in=due), skip_locked=True), timezone.now())
+
+
+def _due() -> QuerySet[Job]:
+    """Placed jobs on which something may have to be done: a superset, found without a lock."""
+    present = Job.objects.filter(
+        state__in=JOB.active, placed_at__isnull=False, attempts__index=F("attempt")
+    )
+    moved = Q(attempts__state__in=ATTEMPT.terminal)
+    begun = Q(state=JobState.WAITING, attempts__state=AttemptState.RUNNING)
+    told_to_end = Q(stop_requested_at__isnull=False) | Q(exit_reason__isnull=False)
+    left = told_to_end & Q(attempts__state__in=lifecycle.STOPPABLE_STATES)
+    return present.filter(moved | begun | left)
+
+
+def _living() -> QuerySet[TaskAttempt]:
+    return TaskAttempt.objects.filter(released_at=None, node__state=NodeState.ONLINE)

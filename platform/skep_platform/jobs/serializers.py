@@ -1,0 +1,120 @@
+"""How jobs look over REST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from skep_platform.core.models import Event
+from skep_platform.jobs.models import Job, TaskRole
+from skep_platform.jobs.states import AttemptState, JobState
+
+Serializer = serializers.Serializer[Any]
+TASK_STATES = [JobState.WAITING.value, *AttemptState.values]
+
+
+class ReasonSerializer(Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    details = serializers.DictField()
+
+
+class JobSummarySerializer(serializers.Serializer[Job]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
+    virtual_cluster = serializers.CharField(source="vc.name")
+    state = serializers.ChoiceField(JobState.choices)
+    priority_class = serializers.CharField()
+    priority = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="Of the whole gang.")
+    tasks = serializers.IntegerField(source="tasks_total")
+    attempt = serializers.IntegerField(help_text="Number of placements so far.")
+    retries_used = serializers.IntegerField(help_text="Counted against jobRetryCount.")
+    submitted_at = serializers.DateTimeField(source="created_at")
+    placed_at = serializers.DateTimeField(allow_null=True, help_text="Null: in the queue.")
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+    wait_reason = ReasonSerializer(allow_null=True)
+    exit_reason = ReasonSerializer(allow_null=True)
+
+
+class TaskRoleSerializer(serializers.Serializer[TaskRole]):
+    name = serializers.CharField()
+    instances = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="Per task, as all that follow.")
+    cpus = serializers.FloatField()
+    memory_mb = serializers.IntegerField()
+    image = serializers.CharField()
+    command = serializers.CharField()
+    states = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Number of tasks by state."
+    )
+
+
+class JobSerializer(JobSummarySerializer):
+    spec_text = serializers.CharField()
+    task_roles = TaskRoleSerializer(many=True)
+    may_stop = serializers.BooleanField()
+
+
+class AttemptSerializer(Serializer):
+    id = serializers.UUIDField()
+    index = serializers.IntegerField(help_text="The job attempt it belongs to, from 1.")
+    node = serializers.CharField(source="node.name")
+    state = serializers.ChoiceField(AttemptState.choices)
+    phase = serializers.CharField(help_text="The node's newest word.")
+    pull_percent = serializers.IntegerField(allow_null=True)
+    gpu_uuids = serializers.ListField(child=serializers.CharField())
+    gpu_model = serializers.CharField()
+    network = serializers.CharField()
+    ports = serializers.DictField(child=serializers.ListField(child=serializers.IntegerField()))
+    exit_code = serializers.IntegerField(allow_null=True)
+    exit_signal = serializers.IntegerField(allow_null=True)
+    oom_killed = serializers.BooleanField()
+    error_code = serializers.CharField()
+    error_message = serializers.CharField()
+    memory_peak_mb = serializers.IntegerField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+
+
+class TaskSerializer(Serializer):
+    id = serializers.IntegerField()
+    role = serializers.CharField()
+    index = serializers.IntegerField(help_text="Within the role.")
+    rank = serializers.IntegerField(help_text="Within the job.")
+    state = serializers.ChoiceField(TASK_STATES)
+    attempt = AttemptSerializer(allow_null=True, help_text="The newest one.")
+
+
+class EventSerializer(serializers.Serializer[Event]):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    message = serializers.CharField()
+    data = serializers.DictField()
+    actor = serializers.CharField(help_text="Username, or empty for the system.")
+
+
+class ProblemSerializer(Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    path = serializers.CharField()
+    line = serializers.IntegerField()
+    column = serializers.IntegerField()
+
+
+class CheckSummarySerializer(Serializer):
+    name = serializers.CharField()
+    virtual_cluster = serializers.CharField()
+    gpus = serializers.IntegerField()
+    tasks = serializers.IntegerField()
+
+
+class CheckSerializer(Serializer):
+    valid = serializers.BooleanField()
+    errors = ProblemSerializer(many=True)
+    summary = CheckSummarySerializer(allow_null=True)
+    forecast = ReasonSerializer(allow_null=True)

@@ -1,0 +1,45 @@
+"""When a job would start if it were submitted now."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+
+from skep_platform.jobs import stories
+from skep_platform.jobs.protocol import JobFile
+from skep_platform.scheduling.snapshot import SnapshotSource
+from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler import engine, state
+from skep_scheduler.plan import Placement
+
+_source = SnapshotSource()
+_lock = Lock()  # the source is not made for threads
+
+
+def forecast(job: JobFile, vc: VirtualCluster) -> stories.Reason:
+    """What the next tick would answer: "starts_now" with the nodes, or why it would wait."""
+    with _lock:
+        snapshot = _source.take()
+    answer = engine.explain(snapshot, _gang(job, vc), time.time())
+    if not isinstance(answer, Placement):
+        return stories.reason(str(answer.code), answer.message, **answer.details)
+    names = {node.id: node.name for node in snapshot.nodes}
+    nodes = sorted({names[task.node_id] for task in answer.tasks})
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+    return stories.reason("starts_now", f"It would start at once on {where}.", nodes=nodes)
+
+
+def _gang(job: JobFile, vc: VirtualCluster) -> state.Gang:
+    members = [
+        state.Member(
+            role=name,
+            count=role.instances,
+            gpus=role.resource_per_instance.gpu,
+            cpu_millis=max(round(role.resource_per_instance.cpu * 1000), 1),
+            memory_mb=role.resource_per_instance.memory_mb,
+        )
+        for name, role in job.task_roles.items()
+    ]
+    return state.Gang(
+        "forecast", job.name, vc.name, job.priority_class.priority, time.time(), tuple(members)
+    )
