@@ -9,7 +9,9 @@ export default tseslint.config(
     rules: {
       "@typescript-eslint/consistent-type-imports": "error",
       "no-console": "error",
-      eqeqeq: "error",
+      eqeqeq: ["error", "always", { null: "ignore" }],
+      // It warns of the React Compiler, which this build does not use.
+      "react-hooks/incompatible-library": "off",
     },
   },
   { files: ["dev/**"], rules: { "no-console": "off" } },

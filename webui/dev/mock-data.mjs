@@ -35,13 +35,44 @@ export const members = users.slice(0, 4).map(({ username }, i) => ({
   role: i === 0 ? "manager" : "member",
 }));
 export const images = [
-  { name: "pytorch", reference: "pytorch/pytorch:2.9-cuda12.8", description: "PyTorch with CUDA", virtual_clusters: [] },
-  { name: "jax", reference: "ghcr.io/nvidia/jax:2026-01", description: "JAX nightly", virtual_clusters: ["language"] },
+  {
+    name: "pytorch",
+    reference: "pytorch/pytorch:2.9-cuda12.8",
+    description: "PyTorch with CUDA",
+    virtual_clusters: [],
+  },
+  {
+    name: "jax",
+    reference: "ghcr.io/nvidia/jax:2026-01",
+    description: "JAX nightly",
+    virtual_clusters: ["language"],
+  },
 ];
 export const vcs = [
-  { name: "default", description: "Everybody", quotas: { [A100]: 8 }, used: { [A100]: 2 }, role: "member", members: 41 },
-  { name: "vision", description: "Perception and video", quotas: { [A100]: 48, [H100]: 16 }, used: { [A100]: 48, [H100]: 8 }, role: "manager", members: 12 },
-  { name: "language", description: "Language models", quotas: { [H100]: 48 }, used: { [H100]: 36 }, role: "member", members: 17 },
+  {
+    name: "default",
+    description: "Everybody",
+    quotas: { [A100]: 8 },
+    used: { [A100]: 2 },
+    role: "member",
+    members: 41,
+  },
+  {
+    name: "vision",
+    description: "Perception and video",
+    quotas: { [A100]: 48, [H100]: 16 },
+    used: { [A100]: 48, [H100]: 8 },
+    role: "manager",
+    members: 12,
+  },
+  {
+    name: "language",
+    description: "Language models",
+    quotas: { [H100]: 48 },
+    used: { [H100]: 36 },
+    role: "member",
+    members: 17,
+  },
 ];
 const VC = ["vision", "language", "default"];
 
@@ -73,7 +104,16 @@ export const jobs = [
     job(i, name, state, owner, virtual_cluster, gpus, tasks, age),
   ),
   ...Array.from({ length: 140 }, (_, i) =>
-    job(100 + i, `sweep-lr-${i}`, ["SUCCEEDED", "SUCCEEDED", "FAILED"][i % 3], "ada", VC[i % 3], 1 + (i % 8), 1, 30000 + i * 700),
+    job(
+      100 + i,
+      `sweep-lr-${i}`,
+      ["SUCCEEDED", "SUCCEEDED", "FAILED"][i % 3],
+      "ada",
+      VC[i % 3],
+      1 + (i % 8),
+      1,
+      30000 + i * 700,
+    ),
   ),
 ];
 
@@ -142,7 +182,16 @@ export function jobDetail(jobId) {
     spec_text: text(each),
     may_stop: ["WAITING", "RUNNING"].includes(each.state),
     task_roles: [
-      { name: "worker", instances: each.tasks, gpus: each.gpus / each.tasks, cpus: 16, memory_mb: 131072, image: "pytorch/pytorch:2.9-cuda12.8", command: "torchrun --nnodes=$PAI_TASK_ROLE_TASK_COUNT_worker train.py", states },
+      {
+        name: "worker",
+        instances: each.tasks,
+        gpus: each.gpus / each.tasks,
+        cpus: 16,
+        memory_mb: 131072,
+        image: "pytorch/pytorch:2.9-cuda12.8",
+        command: "torchrun --nnodes=$PAI_TASK_ROLE_TASK_COUNT_worker train.py",
+        states,
+      },
     ],
   };
 }
@@ -155,7 +204,8 @@ export function tasksOf(jobId) {
 
 function task(each, index) {
   const n = Number(each.id.slice(-12));
-  const state = each.tasks > 1000 ? ["RUNNING", "RUNNING", "SUCCEEDED", "PREPARING"][index % 4] : each.state;
+  const state =
+    each.tasks > 1000 ? ["RUNNING", "RUNNING", "SUCCEEDED", "PREPARING"][index % 4] : each.state;
   const per = each.gpus / each.tasks;
   const failed = state === "FAILED";
   return {
@@ -164,14 +214,29 @@ function task(each, index) {
     index,
     rank: index,
     state,
-    attempt: state === "WAITING" ? null : {
-      id: id(n * 10000 + index), index: each.attempt, state, node: `hive-${String(1 + ((n * 4 + index) % 16)).padStart(2, "0")}`,
-      phase: state === "PREPARING" ? "pulling" : "running", pull_percent: state === "PREPARING" ? (index * 7) % 100 : null,
-      gpu_uuids: Array.from({ length: per }, (_, g) => gpuUuid((n * 4 + index) % 16, g)), gpu_model: per ? A100 : "",
-      network: "host", ports: { ssh: [20001 + index] }, exit_code: failed ? 1 : state === "SUCCEEDED" ? 0 : null,
-      exit_signal: null, oom_killed: false, error_code: "", error_message: "", memory_peak_mb: 41230 + index * 13,
-      started_at: each.started_at, finished_at: each.finished_at ?? (state === "SUCCEEDED" ? past(400) : null),
-    },
+    attempt:
+      state === "WAITING"
+        ? null
+        : {
+            id: id(n * 10000 + index),
+            index: each.attempt,
+            state,
+            node: `hive-${String(1 + ((n * 4 + index) % 16)).padStart(2, "0")}`,
+            phase: state === "PREPARING" ? "pulling" : "running",
+            pull_percent: state === "PREPARING" ? (index * 7) % 100 : null,
+            gpu_uuids: Array.from({ length: per }, (_, g) => gpuUuid((n * 4 + index) % 16, g)),
+            gpu_model: per ? A100 : "",
+            network: "host",
+            ports: { ssh: [20001 + index] },
+            exit_code: failed ? 1 : state === "SUCCEEDED" ? 0 : null,
+            exit_signal: null,
+            oom_killed: false,
+            error_code: "",
+            error_message: "",
+            memory_peak_mb: 41230 + index * 13,
+            started_at: each.started_at,
+            finished_at: each.finished_at ?? (state === "SUCCEEDED" ? past(400) : null),
+          },
   };
 }
 
@@ -179,11 +244,36 @@ export function eventsOf(jobId) {
   const each = find(jobId);
   const rows = [[each.submitted_at, "job.submitted", "Submitted to vision.", each.owner]];
   if (each.wait_reason) rows.push([each.submitted_at, "job.waiting", each.wait_reason.message, ""]);
-  if (each.placed_at) rows.push([each.placed_at, "job.placed", `Placed ${each.tasks} tasks with ${each.gpus} GPUs on 4 nodes.`, ""]);
+  if (each.placed_at)
+    rows.push([
+      each.placed_at,
+      "job.placed",
+      `Placed ${each.tasks} tasks with ${each.gpus} GPUs on 4 nodes.`,
+      "",
+    ]);
   if (each.started_at) rows.push([each.started_at, "job.running", "The first task runs.", ""]);
-  if (each.attempt > 1) rows.push([past(9400), "job.retried", "Task worker-0 failed with exit code 1; retry 1 of 1 begins.", ""]);
-  if (each.finished_at) rows.push([each.finished_at, `job.${each.state.toLowerCase()}`, each.exit_reason?.message ?? "All tasks succeeded.", ""]);
-  return rows.map(([at, kind, message, actor], n) => ({ id: n, at, kind, message, actor, data: {} }));
+  if (each.attempt > 1)
+    rows.push([
+      past(9400),
+      "job.retried",
+      "Task worker-0 failed with exit code 1; retry 1 of 1 begins.",
+      "",
+    ]);
+  if (each.finished_at)
+    rows.push([
+      each.finished_at,
+      `job.${each.state.toLowerCase()}`,
+      each.exit_reason?.message ?? "All tasks succeeded.",
+      "",
+    ]);
+  return rows.map(([at, kind, message, actor], n) => ({
+    id: n,
+    at,
+    kind,
+    message,
+    actor,
+    data: {},
+  }));
 }
 
 export function metricsOf(jobId) {
@@ -193,13 +283,30 @@ export function metricsOf(jobId) {
     Array.from({ length: 180 }, (_, i) => {
       const t = end - (180 - i) * 10;
       const dip = i % 40 < 3 ? 0.2 : 1;
-      return [t, Math.round(top * dip * (0.86 + 0.12 * random(seed + i))), Math.round(wave * (0.9 + 0.08 * Math.sin(i / 20 + seed)))];
+      return [
+        t,
+        Math.round(top * dip * (0.86 + 0.12 * random(seed + i))),
+        Math.round(wave * (0.9 + 0.08 * Math.sin(i / 20 + seed))),
+      ];
     });
-  const some = tasksOf(jobId).filter((t) => t.attempt).slice(0, 64);
+  const some = tasksOf(jobId)
+    .filter((t) => t.attempt)
+    .slice(0, 64);
   return {
     step_s: 10,
-    gpus: some.flatMap((t) => t.attempt.gpu_uuids.map((uuid, g) => ({ uuid, model: A100, node: t.attempt.node, role: t.role, index: t.index, points: series(t.rank * 8 + g, 96, 70000) }))),
-    tasks: each.started_at ? some.map((t) => ({ role: t.role, index: t.index, points: series(t.rank, 1500, 90000) })) : [],
+    gpus: some.flatMap((t) =>
+      t.attempt.gpu_uuids.map((uuid, g) => ({
+        uuid,
+        model: A100,
+        node: t.attempt.node,
+        role: t.role,
+        index: t.index,
+        points: series(t.rank * 8 + g, 96, 70000),
+      })),
+    ),
+    tasks: each.started_at
+      ? some.map((t) => ({ role: t.role, index: t.index, points: series(t.rank, 1500, 90000) }))
+      : [],
   };
 }
 
@@ -209,26 +316,57 @@ function chunk(each, n) {
   const rank = n % Math.max(1, Math.min(each.tasks, 8));
   const at = now - 6e6 + n * CHUNK_MS;
   const step = n * 10;
-  const lines = [`[rank ${rank}] step ${step} loss ${(8 / Math.sqrt(1 + n)).toFixed(4)} lr 3.0e-04 \x1b[32m${(410 + 9 * random(n)).toFixed(1)} samples/s\x1b[0m`];
-  if (n % 23 === 5) lines.push(`\x1b[33mWARNING\x1b[0m slow batch: 812 ms in the data loader of rank ${rank}`);
-  if (n % 50 === 7) lines.push(`Epoch ${n / 50 | 0}:  10%|█         |\rEpoch ${n / 50 | 0}:  60%|██████    |\rEpoch ${n / 50 | 0}: 100%|██████████| 500/500`);
-  if (each.state === "FAILED" && n > 14980) lines.push("Traceback (most recent call last):", '  File "train.py", line 214, in <module>', "    main()", "\x1b[1;31mRuntimeError\x1b[0m: CUDA error: an illegal memory access was encountered");
-  return { cursor: n + 1, attempt_id: id(rank), role: "worker", index: rank, rank, stream: n % 23 === 5 ? "stderr" : "stdout", offset: n * 80, at: new Date(at).toISOString(), text: lines.join("\n") + "\n" };
+  const lines = [
+    `[rank ${rank}] step ${step} loss ${(8 / Math.sqrt(1 + n)).toFixed(4)} lr 3.0e-04 \x1b[32m${(410 + 9 * random(n)).toFixed(1)} samples/s\x1b[0m`,
+  ];
+  if (n % 23 === 5)
+    lines.push(`\x1b[33mWARNING\x1b[0m slow batch: 812 ms in the data loader of rank ${rank}`);
+  if (n % 50 === 7)
+    lines.push(
+      `Epoch ${(n / 50) | 0}:  10%|█         |\rEpoch ${(n / 50) | 0}:  60%|██████    |\rEpoch ${(n / 50) | 0}: 100%|██████████| 500/500`,
+    );
+  if (each.state === "FAILED" && n > 14980)
+    lines.push(
+      "Traceback (most recent call last):",
+      '  File "train.py", line 214, in <module>',
+      "    main()",
+      "\x1b[1;31mRuntimeError\x1b[0m: CUDA error: an illegal memory access was encountered",
+    );
+  return {
+    cursor: n + 1,
+    attempt_id: id(rank),
+    role: "worker",
+    index: rank,
+    rank,
+    stream: n % 23 === 5 ? "stderr" : "stdout",
+    offset: n * 80,
+    at: new Date(at).toISOString(),
+    text: lines.join("\n") + "\n",
+  };
 }
 
 export function logsOf(jobId, query) {
   const each = find(jobId);
   const over = Boolean(each.finished_at);
-  const total = each.state === "WAITING" ? 0 : over ? 15000 : 15000 + Math.floor((Date.now() - now) / CHUNK_MS);
+  const total =
+    each.state === "WAITING" ? 0 : over ? 15000 : 15000 + Math.floor((Date.now() - now) / CHUNK_MS);
   const room = Math.floor(Number(query.get("limit") ?? 262144) / 90);
   const rank = query.get("rank");
   let [from, to] = [Number(query.get("cursor") ?? 0), total];
   if (query.has("tail")) from = Math.max(0, total - Math.floor(Number(query.get("tail")) / 90));
-  else if (query.has("before")) [from, to] = [Math.max(0, Number(query.get("before")) - 1 - room), Number(query.get("before")) - 1];
+  else if (query.has("before"))
+    [from, to] = [
+      Math.max(0, Number(query.get("before")) - 1 - room),
+      Number(query.get("before")) - 1,
+    ];
   else to = Math.min(total, from + room);
   const chunks = Array.from({ length: Math.max(0, to - from) }, (_, i) => chunk(each, from + i));
   return {
-    chunks: chunks.filter((c) => (rank === null || c.rank === Number(rank)) && [c.stream, null].includes(query.get("stream"))),
+    chunks: chunks.filter(
+      (c) =>
+        (rank === null || c.rank === Number(rank)) &&
+        [c.stream, null].includes(query.get("stream")),
+    ),
     next: Math.max(from, to),
     complete: over && to >= total,
   };
@@ -247,11 +385,24 @@ export function submit(spec) {
 
 export function check(spec) {
   const line = spec.split("\n").findIndex((each) => each.includes("virtualCluster: nowhere"));
-  const errors = line < 0 ? [] : [{ code: "unknown_virtual_cluster", message: "There is no virtual cluster nowhere that you may submit to.", path: "defaults.virtualCluster", line: line + 1, column: 19 }];
+  const errors =
+    line < 0
+      ? []
+      : [
+          {
+            code: "unknown_virtual_cluster",
+            message: "There is no virtual cluster nowhere that you may submit to.",
+            path: "defaults.virtualCluster",
+            line: line + 1,
+            column: 19,
+          },
+        ];
   return {
     valid: errors.length === 0,
     errors,
-    summary: errors.length ? null : { name: "mnist", virtual_cluster: "vision", gpus: 16, tasks: 2 },
+    summary: errors.length
+      ? null
+      : { name: "mnist", virtual_cluster: "vision", gpus: 16, tasks: 2 },
     forecast: errors.length ? null : WAITING,
   };
 }
@@ -264,8 +415,17 @@ function gpuUuid(n, g) {
 
 function node(n) {
   return {
-    id: id(n), name: `hive-${String(n + 1).padStart(2, "0")}`, state: n === 13 ? "UNREACHABLE" : n === 15 ? "LOST" : "ONLINE", cordoned: n === 9,
-    address: `10.0.4.${n + 10}`, cpus: 128, memory_mb: 1031000, runtime: "docker", driver_version: "570.86.15", engine_version: "28.1.1", agent_version: "0.1.0",
+    id: id(n),
+    name: `hive-${String(n + 1).padStart(2, "0")}`,
+    state: n === 13 ? "UNREACHABLE" : n === 15 ? "LOST" : "ONLINE",
+    cordoned: n === 9,
+    address: `10.0.4.${n + 10}`,
+    cpus: 128,
+    memory_mb: 1031000,
+    runtime: "docker",
+    driver_version: "570.86.15",
+    engine_version: "28.1.1",
+    agent_version: "0.1.0",
     last_heartbeat_at: past(n === 15 ? 900 : 2),
     gpus: Array.from({ length: 8 }, (_, g) => gpu(n, g)),
   };
@@ -277,10 +437,15 @@ function gpu(n, g) {
   const owner = JOBS[Math.floor(random(n) * 4)];
   const mine = { job_id: id(JOBS.indexOf(owner)), job_name: owner[0], virtual_cluster: owner[3] };
   return {
-    uuid: gpuUuid(n, g), model: n < 8 ? A100 : H100, index: g, memory_mb: 81920,
-    health: bad ? "BAD" : "HEALTHY", problem: bad ? "XID 79: fallen off the bus" : "",
+    uuid: gpuUuid(n, g),
+    model: n < 8 ? A100 : H100,
+    index: g,
+    memory_mb: 81920,
+    health: bad ? "BAD" : "HEALTHY",
+    problem: bad ? "XID 79: fallen off the bus" : "",
     used_by: used && !bad ? (random(n + 5) > 0.8 ? { virtual_cluster: "default" } : mine) : null,
-    utilization: used && !bad ? Math.round(30 + 70 * random(n * 9 + g)) : 0, memory_used_mb: used ? 71000 : 4,
+    utilization: used && !bad ? Math.round(30 + 70 * random(n * 9 + g)) : 0,
+    memory_used_mb: used ? 71000 : 4,
   };
 }
 
@@ -292,14 +457,28 @@ export function clusterSummary() {
     if (each.used_by) sum.used += 1;
     if (each.health === "BAD") sum.bad += 1;
   }
-  return { nodes: { ONLINE: 14, UNREACHABLE: 1, LOST: 1 }, gpus, jobs: { WAITING: 2, RUNNING: 3 }, version: "0.1.0" };
+  return {
+    nodes: { ONLINE: 14, UNREACHABLE: 1, LOST: 1 },
+    gpus,
+    jobs: { WAITING: 2, RUNNING: 3 },
+    version: "0.1.0",
+  };
 }
 
 export const image = (name) => images.find((each) => each.name === name);
 export const vc = (name) => vcs.find((each) => each.name === name);
 export const person = (name) => users.find((each) => each.username === name);
-export const cordon = (name, cordoned) => Object.assign(nodes.find((each) => each.name === name), { cordoned });
-export const quotaRefusal = [409, "quota_exceeds_cluster", "The cluster has 64 A100; with this change the virtual clusters would own 120.", { has: 64, would_own: 120 }];
+export const cordon = (name, cordoned) =>
+  Object.assign(
+    nodes.find((each) => each.name === name),
+    { cordoned },
+  );
+export const quotaRefusal = [
+  409,
+  "quota_exceeds_cluster",
+  "The cluster has 64 A100; with this change the virtual clusters would own 120.",
+  { has: 64, would_own: 120 },
+];
 
 export function setQuotas(name, quotas) {
   if (Object.values(quotas).some((n) => n > 64)) return null;

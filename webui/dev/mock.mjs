@@ -48,7 +48,10 @@ const routes = [
   ["GET /nodes", ({ url }) => page(data.nodes, url)],
   ["POST /nodes/join-tokens", () => data.joinToken()],
   ["POST /nodes/:name/:verb", ({ name, verb }) => data.cordon(name, verb === "cordon")],
-  ["DELETE /nodes/:name", () => refuse(409, "node_busy", "3 task attempts still run on this node.")],
+  [
+    "DELETE /nodes/:name",
+    () => refuse(409, "node_busy", "3 task attempts still run on this node."),
+  ],
   ["GET /virtual-clusters", ({ url }) => page(data.vcs, url)],
   ["POST /virtual-clusters", ({ body }) => data.newVc(body)],
   ["PATCH /virtual-clusters/:name", ({ name, body }) => Object.assign(data.vc(name), body)],
@@ -111,13 +114,16 @@ const server = createServer(async (request, response) => {
       ? route(request.method, path)({ url, body })
       : refuse(401, "not_authenticated", "Log in first.");
   const refused = typeof answer?.status === "number" && answer.body;
-  setTimeout(() => {
-    response.writeHead(refused ? answer.status : 200, {
-      "Content-Type": "application/json",
-      "Set-Cookie": "skep_csrf=mock; Path=/",
-    });
-    response.end(JSON.stringify(refused ? answer.body : answer));
-  }, Number(process.env.MOCK_DELAY ?? 40));
+  setTimeout(
+    () => {
+      response.writeHead(refused ? answer.status : 200, {
+        "Content-Type": "application/json",
+        "Set-Cookie": "skep_csrf=mock; Path=/",
+      });
+      response.end(JSON.stringify(refused ? answer.body : answer));
+    },
+    Number(process.env.MOCK_DELAY ?? 40),
+  );
 });
 
 server.on("upgrade", (request, socket) => acceptLive(request, socket, data.onTick));

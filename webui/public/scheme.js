@@ -8,7 +8,6 @@
     // Storage may be forbidden; the system's scheme is used then.
   }
   var dark =
-    chosen === "dark" ||
-    (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+    chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.setAttribute("data-mantine-color-scheme", dark ? "dark" : "light");
 })();

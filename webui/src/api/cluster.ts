@@ -11,7 +11,9 @@ export const cluster = queryOptions({
 export const nodes = queryOptions({
   queryKey: ["nodes"],
   queryFn: ({ signal }) =>
-    allPages((query) => take<Page<Node>>(client.GET("/api/v1/nodes", { params: { query }, signal }))),
+    allPages((query) =>
+      take<Page<Node>>(client.GET("/api/v1/nodes", { params: { query }, signal })),
+    ),
 });
 
 export function cordon(name: string) {

@@ -25,3 +25,22 @@ export function readLogs(id: string, filter: LogFilter, range: LogRange, signal?
 export function rawLog(attempt: string, stream: Stream): string {
   return `/api/v1/attempts/${attempt}/logs/${stream}?raw=1`;
 }
+
+export interface LogMatches {
+  matches: { cursor: number; text: string }[];
+  next: string | null;
+}
+
+/** Lines that hold `needle`, in order of arrival; `next` goes on where the server stopped. */
+export function searchLogs(
+  id: string,
+  filter: LogFilter,
+  needle: string,
+  cursor: string,
+  limit: number,
+) {
+  const query = { ...filter, q: needle, limit, ...(cursor && { cursor }) };
+  return take<LogMatches>(
+    client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query } }),
+  );
+}

@@ -2,14 +2,7 @@
 
 export type JobState = "WAITING" | "RUNNING" | "STOPPING" | "SUCCEEDED" | "FAILED" | "STOPPED";
 export type AttemptState =
-  | "ASSIGNED"
-  | "PREPARING"
-  | "RUNNING"
-  | "STOPPING"
-  | "SUCCEEDED"
-  | "FAILED"
-  | "STOPPED"
-  | "LOST";
+  "ASSIGNED" | "PREPARING" | "RUNNING" | "STOPPING" | "SUCCEEDED" | "FAILED" | "STOPPED" | "LOST";
 export type TaskState = AttemptState | "WAITING";
 export type NodeState = "JOINED" | "ONLINE" | "UNREACHABLE" | "LOST" | "REMOVED";
 export type Stream = "stdout" | "stderr";

@@ -96,17 +96,7 @@ const profile = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
-    shell.addChildren([
-      home,
-      jobs,
-      submit,
-      job,
-      cluster,
-      virtualClusters,
-      images,
-      users,
-      profile,
-    ]),
+    shell.addChildren([home, jobs, submit, job, cluster, virtualClusters, images, users, profile]),
   ]),
   defaultPreload: "intent",
   defaultErrorComponent: Crash,

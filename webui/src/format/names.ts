@@ -31,7 +31,8 @@ export function exitWords(end: {
   oom_killed: boolean;
 }): string {
   if (end.oom_killed) return "out of memory";
-  const signal = end.exit_signal ?? (end.exit_code && end.exit_code > 128 ? end.exit_code - 128 : 0);
+  const signal =
+    end.exit_signal ?? (end.exit_code && end.exit_code > 128 ? end.exit_code - 128 : 0);
   const name = SIGNALS[signal];
   if (name) return `${name} (${end.exit_code ?? 128 + signal})`;
   return end.exit_code === null ? "" : String(end.exit_code);

@@ -104,10 +104,13 @@ export class LiveSocket {
     this.socket = null;
     this.failures += 1;
     this.setStatus("waiting");
-    this.timer = setTimeout(() => {
-      this.timer = undefined;
-      this.connect();
-    }, backoff(this.failures, Math.random()));
+    this.timer = setTimeout(
+      () => {
+        this.timer = undefined;
+        this.connect();
+      },
+      backoff(this.failures, Math.random()),
+    );
   }
 
   private ring(key: string): void {

@@ -38,3 +38,4 @@ import "./fonts.css";
 import "./tokens.css";
 import "./mantine.css";
 import "./base.css";
+import "./ansi.css";

@@ -44,7 +44,9 @@ export function Failure({ error, what, retry }: FailureProps) {
         ) : null
       }
     >
-      {missing ? "It was removed, or it belongs to a virtual cluster you are not in." : explain(error)}
+      {missing
+        ? "It was removed, or it belongs to a virtual cluster you are not in."
+        : explain(error)}
     </Blank>
   );
 }

@@ -35,9 +35,7 @@ export function JobFilters() {
       <SegmentedControl
         aria-label="Whose jobs"
         value={search.owner && search.owner === user?.username ? "mine" : "all"}
-        onChange={(whose) =>
-          change({ owner: whose === "mine" ? user?.username : undefined })
-        }
+        onChange={(whose) => change({ owner: whose === "mine" ? user?.username : undefined })}
         data={[
           { value: "all", label: "All" },
           { value: "mine", label: "Mine" },

@@ -12,9 +12,7 @@ interface Props {
 /** Any number of states; none chosen means all. */
 export function StateChips({ chosen, onChange }: Props) {
   function toggle(state: JobState) {
-    onChange(
-      chosen.includes(state) ? chosen.filter((each) => each !== state) : [...chosen, state],
-    );
+    onChange(chosen.includes(state) ? chosen.filter((each) => each !== state) : [...chosen, state]);
   }
   return (
     <div className={css.chips} role="group" aria-label="States">

@@ -1,5 +1,5 @@
 import { useTable, type SortingState } from "@tanstack/react-table";
-import { useMemo, useRef, useState } from "react";
+import { useMemo, useState } from "react";
 import { features, gridOf, toTableColumns, type Column } from "./columns";
 import { Header } from "./Header";
 import { PlainRows, VirtualRows } from "./Rows";
@@ -36,11 +36,12 @@ export function DataTable<T extends object>(props: Props<T>) {
     manualSorting: props.sorting !== undefined,
     enableSortingRemoval: props.sorting === undefined,
   });
-  const box = useRef<HTMLDivElement>(null);
+  // State and not a ref: the rows can be measured only once their box is there.
+  const [box, setBox] = useState<HTMLDivElement | null>(null);
   const shown = table.getRowModel().rows;
   const Rows = virtual ? VirtualRows : PlainRows;
   return (
-    <div className={css.box} data-virtual={virtual || undefined} ref={box}>
+    <div className={css.box} data-virtual={virtual || undefined} ref={setBox}>
       <div
         role="table"
         aria-label={label}

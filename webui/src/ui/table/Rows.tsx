@@ -1,6 +1,6 @@
 import type { Row } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, type CSSProperties, type RefObject } from "react";
+import { memo, type CSSProperties } from "react";
 import type { Column, features } from "./columns";
 import css from "./table.module.css";
 
@@ -9,7 +9,7 @@ export const ROW_HEIGHT = 38;
 interface Props<T extends object> {
   rows: Row<typeof features, T>[];
   columns: Column<T>[];
-  box: RefObject<HTMLDivElement | null>;
+  box: HTMLDivElement | null;
 }
 
 export function PlainRows<T extends object>({ rows, columns }: Props<T>) {
@@ -25,7 +25,7 @@ export function PlainRows<T extends object>({ rows, columns }: Props<T>) {
 export function VirtualRows<T extends object>({ rows, columns, box }: Props<T>) {
   const virtual = useVirtualizer({
     count: rows.length,
-    getScrollElement: () => box.current,
+    getScrollElement: () => box,
     estimateSize: () => ROW_HEIGHT,
     getItemKey: (index) => rows[index]?.id ?? index,
     overscan: 12,

@@ -1,0 +1,65 @@
+import { PasswordInput, Switch, TextInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { createUser, users, type NewUser as Draft } from "@/api/admin";
+import { isApiError } from "@/api/errors";
+import { FormDialog } from "@/ui/FormDialog";
+import { tellDone } from "@/ui/notify";
+
+const EMPTY: Draft = { username: "", email: "", password: "", is_admin: false };
+
+export function NewUser({ open, onClose }: { open: boolean; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [draft, setDraft] = useState(EMPTY);
+  const creation = useMutation({
+    mutationFn: () => createUser(draft),
+    onSuccess: (user) => {
+      setDraft(EMPTY);
+      onClose();
+      tellDone(`${user.username} can log in now`);
+      return queries.invalidateQueries({ queryKey: users.queryKey });
+    },
+  });
+  const fields = isApiError(creation.error) ? creation.error.fields : {};
+  const text = (field: "username" | "email" | "password") => ({
+    value: draft[field],
+    error: fields[field],
+    onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
+      setDraft({ ...draft, [field]: event.currentTarget.value }),
+  });
+  const told = Object.keys(fields).some((field) => field in draft);
+  return (
+    <FormDialog
+      open={open}
+      title="New user"
+      verb="Create"
+      busy={creation.isPending}
+      error={told ? null : creation.error}
+      onClose={onClose}
+      onSubmit={() => creation.mutate()}
+    >
+      <TextInput
+        label="User name"
+        required
+        withAsterisk={false}
+        autoComplete="off"
+        data-autofocus
+        {...text("username")}
+      />
+      <TextInput label="E-mail" type="email" autoComplete="off" {...text("email")} />
+      <PasswordInput
+        label="Password"
+        description="To be told to them; they can change it"
+        required
+        withAsterisk={false}
+        autoComplete="new-password"
+        {...text("password")}
+      />
+      <Switch
+        label="Administrator of the whole cluster"
+        checked={draft.is_admin}
+        onChange={(event) => setDraft({ ...draft, is_admin: event.currentTarget.checked })}
+      />
+    </FormDialog>
+  );
+}

@@ -1,0 +1,121 @@
+import { Drawer } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { me } from "@/api/session";
+import type { Gpu, Node } from "@/api/types";
+import { megabytes } from "@/format/size";
+import { Fact, Facts } from "@/ui/Facts";
+import { DataTable } from "@/ui/table/DataTable";
+import type { Column } from "@/ui/table/columns";
+import { Ago } from "@/ui/Time";
+import { NodeActions } from "./NodeActions";
+import { nodeWord } from "./nodeWord";
+import css from "./NodeDrawer.module.css";
+
+export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () => void }) {
+  const { data: user } = useQuery(me);
+  return (
+    <Drawer
+      opened={node !== null}
+      onClose={onClose}
+      position="right"
+      size={820}
+      title={node?.name ?? ""}
+    >
+      {node ? (
+        <div className={css.about}>
+          <NodeFacts node={node} />
+          {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
+          <div className={css.gpus}>
+            <DataTable
+              label={`GPUs of ${node.name}`}
+              columns={COLUMNS}
+              rows={node.gpus}
+              rowId={(gpu) => gpu.uuid}
+              minWidth={720}
+            />
+          </div>
+        </div>
+      ) : null}
+    </Drawer>
+  );
+}
+
+function NodeFacts({ node }: { node: Node }) {
+  return (
+    <Facts>
+      <Fact name="State">{nodeWord(node) ?? "online"}</Fact>
+      <Fact name="Heartbeat">
+        {node.last_heartbeat_at ? <Ago at={node.last_heartbeat_at} /> : "never"}
+      </Fact>
+      <Fact name="Address">{node.address || "–"}</Fact>
+      <Fact name="CPUs">{node.cpus}</Fact>
+      <Fact name="Memory">{megabytes(node.memory_mb)}</Fact>
+      <Fact name="Runtime">
+        {node.runtime} <span className="dim">{node.engine_version}</span>
+      </Fact>
+      <Fact name="Driver">{node.driver_version || "–"}</Fact>
+      <Fact name="Agent">{node.agent_version || "–"}</Fact>
+    </Facts>
+  );
+}
+
+const COLUMNS: Column<Gpu>[] = [
+  {
+    id: "index",
+    header: "GPU",
+    width: "36px",
+    cell: (gpu) => <span className="num">{gpu.index}</span>,
+    sort: (gpu) => gpu.index,
+  },
+  {
+    id: "uuid",
+    header: "UUID",
+    width: "minmax(200px, 282px)",
+    cell: (gpu) => (
+      <span className={css.uuid} title={`${gpu.model}\n${gpu.uuid}`}>
+        {gpu.uuid}
+      </span>
+    ),
+  },
+  { id: "use", header: "Used by", width: "minmax(150px, 1fr)", cell: (gpu) => <Use gpu={gpu} /> },
+  {
+    id: "utilization",
+    header: "Busy",
+    width: "60px",
+    align: "end",
+    cell: (gpu) => (gpu.utilization === null ? "–" : `${Math.round(gpu.utilization)}%`),
+    sort: (gpu) => gpu.utilization,
+  },
+  {
+    id: "memory",
+    header: "Memory",
+    width: "110px",
+    align: "end",
+    cell: (gpu) => (
+      <span className="num">
+        {gpu.memory_used_mb === null ? "" : `${megabytes(gpu.memory_used_mb)} / `}
+        {megabytes(gpu.memory_mb)}
+      </span>
+    ),
+    sort: (gpu) => gpu.memory_used_mb,
+  },
+];
+
+function Use({ gpu }: { gpu: Gpu }) {
+  if (gpu.health !== "HEALTHY") {
+    return (
+      <span className={css.bad} title={gpu.problem}>
+        {gpu.problem || gpu.health.toLowerCase()}
+      </span>
+    );
+  }
+  if (!gpu.used_by) return <span className="dim">free</span>;
+  const { job_id, job_name, virtual_cluster } = gpu.used_by;
+  if (!job_id) return <>a job of {virtual_cluster}</>;
+  return (
+    <Link to="/jobs/$id" params={{ id: job_id }} className="link">
+      {job_name} <span className="dim">{virtual_cluster}</span>
+    </Link>
+  );
+}

@@ -1,0 +1,83 @@
+import { useElementSize, useMergedRef } from "@mantine/hooks";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useMemo, useState } from "react";
+import type { Node } from "@/api/types";
+import { virtualClustersOf, type ColourBy } from "./filter";
+import { GpuCard, useGpuHover } from "./GpuCard";
+import { NodeTile } from "./NodeTile";
+import css from "./NodeGrid.module.css";
+
+const TILE_WIDTH = 286;
+const GAP = 10;
+const PADDING = 20;
+const PER_ROW = 8;
+
+interface Props {
+  nodes: Node[];
+  /** All nodes, filtered or not: they give the virtual clusters their colours. */
+  all: Node[];
+  colourBy: ColourBy;
+  onOpen: (name: string) => void;
+}
+
+/** Nodes as tiles, as many in a row as fit; only rows on the screen are drawn. */
+export function NodeGrid({ nodes, all, colourBy, onOpen }: Props) {
+  const [box, setBox] = useState<HTMLDivElement | null>(null);
+  const { ref: measure, width } = useElementSize();
+  const ref = useMergedRef(measure, setBox);
+  const names = useMemo(() => virtualClustersOf(all), [all]);
+  const room = width - 2 * PADDING + GAP;
+  const columns = Math.max(1, Math.floor(room / (TILE_WIDTH + GAP)));
+  const widest = nodes.reduce((most, node) => Math.max(most, node.gpus.length), 0);
+  const height = tileHeight(widest);
+  const virtual = useVirtualizer({
+    count: Math.ceil(nodes.length / columns),
+    getScrollElement: () => box,
+    estimateSize: () => height + GAP,
+    overscan: 3,
+    paddingStart: PADDING - 4,
+    paddingEnd: PADDING,
+  });
+  const hover = useGpuHover(all);
+
+  return (
+    <div ref={ref} className={css.box} {...hover.listen} tabIndex={-1}>
+      <div
+        className={css.runway}
+        style={{ height: virtual.getTotalSize() }}
+        role="list"
+        aria-label="Nodes"
+      >
+        {virtual.getVirtualItems().map((row) => (
+          <div
+            key={row.key}
+            className={css.row}
+            role="presentation"
+            style={{
+              transform: `translateY(${row.start}px)`,
+              height,
+              gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))`,
+            }}
+          >
+            {nodes.slice(row.index * columns, (row.index + 1) * columns).map((node) => (
+              <NodeTile
+                key={node.name}
+                node={node}
+                colourBy={colourBy}
+                names={names}
+                onOpen={onOpen}
+              />
+            ))}
+          </div>
+        ))}
+      </div>
+      {hover.gpu ? <GpuCard {...hover.gpu} /> : null}
+    </div>
+  );
+}
+
+/** Head, rows of cells, and padding, in pixels; all tiles are as high as the fullest needs. */
+function tileHeight(gpus: number): number {
+  const rows = Math.max(1, Math.ceil(gpus / PER_ROW));
+  return 46 + rows * 33;
+}

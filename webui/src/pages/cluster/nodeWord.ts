@@ -1,0 +1,10 @@
+import type { Node } from "@/api/types";
+
+/** What is out of the ordinary about a node, in a word or two; undefined when nothing is. */
+export function nodeWord(node: Node): string | undefined {
+  if (node.state === "UNREACHABLE") return "unreachable";
+  if (node.state === "LOST") return "lost";
+  if (node.state === "JOINED") return "never connected";
+  if (node.state === "REMOVED") return "removed";
+  return node.cordoned ? "cordoned" : undefined;
+}

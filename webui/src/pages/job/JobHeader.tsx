@@ -1,0 +1,69 @@
+import { Button, Tooltip, ActionIcon } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { Job } from "@/api/types";
+import { ConfirmButton } from "@/ui/ConfirmButton";
+import { Icon } from "@/ui/Icon";
+import { PageHeader } from "@/ui/PageHeader";
+import { StateBadge } from "@/ui/StateBadge";
+import { useStop } from "../jobs/useStop";
+import { JobFacts } from "./JobFacts";
+import { Story } from "./Story";
+import css from "./JobHeader.module.css";
+
+export function JobHeader({ job }: { job: Job }) {
+  const stopping = useStop(job.id);
+  return (
+    <>
+      <PageHeader
+        above={
+          <>
+            <Link to="/jobs" className={css.up}>
+              Jobs
+            </Link>
+            <span className={css.slash}>/</span>
+          </>
+        }
+        title={job.name}
+        note={<StateBadge state={job.state} large />}
+      >
+        <Tooltip label="Download the job file">
+          <ActionIcon
+            component="a"
+            aria-label="Download the job file"
+            variant="default"
+            size={30}
+            href={`data:application/yaml;charset=utf-8,${encodeURIComponent(job.spec_text)}`}
+            download={`${job.name}.yaml`}
+          >
+            <Icon name="download" />
+          </ActionIcon>
+        </Tooltip>
+        <Button
+          component={Link}
+          to="/jobs/new"
+          search={{ from: job.id } as never}
+          variant="default"
+          leftSection={<Icon name="clone" size={14} />}
+        >
+          Clone
+        </Button>
+        {job.may_stop ? (
+          <ConfirmButton
+            question={`Stop ${job.name}?`}
+            explanation="Its containers are told to end and are killed after their grace time. A stopped job cannot go on; its logs stay."
+            verb="Stop the job"
+            busy={stopping.isPending}
+            onConfirm={() => stopping.mutate()}
+            leftSection={<Icon name="stop" size={14} />}
+          >
+            Stop
+          </ConfirmButton>
+        ) : null}
+      </PageHeader>
+      <div className={css.about}>
+        <Story job={job} />
+        <JobFacts job={job} />
+      </div>
+    </>
+  );
+}

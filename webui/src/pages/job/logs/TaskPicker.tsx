@@ -1,0 +1,34 @@
+import { Select } from "@mantine/core";
+import { useMemo } from "react";
+import type { Task } from "@/api/types";
+import { taskName } from "@/format/names";
+
+interface Props {
+  tasks: Task[];
+  rank?: number;
+  onChoose: (rank: number | undefined) => void;
+}
+
+export function TaskPicker({ tasks, rank, onChoose }: Props) {
+  const data = useMemo(
+    () => [
+      { value: "", label: "All tasks" },
+      ...tasks.map((task) => ({ value: String(task.rank), label: taskName(task) })),
+    ],
+    [tasks],
+  );
+  return (
+    <Select
+      aria-label="Whose log"
+      data={data}
+      value={rank === undefined ? "" : String(rank)}
+      onChange={(value) => onChoose(value ? Number(value) : undefined)}
+      allowDeselect={false}
+      searchable={tasks.length > 12}
+      limit={100}
+      nothingFoundMessage="No such task"
+      disabled={tasks.length < 2}
+      w={150}
+    />
+  );
+}

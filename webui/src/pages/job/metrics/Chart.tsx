@@ -1,0 +1,87 @@
+import { useComputedColorScheme } from "@mantine/core";
+import { useEffect, useMemo, useRef, useState } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { lineColour } from "./colours";
+import { chartOptions } from "./options";
+import { align, MOST_LINES, summarize, type Series } from "./series";
+import css from "./Chart.module.css";
+
+const HEIGHT = 190;
+const SUMMARY = ["lowest", "mean", "highest"];
+
+interface Props {
+  title: string;
+  lines: Series[];
+  step: number;
+  max?: number;
+  format: (value: number) => string;
+}
+
+/** Lines over time; drag to look closer, double-click to see all again. */
+export function Chart({ title, lines, step, max, format }: Props) {
+  const scheme = useComputedColorScheme("light");
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [cursor, setCursor] = useState<number | null>(null);
+  const summary = lines.length > MOST_LINES;
+  const data = useMemo(() => {
+    const aligned = align(lines, step);
+    return summary ? summarize(aligned) : aligned;
+  }, [lines, step, summary]);
+  const names = lines.map((line) => line.label).join("\n");
+  const labels = useMemo(() => (summary ? SUMMARY : names.split("\n")), [summary, names]);
+
+  useEffect(() => {
+    const parent = box.current;
+    if (!parent) return undefined;
+    const options = chartOptions({
+      labels,
+      summary,
+      scheme,
+      max,
+      format,
+      width: parent.clientWidth,
+      height: HEIGHT,
+      onCursor: setCursor,
+    });
+    const made = new uPlot(options, undefined, parent);
+    plot.current = made;
+    const observer = new ResizeObserver(() =>
+      made.setSize({ width: parent.clientWidth, height: HEIGHT }),
+    );
+    observer.observe(parent);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+    };
+  }, [labels, summary, scheme, max, format]);
+
+  useEffect(() => {
+    plot.current?.setData([data.times, ...data.rows]);
+  }, [data, labels, summary, scheme, max, format]);
+
+  const at = cursor ?? data.times.length - 1;
+  return (
+    <figure className={css.chart}>
+      <figcaption className={css.title}>
+        {title}
+        {summary ? (
+          <span className="dim">{lines.length} lines, as their mean and range</span>
+        ) : null}
+      </figcaption>
+      <div ref={box} className={css.plot} role="img" aria-label={title} />
+      <ul className={css.legend}>
+        {labels.map((label, index) => {
+          const value = data.rows[index]?.[at];
+          return (
+            <li key={label}>
+              <i style={{ background: summary ? undefined : lineColour(index, scheme) }} />
+              {label} <b className="num">{value == null ? "–" : format(value)}</b>
+            </li>
+          );
+        })}
+      </ul>
+    </figure>
+  );
+}

@@ -1,0 +1,96 @@
+import { MultiSelect } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { metrics } from "@/api/jobs";
+import type { Job, Metrics } from "@/api/types";
+import { taskName } from "@/format/names";
+import { Blank, Failure } from "@/ui/Blank";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { isOver } from "../words";
+import { Chart } from "./Chart";
+import { gpuSeries, taskSeries } from "./series";
+import css from "./MetricsTab.module.css";
+
+const percent = (value: number) => `${Math.round(value)}%`;
+const short = (value: number) => String(Number(value.toFixed(value < 10 ? 1 : 0)));
+const gigabytes = (value: number) => `${short(value)} GB`;
+
+export default function MetricsTab({ job }: { job: Job }) {
+  const read = useQuery({
+    ...metrics(job.id),
+    refetchInterval: isOver(job.state) ? false : 5000,
+  });
+  if (read.isPending) return <SkeletonRows rows={6} />;
+  if (!read.data) {
+    return <Failure error={read.error} what="metrics" retry={() => void read.refetch()} />;
+  }
+  if (read.data.tasks.every((task) => task.points.length === 0)) {
+    return (
+      <Blank title="No samples yet">
+        {job.started_at
+          ? "The nodes send the first ones a few seconds after a task starts."
+          : "They begin when the first task starts."}
+      </Blank>
+    );
+  }
+  return <Charts data={read.data} />;
+}
+
+function Charts({ data }: { data: Metrics }) {
+  const [picked, setPicked] = useState<string[]>([]);
+  const names = useMemo(() => [...new Set(data.tasks.map(taskName))], [data]);
+  const shown = useMemo(() => {
+    const wanted = new Set(picked);
+    const keep = (each: { role: string; index: number }) =>
+      wanted.size === 0 || wanted.has(taskName(each));
+    return { gpus: data.gpus.filter(keep), tasks: data.tasks.filter(keep) };
+  }, [data, picked]);
+  const lines = useMemo(
+    () => ({
+      utilization: gpuSeries(shown.gpus, "utilization"),
+      gpuMemory: gpuSeries(shown.gpus, "memory"),
+      cpu: taskSeries(shown.tasks, "cpu"),
+      memory: taskSeries(shown.tasks, "memory"),
+    }),
+    [shown],
+  );
+
+  return (
+    <div className={css.page}>
+      {names.length > 1 ? (
+        <MultiSelect
+          aria-label="Tasks to draw"
+          placeholder={picked.length === 0 ? "All tasks" : ""}
+          data={names}
+          value={picked}
+          onChange={setPicked}
+          searchable
+          clearable
+          limit={100}
+          className={css.pick}
+        />
+      ) : null}
+      <div className={css.grid}>
+        {lines.utilization.length > 0 ? (
+          <>
+            <Chart
+              title="GPU utilisation"
+              lines={lines.utilization}
+              step={data.step_s}
+              max={100}
+              format={percent}
+            />
+            <Chart
+              title="GPU memory"
+              lines={lines.gpuMemory}
+              step={data.step_s}
+              format={gigabytes}
+            />
+          </>
+        ) : null}
+        <Chart title="CPU, in cores" lines={lines.cpu} step={data.step_s} format={short} />
+        <Chart title="Memory" lines={lines.memory} step={data.step_s} format={gigabytes} />
+      </div>
+    </div>
+  );
+}

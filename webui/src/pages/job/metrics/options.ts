@@ -1,0 +1,73 @@
+import type uPlot from "uplot";
+import { lineColour, token, type Scheme } from "./colours";
+
+interface Wish {
+  labels: string[];
+  /** Draw lowest, mean and highest (three rows) instead of a line per row. */
+  summary: boolean;
+  scheme: Scheme;
+  width: number;
+  height: number;
+  max?: number;
+  format: (value: number) => string;
+  onCursor: (index: number | null) => void;
+}
+
+/** All charts of a page point at the same moment. */
+const SYNC = "job-metrics";
+
+export function chartOptions(wish: Wish): uPlot.Options {
+  const { scheme, summary, labels, format } = wish;
+  const text = token("--ink-3");
+  const axis = { stroke: text, font: "11px Inter, sans-serif", ticks: { show: false } };
+  const grid = { stroke: token("--chart-grid"), width: 1 };
+  return {
+    width: wish.width,
+    height: wish.height,
+    legend: { show: false },
+    cursor: { sync: { key: SYNC }, points: { size: 6 }, drag: { x: true, y: false } },
+    scales: { y: { range: (_plot, _low, high) => [0, wish.max ?? niceTop(high)] } },
+    axes: [
+      { ...axis, grid: { show: false }, size: 28, space: 76, values: timeLabels },
+      { ...axis, grid, size: 52, space: 32, values: (_plot, values) => values.map(format) },
+    ],
+    series: [{}, ...(summary ? band(scheme) : lines(labels, scheme))],
+    bands: summary ? [{ series: [3, 1], fill: `${token("--accent")}33` }] : undefined,
+    hooks: {
+      setCursor: [(plot) => wish.onCursor(plot.cursor.idx ?? null)],
+    },
+  };
+}
+
+function lines(labels: string[], scheme: Scheme): uPlot.Series[] {
+  return labels.map((label, index) => ({
+    label,
+    stroke: lineColour(index, scheme),
+    width: 1.5,
+    spanGaps: false,
+    points: { show: false },
+  }));
+}
+
+function band(scheme: Scheme): uPlot.Series[] {
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  const mean = { stroke: lineColour(0, scheme), width: 2, points: { show: false } };
+  return [
+    { ...edge, label: "lowest" },
+    { ...mean, label: "mean" },
+    { ...edge, label: "highest" },
+  ];
+}
+
+function niceTop(high: number | null): number {
+  return high && high > 0 ? high * 1.1 : 1;
+}
+
+const DAY = 86_400;
+
+/** "14:05", with the day where one begins and with seconds where they tell labels apart. */
+function timeLabels(_plot: uPlot, times: number[], _axis: number, _space: number, step: number) {
+  const seconds = new Intl.DateTimeFormat("en-GB", { timeStyle: step < 60 ? "medium" : "short" });
+  const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+  return times.map((time) => (step >= DAY ? day : seconds).format(new Date(time * 1000)));
+}

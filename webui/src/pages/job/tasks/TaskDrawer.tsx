@@ -1,0 +1,118 @@
+import { Button, Drawer } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { Attempt, Job, Task } from "@/api/types";
+import { exitWords, taskName } from "@/format/names";
+import { megabytes } from "@/format/size";
+import { CopyButton } from "@/ui/CopyButton";
+import { StateBadge } from "@/ui/StateBadge";
+import { Ago, Elapsed } from "@/ui/Time";
+import css from "./TaskDrawer.module.css";
+
+interface Props {
+  job: Job;
+  task: Task | null;
+  onClose: () => void;
+}
+
+/** Everything about one task. */
+export function TaskDrawer({ job, task, onClose }: Props) {
+  return (
+    <Drawer
+      opened={task !== null}
+      onClose={onClose}
+      position="right"
+      size={440}
+      title={task ? taskName(task) : ""}
+    >
+      {task ? <About job={job} task={task} /> : null}
+    </Drawer>
+  );
+}
+
+function About({ job, task }: { job: Job; task: Task }) {
+  const role = job.task_roles.find((each) => each.name === task.role);
+  return (
+    <div className={css.about}>
+      <div className={css.top}>
+        <StateBadge state={task.state} large />
+        <Button
+          component={Link}
+          to="/jobs/$id"
+          params={{ id: job.id } as never}
+          search={{ tab: "logs", rank: task.rank } as never}
+          variant="default"
+        >
+          Its log
+        </Button>
+      </div>
+      {task.attempt?.error_message ? (
+        <p className={css.error}>{task.attempt.error_message}</p>
+      ) : null}
+      <dl className={css.list}>
+        <Entry name="Rank">{task.rank}</Entry>
+        {task.attempt ? <AttemptEntries attempt={task.attempt} /> : null}
+        {role ? (
+          <>
+            <Entry name="Image">{role.image}</Entry>
+            <Entry name="Given">
+              {role.cpus} CPUs, {megabytes(role.memory_mb)} memory, {role.gpus} GPUs
+            </Entry>
+            <Entry name="Command">
+              <pre className={css.command}>{role.command}</pre>
+            </Entry>
+          </>
+        ) : null}
+      </dl>
+    </div>
+  );
+}
+
+function AttemptEntries({ attempt }: { attempt: Attempt }) {
+  const exit = exitWords(attempt);
+  const ports = Object.entries(attempt.ports);
+  return (
+    <>
+      <Entry name="Attempt">
+        {attempt.index}{" "}
+        <span className={css.id}>
+          {attempt.id} <CopyButton text={attempt.id} label="Copy the attempt's id" />
+        </span>
+      </Entry>
+      <Entry name="Node">{attempt.node}</Entry>
+      <Entry name="Network">{attempt.network}</Entry>
+      {ports.length > 0 ? (
+        <Entry name="Ports">
+          {ports.map(([label, numbers]) => `${label} ${numbers.join(", ")}`).join("; ")}
+        </Entry>
+      ) : null}
+      {attempt.started_at ? (
+        <Entry name="Started">
+          <Ago at={attempt.started_at} />, ran for{" "}
+          <Elapsed start={attempt.started_at} end={attempt.finished_at} />
+        </Entry>
+      ) : null}
+      {exit ? <Entry name="Exit">{exit}</Entry> : null}
+      {attempt.memory_peak_mb ? (
+        <Entry name="Peak memory">{megabytes(attempt.memory_peak_mb)}</Entry>
+      ) : null}
+      {attempt.gpu_uuids.length > 0 ? (
+        <Entry name={attempt.gpu_model || "GPUs"}>
+          <ul className={css.gpus}>
+            {attempt.gpu_uuids.map((uuid) => (
+              <li key={uuid}>{uuid}</li>
+            ))}
+          </ul>
+        </Entry>
+      ) : null}
+    </>
+  );
+}
+
+function Entry({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}

@@ -1,0 +1,49 @@
+import type { Job, JobState, JobSummary, TaskState } from "@/api/types";
+import { count } from "@/format/size";
+
+const OVER: JobState[] = ["SUCCEEDED", "FAILED", "STOPPED"];
+
+export function isOver(state: JobState): boolean {
+  return OVER.includes(state);
+}
+
+/** Tasks of the whole job by the state of their newest attempt. */
+export function taskStates(job: Job): Partial<Record<TaskState, number>> {
+  const sum: Partial<Record<TaskState, number>> = {};
+  for (const role of job.task_roles) {
+    for (const [state, number] of Object.entries(role.states) as [TaskState, number][]) {
+      sum[state] = (sum[state] ?? 0) + number;
+    }
+  }
+  return sum;
+}
+
+/** One sentence: why it waits, what it does, how it ended. */
+export function sentence(job: Job): string {
+  const states = taskStates(job);
+  switch (job.state) {
+    case "WAITING":
+      if (job.wait_reason) return job.wait_reason.message;
+      return job.placed_at
+        ? "It has its GPUs; the nodes pull the image and make the containers."
+        : "The scheduler looks at it in its next round.";
+    case "RUNNING":
+      return running(states.RUNNING ?? 0, job.tasks);
+    case "STOPPING":
+      return `Being stopped: ${count((states.RUNNING ?? 0) + (states.STOPPING ?? 0), "task")} to end.`;
+    case "SUCCEEDED":
+      return job.exit_reason?.message ?? "It ended well.";
+    default:
+      return job.exit_reason?.message ?? "It was stopped.";
+  }
+}
+
+function running(tasks: number, all: number): string {
+  if (tasks === all) return all === 1 ? "Its task runs." : `All ${count(all, "task")} run.`;
+  return `${tasks.toLocaleString("en")} of ${count(all, "task")} run.`;
+}
+
+/** How long it waited, from submit to the latest placement or its end without one. */
+export function waited(job: JobSummary): { start: string; end: string | null } {
+  return { start: job.submitted_at, end: job.placed_at ?? job.finished_at };
+}

@@ -1,0 +1,49 @@
+import { useQuery } from "@tanstack/react-query";
+import { virtualClusters } from "@/api/tenancy";
+import type { VirtualCluster } from "@/api/types";
+import { shortModel } from "@/format/names";
+import { useLiveQueries } from "@/live/live";
+import { Section } from "@/ui/Section";
+import { UseBar } from "@/ui/UseBar";
+import css from "./RoomList.module.css";
+
+/** What the visitor's virtual clusters own and how much of it is free now. */
+export function RoomList() {
+  const { data } = useQuery(virtualClusters);
+  useLiveQueries("cluster", "", [virtualClusters.queryKey], 3000);
+  const mine = data?.filter((vc) => vc.role !== null);
+  if (!mine || mine.length === 0) return null;
+  return (
+    <Section title="Your virtual clusters">
+      <ul className={css.rooms}>
+        {mine.map((vc) => (
+          <Room key={vc.name} vc={vc} />
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function Room({ vc }: { vc: VirtualCluster }) {
+  const models = Object.entries(vc.quotas);
+  return (
+    <li>
+      <span className={css.name}>{vc.name}</span>
+      {models.length === 0 ? <span className="dim">owns no GPUs</span> : null}
+      {models.map(([model, owned]) => {
+        const used = vc.used[model] ?? 0;
+        return (
+          <div key={model} className={css.model}>
+            <span className="clip dim" title={model}>
+              {shortModel(model)}
+            </span>
+            <span className="num">
+              {Math.max(0, owned - used)} <span className="dim">of {owned} free</span>
+            </span>
+            <UseBar used={used} owned={owned} label={`${model} in use by ${vc.name}`} />
+          </div>
+        );
+      })}
+    </li>
+  );
+}

@@ -1,0 +1,117 @@
+import { ActionIcon, Button, NumberInput, Select } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, type FormEvent } from "react";
+import { cluster } from "@/api/cluster";
+import { explain } from "@/api/errors";
+import { setQuotas, virtualClusters } from "@/api/tenancy";
+import type { VirtualCluster } from "@/api/types";
+import { shortModel } from "@/format/names";
+import { Icon } from "@/ui/Icon";
+import { tellDone } from "@/ui/notify";
+import css from "./QuotaForm.module.css";
+
+/** GPUs per model, saved together: the server takes all of them or none. */
+export function QuotaForm({ vc }: { vc: VirtualCluster }) {
+  const queries = useQueryClient();
+  const { data: summary } = useQuery(cluster);
+  const { data: all } = useQuery(virtualClusters);
+  const [draft, setDraft] = useState(vc.quotas);
+  const saving = useMutation({
+    mutationFn: () => setQuotas(vc.name, draft),
+    onSuccess: (saved) => {
+      setDraft(saved.quotas);
+      tellDone(`${vc.name}: quotas saved`);
+      return queries.invalidateQueries({ queryKey: virtualClusters.queryKey });
+    },
+  });
+  const models = Object.keys(draft).sort();
+  const others = Object.keys(summary?.gpus ?? {}).filter((model) => !(model in draft));
+  const changed = !sameQuotas(draft, vc.quotas);
+
+  function set(model: string, gpus: number) {
+    saving.reset();
+    setDraft({ ...draft, [model]: gpus });
+  }
+
+  function drop(model: string) {
+    saving.reset();
+    setDraft(Object.fromEntries(Object.entries(draft).filter(([each]) => each !== model)));
+  }
+
+  function save(event: FormEvent) {
+    event.preventDefault();
+    saving.mutate();
+  }
+
+  return (
+    <form onSubmit={save} className={css.form}>
+      {models.map((model) => (
+        <div key={model} className={css.row}>
+          <NumberInput
+            label={shortModel(model)}
+            description={roomWords(model, vc, all, summary?.gpus[model]?.total)}
+            value={draft[model]}
+            onChange={(value) => set(model, Number(value) || 0)}
+            min={0}
+            max={100_000}
+            allowDecimal={false}
+            allowNegative={false}
+            className={css.number}
+          />
+          <ActionIcon
+            aria-label={`Take all ${shortModel(model)} away`}
+            className={css.drop}
+            onClick={() => drop(model)}
+          >
+            <Icon name="trash" size={14} />
+          </ActionIcon>
+        </div>
+      ))}
+      {others.length > 0 ? (
+        <Select
+          aria-label="Add a GPU model"
+          placeholder="Add a GPU model"
+          data={others.map((model) => ({ value: model, label: shortModel(model) }))}
+          value={null}
+          onChange={(model) => model && set(model, 0)}
+        />
+      ) : null}
+      {models.length === 0 && others.length === 0 ? (
+        <p className="dim">The cluster has no GPUs to give.</p>
+      ) : null}
+      {saving.error ? (
+        <p className={css.error} role="alert">
+          {explain(saving.error)}
+        </p>
+      ) : null}
+      <div className={css.actions}>
+        <Button type="submit" disabled={!changed} loading={saving.isPending}>
+          Save quotas
+        </Button>
+        {changed ? (
+          <Button variant="subtle" color="gray" onClick={() => setDraft(vc.quotas)}>
+            Undo
+          </Button>
+        ) : null}
+      </div>
+    </form>
+  );
+}
+
+/** How many of a model others have not been given, and how many are in use here. */
+function roomWords(
+  model: string,
+  vc: VirtualCluster,
+  all: VirtualCluster[] | undefined,
+  total = 0,
+): string {
+  const given = (all ?? [])
+    .filter((each) => each.name !== vc.name)
+    .reduce((sum, each) => sum + (each.quotas[model] ?? 0), 0);
+  return `${vc.used[model] ?? 0} in use; the cluster has ${total}, others own ${given}`;
+}
+
+export function sameQuotas(a: Record<string, number>, b: Record<string, number>): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) => a[name] === b[name]);
+}
