@@ -1,0 +1,55 @@
+"""`start`: from submit to running on a real Docker engine, beside plain `docker run`.
+
+Both run the same image, by turns. Skep's side is the whole path: REST,
+database, scheduler, socket, agent, container start, and the report back.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from datetime import datetime
+
+import docker
+from benchmarks.jobs import job, wait_for
+from benchmarks.report import percentile, report
+from tests.support.box import box
+from tests.support.docker_images import import_busybox
+
+ROUNDS = 30
+
+
+def main() -> None:
+    image = import_busybox(docker.from_env(), "skep-bench/busybox:1")
+    ours, plain, whole = [], [], []
+    with box("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
+        for number in range(ROUNDS):
+            plain.append(_docker_run(image))
+            start = time.perf_counter()
+            made = api.post("/jobs", json=job(f"start-{number}", "sleep 2", image=image))
+            found = wait_for(api, made.raise_for_status().json()["id"], {"RUNNING"})
+            whole.append(time.perf_counter() - start)
+            ours.append(_seconds(found["submitted_at"], found["started_at"]))
+            api.post(f"/jobs/{found['id']}/stop")
+            wait_for(api, found["id"], {"STOPPED", "SUCCEEDED"})
+    for percent in (50, 99):
+        reference = percentile(plain, percent)
+        value = percentile(ours, percent)
+        report("start", f"submit_to_running_p{percent}", value, "s", reference)
+        seen = percentile(whole, percent)
+        report("start", f"submit_to_seen_running_p{percent}", seen, "s", reference)
+
+
+def _docker_run(image: str) -> float:
+    """Seconds of `docker run` until the container's first process has run."""
+    start = time.perf_counter()
+    subprocess.run(["docker", "run", "--rm", image, "/bin/true"], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def _seconds(first: str, last: str) -> float:
+    return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""One whole Skep for all tests of this folder: two nodes of eight simulated GPUs, a real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import docker
+import httpx
+import pytest
+from tests.support.box import Box, box
+from tests.support.docker_images import import_busybox
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    return import_busybox(docker.from_env(), "skep-test/stack:1")
+
+
+@pytest.fixture(scope="session")
+def skep() -> Iterator[Box]:
+    """Short leases, so that a lost node is seen to be lost within a test."""
+    with box("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="6", SKEP_HEARTBEAT_S="1") as started:
+        yield started
+
+
+@pytest.fixture
+def api(skep: Box) -> Iterator[httpx.Client]:
+    with skep.api() as client:
+        yield client
