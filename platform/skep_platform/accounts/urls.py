@@ -11,7 +11,7 @@ urlpatterns: list[URLPattern] = [
     path("auth/logout", api.LogoutView.as_view()),
     path("auth/token", api.TokenLoginView.as_view()),
     path("auth/tokens", api.TokensView.as_view()),
-    path("auth/tokens/<uuid:token_id>", api.TokenView.as_view()),
+    path("auth/tokens/<uuid:id>", api.TokenView.as_view()),
     path("me", api.MeView.as_view()),
     path("me/password", api.MyPasswordView.as_view()),
     path("users", api.UsersView.as_view()),

@@ -40,6 +40,7 @@ class ImageBody(Body):
 
 
 class ImageChange(Body):
+    name = serializers.CharField(max_length=63, required=False)
     reference = serializers.CharField(max_length=512, required=False)
     description = serializers.CharField(max_length=500, allow_blank=True, required=False)
     virtual_clusters = NamesField(max_length=500, required=False, help_text=EVERYBODY)
@@ -80,8 +81,8 @@ class ImageView(APIView):
     def patch(self, request: Request, name: str) -> Response:
         image = queries.find(request.user, name)
         changes = validated(ImageChange, request, partial=True)
-        services.update(acting.admin(request), image, **changes)
-        return _one(request, name)
+        image = services.update(acting.admin(request), image, **changes)
+        return _one(request, image.name)
 
     @extend_schema(operation_id="delete_image", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str) -> Response:

@@ -46,16 +46,20 @@ def update(
     user: User,
     image: Image,
     *,
+    name: str | None = None,
     reference: str | None = None,
     description: str | None = None,
     virtual_clusters: Sequence[str] | None = None,
 ) -> Image:
-    """Jobs keep the reference that they were submitted with."""
+    """Jobs keep the reference that they were submitted with. Raises what `create` does."""
+    if name is not None:
+        _check_name(name)
+        image.name = name
     if reference is not None:
         image.reference = _checked(reference)
     if description is not None:
         image.description = description
-    image.save()
+    _save(image)
     if virtual_clusters is not None:
         image.virtual_clusters.set(_found(virtual_clusters))
     _record(user, image, "changed")

@@ -168,9 +168,9 @@ class JobLogsView(APIView):
     @extend_schema(
         operation_id="job_logs", parameters=[JobLogsQuerySerializer], responses=JobLogsSerializer
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: Request, id: UUID) -> Response:
         query = _asked(JobLogsQuerySerializer, request)
-        job, asked = jobs.find(_user(request), job_id), query.validated_data
+        job, asked = jobs.find(_user(request), id), query.validated_data
         if lines := asked.get("tail"):
             page = queries.job_tail(job, query.which(), lines, asked["limit"])
         elif (before := asked.get("before")) is not None:
@@ -190,9 +190,9 @@ class JobLogSearchView(APIView):
         parameters=[SearchQuerySerializer],
         responses=SearchSerializer,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: Request, id: UUID) -> Response:
         query = _asked(SearchQuerySerializer, request)
-        job, asked = jobs.find(_user(request), job_id), query.validated_data
+        job, asked = jobs.find(_user(request), id), query.validated_data
         cursor = Cursor.parse(asked["cursor"])
         found = search(job, query.which(), asked["q"].encode(), cursor, asked["limit"])
         return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
@@ -214,11 +214,11 @@ class StreamLogView(APIView):
             (200, "text/plain"): OpenApiTypes.STR,
         },
     )
-    def get(self, request: Request, attempt_id: UUID, stream: str) -> HttpResponseBase:
+    def get(self, request: Request, id: UUID, stream: str) -> HttpResponseBase:
         if stream not in queries.STREAMS:
             raise NotFound("A log stream is stdout or stderr.")
         asked = _asked(StreamQuerySerializer, request).validated_data
-        attempt = queries.find_attempt(_user(request), attempt_id)
+        attempt = queries.find_attempt(_user(request), id)
         if asked["raw"]:
             return _download(attempt, stream, asked["offset"])
         if tail := asked.get("tail"):
@@ -237,9 +237,9 @@ class JobMetricsView(APIView):
         parameters=[MetricsQuerySerializer],
         responses=JobMetricsSerializer,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: Request, id: UUID) -> Response:
         asked = _asked(MetricsQuerySerializer, request).validated_data
-        job = jobs.find(_user(request), job_id)
+        job = jobs.find(_user(request), id)
         return Response(_metrics(job_metrics(job, asked.get("since"))))
 
 

@@ -5,8 +5,8 @@ from django.urls import URLPattern, path
 from skep_platform.telemetry import api
 
 urlpatterns: list[URLPattern] = [
-    path("jobs/<uuid:job_id>/logs", api.JobLogsView.as_view()),
-    path("jobs/<uuid:job_id>/logs/search", api.JobLogSearchView.as_view()),
-    path("jobs/<uuid:job_id>/metrics", api.JobMetricsView.as_view()),
-    path("attempts/<uuid:attempt_id>/logs/<str:stream>", api.StreamLogView.as_view()),
+    path("jobs/<uuid:id>/logs", api.JobLogsView.as_view()),
+    path("jobs/<uuid:id>/logs/search", api.JobLogSearchView.as_view()),
+    path("jobs/<uuid:id>/metrics", api.JobMetricsView.as_view()),
+    path("attempts/<uuid:id>/logs/<str:stream>", api.StreamLogView.as_view()),
 ]

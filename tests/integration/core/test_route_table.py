@@ -6,6 +6,7 @@ that the caller got past every check of who it is; a number is the refusal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,7 @@ EXPECTED = {
     "POST auth/logout": LOGGED_IN,
     "GET auth/tokens": LOGGED_IN,
     "POST auth/tokens": LOGGED_IN,
-    "DELETE auth/tokens/<token_id>": OWN_ONLY,
+    "DELETE auth/tokens/<id>": OWN_ONLY,
     "GET me": LOGGED_IN,
     "POST me/password": LOGGED_IN,
     "GET users": ADMIN,
@@ -79,14 +80,15 @@ EXPECTED = {
     "GET jobs": LOGGED_IN,
     "POST jobs": LOGGED_IN,
     "POST jobs/check": LOGGED_IN,
-    "GET jobs/<job_id>": OF_THE_TEAM,
-    "POST jobs/<job_id>/stop": MAY_STOP,
-    "GET jobs/<job_id>/tasks": OF_THE_TEAM,
-    "GET jobs/<job_id>/events": OF_THE_TEAM,
-    "GET jobs/<job_id>/logs": OF_THE_TEAM,
-    "GET jobs/<job_id>/metrics": OF_THE_TEAM,
-    "GET jobs/<job_id>/logs/search": OF_THE_TEAM,
-    "GET attempts/<attempt_id>/logs/<stream>": OF_THE_TEAM,
+    "GET jobs/schema": LOGGED_IN,
+    "GET jobs/<id>": OF_THE_TEAM,
+    "POST jobs/<id>/stop": MAY_STOP,
+    "GET jobs/<id>/tasks": OF_THE_TEAM,
+    "GET jobs/<id>/events": OF_THE_TEAM,
+    "GET jobs/<id>/logs": OF_THE_TEAM,
+    "GET jobs/<id>/metrics": OF_THE_TEAM,
+    "GET jobs/<id>/logs/search": OF_THE_TEAM,
+    "GET attempts/<id>/logs/<stream>": OF_THE_TEAM,
 }
 
 USER = {"username": "newcomer", "password": "a-long-password"}
@@ -101,7 +103,7 @@ BODIES: dict[str, Any] = {
     "POST images": {"name": "new", "reference": "x"},
     "PATCH images/<name>": {"description": "x"},
 }
-QUERIES = {"GET jobs/<job_id>/logs/search": "?q=x"}
+QUERIES = {"GET jobs/<id>/logs/search": "?q=x"}
 # Routes that answer a login or a join: a refused secret is their work, not a missing right.
 SECRET_IN_BODY = {"POST auth/login", "POST auth/token", "POST nodes/join"}
 
@@ -113,16 +115,16 @@ class World:
     callers: dict[str, Api]
     ids: dict[str, str] = field(default_factory=dict)
 
-    def send(self, caller: Api, route: str) -> Any:
+    def send(self, caller: Api, route: str, body: Any = None) -> Any:
         method, path = route.split(" ")
         address = self._address(path) + QUERIES.get(route, "")
-        return caller.send(method, address, BODIES.get(route))
+        return caller.send(method, address, body or BODIES.get(route))
 
     def _address(self, path: str) -> str:
-        parts = path.split("/")
-        names = {"virtual-clusters": "team", "nodes": "node-a", "images": "private"}
-        known = {**self.ids, "<name>": names.get(parts[0], ""), "<username>": "owner"}
-        return "/" + "/".join(known.get(part, part) for part in parts)
+        kind, *rest = path.split("/")
+        own = self.ids.get(kind, "")
+        known = {"<id>": own, "<name>": own, "<username>": "owner", "<stream>": "stdout"}
+        return "/" + "/".join([kind, *(known.get(part, part) for part in rest)])
 
 
 @pytest.fixture
@@ -138,10 +140,12 @@ def world() -> World:
     callers = {"anonymous": Api()} | {name: Api(user) for name, user in users.items()}
     token = ApiToken.objects.get(user=users["owner"])
     ids = {
-        "<job_id>": str(job.pk),
-        "<attempt_id>": str(attempt.pk),
-        "<token_id>": str(token.public_id),
-        "<stream>": "stdout",
+        "virtual-clusters": "team",
+        "nodes": "node-a",
+        "images": "private",
+        "jobs": str(job.pk),
+        "attempts": str(attempt.pk),
+        "auth": str(token.public_id),
     }
     return World(callers, ids)
 
@@ -166,9 +170,8 @@ def _patterns(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _plain(path: str) -> str:
-    """Without the converters: "jobs/<uuid:job_id>" is "jobs/<job_id>"."""
-    parts = (f"<{part[1:-1].split(':')[-1]}>" if "<" in part else part for part in path.split("/"))
-    return "/".join(parts)
+    """Without the converters: "jobs/<uuid:job_id>" is "jobs/<id>"."""
+    return re.sub(r"<(?:\w+:)?(\w+)>", r"<\1>", path).replace("<job_id>", "<id>")
 
 
 ROUTES = sorted(set(routes()))
@@ -207,3 +210,12 @@ def test_25_join_token_is_no_api_token_and_no_node_credential(world):
     api = Api()
     api.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
     assert api.get("/nodes").status_code == 401
+
+
+@pytest.mark.parametrize("field", ["id", "owner", "is_superuser", "state", "priority", "vc_id"])
+@pytest.mark.parametrize("route", sorted(BODIES))
+def test_22_no_write_takes_a_field_that_it_does_not_list(world, route, field):
+    admin = world.callers["admin"]
+    answer = world.send(admin, route, {**BODIES[route], field: 1})
+    assert answer.status_code == 400, answer.content
+    assert list(answer.json()["details"]["fields"]) == [field]

@@ -30,6 +30,8 @@ def test_admin_creates_changes_and_deletes(admin):
     make_vc("a")
     made = add(admin, "torch")
     assert made.status_code == 201
+    assert admin.patch("/images/torch", {"name": "pt"}).json()["name"] == "pt"
+    assert admin.patch("/images/pt", {"name": "torch"}).status_code == 200
     body = {"reference": "torch:2", "description": "Newest", "virtual_clusters": ["a"]}
     changed = admin.patch("/images/torch", body).json()
     assert {k: changed[k] for k in body} == body
@@ -37,7 +39,7 @@ def test_admin_creates_changes_and_deletes(admin):
     kinds = Event.objects.filter(subject_type="image", actor="root").order_by("id")
     assert list(kinds.values_list("kind", flat=True)) == [
         "image.created",
-        "image.changed",
+        *["image.changed"] * 3,
         "image.deleted",
     ]
 
