@@ -53,7 +53,7 @@ def main() -> int:
     truth = _unit_vector(random.Random(7))
     samples = _samples(truth, random.Random(100 + place.rank))
     weights = train(place, samples)
-    angle = sum(a * b for a, b in zip(truth, weights, strict=True)) / math.hypot(*weights)
+    angle = sum(a * b for a, b in zip(truth, weights, strict=True)) / (math.hypot(*weights) or 1.0)
     right = sum((_dot(weights, x) > 0) == (y > 0.5) for x, y in samples) / len(samples)
     print(f"rank {place.rank}: {right:.1%} right, cosine to the truth {angle:.4f}", flush=True)
     if right < ENOUGH:
