@@ -29,7 +29,10 @@ def docker_engine() -> Iterator[docker.DockerClient]:
 @pytest.fixture(scope="session")
 def busybox(docker_engine: docker.DockerClient) -> str:
     digest = hashlib.sha256(BUSYBOX.read_bytes()).hexdigest()[:12]
-    return import_busybox(docker_engine, f"skep-test/busybox:{digest}")
+    name = f"skep-test/busybox:{digest}"
+    if not docker_engine.images.list(name=name):
+        import_busybox(docker_engine, name)
+    return name
 
 
 @pytest.fixture
