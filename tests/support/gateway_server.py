@@ -101,4 +101,5 @@ def _environment() -> dict[str, str]:
         for name in ("SKEP_LEASE_S", "SKEP_HEARTBEAT_S", "SKEP_SAMPLE_S")
     }
     ours = {"SKEP_DATABASE_URL": database, "SKEP_TEST_PREFIX": prefix} | timing
+    ours["SKEP_DATA_DIR"] = str(settings.SKEP_DATA_DIR)
     return {**os.environ, **ours, "PYTHONPATH": os.getcwd()}

@@ -1,0 +1,212 @@
+"""Log bytes from an agent to the store: all of them, once, through kills and a store that hangs."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from django.core.files.storage import storages
+from tests.support.gateway_agent import Agent, Joined
+from tests.support.gateway_rows import frame, frames, running_attempt
+from tests.support.gateway_server import ProcessServer, wait_until
+from websockets.exceptions import ConnectionClosed
+
+from skep_agent.protocol import LogAck
+from skep_platform.gateway import shipping
+from skep_platform.jobs.models import TaskAttempt
+from skep_platform.telemetry import services as telemetry
+from skep_platform.telemetry.models import LogChunk
+
+STREAMS = ("stdout", "stderr")
+
+
+def stored(attempt: TaskAttempt, stream: str) -> bytes:
+    data = b""
+    for chunk in LogChunk.objects.filter(attempt=attempt, stream=stream).order_by("offset"):
+        assert chunk.offset == len(data)
+        data += storages["logs"].open(chunk.key).read()
+    return data
+
+
+def output(seed: int, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def ship(agent: Agent, attempt: TaskAttempt, stream: str, data: bytes, start: int = 0) -> None:
+    """Send data[start:] in pieces of many sizes, and the end marker."""
+    chance = random.Random(start)
+    while start < len(data):
+        length = chance.choice([1, 10, 300, 5_000, 60_000])
+        agent.send(frame(attempt, start, data[start : start + length], stream))
+        start += length
+    agent.send(frame(attempt, len(data), b"", stream))
+
+
+def acknowledged(agent: Agent, streams: int) -> None:
+    """Wait until that many streams are stored to their end."""
+    while streams:
+        streams -= agent.expect(LogAck).end
+
+
+def test_both_streams_arrive_whole(port):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        data = {stream: output(i, 700_000) for i, stream in enumerate(STREAMS)}
+        for stream in STREAMS:
+            ship(agent, attempt, stream, data[stream])
+        acknowledged(agent, 2)
+    assert {stream: stored(attempt, stream) for stream in STREAMS} == data
+    attempt.refresh_from_db()
+    assert attempt.log_sizes == dict.fromkeys(STREAMS, 700_000)
+
+
+def test_a_trickle_becomes_few_chunks(port):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        for part in frames(attempt, b"x" * 2000, range(2000)):
+            agent.send(part)
+        acknowledged(agent, 1)
+    assert stored(attempt, "stdout") == b"x" * 2000
+    assert LogChunk.objects.count() < 200
+
+
+def test_a_reconnected_agent_is_told_where_to_go_on(port):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        agent.send(frame(attempt, 0, b"0123456789"))
+        assert agent.expect(LogAck).offset == 10
+    stranger = running_attempt()
+    hello = joined.hello.model_copy(
+        update={"attempt_ids": [str(attempt.pk), str(stranger.pk), "nonsense"]}
+    )
+    with joined.connect(port) as agent:
+        welcome, _ = agent.enter(hello)
+        positions = {(p.attempt_id, p.stream): p.offset for p in welcome.log_positions}
+        assert positions == {(str(attempt.pk), "stdout"): 10, (str(attempt.pk), "stderr"): 0}
+
+
+def test_25_a_node_cannot_write_the_log_of_another_nodes_attempt(port):
+    mine, other = Joined(), Joined(gpus=1)
+    with mine.connect(port) as rogue, other.connect(port) as honest:
+        rogue.enter(mine.hello)
+        honest.enter(other.hello)
+        attempt = running_attempt(other.node)
+        rogue.send(frame(attempt, 0, b"forged"))
+        assert rogue.expect(LogAck).offset == 6
+        honest.send(frame(attempt, 0, b"true"))
+        assert honest.expect(LogAck).offset == 4
+    assert stored(attempt, "stdout") == b"true"
+
+
+def test_26_a_flood_of_lines_is_stored_and_holds_up_no_heartbeat(port):
+    joined = Joined(gpus=1)
+    data = b"".join(b"line %d\n" % i for i in range(10_000))
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        start = 0
+        for number, line in enumerate(data.splitlines(keepends=True)):
+            agent.send(frame(attempt, start, line))
+            start += len(line)
+            if number % 2_000 == 0:
+                assert agent.beat()
+        agent.send(frame(attempt, start, b""))
+        acknowledged(agent, 1)
+    assert stored(attempt, "stdout") == data
+
+
+@pytest.fixture
+def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The log store hangs until the event is set; there is room for three small frames."""
+    release, append = threading.Event(), telemetry.append_logs
+
+    def hanging(*args: object) -> list[LogAck]:
+        release.wait(30)
+        return append(*args)
+
+    monkeypatch.setattr(telemetry, "append_logs", hanging)
+    monkeypatch.setattr(shipping, "MAX_WAITING", 3 * (10 + shipping.FRAME_COST))
+    monkeypatch.setattr(shipping, "PATIENCE_S", 0.05)
+    yield release
+    release.set()
+
+
+def test_31_a_store_that_hangs_drops_frames_not_heartbeats_and_asks_for_them_again(
+    port, stuck_store
+):
+    joined = Joined(gpus=1)
+    data = output(1, 400)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        for start in range(0, 400, 10):
+            agent.send(frame(attempt, start, data[start : start + 10]))
+        assert agent.beat().seq == 1
+        stuck_store.set()
+        while not (ack := agent.expect(LogAck)).again:
+            pass
+        assert ack.offset < 400
+        agent.send(frame(attempt, ack.offset, data[ack.offset :]))
+        agent.send(frame(attempt, 400, b""))
+        acknowledged(agent, 1)
+    assert stored(attempt, "stdout") == data
+
+
+def test_a_killed_server_loses_no_byte_and_stores_none_twice(transactional_db):
+    """SIGKILL in the middle of the stream, twice; the agent goes on from the positions."""
+    joined = Joined(gpus=1)
+    data = {stream: output(i, 8_000_000) for i, stream in enumerate(STREAMS)}
+    with ProcessServer() as server:
+        with joined.connect(server.port) as agent:
+            agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        hello = joined.hello.model_copy(update={"attempt_ids": [str(attempt.pk)]})
+        for _ in range(2):
+            with joined.connect(server.port) as agent:
+                shipper = start_shipping(agent, hello, attempt, data)
+                agent.expect(LogAck)
+                server.kill()
+                shipper.join()
+            server.start()
+        with joined.connect(server.port) as agent:
+            start_shipping(agent, hello, attempt, data).join()
+            acknowledged(agent, 2)
+    assert {stream: stored(attempt, stream) for stream in STREAMS} == data
+    attempt.refresh_from_db()
+    assert attempt.log_sizes == dict.fromkeys(STREAMS, 8_000_000)
+
+
+def start_shipping(
+    agent: Agent, hello: object, attempt: TaskAttempt, data: dict[str, bytes]
+) -> threading.Thread:
+    """Enter, and send what the server does not have, in a thread that ends with the connection."""
+    welcome, _ = agent.enter(hello)  # type: ignore[arg-type]
+
+    def run() -> None:
+        try:
+            for position in welcome.log_positions:
+                ship(agent, attempt, position.stream, data[position.stream], position.offset)
+        except ConnectionClosed:
+            pass
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_the_end_of_a_session_does_not_wait_for_a_store_that_hangs(port, web, stuck_store):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        agent.send(frame(attempt, 0, b"x"))
+        assert agent.beat()
+    wait_until(lambda: not web.server.server_state.tasks, "the connection ended")
