@@ -7,16 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from skep_agent.core.gpus import GpuTable
+from skep_agent.isolation import check_env
 from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes.base import RuntimeFailure
-
-try:
-    from skep_agent.isolation import check_env
-except ModuleNotFoundError:  # a base install without the container rules
-
-    def check_env(env: dict[str, str]) -> None:
-        """Nothing to check where no container is made."""
-
 
 _ATTEMPT_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
 _HOSTNAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")

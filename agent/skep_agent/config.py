@@ -1,0 +1,60 @@
+"""How an agent is run: what the command line, or a test, says."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from skep_agent.core.checks import Limits
+
+DEFAULT_STATE = Path("/var/lib/skep-agent")
+DEFAULT_PORTS = (20000, 29999)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """`state` must hold a credential (see `join`). Sizes that are None are the machine's."""
+
+    state: Path
+    runtime: Literal["docker", "mock"] = "docker"
+    simulated_gpus: int | None = None  # None: the GPUs that NVML finds
+    gpu_model: str = "Simulated-GPU"
+    gpu_memory_mb: int = 81920
+    address: str = ""  # "": the one this machine uses towards the server
+    port_range: tuple[int, int] = DEFAULT_PORTS  # inclusive
+    labels: dict[str, str] = field(default_factory=dict)
+    cpus: float | None = None
+    memory_mb: int | None = None
+    inventory_interval_s: float = 5.0
+    containers_interval_s: float = 60.0
+    reconnect_max_s: float = 15.0
+    validate: bool = False  # check every invariant after every event
+
+    def limits(self) -> Limits:
+        return Limits(
+            cpus=self.cpus or float(os.cpu_count() or 1),
+            memory_mb=self.memory_mb or machine_memory_mb(),
+            port_range=self.port_range,
+        )
+
+
+def machine_memory_mb() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+
+
+def own_address(server: str) -> str:
+    """This machine's address as the server's network sees it; loopback when there is no route."""
+    url = urlsplit(server)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        found = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, target = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(target)  # of a datagram socket: no packet is sent
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

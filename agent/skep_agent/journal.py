@@ -1,0 +1,131 @@
+"""The agent's memory on disk: one JSON object per line, appended, rewritten when it has grown.
+
+It survives the death of the agent, not of the machine: after that no container runs, so nothing is
+synced. It holds no command, no environment and no credential.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from skep_agent.core.records import Outcome, Remembered
+
+_GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
+_SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
+
+
+class Journal:
+    """`records`, `next_seq` and `lease` are what a process before this one left behind.
+
+    Sequence numbers below `next_seq` may have been used. `lease` is (boot id, seconds of the
+    monotonic clock); it means nothing after another boot.
+    """
+
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self._path = path
+        self._boot_id = boot_id
+        self._seq_limit = 1
+        self._lines = 0
+        self._lease: dict[str, Any] | None = None
+        self._live: dict[str, dict[str, Any]] = {}
+        self._read()
+        self.next_seq = self._seq_limit
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._rewrite()
+
+    @property
+    def records(self) -> list[Remembered]:
+        return [_record(raw) for raw in self._live.values()]
+
+    @property
+    def lease_until(self) -> float | None:
+        """None when no lease is known of this boot of the machine."""
+        lease = self._lease
+        return float(lease["until"]) if lease and lease["boot"] == self._boot_id else None
+
+    def remember(self, record: Remembered) -> None:
+        raw = {"op": "hold", **asdict(record)}
+        self._live[record.attempt_id] = raw
+        self._append(raw)
+
+    def forget(self, attempt_id: str) -> None:
+        if self._live.pop(attempt_id, None) is not None:
+            self._append({"op": "drop", "attempt_id": attempt_id})
+
+    def remember_lease(self, until: float) -> None:
+        self._lease = {"op": "lease", "until": until, "boot": self._boot_id}
+        self._append(self._lease)
+
+    def reserve(self, next_seq: int) -> None:
+        """To be called before a fact numbered `next_seq - 1` is sent."""
+        if next_seq >= self._seq_limit:
+            self._seq_limit = next_seq + _SEQ_BLOCK
+            self._append({"op": "seq", "limit": self._seq_limit})
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _append(self, raw: dict[str, Any]) -> None:
+        os.write(self._file, _line(raw))
+        self._lines += 1
+        if self._lines > _GARBAGE_LINES + len(self._live):
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Atomically, so that a kill leaves the old file or the new one."""
+        raws = [{"op": "seq", "limit": self._seq_limit}, *self._live.values()]
+        raws += [self._lease] if self._lease else []
+        fresh = self._path.with_suffix(".new")
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Later appends need O_APPEND again.
+        with os.fdopen(file, "wb") as stream:
+            stream.write(b"".join(map(_line, raws)))
+        fresh.replace(self._path)
+        os.close(self._file)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._lines = len(raws)
+
+    def _read(self) -> None:
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                self._replay(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue  # torn by a kill, or of another version: containers' labels remain
+
+    def _replay(self, raw: dict[str, Any]) -> None:
+        match raw["op"]:
+            case "hold":
+                self._live[_record(raw).attempt_id] = raw
+            case "drop":
+                self._live.pop(raw["attempt_id"], None)
+            case "lease":
+                self._lease = {"op": "lease", "until": float(raw["until"]), "boot": raw["boot"]}
+            case "seq":
+                self._seq_limit = max(self._seq_limit, int(raw["limit"]))
+
+
+def _line(raw: dict[str, Any]) -> bytes:
+    return json.dumps(raw, separators=(",", ":")).encode() + b"\n"
+
+
+def _record(raw: dict[str, Any]) -> Remembered:
+    outcome = raw["outcome"]
+    return Remembered(
+        attempt_id=str(raw["attempt_id"]),
+        epoch=int(raw["epoch"]),
+        job_id=str(raw["job_id"]),
+        gpu_uuids=tuple(raw["gpu_uuids"]),
+        ports=tuple(raw["ports"]),
+        stop_grace_s=float(raw["stop_grace_s"]),
+        container_id=str(raw["container_id"]),
+        outcome=Outcome(**outcome) if outcome else None,
+        released=bool(raw["released"]),
+    )

@@ -1,0 +1,149 @@
+"""The command `skep-agent`: join a cluster, run the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import structlog
+import typer
+
+from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig
+from skep_agent.join import JoinFailed
+from skep_agent.join import join as join_cluster
+from skep_agent.run import run_agent
+from skep_agent.shell.link import FatalClose
+from skep_agent.statedir import StateDir, StateError
+
+app = typer.Typer(help="The Skep node agent.", no_args_is_help=True, add_completion=False)
+
+State = Annotated[
+    Path, typer.Option(envvar="SKEP_AGENT_STATE", help="Where the agent keeps its credential.")
+]
+
+
+@app.command()
+def join(
+    server: Annotated[str, typer.Option(help="Address of Skep: https://skep.example.org")],
+    token: Annotated[
+        str, typer.Option(envvar="SKEP_JOIN_TOKEN", help="A one-time token from an admin.")
+    ],
+    name: Annotated[str, typer.Option(help="This node's name in the cluster.")] = "",
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Make this machine a node of a cluster: trade a one-time token for a credential."""
+    try:
+        identity = asyncio.run(
+            join_cluster(server, token, name or socket.gethostname(), StateDir(state))
+        )
+    except JoinFailed as failure:
+        _fail(f"{failure} ({failure.code})", 1)
+    typer.echo(f"Joined {identity.server} as {identity.name}. Now: skep-agent run --state {state}")
+
+
+@app.command()
+def run(
+    state: State = DEFAULT_STATE,
+    runtime: Annotated[str, typer.Option(help='"docker", or "mock" for load tests.')] = "docker",
+    gpus: Annotated[
+        int | None, typer.Option(help="Simulate so many GPUs instead of asking NVML.", min=0)
+    ] = None,
+    gpu_model: Annotated[str, typer.Option(help="Of simulated GPUs.")] = "Simulated-GPU",
+    gpu_memory_mb: Annotated[int, typer.Option(help="Of each simulated GPU.")] = 81920,
+    address: Annotated[str, typer.Option(help="Where tasks of other nodes reach this one.")] = "",
+    ports: Annotated[str, typer.Option(help="Ports that tasks may be given: FIRST-LAST.")] = (
+        "{}-{}".format(*DEFAULT_PORTS)
+    ),
+    labels: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, may be given often.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPUs to offer; all without it.")] = None,
+    memory_mb: Annotated[
+        int | None, typer.Option(help="Memory to offer, in MiB; all without it.")
+    ] = None,
+) -> None:
+    """Run the agent. On SIGTERM it leaves, and its containers keep running."""
+    configure_logs()
+    if runtime not in ("docker", "mock"):
+        _fail('--runtime is "docker" or "mock"', 2)
+    config = AgentConfig(
+        state=state,
+        runtime=runtime,  # type: ignore[arg-type]
+        simulated_gpus=gpus,
+        gpu_model=gpu_model,
+        gpu_memory_mb=gpu_memory_mb,
+        address=address,
+        port_range=_port_range(ports),
+        labels=_labels(labels or []),
+        cpus=cpus,
+        memory_mb=memory_mb,
+    )
+    try:
+        asyncio.run(until_signalled(run_agent(config)))
+    except StateError as error:
+        _fail(str(error), 2)
+    except FatalClose as error:
+        _fail(str(error), 3)
+
+
+async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    """Run until done, or until SIGTERM or SIGINT asks to leave."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def leave() -> None:
+        nonlocal asked
+        asked = True
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+
+
+def configure_logs() -> None:
+    """Readable lines on a terminal, JSON elsewhere."""
+    tty = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if tty else [structlog.processors.format_exc_info]),
+            structlog.dev.ConsoleRenderer() if tty else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def main() -> None:
+    app()
+
+
+def _port_range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last) <= 65535):
+        _fail(f"--ports {text!r} is not FIRST-LAST", 2)
+    return int(first), int(last)
+
+
+def _labels(pairs: list[str]) -> dict[str, str]:
+    labels = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if len(labels) != len(pairs):
+        _fail("--labels is KEY=VALUE", 2)
+    return labels
+
+
+def _fail(problem: str, status: int) -> NoReturn:
+    typer.echo(f"skep-agent: {problem}", err=True)
+    raise typer.Exit(status)

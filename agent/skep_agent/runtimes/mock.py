@@ -1,0 +1,213 @@
+"""Containers that only exist in memory: thousands of them cost nothing, and each does exactly what
+its command says.
+
+A line of the attempt's command that begins with `mock` is read, for example
+`mock run_for=0.2 exit_code=1 log_lines=100`:
+
+    run_for=SECONDS       how long it runs, "forever" too; 1 without the word
+    exit_code=N           0 without the word
+    log_lines=N           lines on stdout, spread evenly over the run
+    stderr_lines=N        the same on stderr
+    pull_seconds=SECONDS  how long it takes to create (the pull itself knows only the image)
+    create_error=CODE, start_error=CODE    fail so
+    stop_seconds=SECONDS  how long it takes to die of SIGTERM
+    oom=1                 end as killed for memory
+
+An image reference may end in `?pull_seconds=2&pull_error=image_not_found`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import math
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+from skep_agent.runtimes.base import Container, Exit, RuntimeFailure
+
+LOG_STEP_S = 0.05
+_PULL_STEPS = 10
+_SIGTERM, _SIGKILL = 143, 137
+
+
+@dataclass(slots=True, eq=False)
+class MockContainer:
+    """`lines` is how many lines it has written per stream, known once it is over."""
+
+    container_id: str
+    spec: AttemptSpec
+    words: dict[str, str]
+    ended: asyncio.Future[Exit]
+    status: str = "created"
+    started_at: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    lines: dict[Stream, int] | None = None
+
+    def number(self, word: str, default: float = 0.0) -> float:
+        return (
+            math.inf if self.words.get(word) == "forever" else float(self.words.get(word, default))
+        )
+
+    def lines_at(self, stream: Stream, now: float) -> int:
+        if self.lines is not None:
+            return self.lines[stream]
+        total = int(self.number("log_lines" if stream == "stdout" else "stderr_lines"))
+        run_for = self.number("run_for", 1.0)
+        share = (now - self.started_at) / run_for if run_for else 1.0
+        return total if share >= 1 else int(total * share)
+
+
+class MockRuntime:
+    """Deterministic in asyncio's time. A test that shares one over two agents sees containers
+    survive the first."""
+
+    name = "mock"
+
+    def __init__(self) -> None:
+        self.containers: dict[str, MockContainer] = {}
+
+    async def version(self) -> str:
+        return "mock"
+
+    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+        words = dict(parse_qsl(image.reference.partition("?")[2]))
+        seconds = float(words.get("pull_seconds", 0))
+        for step in range(_PULL_STEPS if seconds else 0):
+            progress(100 * step // _PULL_STEPS)
+            await asyncio.sleep(seconds / _PULL_STEPS)
+        if code := words.get("pull_error"):
+            raise RuntimeFailure(code, "as the image's name asks")
+
+    async def create(self, spec: AttemptSpec) -> str:
+        container_id = f"mock-{spec.attempt_id}-{spec.epoch}"
+        if container_id in self.containers:
+            return container_id
+        words = _words(spec.command)
+        if "pull_seconds" in words:
+            await asyncio.sleep(float(words["pull_seconds"]))
+        if code := words.get("create_error"):
+            raise RuntimeFailure(code, "as the command asks")
+        ended = asyncio.get_running_loop().create_future()
+        self.containers[container_id] = MockContainer(container_id, spec, words, ended)
+        return container_id
+
+    async def start(self, container_id: str) -> None:
+        container = self._find(container_id)
+        if container.status != "created":
+            return
+        if code := container.words.get("start_error"):
+            raise RuntimeFailure(code, "as the command asks")
+        loop = asyncio.get_running_loop()
+        container.status, container.started_at = "running", loop.time()
+        run_for = container.number("run_for", 1.0)
+        if run_for != math.inf:
+            container.timer = loop.call_later(run_for, self._end, container, None)
+
+    async def stop(self, container_id: str, grace_s: float) -> None:
+        container = self.containers.get(container_id)
+        if container is None or container.status != "running":
+            return
+        needs = container.number("stop_seconds")
+        await asyncio.sleep(min(needs, grace_s))
+        self.end(container_id, _SIGTERM if needs <= grace_s else _SIGKILL)
+
+    async def wait(self, container_id: str) -> Exit:
+        return await asyncio.shield(self._find(container_id).ended)
+
+    async def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
+        container = self._find(container_id)
+        told: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        while True:
+            over = container.status == "exited"
+            now = asyncio.get_running_loop().time()
+            for stream, first in told.items():
+                told[stream] = container.lines_at(stream, now)
+                if told[stream] > first:
+                    yield stream, _lines(stream, first, told[stream])
+            if over:
+                return
+            await asyncio.wait([container.ended], timeout=self._log_pause(container))
+
+    async def remove(self, container_id: str) -> None:
+        container = self.containers.pop(container_id, None)
+        if container is None:
+            return
+        if container.timer is not None:
+            container.timer.cancel()
+        if not container.ended.done():
+            container.ended.set_exception(RuntimeFailure("container_gone", "it was removed"))
+            container.ended.exception()  # nobody need be waiting
+
+    async def list(self) -> builtins.list[Container]:
+        return [
+            Container(
+                container_id=c.container_id,
+                attempt_id=c.spec.attempt_id,
+                epoch=c.spec.epoch,
+                job_id=c.spec.job_id,
+                gpu_uuids=tuple(c.spec.gpu_uuids),
+                status=c.status,
+                exit=c.ended.result() if c.status == "exited" else None,
+            )
+            for c in self.containers.values()
+        ]
+
+    async def sample(self, containers: dict[str, str]) -> builtins.list[ContainerSample]:
+        now = asyncio.get_running_loop().time()
+        found = ((a, self.containers.get(c)) for a, c in containers.items())
+        return [_sample(a, c, now) for a, c in found if c is not None and c.status == "running"]
+
+    async def close(self) -> None:
+        """Containers stay, as they do on a real engine."""
+
+    def end(self, container_id: str, exit_code: int) -> None:
+        """Let a running container die now."""
+        container = self.containers.get(container_id)
+        if container is not None and container.status == "running":
+            self._end(container, exit_code)
+
+    def _end(self, container: MockContainer, exit_code: int | None) -> None:
+        """Without an exit code, of its own will."""
+        now = math.inf if exit_code is None else asyncio.get_running_loop().time()
+        container.lines = {s: container.lines_at(s, now) for s in ("stdout", "stderr")}
+        oom = exit_code is None and bool(container.number("oom"))
+        own = _SIGKILL if oom else int(container.number("exit_code"))
+        if container.timer is not None:
+            container.timer.cancel()
+        container.status = "exited"
+        peak = container.spec.memory_mb if oom else container.spec.memory_mb // 2
+        container.ended.set_result(Exit(own if exit_code is None else exit_code, oom, peak))
+
+    def _find(self, container_id: str) -> MockContainer:
+        try:
+            return self.containers[container_id]
+        except KeyError:
+            raise RuntimeFailure("container_gone", f"no container {container_id}") from None
+
+    def _log_pause(self, container: MockContainer) -> float | None:
+        writes = container.number("log_lines") + container.number("stderr_lines")
+        return LOG_STEP_S if writes else None
+
+
+def _words(command: str) -> dict[str, str]:
+    for line in command.splitlines():
+        verb, *words = line.split()[:30] or [""]
+        if verb == "mock":
+            return dict(word.split("=", 1) for word in words if "=" in word)
+    return {}
+
+
+def _lines(stream: Stream, first: int, last: int) -> bytes:
+    return "".join([f"{stream} line {number}\n" for number in range(first, last)]).encode()
+
+
+def _sample(attempt_id: str, container: MockContainer, now: float) -> ContainerSample:
+    wave = 0.5 + 0.4 * math.sin(now / 10 + len(attempt_id))
+    return ContainerSample(
+        attempt_id=attempt_id,
+        cpu_percent=round(100 * container.spec.cpus * wave, 1),
+        memory_mb=container.spec.memory_mb // 2,
+    )

@@ -1,0 +1,276 @@
+"""A whole agent: the core, and everything that acts for it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import structlog
+
+from skep_agent.config import AgentConfig, own_address
+from skep_agent.core import events as ev
+from skep_agent.core import instructions as do
+from skep_agent.core.attempt import ALIVE
+from skep_agent.core.invariants import validate
+from skep_agent.core.machine import NodeMachine
+from skep_agent.probes.base import GpuProbe
+from skep_agent.probes.simulated import SimulatedGpus
+from skep_agent.protocol import Hello, Inventory, InventoryChanged, Samples
+from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.shell.clock import Clock, Handle
+from skep_agent.shell.link import FatalClose, Link
+from skep_agent.shell.logs import LogShipper
+from skep_agent.shell.operations import Operations
+from skep_agent.shell.tasks import TaskSet, first_of
+from skep_agent.statedir import Identity, StateDir
+
+ENGINE_PAUSE_S = 2.0
+SAMPLE_PAUSE_S = 5.0
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class Agent:
+    """Runs one node. All of its state changes go through `dispatch`."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        identity: Identity,
+        state: StateDir,
+        runtime: Runtime,
+        probe: GpuProbe,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.clock = clock
+        self.journal = state.journal()
+        self.machine = NodeMachine(config.limits(), self.journal.next_seq)
+        self.logs = LogShipper(runtime, lambda: clock.moment().wall, self._log_drained)
+        self.link = Link(self, identity, config.reconnect_max_s)
+        self.facts_due = asyncio.Event()
+        self._instance_id = state.instance_id
+        self._runtime = runtime
+        self._probe = probe
+        self._operations = Operations(runtime, self.dispatch)
+        self._tasks = TaskSet()
+        self._timer: Handle | None = None
+        self._timer_at: float | None = None
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inventory: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Until cancelled: containers then keep running. Raises FatalClose when the server turned
+        this node away and nothing runs here any more."""
+        try:
+            await self._take_over()
+            await first_of(
+                self._keep_connected(),
+                self._sample(),
+                self._look_at_gpus(),
+                self._look_at_containers(),
+                self._fail_when_broken(),
+            )
+        finally:
+            await self._close()
+
+    def dispatch(self, event: ev.Event) -> None:
+        """Tell the core, do what it says. An error here is a bug: the agent stops, and the next
+        one adopts its containers."""
+        if self._broken.done():
+            return
+        try:
+            for instruction in self.machine.handle(event, self.clock.moment()):
+                self._do(instruction)
+            if self.config.validate:
+                validate(self.machine)
+            self._set_timer()
+        except Exception as error:
+            self._broken.set_exception(error)
+
+    def hello(self) -> Hello:
+        return Hello(
+            agent_version=version("skep"),
+            instance_id=self._instance_id,
+            inventory=self._present_inventory(),
+            attempt_ids=self.logs.attempt_ids(),
+        )
+
+    # --- the start and the end
+
+    async def _take_over(self) -> None:
+        containers = await self._first_containers()
+        gpus = await self._ask_probe(self._probe.gpus)
+        config = self.config
+        self._inventory = {
+            "hostname": platform.node(),
+            "address": config.address or own_address(self.identity.server),
+            "cpus": self.machine.limits.cpus,
+            "memory_mb": self.machine.limits.memory_mb,
+            "topology": await self._ask_probe(self._probe.topology),
+            "driver_version": await self._ask_probe(self._probe.driver_version),
+            "engine_version": await self._runtime.version(),
+            "runtime": self._runtime.name,
+            "port_range": config.port_range,
+            "labels": config.labels,
+        }
+        log.info("agent_started", node=self.identity.name, containers=len(containers))
+        self.dispatch(
+            ev.AgentStarted(
+                tuple(self.journal.records),
+                tuple(containers),
+                tuple(gpus),
+                self.journal.lease_until,
+            )
+        )
+
+    async def _first_containers(self) -> list[Any]:
+        """Without an engine there is no way to know what runs: wait for it."""
+        while True:
+            try:
+                return await self._runtime.list()
+            except RuntimeFailure as failure:
+                log.error("engine_down", problem=failure.message)
+            await asyncio.sleep(ENGINE_PAUSE_S)
+
+    async def _keep_connected(self) -> None:
+        try:
+            await self.link.keep()
+        except FatalClose as fatal:
+            log.error("turned_away", problem=str(fatal))
+            await self._wait_for_the_fence()
+            raise
+
+    async def _wait_for_the_fence(self) -> None:
+        """Nobody but this agent stops these containers when the lease is over."""
+        while any(a.state in ALIVE for a in self.machine.attempts.values()):
+            await self.clock.sleep(1.0)
+
+    async def _fail_when_broken(self) -> None:
+        await self._broken
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._operations.close()
+        await self._tasks.close()
+        await self.logs.close()
+        self.journal.close()
+        await self._runtime.close()
+        self._probe.close()
+
+    # --- the core's instructions
+
+    def _do(self, instruction: do.Instruction) -> None:
+        match instruction:
+            case do.SendFacts():
+                self.facts_due.set()
+            case do.Remember(record=record):
+                self.journal.remember(record)
+            case do.Forget(attempt_id=attempt_id):
+                self.journal.forget(attempt_id)
+            case do.RememberLease(until=until):
+                self.journal.remember_lease(until)
+            case do.ShipLogs(attempt_id, epoch, container_id):
+                self.logs.ship(attempt_id, epoch, container_id)
+            case do.EndLogs(attempt_id, epoch, readable):
+                self.logs.end(attempt_id, epoch, readable=readable)
+            case do.DropLogs(attempt_id, epoch):
+                self.logs.drop(attempt_id, epoch)
+            case do.VerifyGpus():
+                self._tasks.start(("verify", instruction.attempt_id), self._verify(instruction))
+            case do.SendInventory():
+                self._tasks.start("inventory", self._send_inventory())
+            case do.Reconnect():
+                log.error("lease_over", node=self.identity.name)
+                self.link.reconnect()
+            case do.Cancel():
+                self._operations.cancel(instruction)
+            case do.Warn(code=code, message=message):
+                log.warning(code, problem=message)
+            case _:
+                self._operations.run(instruction)
+
+    def _set_timer(self) -> None:
+        due = self.machine.deadlines.next()
+        if due == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self.clock.call_at(due, self._tick) if due is not None else None
+
+    def _tick(self) -> None:
+        self._timer_at = None
+        self.dispatch(ev.Tick())
+
+    def _log_drained(self, attempt_id: str, epoch: int) -> None:
+        self.dispatch(ev.LogsDrained(attempt_id, epoch))
+
+    # --- the GPUs
+
+    async def _verify(self, what: do.VerifyGpus) -> None:
+        key = what.attempt_id, what.epoch
+        try:
+            busy = await self._ask_probe(lambda: self._probe.busy(list(what.uuids)))
+        except Exception:
+            log.exception("probe_broke")  # the core asks again
+            return
+        self.dispatch(ev.GpusBusy(*key, busy) if busy else ev.GpusClean(*key))
+
+    async def _ask_probe(self, question: Callable[[], T]) -> T:
+        """Simulated GPUs answer at once; a driver may take its time."""
+        if isinstance(self._probe, SimulatedGpus):
+            return question()
+        return await asyncio.to_thread(question)
+
+    async def _look_at_gpus(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.inventory_interval_s)
+            try:
+                self.dispatch(ev.GpusSeen(tuple(await self._ask_probe(self._probe.gpus))))
+            except Exception:
+                log.exception("probe_broke")
+
+    def _present_inventory(self) -> Inventory:
+        return Inventory(**self._inventory, gpus=self.machine.gpus.view())
+
+    async def _send_inventory(self) -> None:
+        await self.link.send(InventoryChanged(inventory=self._present_inventory()))
+
+    # --- what is looked at from time to time
+
+    async def _look_at_containers(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.containers_interval_s)
+            try:
+                self.dispatch(ev.ContainersSeen(tuple(await self._runtime.list())))
+            except RuntimeFailure as failure:
+                log.warning("engine_down", problem=failure.message)
+
+    async def _sample(self) -> None:
+        while True:
+            welcome = self.link.welcome
+            await asyncio.sleep(welcome.sample_interval_s if welcome else SAMPLE_PAUSE_S)
+            if self.link.welcome is not None:
+                try:
+                    await self.link.send(await self._samples())
+                except Exception:
+                    log.exception("sample_broke")
+
+    async def _samples(self) -> Samples:
+        running = self.machine.running()
+        if isinstance(self._probe, SimulatedGpus):
+            self._probe.set_running([uuid for attempt in running for uuid in attempt.gpus])
+        return Samples(
+            at=self.clock.moment().wall,
+            gpus=await self._ask_probe(self._probe.samples),
+            containers=await self._runtime.sample(
+                {attempt.attempt_id: attempt.container_id for attempt in running}
+            ),
+        )

@@ -1,0 +1,108 @@
+"""Keeps a connection to the server: connects, reconnects with a growing pause, gives up for good
+only when the server says that this node may not come back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from urllib.parse import urlsplit, urlunsplit
+
+import structlog
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from skep_agent.protocol import FATAL_CLOSE_CODES, MAX_TEXT_FRAME, Message, Welcome
+from skep_agent.shell.session import Node, Session, Silence
+from skep_agent.statedir import Identity
+
+FIRST_PAUSE_S = 0.2
+CONNECT_TIMEOUT_S = 10.0
+# A dying connection is not waited for.
+CLOSE_TIMEOUT_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class FatalClose(Exception):
+    """The server closed the connection for good."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"the server closed the connection for good: {code} {reason}")
+        self.code = code
+
+
+class Link:
+    def __init__(self, node: Node, identity: Identity, pause_max_s: float) -> None:
+        self._node = node
+        self._identity = identity
+        self._pause_max_s = pause_max_s
+        self._session: Session | None = None
+        self._socket: ClientConnection | None = None
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """Of the present session; None when there is none."""
+        return self._session.welcome if self._session else None
+
+    async def keep(self) -> None:
+        """Runs until cancelled. Raises FatalClose."""
+        pause = FIRST_PAUSE_S
+        while True:
+            if await self._connect_once():
+                pause = FIRST_PAUSE_S
+            # Many agents lose one server at once; they must not come back at once.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, self._pause_max_s)
+
+    async def send(self, message: Message) -> None:
+        """Sent when there is a session, else dropped."""
+        session = self._session
+        if session is not None and session.welcome is not None:
+            with suppress(ConnectionClosed):
+                await session.send(message)
+
+    def reconnect(self) -> None:
+        if self._socket is not None and self._socket.transport is not None:
+            self._socket.transport.abort()
+
+    async def _connect_once(self) -> bool:
+        """True when the server welcomed us."""
+        try:
+            async with connect(
+                socket_url(self._identity.server),
+                additional_headers={"Authorization": f"Bearer {self._identity.credential}"},
+                compression=None,
+                max_size=MAX_TEXT_FRAME,
+                open_timeout=CONNECT_TIMEOUT_S,
+                close_timeout=CLOSE_TIMEOUT_S,
+                ping_interval=None,  # heartbeats are answered or the connection is left
+            ) as socket:
+                await self._run(socket)
+        except ConnectionClosed as closed:
+            self._after_close(closed)
+        except (OSError, InvalidHandshake, TimeoutError, Silence) as error:
+            log.warning("connection_lost", problem=str(error) or type(error).__name__)
+        finally:
+            welcomed = self.welcome is not None
+            self._session = self._socket = None
+        return welcomed
+
+    async def _run(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._session = Session(self._node, socket)
+        await self._session.run()
+
+    def _after_close(self, closed: ConnectionClosed) -> None:
+        code = closed.rcvd.code if closed.rcvd else 1006
+        reason = closed.rcvd.reason if closed.rcvd else ""
+        log.warning("connection_closed", code=code, reason=reason)
+        if code in FATAL_CLOSE_CODES:
+            raise FatalClose(code, reason)
+
+
+def socket_url(server: str) -> str:
+    """The agents' WebSocket of a server given by its web address."""
+    url = urlsplit(server)
+    scheme = "wss" if url.scheme in ("https", "wss") else "ws"
+    return urlunsplit((scheme, url.netloc, url.path.rstrip("/") + "/ws/agent", "", ""))

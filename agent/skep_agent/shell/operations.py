@@ -1,0 +1,161 @@
+"""Instructions to the runtime, each as a task that ends in an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from skep_agent.core import events as ev
+from skep_agent.core import instructions as do
+from skep_agent.protocol import ImageSpec
+from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.shell.tasks import TaskSet
+
+PULLS = 4
+CREATES = 8
+WATCH_AGAIN_S = 1.0
+_FALLBACK: dict[ev.Operation, str] = {
+    "pull": "image_pull",
+    "create": "create_failed",
+    "start": "start_failed",
+    "stop": "engine_down",
+    "remove": "engine_down",
+}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class _Flight:
+    task: asyncio.Task[None]
+    listeners: list[Callable[[int], None]] = field(default_factory=list)
+
+
+class Pulls:
+    """Several attempts that want one image share one pull; at most PULLS images at a time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._flights: dict[ImageSpec, _Flight] = {}
+        self._limit = asyncio.Semaphore(PULLS)
+
+    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+        flight = self._flights.get(image) or self._begin(image)
+        flight.listeners.append(progress)
+        try:
+            await asyncio.shield(flight.task)
+        finally:
+            flight.listeners.remove(progress)
+            if not flight.listeners:
+                self._flights.pop(image, None)
+                flight.task.cancel()
+
+    def _begin(self, image: ImageSpec) -> _Flight:
+        flight = _Flight(asyncio.create_task(self._fly(image)))
+        self._flights[image] = flight
+        return flight
+
+    async def _fly(self, image: ImageSpec) -> None:
+        async with self._limit:
+            await self._runtime.pull(image, lambda percent: self._progress(image, percent))
+
+    def _progress(self, image: ImageSpec, percent: int) -> None:
+        flight = self._flights.get(image)
+        for listener in list(flight.listeners) if flight else ():
+            listener(percent)
+
+
+class Operations:
+    def __init__(self, runtime: Runtime, emit: Callable[[ev.Event], None]) -> None:
+        self._runtime = runtime
+        self._emit = emit
+        self._pulls = Pulls(runtime)
+        self._creates = asyncio.Semaphore(CREATES)
+        # Preparing an attempt, watching it and ending it may overlap; each has one task at most.
+        self._tasks = TaskSet()
+
+    async def close(self) -> None:
+        """Nothing under way is waited for; containers stay as they are."""
+        await self._tasks.close()
+
+    def run(self, what: do.Pull | do.Create | do.Start | do.Watch | do.Stop | do.Remove) -> None:
+        match what:
+            case do.Pull():
+                self._go(what, "prepare", self._attempted(what, "pull", self._pull(what)))
+            case do.Create():
+                self._go(what, "prepare", self._attempted(what, "create", self._create(what)))
+            case do.Start():
+                self._go(what, "prepare", self._attempted(what, "start", self._start(what)))
+            case do.Watch():
+                self._go(what, "watch", self._watch(what))
+            case do.Stop():
+                self._go(what, "stop", self._attempted(what, "stop", self._stop(what)))
+            case do.Remove():
+                self._go(what, "remove", self._attempted(what, "remove", self._remove(what)))
+
+    def cancel(self, what: do.Cancel) -> None:
+        self._tasks.cancel((what.attempt_id, what.epoch, "prepare"))
+
+    def _go(self, what: do.AttemptInstruction, lane: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.start((what.attempt_id, what.epoch, lane), work)
+
+    async def _attempted(
+        self,
+        what: do.AttemptInstruction,
+        operation: ev.Operation,
+        work: Coroutine[Any, Any, ev.Event | None],
+    ) -> None:
+        try:
+            event = await work
+        except RuntimeFailure as failure:
+            event = ev.OperationFailed(
+                what.attempt_id, what.epoch, operation, failure.code, failure.message
+            )
+        except Exception as error:
+            log.exception("operation_broke", operation=operation, attempt_id=what.attempt_id)
+            event = ev.OperationFailed(
+                what.attempt_id, what.epoch, operation, _FALLBACK[operation], repr(error)[:300]
+            )
+        if event is not None:
+            self._emit(event)
+
+    async def _pull(self, what: do.Pull) -> ev.Event:
+        key = what.attempt_id, what.epoch
+        await self._pulls.pull(what.image, lambda p: self._emit(ev.PullProgressed(*key, p)))
+        return ev.Pulled(*key)
+
+    async def _create(self, what: do.Create) -> ev.Event:
+        async with self._creates:
+            container_id = await self._runtime.create(what.spec)
+        return ev.Created(what.attempt_id, what.epoch, container_id)
+
+    async def _start(self, what: do.Start) -> ev.Event:
+        async with self._creates:
+            await self._runtime.start(what.container_id)
+        return ev.Started(what.attempt_id, what.epoch)
+
+    async def _stop(self, what: do.Stop) -> None:
+        """The end itself is reported by the watch."""
+        await self._runtime.stop(what.container_id, what.grace_s)
+
+    async def _remove(self, what: do.Remove) -> ev.Event:
+        await self._runtime.remove(what.container_id)
+        return ev.Removed(what.attempt_id, what.epoch)
+
+    async def _watch(self, what: do.Watch) -> None:
+        key = what.attempt_id, what.epoch
+        while True:
+            try:
+                self._emit(ev.Exited(*key, await self._runtime.wait(what.container_id)))
+                return
+            except RuntimeFailure as failure:
+                if failure.code == "container_gone":
+                    self._emit(ev.Vanished(*key))
+                    return
+            except Exception:
+                log.exception("watch_broke", attempt_id=what.attempt_id)
+            await asyncio.sleep(WATCH_AGAIN_S)

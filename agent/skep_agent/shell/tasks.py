@@ -1,0 +1,48 @@
+"""Small tools for asyncio tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class TaskSet:
+    """Background tasks by key; starting a key again replaces its task."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+
+    def start(self, key: object, work: Coroutine[Any, Any, None]) -> None:
+        self.cancel(key)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[key] = task
+        task.add_done_callback(lambda done: self._done(key, done))
+
+    def cancel(self, key: object) -> None:
+        if task := self._tasks.pop(key, None):
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all and wait until they are gone."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, key: object, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+
+
+async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all until the first ends, cancel the others, and end as it did."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
