@@ -30,8 +30,8 @@ address = "{folder}/containerd.sock"
 
 
 class Daemon:
-    """A dockerd with a containerd of its own, in `folder`; without bridges, so that the machine's
-    iptables rules stay the first engine's."""
+    """A dockerd with a containerd of its own, in `folder`, and in network namespaces of their own:
+    a second dockerd in the machine's would take `docker0` and the rules of the first away."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,10 @@ class Daemon:
         path = f"{self.folder / 'bin'}:/usr/local/sbin:/usr/sbin:/sbin:{os.environ['PATH']}"
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, "PATH": path}
+                ["unshare", "--net", *command],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PATH": path},
             )
 
     def _end(self, sign: signal.Signals) -> None:
