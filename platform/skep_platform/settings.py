@@ -194,6 +194,13 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": r"/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "JobState": "skep_platform.jobs.states.JobState.choices",
+        "AttemptState": "skep_platform.jobs.states.AttemptState.choices",
+        "NodeState": "skep_platform.cluster.models.NodeState.values",
+    },
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
 
 # Knox's migrations would create the table of the token model that ours replaces, and the table's

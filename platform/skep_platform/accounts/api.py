@@ -72,7 +72,7 @@ class Credentials(Body):
 
 
 class TokenBody(Body):
-    name = serializers.CharField(max_length=100, default="token")
+    name = serializers.CharField(max_length=100, required=False)
     expires_in_s = serializers.IntegerField(
         min_value=1, required=False, allow_null=True, help_text="Default: 90 days."
     )
@@ -90,8 +90,8 @@ class PasswordChange(Body):
 class UserBody(Body):
     username = serializers.CharField(max_length=150)
     password = PasswordField()
-    email = serializers.EmailField(allow_blank=True, default="")
-    is_admin = serializers.BooleanField(default=False)
+    email = serializers.EmailField(allow_blank=True, required=False)
+    is_admin = serializers.BooleanField(required=False)
 
 
 class UserChange(Body):
@@ -254,5 +254,5 @@ def _users(users: list[User]) -> list[Any]:
 
 
 def _new_token(user: User, body: dict[str, Any]) -> Response:
-    row, secret = services.create_token(user, body["name"], body.get("expires_in_s"))
+    row, secret = services.create_token(user, body.get("name", ""), body.get("expires_in_s"))
     return Response({**TokenSerializer(row).data, "token": secret}, status=201)

@@ -70,7 +70,9 @@ class JoinedSerializer(serializers.Serializer[Any]):
 
 
 class JoinTokenBody(Body):
-    expires_in_s = serializers.IntegerField(min_value=1, default=DEFAULT_JOIN_TTL_S)
+    expires_in_s = serializers.IntegerField(
+        min_value=1, required=False, help_text="Default: an hour; at most 7 days."
+    )
 
 
 class JoinBody(Body):
@@ -146,7 +148,7 @@ class JoinTokensView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Works once and for one node."""
-        ttl = validated(JoinTokenBody, request)["expires_in_s"]
+        ttl = validated(JoinTokenBody, request).get("expires_in_s", DEFAULT_JOIN_TTL_S)
         row, token = services.issue_join_token(acting.user(request), ttl)
         command = f"skep-agent join --server {settings.SKEP_PUBLIC_URL} --token {token}"
         answer = {"token": token, "expires_at": row.expires_at, "command": command}

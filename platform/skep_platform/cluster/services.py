@@ -161,17 +161,27 @@ def close_session(node_id: UUID | str, session_epoch: int) -> None:
         mine.update(connected=False)
 
 
-@transaction.atomic
 def bump_revision(node_ids: Iterable[UUID | str], *, ring: bool = True) -> None:
     """What these nodes shall run has changed: count it and ring their gateways. Without `ring` a
     node learns of it with its next heartbeat: enough for what it may only forget."""
-    ids = set(node_ids)
-    # Locked in one order, so that two gangs over the same nodes cannot deadlock.
-    locked = Node.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
-    found = list(locked.values_list("pk", flat=True))
-    Node.objects.filter(pk__in=found).update(desired_revision=F("desired_revision") + 1)
+    ids = sorted({str(node_id) for node_id in node_ids})
+    if not ids:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(BUMP, [ids])
+        found = [row[0] for row in cursor.fetchall()]
     if ring:
         doorbells.ring_nodes(found)
+
+
+# Locked in one order, so that two gangs over the same nodes cannot deadlock.
+BUMP = """
+UPDATE cluster_node AS n SET desired_revision = n.desired_revision + 1
+  FROM (SELECT id FROM cluster_node WHERE id = ANY(%s::uuid[]) ORDER BY id
+           FOR NO KEY UPDATE) AS locked
+ WHERE n.id = locked.id
+RETURNING n.id
+"""
 
 
 @transaction.atomic

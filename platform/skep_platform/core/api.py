@@ -91,9 +91,9 @@ def page(
     return pages.get_paginated_response(show(list(found or [])))
 
 
+# A request's body: a field that it does not list is refused by name, never ignored. (A docstring
+# would be repeated in the schema of each.)
 class Body(serializers.Serializer[Any]):
-    """A request's body: a field that it does not list is refused by name, never ignored."""
-
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             unknown = [str(name) for name in data if name not in self.fields]

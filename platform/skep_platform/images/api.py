@@ -35,8 +35,8 @@ class ImageSerializer(serializers.Serializer[Any]):
 class ImageBody(Body):
     name = serializers.CharField(max_length=63)
     reference = serializers.CharField(max_length=512)
-    description = serializers.CharField(max_length=500, allow_blank=True, default="")
-    virtual_clusters = NamesField(max_length=500, default=list, help_text=EVERYBODY)
+    description = serializers.CharField(max_length=500, allow_blank=True, required=False)
+    virtual_clusters = NamesField(max_length=500, required=False, help_text=EVERYBODY)
 
 
 class ImageChange(Body):

@@ -39,7 +39,7 @@ class MemberSerializer(serializers.Serializer[Any]):
 
 class VirtualClusterBody(Body):
     name = serializers.CharField(max_length=63)
-    description = serializers.CharField(max_length=500, allow_blank=True, default="")
+    description = serializers.CharField(max_length=500, allow_blank=True, required=False)
     quotas = QuotasField(required=False)
 
 
@@ -53,7 +53,7 @@ class QuotasBody(Body):
 
 
 class MemberBody(Body):
-    role = serializers.ChoiceField(Membership.Role.values, default=Membership.Role.MEMBER)
+    role = serializers.ChoiceField(Membership.Role.values, required=False)
 
 
 class VirtualClustersView(APIView):
@@ -141,7 +141,7 @@ class MemberView(APIView):
     def put(self, request: Request, name: str, username: str) -> Response:
         """Adds the user, or changes its role."""
         vc = queries.find(request.user, name)
-        role = validated(MemberBody, request)["role"]
+        role = validated(MemberBody, request).get("role", Membership.Role.MEMBER)
         services.set_member(acting.admin(request), vc, username, role)
         return Response({"username": username, "role": role})
 
