@@ -28,7 +28,7 @@ from skep_agent.shell.tasks import TaskSet, first_of
 from skep_agent.statedir import Identity, StateDir
 
 ENGINE_PAUSE_S = 2.0
-SAMPLE_PAUSE_S = 5.0
+SAMPLE_PAUSE_S = 1.0  # while there is no session
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -1,0 +1,108 @@
+"""What an agent remembers over its own death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skep_agent import journal as journal_module
+from skep_agent.core.records import Outcome, Remembered
+from skep_agent.journal import Journal
+from skep_agent.statedir import Identity, StateDir, StateError
+
+
+def record(attempt_id: str, **fields) -> Remembered:
+    defaults = {
+        "attempt_id": attempt_id,
+        "epoch": 1,
+        "job_id": "j",
+        "gpu_uuids": ("GPU-1",),
+        "ports": (20000,),
+        "stop_grace_s": 5.0,
+        "container_id": "c",
+        "outcome": None,
+        "released": False,
+    }
+    return Remembered(**(defaults | fields))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def test_records_outlive_the_process(path: Path) -> None:
+    journal = Journal(path, "boot")
+    ended = record("a2", outcome=Outcome("exited", exit_code=3, oom_killed=True))
+    journal.remember(record("a1"))
+    journal.remember(record("a2"))
+    journal.remember(ended)
+    journal.remember(record("a3"))
+    journal.forget("a3")
+    assert Journal(path, "boot").records == [record("a1"), ended]
+
+
+def test_a_torn_or_strange_line_is_skipped(path: Path) -> None:
+    journal = Journal(path, "boot")
+    journal.remember(record("a1"))
+    with path.open("ab") as file:
+        file.write(b'{"op":"hold","attempt_id":"a2"}\n[]\n\xff\n{"op":"future"}\n{"op":"ho')
+    assert [r.attempt_id for r in Journal(path, "boot").records] == ["a1"]
+
+
+def test_sequence_numbers_are_never_used_twice(path: Path) -> None:
+    first = Journal(path, "boot")
+    first.reserve(first.next_seq + 1)
+    first.reserve(first.next_seq + 17)
+    assert Journal(path, "boot").next_seq > first.next_seq + 17
+
+
+def test_a_lease_counts_only_within_one_boot_of_the_machine(path: Path) -> None:
+    Journal(path, "boot-1").remember_lease(123.5)
+    assert Journal(path, "boot-1").lease_until == 123.5
+    assert Journal(path, "boot-2").lease_until is None
+
+
+def test_the_file_stays_small(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_GARBAGE_LINES", 20)
+    journal = Journal(path, "boot")
+    journal.remember(record("kept"))
+    for number in range(200):
+        journal.remember(record(f"a{number}"))
+        journal.forget(f"a{number}")
+    assert len(path.read_bytes().splitlines()) < 30
+    journal.remember(record("last"))
+    assert [r.attempt_id for r in Journal(path, "boot").records] == ["kept", "last"]
+
+
+def test_two_agents_cannot_share_a_state_directory(tmp_path: Path) -> None:
+    first, second = StateDir(tmp_path), StateDir(tmp_path)
+    first.lock()
+    with pytest.raises(StateError, match="another agent"):
+        second.lock()
+    first.unlock()
+    second.lock()
+
+
+def test_the_instance_id_stays_with_the_directory(tmp_path: Path) -> None:
+    first = StateDir(tmp_path / "a").instance_id
+    assert StateDir(tmp_path / "a").instance_id == first
+    assert StateDir(tmp_path / "b").instance_id != first
+
+
+def test_the_credential_is_for_the_owner_alone_and_is_not_printed(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    identity = Identity("http://x", "n1", "id", "c", "secret-credential")
+    state.save(identity)
+    assert state.load() == identity
+    assert (tmp_path / "credential.json").stat().st_mode & 0o077 == 0
+    assert "secret-credential" not in repr(identity)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"server": 1}'])
+def test_a_missing_or_damaged_credential_is_a_clear_error(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "credential.json").write_text(text)
+    with pytest.raises(StateError, match="join"):
+        StateDir(tmp_path).load()

@@ -1,0 +1,317 @@
+"""A whole agent against a control plane over a real socket, with the mock runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.agent_process import AgentProcess, FakeClock, config_for
+from tests.support.agent_server import FakeControlPlane
+from tests.support.agent_specs import spec
+
+from skep_agent.protocol import CLOSE_UNAUTHORIZED, Gpu
+from skep_agent.runtimes.mock import MockRuntime
+from skep_agent.shell.link import FatalClose, socket_url
+from skep_agent.statedir import Identity, StateDir, StateError
+
+
+def mock_lines(stream: str, count: int) -> bytes:
+    return b"".join(b"%s line %d\n" % (stream.encode(), n) for n in range(count))
+
+
+async def test_an_agent_registers_with_what_the_node_has(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    hello = server.node().hellos[0]
+    inventory = hello.inventory
+    assert (inventory.cpus, inventory.memory_mb, inventory.runtime) == (64, 65536, "mock")
+    assert len({gpu.uuid for gpu in inventory.gpus}) == 8
+    assert inventory.address == "127.0.0.1"
+    assert set(inventory.topology) == {gpu.uuid for gpu in inventory.gpus}
+    assert hello.instance_id == StateDir(agent.config.state).instance_id
+
+
+async def test_a_gang_runs_from_desired_to_released_with_all_its_output(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    gpus = [gpu.uuid for gpu in server.node().hellos[0].inventory.gpus]
+    gang = [
+        spec(f"a{n}", gpu_uuids=[gpus[n]], command="mock run_for=0.1 log_lines=50 stderr_lines=3")
+        for n in range(8)
+    ]
+    await server.desire(*gang)
+    node = server.node()
+    await server.until(lambda: all(node.complete(s.attempt_id) for s in gang))
+    for attempt in gang:
+        assert node.phases(attempt.attempt_id)[-3:] == ["running", "exited", "released"]
+        assert node.log(attempt.attempt_id).data == mock_lines("stdout", 50)
+        assert node.log(attempt.attempt_id, "stderr").data == mock_lines("stderr", 3)
+    await server.until(lambda: not agent.runtime.containers)  # type: ignore[attr-defined]
+
+
+async def test_use_is_sampled_while_an_attempt_runs(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    uuid = server.node().hellos[0].inventory.gpus[3].uuid
+    await server.desire(spec(gpu_uuids=[uuid], command="mock run_for=forever"))
+
+    def seen() -> bool:
+        newest = server.node().samples[-1:]
+        used = {g.uuid for sample in newest for g in sample.gpus if g.utilization > 0}
+        named = {c.attempt_id for sample in newest for c in sample.containers}
+        return used == {uuid} and named == {"a1"}
+
+    await server.until(seen)
+
+
+async def test_a_broken_gpu_is_reported_and_a_healed_one_too(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    def gpus() -> list[Gpu]:
+        inventory = server.node().inventory
+        return inventory.gpus if inventory else []
+
+    faults = StateDir(agent.config.state).gpu_faults
+    faults.write_text(
+        json.dumps({"2": "XID 79: fallen off the bus", gpus()[5].uuid: {"lost": True}})
+    )
+    await server.until(lambda: len(gpus()) == 7 and not gpus()[2].healthy)
+    assert gpus()[2].problem == "XID 79: fallen off the bus"
+    faults.unlink()
+    await server.until(lambda: len(gpus()) == 8 and gpus()[2].healthy)
+
+
+async def test_a_stop_reaches_the_container(server: FakeControlPlane, agent: AgentProcess) -> None:
+    await server.desire(spec(command="mock run_for=forever"))
+    await server.until(lambda: "running" in server.node().phases("a1"))
+    await server.desire(spec(command="mock run_for=forever", desired="stop"))
+    await server.until(lambda: server.node().complete("a1"))
+    exited = next(f for f in server.node().facts if f.phase == "exited")
+    assert (exited.exit_code, exited.signal) == (143, 15)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("mock start_error=gpu_unavailable", "gpu_unavailable"), ("mock create_error=x", "x")],
+)
+async def test_failures_have_codes_and_an_empty_log_with_an_end(
+    server: FakeControlPlane, agent: AgentProcess, command: str, code: str
+) -> None:
+    await server.desire(spec(command=command))
+    await server.until(lambda: server.node().complete("a1"))
+    failed = next(f for f in server.node().facts if f.phase == "failed")
+    assert failed.error_code == code
+
+
+async def test_a_pull_tells_its_progress_and_its_failure(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    image = {"reference": "x?pull_seconds=0.5&pull_error=image_not_found"}
+    await server.desire(spec("a1", image=image), spec("a2", image=image))
+    await server.until(lambda: server.node().complete("a1") and server.node().complete("a2"))
+    percents = [f.pull_percent for f in server.node().facts if f.attempt_id == "a1"]
+    assert len({p for p in percents if p}) >= 3
+    failed = [f.error_code for f in server.node().facts if f.phase == "failed"]
+    assert failed == ["image_not_found"] * 2
+
+
+async def test_no_byte_is_lost_or_doubled_over_broken_connections(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    lines = 30_000
+    await server.desire(
+        spec("a1", command=f"mock run_for=1.5 log_lines={lines}"),
+        spec("a2", command=f"mock run_for=1 stderr_lines={lines}"),
+    )
+    node = server.node()
+    while not (node.complete("a1") and node.complete("a2")):
+        before = len(node.log("a1").data) + len(node.log("a2", "stderr").data)
+        sessions = len(node.hellos)
+        await server.drop()
+        await server.until(
+            lambda before=before, sessions=sessions: (
+                (node.complete("a1") and node.complete("a2"))
+                or (
+                    len(node.hellos) > sessions
+                    and len(node.log("a1").data) + len(node.log("a2", "stderr").data) > before
+                )
+            )
+        )
+    assert len(node.hellos) > 3
+    assert node.log("a1").data == mock_lines("stdout", lines)
+    assert node.log("a2", "stderr").data == mock_lines("stderr", lines)
+
+
+async def test_a_killed_agent_takes_its_containers_up_again(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url))
+    command = "mock run_for=1 log_lines=2000 exit_code=5"
+    node = server.node()
+    async with agent.running():
+        await server.desire(spec(command=command))
+        await server.until(lambda: len(node.log("a1").data) > 100)
+    assert agent.runtime.containers  # type: ignore[attr-defined]
+    async with agent.running():
+        await server.until(lambda: node.complete("a1"))
+    assert node.log("a1").data == mock_lines("stdout", 2000)
+    assert [f.exit_code for f in node.facts if f.phase == "exited"] == [5]
+    seqs = [f.seq for f in node.facts]
+    assert seqs == sorted(set(seqs))
+
+
+async def test_an_exit_while_the_agent_was_dead_is_told_with_the_whole_log(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url))
+    node = server.node()
+    async with agent.running():
+        await server.desire(spec(command="mock run_for=0.3 log_lines=500"))
+        await server.until(lambda: "running" in node.phases("a1"))
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    await next(iter(runtime.containers.values())).ended
+    async with agent.running():
+        await server.until(lambda: node.complete("a1"))
+    assert node.log("a1").data == mock_lines("stdout", 500)
+
+
+async def test_facts_are_sent_again_until_they_are_acknowledged(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    await server.drop()
+    agent_runtime = agent.runtime
+    assert isinstance(agent_runtime, MockRuntime)
+    await server.desire(spec(command="mock run_for=0.05"))
+    await server.until(lambda: "running" in server.node().phases("a1"))
+    await server.drop()
+    await server.until(lambda: server.node().complete("a1"))
+
+
+async def test_a_refused_second_connection_keeps_trying_until_there_is_room(
+    server: FakeControlPlane, agent: AgentProcess, tmp_path: Path
+) -> None:
+    server.refuse_duplicates = True
+    twin = AgentProcess(config_for(tmp_path / "copy", server.url))
+    async with twin.running():
+        refusals = server.node("refused").hellos
+        await server.until(lambda: len(refusals) >= 2)
+        assert len(server.node().hellos) == 1
+        await agent.kill()
+        await server.until(lambda: len(server.node().hellos) == 2)
+        instances = [hello.instance_id for hello in server.node().hellos]
+        assert instances[0] != instances[1]
+
+
+async def test_an_agent_that_is_turned_away_ends(server: FakeControlPlane, tmp_path: Path) -> None:
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url, name="wrong"))
+    with pytest.raises(FatalClose) as caught:
+        await asyncio.wait_for(agent.start(), 10)
+    assert caught.value.code == CLOSE_UNAUTHORIZED
+
+
+async def test_a_second_agent_on_one_state_directory_is_refused(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    with pytest.raises(StateError, match="another agent"):
+        await AgentProcess(agent.config).start()
+
+
+GARBAGE: list[str | bytes] = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"type": 7}',
+    '{"type": "from the future", "x": 1}',
+    '{"type": "desired", "revision": "x", "attempts": 3}',
+    '{"type": "log_ack", "attempt_id": "nobody", "stream": "stdout", "offset": 99}',
+    '{"type": "heartbeat_ack", "seq": 99999}',
+    '{"type": "report_ack", "seq": 99999}',
+    "[" * 100_000,
+    b"\x00\x01\x02",
+    b"",
+]
+
+
+async def test_garbage_from_the_server_is_ignored(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    socket = server.node().socket
+    assert socket is not None
+    for frame in GARBAGE:
+        await socket.send(frame)
+    await server.desire(spec())
+    await server.until(lambda: server.node().complete("a1"))
+    assert len(server.node().hellos) == 1
+
+
+async def test_a_silent_server_is_left_for_a_new_connection(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    server.answer_heartbeats = False
+    server.lease_s = 1.0
+    await server.drop()
+    await server.until(lambda: len(server.node().hellos) >= 4)
+
+
+async def test_a_node_cut_off_stops_its_containers_when_its_lease_is_over(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url), clock=clock)
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    async with agent.running():
+        await server.desire(spec(command="mock run_for=forever"))
+        await server.until(lambda: "running" in server.node().phases("a1"))
+        container = next(iter(runtime.containers.values()))
+        agent.reconfigure()
+        server.answer_heartbeats = False
+        clock.advance(server.lease_s - 1)
+        await asyncio.sleep(0)
+        assert container.status == "running"
+        clock.advance(2)
+        assert (await container.ended).exit_code == 143
+        server.answer_heartbeats = True
+        await server.until(lambda: server.node().complete("a1"))
+        failed = next(f for f in server.node().facts if f.phase == "failed")
+        assert failed.error_code == "node_lost"
+
+
+async def test_a_node_turned_away_still_fences_itself(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    config = config_for(tmp_path / "n1", server.url)
+    agent = AgentProcess(config, clock=clock)
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    async with agent.running():
+        await server.desire(spec(command="mock run_for=forever"))
+        await server.until(lambda: "running" in server.node().phases("a1"))
+    state = StateDir(config.state)
+    state.save(Identity(server.url, "n1", "id", "test", "secret-wrong"))
+    task = agent.start()
+    await server.until(lambda: server.node("refused").hellos)
+    container = next(iter(runtime.containers.values()))
+    assert container.status == "running"
+    while not task.done():
+        clock.advance(1)
+        await asyncio.sleep(0.001)
+    assert isinstance(task.exception(), FatalClose)
+    assert container.status == "exited"
+
+
+@pytest.mark.parametrize(
+    ("server_url", "expected"),
+    [
+        ("http://127.0.0.1:8080", "ws://127.0.0.1:8080/ws/agent"),
+        ("https://skep.example.org/", "wss://skep.example.org/ws/agent"),
+        ("https://example.org/skep", "wss://example.org/skep/ws/agent"),
+    ],
+)
+def test_the_socket_is_found_from_the_web_address(server_url: str, expected: str) -> None:
+    assert socket_url(server_url) == expected
