@@ -6,21 +6,20 @@ attempts holds that lock, so the counts read here stay true until the commit.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, Min, Q, QuerySet
+from django.db.models import F, QuerySet
 
-from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import lifecycle, stories
-from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.bulk import fetch, update_rows, write_events
 from skep_platform.jobs.lifecycle import Decision, Retry, Role, Verdict, View
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JOB, AttemptState
@@ -53,7 +52,6 @@ CHANGED = (
     "exit_reason",
     "updated_at",
 )
-FAILED = Q(state__in=lifecycle.FAILED_STATES)
 
 
 @dataclass(slots=True)
@@ -70,6 +68,14 @@ class LockedJob:
     # Of the batch at hand: tasks that left ASSIGNED, and the events of those that failed.
     left_assigned: int = 0
     failures: list[Event] = field(default_factory=list)
+
+    @classmethod
+    def from_sql(cls, values: Sequence[Any]) -> LockedJob:
+        """From a row of COLUMNS that was not read by a queryset: jsonb is text there."""
+        row = dict(zip(COLUMNS, values, strict=True))
+        for name in ("wait_reason", "exit_reason"):
+            row[name] = json.loads(row[name]) if row[name] else None
+        return cls(row)
 
     @property
     def id(self) -> UUID:
@@ -110,17 +116,18 @@ def lock(jobs: QuerySet[Job], *, skip_locked: bool = False) -> list[LockedJob]:
     return [LockedJob(row) for row in rows.order_by("pk").values(*COLUMNS)]
 
 
-def advance(jobs: Sequence[LockedJob], now: datetime) -> None:
-    """Move locked jobs on as their attempts ask. Jobs without a placement are left alone."""
+def advance(jobs: Sequence[LockedJob], now: datetime) -> list[UUID]:
+    """Move locked jobs on as their attempts ask; returns the nodes whose desired state changed,
+    for `bump_revision` as the last step. Jobs without a placement are left alone."""
     placed = {j.id: j for j in jobs if j.row["placed_at"] is not None and _active(j)}
     if not placed:
-        return
+        return []
     _count(placed)
     _find_endings(placed)
     outcome = _Outcome(now)
     for job in placed.values():
         outcome.take(job, lifecycle.decide(job.view()))
-    outcome.write()
+    return outcome.write()
 
 
 def _active(job: LockedJob) -> bool:
@@ -128,44 +135,46 @@ def _active(job: LockedJob) -> bool:
 
 
 def _count(jobs: Mapping[UUID, LockedJob]) -> None:
-    rows = (
-        TaskAttempt.objects.filter(job__in=list(jobs), index=F("job__attempt"))
-        .values("job_id", "role_id", "state", "role__min_failed", "role__min_succeeded")
-        .annotate(
-            n=Count("id"),
-            unreleased=Count("id", filter=Q(released_at=None)),
-            started=Count("started_at"),
-            first_start=Min("started_at"),
-            faults=Count("id", filter=Q(error_code__in=lifecycle.PLATFORM_FAULTS)),
+    states: dict[tuple[UUID, int], dict[str, int]] = {}
+    for row in fetch(COUNTS, [list(lifecycle.PLATFORM_FAULTS), list(jobs)]):
+        job_id, role_id, min_failed, min_succeeded, state, n, started, first, unreleased, fault = (
+            row
         )
-        .order_by("job_id", "role_id")
-    )
-    states: dict[tuple[UUID, int], dict[str, int]] = defaultdict(dict)
-    for row in rows:
-        job = jobs[row["job_id"]]
-        counts = states[row["job_id"], row["role_id"]]
-        if not counts:
-            job.roles.append(Role(row["role__min_failed"], row["role__min_succeeded"], counts))
-        counts[row["state"]] = row["n"]
-        job.started += row["started"]
-        job.unreleased += row["unreleased"]
-        job.platform_fault |= row["faults"] > 0
-        starts = [t for t in (job.first_start, row["first_start"]) if t is not None]
+        job = jobs[job_id]
+        counts = states.get((job_id, role_id))
+        if counts is None:
+            counts = states[job_id, role_id] = {}
+            job.roles.append(Role(min_failed, min_succeeded, counts))
+        counts[state] = n
+        job.started += started
+        job.unreleased += unreleased
+        job.platform_fault |= fault
+        starts = [moment for moment in (job.first_start, first) if moment is not None]
         job.first_start = min(starts, default=None)
+
+
+COUNTS = """
+SELECT a.job_id, a.role_id, r.min_failed, r.min_succeeded, a.state, count(*), count(a.started_at),
+       min(a.started_at), count(*) FILTER (WHERE a.released_at IS NULL),
+       bool_or(a.error_code = ANY(%s))
+  FROM jobs_taskattempt a
+  JOIN jobs_job j ON j.id = a.job_id AND j.attempt = a.index
+  JOIN jobs_taskrole r ON r.id = a.role_id
+ WHERE a.job_id = ANY(%s)
+ GROUP BY 1, 2, 3, 4, 5
+ ORDER BY 1, 2
+"""
 
 
 def _find_endings(jobs: Mapping[UUID, LockedJob]) -> None:
     """The first failure of each job that has one; no query when none has."""
-    failing = [
-        j.id for j in jobs.values() if any(r.count(lifecycle.FAILED_STATES) for r in j.roles)
-    ]
+    failing = [job.id for job in jobs.values() if job.view().count(lifecycle.FAILED_STATES)]
     if not failing:
         return
-    rows = (
-        TaskAttempt.objects.filter(FAILED, job__in=failing, index=F("job__attempt"))
-        .order_by("job_id", "finished_at", "id")
-        .distinct("job_id")
+    failed = TaskAttempt.objects.filter(
+        job__in=failing, index=F("job__attempt"), state__in=lifecycle.FAILED_STATES
     )
+    rows = failed.order_by("job_id", "finished_at", "id").distinct("job_id")
     for job_id, *ending in rows.values_list("job_id", *ENDING):
         jobs[job_id].ending = Ending(*ending)
 
@@ -204,18 +213,18 @@ class _Outcome:
             job.row["updated_at"] = self.now
             self.rows.append({name: job.row[name] for name in ("id", *CHANGED)})
 
-    def write(self) -> None:
+    def write(self) -> list[UUID]:
+        """The nodes on which attempts shall stop."""
         update_rows(Job, CHANGED, self.rows)
-        if self.stop:
-            bump_revision(stop_attempts(self.stop, self.now))
-        if self.events:
-            Event.objects.bulk_create(self.events)
+        write_events(self.events)
+        nodes = stop_attempts(self.stop, self.now) if self.stop else []
         for row in self.rows:
             doorbells.ring_topic("job", row["id"])
         if self.rows:
             doorbells.ring_topic("jobs")
         if self.requeued:
             doorbells.ring_scheduler()
+        return nodes
 
     def _tell_progress(self, job: LockedJob, before: dict[str, Any]) -> None:
         view = job.view()

@@ -43,9 +43,8 @@ ORDERINGS = {
     "gpus": "gpus",
     "tasks": "tasks_total",
 }
-JOB_FILE = dict.fromkeys(("application/yaml", "text/yaml", "text/plain"), OpenApiTypes.STR) | {
-    "application/json": OpenApiTypes.OBJECT
-}
+TEXT = ("application/yaml", "text/yaml", "text/plain")
+JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
 LIST_PARAMETERS = [
     *PAGE_PARAMETERS,
     OpenApiParameter("state", str, description="Comma list."),

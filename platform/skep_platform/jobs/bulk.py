@@ -1,4 +1,5 @@
-"""Many rows changed by one statement, whatever their number."""
+"""Statements whose text does not depend on the number of rows, for the paths that run for every
+job: building them once saves more than the database takes to run them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ from functools import lru_cache
 from typing import Any
 
 from django.db import connection
-from django.db.models import Model
+from django.db.models import AutoField, Model
+
+from skep_platform.core.models import Event
+
+
+def fetch(sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a query; jsonb comes as text."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchall()
 
 
 def update_rows(
@@ -19,18 +29,56 @@ def update_rows(
     if not rows:
         return 0
     with connection.cursor() as cursor:
-        cursor.execute(_statement(model, fields, guard), [json.dumps(rows, default=str)])
+        cursor.execute(_update(model, fields, guard), [json.dumps(rows, default=str)])
         return int(cursor.rowcount)
 
 
 @lru_cache
-def _statement(model: type[Model], fields: tuple[str, ...], guard: str) -> str:
-    columns = {model._meta.get_field(f).attname: model._meta.get_field(f) for f in fields}
-    types = ", ".join(f'"{name}" {field.db_type(connection)}' for name, field in columns.items())
-    assignments = ", ".join(f'"{name}" = v."{name}"' for name in columns)
-    key = model._meta.pk.db_type(connection)
+def recordset(model: type[Model], fields: tuple[str, ...], name: str = "v") -> str:
+    """`jsonb_to_recordset(%s) AS v(column type, …)`: rows of these fields from a list of objects
+    in JSON."""
+    found = [model._meta.get_field(field) for field in fields]
+    columns = ", ".join(f'"{f.column}" {f.rel_db_type(connection)}' for f in found)
+    return f"jsonb_to_recordset(%s::jsonb) AS {name}({columns})"
+
+
+@lru_cache
+def _update(model: type[Model], fields: tuple[str, ...], guard: str) -> str:
+    columns = [model._meta.get_field(field).column for field in fields]
+    assignments = ", ".join(f'"{column}" = v."{column}"' for column in columns)
     return (
         f'UPDATE "{model._meta.db_table}" AS t SET {assignments} '  # noqa: S608 names of ours
-        f"FROM jsonb_to_recordset(%s::jsonb) AS v(id {key}, {types}) "
-        f"WHERE t.id = v.id{f' AND {guard}' if guard else ''}"
+        f"FROM {recordset(model, ('id', *fields))} WHERE t.id = v.id"
+        + (f" AND {guard}" if guard else "")
+    )
+
+
+def insert(rows: Sequence[Model]) -> tuple[str, str]:
+    """An INSERT of unsaved rows (at least one, of one model) as SQL with one parameter, to be run
+    alone or inside a WITH."""
+    columns = _columns(type(rows[0]))
+    plain = [{f.column: f.pre_save(row, add=True) for f in columns} for row in rows]
+    return _insert(type(rows[0])), json.dumps(plain, default=str)
+
+
+def write_events(events: Sequence[Event]) -> None:
+    if events:
+        sql, rows = insert(events)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [rows])
+
+
+@lru_cache
+def _columns(model: type[Model]) -> list[Any]:
+    """All but a key that the database counts up."""
+    return [f for f in model._meta.concrete_fields if not isinstance(f, AutoField)]
+
+
+@lru_cache
+def _insert(model: type[Model]) -> str:
+    names = ", ".join(f'"{field.column}"' for field in _columns(model))
+    fields = tuple(field.name for field in _columns(model))
+    return (
+        f'INSERT INTO "{model._meta.db_table}" ({names}) '  # noqa: S608 names of ours
+        f"SELECT {names} FROM {recordset(model, fields)}"
     )

@@ -144,9 +144,8 @@ def _pai_job(gang: Gang) -> dict[str, str]:
 
 
 def _pai_hosts(gang: Gang) -> dict[str, str]:
-    lists: dict[str, list[str]] = {
-        f"PAI_TASK_ROLE_{role.name}_HOST_LIST": [] for role in gang.roles
-    }
+    lists: dict[str, list[str]]
+    lists = {f"PAI_TASK_ROLE_{role.name}_HOST_LIST": [] for role in gang.roles}
     for member in gang.members:
         lists[f"PAI_TASK_ROLE_{member.role}_HOST_LIST"].append(f"{member.host}:{_http(member)}")
     lists["PAI_TASK_ROLE_INSTANCES"] = [f"{m.role}:{m.index}" for m in gang.members]

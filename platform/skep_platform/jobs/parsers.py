@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import IO, Any
 
 from django.conf import settings
@@ -22,12 +21,7 @@ class JobFileParser(BaseParser):
 
     media_type = "application/yaml"
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,
-        context: Mapping[str, Any] | None = None,
-    ) -> str:
+    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> str:
         most = settings.SKEP_MAX_SPEC_BYTES
         body = stream.read(most + 1)
         if len(body) > most:

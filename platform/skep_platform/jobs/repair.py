@@ -5,7 +5,8 @@ Every state that is not an end has its way on here:
   ASSIGNED for too long         the node is told again; past START_TIMEOUT_S it failed to start
   STOPPING, ended, unreleased   the node is told again, until it confirms or its lease is over
   job whose tasks moved on      `advance`, as after facts
-PREPARING is bounded by the agent (a pull without progress fails there), RUNNING by the node's lease.
+PREPARING is bounded by the agent (a pull without progress fails there), RUNNING by the lease of
+the node.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _advance_due() -> None:
     with transaction.atomic():
         due = list(_due().order_by("pk").values_list("pk", flat=True).distinct()[:BATCH])
         if due:
-            advance(lock(Job.objects.filter(pk__in=due), skip_locked=True), timezone.now())
+            jobs = lock(Job.objects.filter(pk__in=due), skip_locked=True)
+            bump_revision(advance(jobs, timezone.now()))
 
 
 def _due() -> QuerySet[Job]:

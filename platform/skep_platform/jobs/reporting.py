@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -19,10 +19,10 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.jobs import facts
-from skep_platform.jobs.advance import ENDING, LockedJob, advance, lock
-from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.advance import COLUMNS, ENDING, LockedJob, advance, lock
+from skep_platform.jobs.bulk import fetch, update_rows
 from skep_platform.jobs.facts import Attempt
-from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
+from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState
 from skep_platform.jobs.stories import Ending
 
@@ -77,14 +77,36 @@ def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
 
 
 def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
-    mine = TaskAttempt.objects.filter(pk__in=list(by_attempt), node=node_id)
-    jobs = lock(Job.objects.filter(pk__in=mine.values("job_id")))
-    rows = mine.filter(job__in=[job.id for job in jobs]).order_by("pk")
-    found = [Attempt(*row) for row in rows.values_list(*ROW)]
+    jobs, found = _locked(node_id, list(by_attempt))
     _tell_strangers(node_id, by_attempt, found)
     now = timezone.now()
     changes = [(a, _folded(a, by_attempt[a.id], now)) for a in found]
-    _write(jobs, [c for c in changes if c[0] != c[1]], now, bump=[node_id])
+    _write(jobs, [c for c in changes if c[0] != c[1]], now, forgetful=[node_id])
+
+
+def _locked(node_id: UUID, attempts: list[UUID]) -> tuple[list[LockedJob], list[Attempt]]:
+    """The attempts that are on this node and their jobs, locked in the order of the jobs."""
+    jobs: dict[UUID, LockedJob] = {}
+    found = []
+    for row in fetch(LOCK, [attempts, node_id]):
+        job_row, attempt = row[: len(COLUMNS)], row[len(COLUMNS) :]
+        if job_row[0] not in jobs:
+            jobs[job_row[0]] = LockedJob.from_sql(job_row)
+        found.append(Attempt(*attempt))
+    return list(jobs.values()), found
+
+
+# The attempts are locked too: a row that was waited for is then read anew as a whole.
+LOCK = """
+SELECT {job}, (j.spec->>'jobRetryCount')::int, {attempt}
+  FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
+ WHERE a.id = ANY(%s) AND a.node_id = %s
+ ORDER BY j.id, a.id
+   FOR NO KEY UPDATE OF j, a
+""".format(
+    job=", ".join(f"j.{column}" for column in COLUMNS[:-1]),
+    attempt=", ".join(f"a.{column}" for column in ROW),
+)
 
 
 def _change(
@@ -95,7 +117,7 @@ def _change(
     rows = attempts.filter(job__in=[job.id for job in jobs]).order_by("pk")
     now = timezone.now()
     changes = [(a, change(a, now)) for a in (Attempt(*row) for row in rows.values_list(*ROW))]
-    _write(jobs, changes, now, bump=())
+    _write(jobs, changes, now)
     return len(changes)
 
 
@@ -131,34 +153,46 @@ def _tell_strangers(node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[A
 
 
 def _write(
-    jobs: Sequence[LockedJob], changes: Sequence[Change], now: datetime, bump: Iterable[UUID]
+    jobs: Sequence[LockedJob],
+    changes: Sequence[Change],
+    now: datetime,
+    forgetful: Collection[UUID] = (),
 ) -> None:
+    """`forgetful` are nodes that may forget what they released."""
     if not changes:
         return
     update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])
     released = [a.id for before, a in changes if a.released_at and not before.released_at]
     if released:
-        _release(released, now, bump)
+        _release(released, now)
     moved = _moved(jobs, changes)
     _find_failures(moved, changes)
-    advance(list(moved.values()), now)
+    nodes = advance(list(moved.values()), now)
+    # Without a bell when a heartbeat is early enough.
+    bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
     for job_id in {after.job_id for _, after in changes}:
         doorbells.ring_topic("job", job_id)
 
 
 def _row(attempt: Attempt, now: datetime) -> dict[str, Any]:
-    row = asdict(attempt)
-    row["updated_at"] = now
-    return row
+    row: dict[str, Any] = {name: getattr(attempt, name) for name in facts.CHANGED}
+    return row | {"id": attempt.id, "updated_at": now}
 
 
-def _release(attempts: Sequence[UUID], now: datetime, bump: Iterable[UUID]) -> None:
-    for held in (Lease, PortLease):
-        rows = held._default_manager.filter(attempt__in=attempts, released_at=None)
-        rows.update(released_at=now)
-    bump_revision(bump, ring=False)  # the node may forget them
+def _release(attempts: Sequence[UUID], now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(RELEASE, {"now": now, "attempts": attempts})
     doorbells.ring_scheduler()
     doorbells.ring_topic("cluster")
+
+
+RELEASE = """
+WITH devices AS (
+  UPDATE jobs_lease SET released_at = %(now)s
+   WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL)
+UPDATE jobs_portlease SET released_at = %(now)s
+ WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL
+"""
 
 
 def _moved(jobs: Sequence[LockedJob], changes: Sequence[Change]) -> dict[UUID, LockedJob]:

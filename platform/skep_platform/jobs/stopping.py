@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.accounts.models import User
+from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Forbidden
 from skep_platform.core.events import record
@@ -41,7 +42,7 @@ def _stop(job: LockedJob, username: str) -> None:
     if job.row["placed_at"] is None:
         _finish_in_queue(job)
     else:
-        advance([job], now)
+        bump_revision(advance([job], now))
     doorbells.ring_topic("job", job.id)
     doorbells.ring_topic("jobs")
 

@@ -11,10 +11,11 @@ from django.db import IntegrityError, transaction
 from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
-from skep_platform.core.events import record
+from skep_platform.core.events import event
 from skep_platform.jobs import admission, forecast
 from skep_platform.jobs.admission import Objection
-from skep_platform.jobs.models import Job, Task, TaskRole
+from skep_platform.jobs.inserting import insert_job
+from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.jobs.protocol import (
     InvalidJobFile,
     JobFile,
@@ -104,11 +105,9 @@ def _create(
         tasks_total=spec.tasks,
         client_token=client_token,
     )
-    job.save(force_insert=True)
-    roles = TaskRole.objects.bulk_create(_roles(job, spec, images))
-    Task.objects.bulk_create(_tasks(job, roles))
     message = f"Submitted to {vc.name}: {_words(spec)}. It waits for a place."
-    record("job", job.pk, "job.queued", message, actor=user.get_username())
+    story = event("job", job.pk, "job.queued", message, actor=user.get_username())
+    insert_job(job, _roles(job, spec, images), story)
     doorbells.ring_scheduler()
     doorbells.ring_topic("jobs")
     return job
@@ -133,17 +132,6 @@ def _roles(job: Job, spec: JobFile, images: Mapping[str, str]) -> list[TaskRole]
         )
         for position, (name, role) in enumerate(spec.task_roles.items())
     ]
-
-
-def _tasks(job: Job, roles: list[TaskRole]) -> list[Task]:
-    tasks: list[Task] = []
-    for role in roles:
-        first = len(tasks)
-        tasks += [
-            Task(job=job, role=role, index=index, rank=first + index)
-            for index in range(role.instances)
-        ]
-    return tasks
 
 
 def _submitted(user: User, client_token: str, text: str) -> Job | None:
