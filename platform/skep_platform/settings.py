@@ -240,6 +240,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 2.0,
         "options": {"expires": 4},
     },
+    "tidy-logins": {
+        "task": "skep.accounts.tidy",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
 }
 
 LOGGING_CONFIG = None  # structlog: see core.logs

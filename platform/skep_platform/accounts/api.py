@@ -157,7 +157,7 @@ class TokensView(APIView):
     def get(self, request: Request) -> Response:
         """Your own tokens, newest first; there are at most 50."""
         tokens = queries.tokens_of(acting.user(request))
-        return Response(TokenSerializer(tokens, many=True).data)
+        return Response([TokenSerializer(token).data for token in tokens])
 
     @extend_schema(
         operation_id="create_token",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
@@ -139,6 +141,12 @@ def sign_out(user: User) -> None:
     """End all sessions (once saved) and tokens of the user."""
     user.sign_outs += 1
     user.auth_token_set.all().delete()
+
+
+def forget_expired() -> None:
+    """Delete what is refused already: expired sessions and tokens."""
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
+    ApiToken.objects.filter(expiry__lt=timezone.now()).delete()
 
 
 @transaction.atomic

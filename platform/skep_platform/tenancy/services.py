@@ -33,6 +33,7 @@ def create(
     record("vc", vc.pk, "vc.created", f"Virtual cluster {name} was created.", actor=_who(user))
     if quotas:
         set_quotas(user, vc, quotas)
+    doorbells.ring_topic("cluster")
     return vc
 
 
@@ -54,6 +55,7 @@ def update(
         raise _taken(vc.name) from None
     message = f"Virtual cluster {vc.name} was changed."
     record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before)
+    doorbells.ring_topic("cluster")
     return vc
 
 

@@ -1,4 +1,5 @@
-"""The content security policy of everything we serve: our own files and nothing else."""
+"""The content security policy of everything we serve: our own files and nothing else. And what
+the API answers is kept by nobody on the way."""
 
 from __future__ import annotations
 
@@ -32,4 +33,6 @@ class ContentPolicy:
         kind = response.headers.get("Content-Type", "")
         page = kind.startswith(("text/html", "text/javascript", "application/javascript"))
         response.headers.setdefault("Content-Security-Policy", PAGE if page else DATA)
+        if request.path.startswith("/api/"):
+            response.headers.setdefault("Cache-Control", "no-store")
         return response

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 from knox.models import get_token_model
 from rest_framework.test import APIClient
@@ -15,6 +16,7 @@ from tests.support.platform_factories import PASSWORD, make_user, make_vc
 from skep_platform.accounts import services
 from skep_platform.accounts.models import ApiToken
 from skep_platform.accounts.queries import living_token
+from skep_platform.accounts.tasks import tidy
 from skep_platform.core.doorbells import valkey
 
 pytestmark = pytest.mark.django_db
@@ -277,3 +279,17 @@ def test_weak_password_is_refused_with_its_reasons():
     answer = admin.post("/users", {"username": "ann", "password": "short"})
     assert refusal(answer) == (400, "password_weak")
     assert answer.json()["details"]["reasons"]
+
+
+def test_tidying_forgets_only_what_is_over(browser):
+    user = make_user("ann")
+    log_in(browser, "ann")
+    log_in(APIClient(), "ann")
+    first = Session.objects.first()
+    Session.objects.filter(pk=first.pk).update(expire_date=timezone.now())
+    old, _ = services.create_token(user, "old", 60)
+    services.create_token(user, "young", 60)
+    ApiToken.objects.filter(pk=old.pk).update(expiry=timezone.now())
+    tidy()
+    assert Session.objects.count() == 1
+    assert ApiToken.objects.get().name == "young"

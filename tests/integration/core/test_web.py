@@ -66,8 +66,9 @@ def test_page_may_load_only_what_is_ours(built):
 
 
 def test_answers_that_are_no_page_may_load_nothing():
-    policy = Client().get("/api/v1/info").headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'")
+    headers = Client().get("/api/v1/info").headers
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert headers["Cache-Control"] == "no-store"
 
 
 def test_browsable_docs_work_under_the_policy():

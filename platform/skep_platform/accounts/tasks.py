@@ -1,0 +1,13 @@
+"""Periodic tidying of logins that are over."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from skep_platform.accounts import services
+
+
+@shared_task(name="skep.accounts.tidy")
+def tidy() -> None:
+    """Delete expired sessions and tokens; they are refused already."""
+    services.forget_expired()
