@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], None]) -> int:
     import asyncio
 
+    from skep_agent.join import JoinFailed
     from skep_client.errors import SkepError
     from skep_platform.onebox.binaries import EngineMissing
     from skep_platform.onebox.engines import EngineFailed
@@ -123,7 +124,7 @@ def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], 
     lock.sign()
     try:
         asyncio.run(Supervisor(home, options).run(report))
-    except (StartFailed, EngineFailed, EngineMissing, SkepError) as error:
+    except (StartFailed, EngineFailed, EngineMissing, JoinFailed, SkepError) as error:
         say(f"Skep did not start: {error}")
         return FAILED
     return 0

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 DEFAULT_PORT = 8470
 SIMULATED_MODEL = "NVIDIA A100-SXM4-80GB"
 SIMULATED_GPUS = 8
+# A node with simulated GPUs offers what such a machine has, so that real job files fit: the tasks
+# share what is really there.
+SIMULATED_CPUS = 96
+SIMULATED_MEMORY_MB = 1024 * 1024
 PORTS = range(20000, 30000)  # handed to tasks; each node has a part of its own
 
 

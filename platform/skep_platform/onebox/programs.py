@@ -11,7 +11,7 @@ from signal import SIGTERM
 
 from skep_platform.onebox.children import Program
 from skep_platform.onebox.home import Home
-from skep_platform.onebox.options import Options
+from skep_platform.onebox.options import SIMULATED_CPUS, SIMULATED_MEMORY_MB, Options
 
 # Django's pool opens connections as threads need them; these are the most of each process.
 WEB_POOL = 16
@@ -82,24 +82,20 @@ def agent(home: Home, options: Options, number: int) -> Program:
         "run",
         f"--state={home.nodes / name}",
         "--address=127.0.0.1",
-        f"--port-range={first}-{last}",
+        f"--ports={first}-{last}",
         f"--runtime={options.runtime}",
     ]
     if options.gpus is not None:
-        arguments += [f"--simulate-gpus={options.gpus}", f"--gpu-model={options.gpu_model}"]
-    return _python(f"agent-{name}", "skep_agent", arguments, _agent_environment())
-
-
-def join(home: Home, options: Options, name: str, token: str) -> Program:
-    arguments = [
-        "join",
-        f"--server={options.url}",
-        f"--name={name}",
-        f"--state={home.nodes / name}",
-    ]
-    # The token comes by the environment: a command line is everyone's to read.
-    environment = {**_agent_environment(), "SKEP_JOIN_TOKEN": token}
-    return _python(f"join-{name}", "skep_agent", arguments, environment)
+        arguments += [
+            f"--gpus={options.gpus}",
+            f"--gpu-model={options.gpu_model}",
+            f"--cpus={SIMULATED_CPUS}",
+            f"--memory-mb={SIMULATED_MEMORY_MB}",
+        ]
+    kept = {
+        variable: os.environ[variable] for variable in AGENT_ENVIRONMENT if variable in os.environ
+    }
+    return _python(f"agent-{name}", "skep_agent", arguments, {**kept, "PYTHONUNBUFFERED": "1"})
 
 
 def ready_file(home: Home, name: str) -> Path:
@@ -118,8 +114,3 @@ def _python(
     return Program(
         name, (sys.executable, "-m", module, *arguments), environment, stop_signal=SIGTERM
     )
-
-
-def _agent_environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in AGENT_ENVIRONMENT if name in os.environ}
-    return {**kept, "PYTHONUNBUFFERED": "1"}

@@ -10,10 +10,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from skep_agent.join import join
+from skep_agent.statedir import StateDir, StateError
 from skep_platform.onebox import boot, engines, programs, settle
 from skep_platform.onebox.children import Program, die_with_parent
 from skep_platform.onebox.home import Home, write_private
@@ -97,7 +99,7 @@ class Supervisor:
         names = self.options.node_names()
         request = boot.Request(
             nodes=names,
-            without_credential=[n for n in names if not self._credential(n).exists()],
+            without_credential=[n for n in names if not _has_joined(self._agent_state(n))],
             token_file=str(self.home.operator_token),
         )
         text = await _answer(program, self.home.log, json.dumps(asdict(request)))
@@ -105,11 +107,12 @@ class Supervisor:
 
     async def _start_agent(self, number: int, answer: boot.Answer) -> None:
         name = self.options.node_names()[number]
+        state = self._agent_state(name)
         if token := answer.join_tokens.get(name):
             await self._until(_listens(self.options), "the web server to listen")
-            self._credential(name).unlink(missing_ok=True)
-            program = programs.join(self.home, self.options, name, token)
-            await _answer(program, self.home.log, "")
+            await join(self.options.url, token, name, state)
+        elif (identity := state.load()).server != self.options.url:
+            state.save(replace(identity, server=self.options.url))  # another --port than last time
         self._keep(programs.agent(self.home, self.options, number))
 
     async def _until_ready(self) -> None:
@@ -158,8 +161,8 @@ class Supervisor:
         self.phase = "stopped"
         self._write_status()
 
-    def _credential(self, node: str) -> Path:
-        return self.home.nodes / node / "credential.json"
+    def _agent_state(self, node: str) -> StateDir:
+        return StateDir(self.home.nodes / node)
 
     def _write_status(self) -> None:
         children = [
@@ -174,6 +177,14 @@ class Supervisor:
                 "children": children,
             }
         )
+
+
+def _has_joined(state: StateDir) -> bool:
+    try:
+        state.load()
+    except StateError:
+        return False
+    return True
 
 
 def _stop_signals() -> asyncio.Event:

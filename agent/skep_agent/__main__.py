@@ -1,0 +1,3 @@
+from skep_agent.main import main
+
+main()
