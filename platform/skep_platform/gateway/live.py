@@ -171,7 +171,7 @@ class Live:
                     await self._rights.take()
             except TimeoutError:
                 pass
-            user = await steadily(lambda: threads.control.run(self._credential.user))
+            user = await steadily(threads.control, self._credential.user)
             if user is None or user.pk != self._user.pk:
                 raise _not_logged_in()
             self._user = user
@@ -186,7 +186,7 @@ class Live:
                 await self._error(topic, "not_found", "There is no such job.")
 
     async def _visible(self, job_ids: Collection[str]) -> set[str]:
-        return await steadily(lambda: threads.control.run(visible_jobs, self._user, job_ids))
+        return await steadily(threads.control, visible_jobs, self._user, job_ids)
 
     async def _error(self, topic: Topic, code: str, message: str) -> None:
         name, subject = topic

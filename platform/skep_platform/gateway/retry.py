@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import structlog
 from django.db import InterfaceError, OperationalError
 
+from skep_platform.gateway.threads import Threads
+
 log = structlog.get_logger(__name__)
 
+P = ParamSpec("P")
 R = TypeVar("R")
 PAUSE_S = 1.0
 
 
-async def steadily(work: Callable[[], Awaitable[R]]) -> R:
+async def steadily(pool: Threads, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """The result of `work`, tried until the database answers. Closing the socket instead would
     make every agent of the cluster reconnect at once. Other errors are raised."""
     while True:
         try:
-            return await work()
+            return await pool.run(work, *args, **kwargs)
         except (OperationalError, InterfaceError) as error:
             log.warning("database_away", error=str(error)[:200])
             await asyncio.sleep(PAUSE_S)

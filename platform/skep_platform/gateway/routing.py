@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from channels.routing import URLRouter
 from django.urls import path, re_path
 
@@ -15,10 +17,10 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
-websockets = URLRouter(
-    [
-        path("ws/agent", agent_socket),
-        path("ws/live", live_socket),
-        re_path("", nothing_here),
-    ]
-)
+# Typed for views; Channels routes ASGI applications with them.
+routes: list[Any] = [
+    path("ws/agent", cast(Any, agent_socket)),
+    path("ws/live", cast(Any, live_socket)),
+    re_path("", cast(Any, nothing_here)),
+]
+websockets = URLRouter(routes)

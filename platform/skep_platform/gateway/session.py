@@ -138,9 +138,8 @@ class Session:
     async def _tell_desired(self) -> None:
         while True:
             await self._bells.take()
-            known = self._told_revision
             state = await steadily(
-                lambda told=known: threads.control.run(build, self._node_id, self._epoch, told)
+                threads.control, build, self._node_id, self._epoch, self._told_revision
             )
             if state is not None:
                 telemetry.hold(self._node_id, state.attempts)
@@ -150,9 +149,7 @@ class Session:
     async def _apply_facts(self) -> None:
         while True:
             facts = await self._facts.take()
-            await steadily(
-                lambda batch=facts: threads.facts.run(jobs.apply_facts, self._node_id, batch)
-            )
+            await steadily(threads.facts, jobs.apply_facts, self._node_id, facts)
             last = max(fact.seq for fact in facts)
             await self._socket.send(ReportAck(seq=last).model_dump_json())
 
@@ -161,9 +158,11 @@ class Session:
             inventory = await self._inventories.take()
             try:
                 await steadily(
-                    lambda new=inventory: threads.control.run(
-                        cluster.update_inventory, self._node_id, self._epoch, new
-                    )
+                    threads.control,
+                    cluster.update_inventory,
+                    self._node_id,
+                    self._epoch,
+                    inventory,
                 )
             except SkepError as error:
                 if error.code == "session_fenced":

@@ -60,9 +60,7 @@ class LogShipper:
             await self._some.wait()
             await self._gather(stored_at)
             frames = self._take()
-            acks = await steadily(
-                lambda taken=frames: threads.logs.run(telemetry.append_logs, self._node_id, taken)
-            )
+            acks = await steadily(threads.logs, telemetry.append_logs, self._node_id, frames)
             stored_at = time.monotonic()
             await self._acknowledge(acks)
             if self._dropped and not self._frames:
@@ -91,9 +89,7 @@ class LogShipper:
 
     async def _ask_again(self) -> None:
         dropped, self._dropped = self._dropped, set()
-        positions = await steadily(
-            lambda: threads.logs.run(telemetry.log_positions, self._node_id, dropped)
-        )
+        positions = await steadily(threads.logs, telemetry.log_positions, self._node_id, dropped)
         await self._acknowledge(
             [
                 LogAck(attempt_id=p.attempt_id, stream=p.stream, offset=p.offset, again=True)

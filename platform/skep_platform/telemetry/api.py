@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -89,14 +90,12 @@ class MetricsQuerySerializer(Serializer):
     )
 
     def validate_since(self, text: str) -> datetime:
-        try:
+        with suppress(ValueError, OverflowError, OSError):
             return datetime.fromtimestamp(float(text), UTC)
-        except (ValueError, OverflowError, OSError):
-            pass
-        moment = parse_datetime(text)
-        if moment is None:
-            raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        with suppress(ValueError):
+            if moment := parse_datetime(text):
+                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
 
 
 class LogChunkSerializer(Serializer):

@@ -66,7 +66,7 @@ def positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:
     names = {uuid: name for name in attempt_ids if (uuid := parse_id(name))}
     found = _sizes.read(node_id, names) if names else {}
     return [
-        LogPosition(attempt_id=names[attempt], stream=stream, offset=size)  # type: ignore[arg-type]
+        LogPosition(attempt_id=names[attempt], stream=stream, offset=size)
         for attempt, stored in found.items()
         for stream, size in stored.sizes.items()
     ]

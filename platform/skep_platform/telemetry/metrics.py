@@ -83,7 +83,7 @@ def job_metrics(job: Job, since: datetime | None) -> JobMetrics:
     gpus = {(a.pk, uuid): GpuSeries(uuid, a) for a in attempts for uuid in a.gpu_uuids}
     tasks = {a.pk: TaskSeries(a) for a in attempts}
     step = _step((timezone.now() - since).total_seconds(), len(gpus) + len(tasks))
-    values = {"step": step, "attempts": list(tasks), "since": since}
+    values: dict[str, Any] = {"step": step, "attempts": list(tasks), "since": since}
     with connection.cursor() as cursor:
         cursor.execute(GPUS, values)
         for attempt, uuid, at, percent, memory in cursor.fetchall():

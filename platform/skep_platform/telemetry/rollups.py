@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import redis
 import structlog
@@ -40,7 +40,7 @@ def store_live(live: Live) -> None:
     for node_id, (gpus, tasks) in live.items():
         for key, values in ((gpu_live_key(node_id), gpus), (task_live_key(node_id), tasks)):
             if values:
-                pipeline.hset(key, mapping=values)
+                pipeline.hset(key, mapping=cast(Any, values))
                 pipeline.expire(key, LIVE_S)
     try:
         pipeline.execute()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import transaction
 
 from skep_platform.core import doorbells
@@ -19,7 +20,8 @@ class Heard:
 
     def __init__(self) -> None:
         self.pubsub = doorbells.valkey().pubsub()
-        self.pubsub.psubscribe("*__group__*")
+        prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
+        self.pubsub.psubscribe(f"{prefix}__group__*")
         while self.pubsub.get_message(timeout=5)["type"] != "psubscribe":
             pass
 
@@ -101,10 +103,10 @@ def test_a_burst_of_hints_is_one_tick(commit):
 
 
 @pytest.mark.django_db
-def test_a_broker_that_is_down_never_fails_the_caller(settings, monkeypatch, commit):
+def test_a_broker_that_is_down_never_fails_the_caller(monkeypatch, commit):
     monkeypatch.setattr(doorbells, "_muted_until", 0.0)
     doorbells.valkey.cache_clear()
-    settings.SKEP_REDIS_URL = "redis://127.0.0.1:1"
+    monkeypatch.setattr(settings, "SKEP_REDIS_URL", "redis://127.0.0.1:1")
     try:
         with commit():
             doorbells.ring_nodes(["a"])

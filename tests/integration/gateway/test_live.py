@@ -88,8 +88,8 @@ class TestWho:
         assert caught.value.response.status_code == 403
 
     def test_20_a_cookie_without_an_origin_is_not_accepted(self, port):
-        page = Page(port, session=login(make_user()), origin="")
-        with pytest.raises(InvalidStatus), page:
+        session = login(make_user())
+        with pytest.raises(InvalidStatus), Page(port, session=session, origin=""):
             pass
 
     def test_the_public_url_is_an_allowed_origin(self, port, settings):

@@ -1,0 +1,250 @@
+"""Use of GPUs and containers: summed up, stored, attributed, shown."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+from tests.support.gateway_rows import running_attempt
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_node
+
+from skep_agent.protocol import AttemptSpec, ContainerSample, GpuSample, ImageSpec, Samples
+from skep_platform.core.doorbells import valkey
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.telemetry import rollups, services
+from skep_platform.telemetry.metrics import MAX_ALL_POINTS, MAX_POINTS, MIN_POINTS, _step
+from skep_platform.telemetry.models import GpuRollup, TaskRollup
+from skep_platform.telemetry.use import ClusterUse
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def use(monkeypatch: pytest.MonkeyPatch) -> ClusterUse:
+    fresh = ClusterUse()
+    monkeypatch.setattr(services, "_use", fresh)
+    return fresh
+
+
+def hold(*attempts: TaskAttempt) -> None:
+    """The node was told to run these."""
+    services.hold(
+        attempts[0].node_id,
+        [
+            AttemptSpec(
+                attempt_id=str(a.pk),
+                epoch=a.epoch,
+                job_id=str(a.job_id),
+                job_name="j",
+                task_role="worker",
+                task_index=0,
+                image=ImageSpec(reference="x"),
+                command="true",
+                cpus=1,
+                memory_mb=1,
+                gpu_uuids=a.gpu_uuids,
+            )
+            for a in attempts
+        ],
+    )
+
+
+def sample(attempt: TaskAttempt, percent: float, memory_mb: int = 100) -> Samples:
+    return Samples(
+        at=0,
+        gpus=[
+            GpuSample(uuid=uuid, utilization=percent, memory_used_mb=memory_mb)
+            for uuid in attempt.gpu_uuids
+        ],
+        containers=[
+            ContainerSample(
+                attempt_id=str(attempt.pk), cpu_percent=percent * 2, memory_mb=memory_mb * 3
+            )
+        ],
+    )
+
+
+def test_samples_of_a_minute_become_one_row_each_however_often_they_are_flushed(use):
+    attempt = running_attempt(gpus=2)
+    hold(attempt)
+    start = 1_800_000_000 // 60 * 60
+    for second, percent in ((0, 10.0), (5, 30.0), (59, 20.0), (60, 99.0)):
+        use.add(attempt.node_id, sample(attempt, percent, int(percent)), start + second)
+        services.flush_rollups()
+    rows = GpuRollup.objects.filter(device_id=attempt.gpu_uuids[0]).order_by("at")
+    assert [
+        (r.at.timestamp() - start, r.samples, r.utilization_sum, r.utilization_max) for r in rows
+    ] == [(0, 3, 60.0, 30.0), (60, 1, 99.0, 99.0)]
+    assert rows[0].attempt == attempt
+    assert (rows[0].seconds, rows[0].memory_used_mb_max) == (60, 30)
+    assert GpuRollup.objects.count() == 4
+    task = TaskRollup.objects.earliest("at")
+    assert (task.samples, task.cpu_percent_sum, task.memory_mb_max) == (3, 120.0, 90)
+
+
+def test_a_flush_is_two_statements_for_any_number_of_nodes(django_assert_num_queries):
+    attempts = [running_attempt(gpus=4) for _ in range(5)]
+    for attempt in attempts:
+        hold(attempt)
+        services.store_samples(attempt.node_id, sample(attempt, 50))
+    with django_assert_num_queries(2):
+        services.flush_rollups()
+    assert GpuRollup.objects.count() == 20
+    with django_assert_num_queries(0):
+        services.flush_rollups()
+
+
+def test_a_gpu_that_changes_hands_is_attributed_to_each_holder(use):
+    first = running_attempt(gpus=1)
+    hold(first)
+    use.add(first.node_id, sample(first, 40), 0.0)
+    services.hold(first.node_id, [])
+    use.add(first.node_id, sample(first, 0), 5.0)
+    services.flush_rollups()
+    held = {r.attempt_id: r.utilization_sum for r in GpuRollup.objects.all()}
+    assert held == {first.pk: 40.0, None: 0.0}
+
+
+@pytest.mark.parametrize("uuid", ["", "\x00", "x" * 200, "GPU-\n", "unknown"])
+def test_26_a_gpu_that_cannot_be_spoils_no_other(uuid):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    good = sample(attempt, 50)
+    bad = good.model_copy(
+        update={"gpus": [GpuSample(uuid=uuid, utilization=1, memory_used_mb=1), *good.gpus]}
+    )
+    services.store_samples(attempt.node_id, bad)
+    services.flush_live()
+    services.flush_rollups()
+    assert GpuRollup.objects.get().device_id == attempt.gpu_uuids[0]
+
+
+def test_25_a_node_cannot_speak_of_another_nodes_devices_and_attempts():
+    attempt, rogue = running_attempt(gpus=1), make_node()
+    services.store_samples(rogue.pk, sample(attempt, 50))
+    services.flush_live()
+    services.flush_rollups()
+    assert not GpuRollup.objects.exists()
+    assert not TaskRollup.objects.exists()
+    assert not valkey().exists(rollups.gpu_live_key(attempt.node_id))
+
+
+def test_samples_survive_a_database_that_is_away(monkeypatch):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    services.store_samples(attempt.node_id, sample(attempt, 50))
+
+    def away(_: object) -> None:
+        raise OperationalError("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(rollups, "store", away)
+        with pytest.raises(OperationalError):
+            services.flush_rollups()
+    services.store_samples(attempt.node_id, sample(attempt, 50))
+    services.flush_rollups()
+    assert sum(GpuRollup.objects.values_list("samples", flat=True)) == 2
+
+
+def test_live_values_of_many_nodes_are_one_round_trip_and_expire():
+    attempts = [running_attempt(gpus=1) for _ in range(3)]
+    for attempt in attempts:
+        hold(attempt)
+        services.store_samples(attempt.node_id, sample(attempt, 12.34))
+    calls = int(valkey().info("commandstats").get("cmdstat_hset", {}).get("calls", 0))
+    services.flush_live()
+    services.flush_live()
+    after = valkey().info("commandstats")["cmdstat_hset"]["calls"]
+    assert after - calls >= 6  # others may use the same server
+    for attempt in attempts:
+        assert 0 < valkey().ttl(rollups.gpu_live_key(attempt.node_id)) <= rollups.LIVE_S
+
+
+def metrics(job: Job, **query: Any) -> Any:
+    response = Api(job.owner).get(f"/jobs/{job.pk}/metrics", **query)
+    assert response.status_code == 200, response.json()
+    return response.json()
+
+
+def fill(attempt: TaskAttempt, minutes: int) -> datetime:
+    """One rollup per minute, ending now; percent and memory are the minute's number."""
+    start = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    GpuRollup.objects.bulk_create(
+        GpuRollup(
+            device_id=attempt.gpu_uuids[0],
+            attempt=attempt,
+            at=start + timedelta(minutes=i),
+            seconds=60,
+            samples=2,
+            utilization_sum=2.0 * i,
+            utilization_max=i,
+            memory_used_mb_max=i,
+        )
+        for i in range(minutes)
+    )
+    return start
+
+
+class TestMetrics:
+    def test_points_by_gpu_and_by_task_with_the_live_value_last(self):
+        attempt = running_attempt(gpus=1)
+        start = fill(attempt, 3)
+        hold(attempt)
+        services.store_samples(attempt.node_id, sample(attempt, 77.0, 7))
+        services.flush_live()
+        found = metrics(attempt.job, since=start.timestamp())
+        assert found["step_s"] == 60
+        [gpu] = found["gpus"]
+        assert gpu["uuid"] == attempt.gpu_uuids[0]
+        assert (gpu["model"], gpu["node"]) == ("A100", attempt.node.name)
+        assert (gpu["role"], gpu["index"]) == ("worker", 0)
+        t = start.timestamp()
+        assert gpu["points"][:3] == [[t, 0.0, 0], [t + 60, 1.0, 1], [t + 120, 2.0, 2]]
+        assert gpu["points"][3][1:] == [77.0, 7]
+        assert time.time() - 60 < gpu["points"][3][0] <= time.time()
+        [task] = found["tasks"]
+        assert task["points"][0][1:] == [154.0, 21]
+
+    def test_a_long_time_has_a_larger_step(self):
+        attempt = running_attempt(gpus=1)
+        minutes = 2 * MAX_POINTS
+        start = fill(attempt, minutes)
+        found = metrics(attempt.job, since=start.isoformat())
+        assert found["step_s"] > 60
+        points = found["gpus"][0]["points"]
+        assert len(points) <= MAX_POINTS + 1
+        assert points[-1][2] == minutes - 1
+
+    def test_since_leaves_out_what_is_older(self):
+        attempt = running_attempt(gpus=1)
+        start = fill(attempt, 10)
+        since = (start + timedelta(minutes=7)).astimezone(UTC).isoformat().replace("+00:00", "Z")
+        assert len(metrics(attempt.job, since=since)["gpus"][0]["points"]) == 3
+
+    def test_no_live_value_once_the_gpu_was_given_back(self):
+        attempt = running_attempt(gpus=1)
+        hold(attempt)
+        services.store_samples(attempt.node_id, sample(attempt, 77.0))
+        services.flush_live()
+        TaskAttempt.objects.update(released_at=timezone.now())
+        assert metrics(attempt.job)["gpus"] == []
+
+    @pytest.mark.parametrize(
+        "since", ["yesterday", "1e300", "nan", "2026-13-45", "2026-13-45T00:00:00"]
+    )
+    def test_a_time_that_is_none_is_refused(self, since):
+        attempt = running_attempt(gpus=1)
+        answer = Api(attempt.job.owner).get(f"/jobs/{attempt.job_id}/metrics", since=since)
+        assert refusal(answer) == (400, "invalid")
+
+    @pytest.mark.parametrize("series", [1, 10, 1000, 4096])
+    @pytest.mark.parametrize("seconds", [1, 3600, 86400 * 400])
+    def test_an_answer_stays_small(self, series, seconds):
+        points = seconds / _step(seconds, series)
+        assert points <= MAX_POINTS
+        assert points * series <= max(MAX_ALL_POINTS, series * MIN_POINTS)
