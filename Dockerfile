@@ -23,10 +23,7 @@ COPY agent agent
 COPY scheduler scheduler
 COPY client client
 COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_platform/web/static/webui
-RUN pip install --no-cache-dir --no-deps . \
- && SKEP_SECRET_KEY=build SKEP_DATABASE_URL=postgresql://build@127.0.0.1/build \
-    SKEP_REDIS_URL=redis://127.0.0.1 SKEP_DATA_DIR=/tmp \
-    python -m django collectstatic --noinput --settings skep_platform.settings
+RUN pip install --no-cache-dir --no-deps .
 
 FROM ${PYTHON_IMAGE} AS server
 RUN useradd --system --uid 10470 --home-dir /var/lib/skep --create-home skep
