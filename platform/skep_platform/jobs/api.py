@@ -97,7 +97,7 @@ class JobsView(APIView):
     def post(self, request: Request) -> Response:
         """Submit a job file of OpenPAI's job protocol v2, as YAML or JSON."""
         token = request.headers.get("Idempotency-Key", "")
-        job = services.submit(acting.user(request), request.data, client_token=token)
+        job = services.submit(acting.user(request), _text(request), client_token=token)
         return Response(_detail(request, job), status=201)
 
 
@@ -107,7 +107,7 @@ class CheckView(APIView):
     @extend_schema(operation_id="check_job", request=JOB_FILE, responses=CheckSerializer, tags=TAGS)
     def post(self, request: Request) -> Response:
         """What is wrong with a job file, and when it would start. Changes nothing."""
-        return Response(CheckSerializer(services.check(acting.user(request), request.data)).data)
+        return Response(CheckSerializer(services.check(acting.user(request), _text(request))).data)
 
 
 class SchemaView(APIView):
@@ -119,15 +119,15 @@ class SchemaView(APIView):
 
 class JobView(APIView):
     @extend_schema(operation_id="get_job", responses=JobSerializer, tags=TAGS)
-    def get(self, request: Request, job_id: UUID) -> Response:
-        return Response(_detail(request, queries.find(request.user, job_id)))
+    def get(self, request: Request, id: UUID) -> Response:
+        return Response(_detail(request, queries.find(request.user, id)))
 
 
 class StopView(APIView):
     @extend_schema(operation_id="stop_job", request=None, responses={202: JobSerializer}, tags=TAGS)
-    def post(self, request: Request, job_id: UUID) -> Response:
+    def post(self, request: Request, id: UUID) -> Response:
         """For its owner, managers of its virtual cluster and admins. Repeating it is harmless."""
-        job = services.stop(acting.user(request), job_id)
+        job = services.stop(acting.user(request), id)
         return Response(_detail(request, job), status=202)
 
 
@@ -142,9 +142,9 @@ class TasksView(APIView):
         responses=page_of(TaskSerializer),
         tags=TAGS,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: Request, id: UUID) -> Response:
         """By rank, each with its newest attempt."""
-        job = queries.find(request.user, job_id)
+        job = queries.find(request.user, id)
         roles, states = _list(request, "role"), _choices(request, "state", TASK_STATES)
         rows = queries.tasks(job, roles=roles, states=states)
         return page(self, request, rows, lambda tasks: _tasks(job, tasks), "rank")
@@ -157,10 +157,15 @@ class EventsView(APIView):
         responses=page_of(EventSerializer),
         tags=TAGS,
     )
-    def get(self, request: Request, job_id: UUID) -> Response:
+    def get(self, request: Request, id: UUID) -> Response:
         """The story of the job, oldest first."""
-        rows = queries.events(queries.find(request.user, job_id))
+        rows = queries.events(queries.find(request.user, id))
         return page(self, request, rows, _events, "id")
+
+
+def _text(request: Request) -> str:
+    """The body as `JobFileParser` read it; REST framework parses none where nothing was sent."""
+    return request.data if isinstance(request.data, str) else ""
 
 
 def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
@@ -208,7 +213,7 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
 
 
 def _events(events: list[Event]) -> list[dict[str, Any]]:
-    return [EventSerializer(event).data for event in events]
+    return list(EventSerializer(events, many=True).data)
 
 
 def _list(request: Request, name: str) -> list[str]:
