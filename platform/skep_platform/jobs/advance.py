@@ -79,7 +79,8 @@ class LockedJob:
 
     @property
     def id(self) -> UUID:
-        return self.row["id"]  # type: ignore[no-any-return]
+        found: UUID = self.row["id"]
+        return found
 
     @property
     def retries_allowed(self) -> int:
@@ -179,8 +180,10 @@ def _find_endings(jobs: Mapping[UUID, LockedJob]) -> None:
         jobs[job_id].ending = Ending(*ending)
 
 
-ENDING = ("role__name", "task__index", "node__name", "state", "exit_code", "exit_signal")
-ENDING += ("oom_killed", "error_code", "error_message")
+ENDING: tuple[str, ...] = (
+    *("role__name", "task__index", "node__name", "state", "exit_code", "exit_signal"),
+    *("oom_killed", "error_code", "error_message"),
+)
 
 
 class _Outcome:

@@ -169,7 +169,8 @@ def _text(request: Request) -> str:
 
 
 def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
-    return [JobSummarySerializer(job).data for job in jobs]
+    show = JobSummarySerializer().to_representation
+    return [show(job) for job in jobs]
 
 
 def _detail(request: Request, job: Job) -> dict[str, Any]:
@@ -198,6 +199,7 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
 def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
     attempts = queries.newest_attempts(tasks)
     waits = queries.in_queue(job)
+    show = AttemptSerializer().to_representation
     return [
         {
             "id": task.pk,
@@ -205,7 +207,7 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
             "index": task.index,
             "rank": task.rank,
             "state": JobState.WAITING if waits or attempt is None else attempt.state,
-            "attempt": attempt and AttemptSerializer(attempt).data,
+            "attempt": None if attempt is None else show(attempt),
         }
         for task in tasks
         for attempt in [attempts.get(task.pk)]
@@ -213,7 +215,8 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
 
 
 def _events(events: list[Event]) -> list[dict[str, Any]]:
-    return list(EventSerializer(events, many=True).data)
+    show = EventSerializer().to_representation
+    return [show(event) for event in events]
 
 
 def _list(request: Request, name: str) -> list[str]:

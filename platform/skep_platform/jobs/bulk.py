@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from django.db import connection
-from django.db.models import AutoField, Model
+from django.db.models import AutoField, Field, Model
 
 from skep_platform.core.models import Event
 
@@ -37,14 +37,14 @@ def update_rows(
 def recordset(model: type[Model], fields: tuple[str, ...], name: str = "v") -> str:
     """`jsonb_to_recordset(%s) AS v(column type, …)`: rows of these fields from a list of objects
     in JSON."""
-    found = [model._meta.get_field(field) for field in fields]
+    found = [_field(model, field) for field in fields]
     columns = ", ".join(f'"{f.column}" {f.rel_db_type(connection)}' for f in found)
     return f"jsonb_to_recordset(%s::jsonb) AS {name}({columns})"
 
 
 @lru_cache
 def _update(model: type[Model], fields: tuple[str, ...], guard: str) -> str:
-    columns = [model._meta.get_field(field).column for field in fields]
+    columns = [_field(model, field).column for field in fields]
     assignments = ", ".join(f'"{column}" = v."{column}"' for column in columns)
     return (
         f'UPDATE "{model._meta.db_table}" AS t SET {assignments} '  # noqa: S608 names of ours
@@ -66,6 +66,12 @@ def write_events(events: Sequence[Event]) -> None:
         sql, rows = insert(events)
         with connection.cursor() as cursor:
             cursor.execute(sql, [rows])
+
+
+def _field(model: type[Model], name: str) -> Field[Any, Any]:
+    found = model._meta.get_field(name)
+    assert isinstance(found, Field)
+    return found
 
 
 @lru_cache

@@ -33,13 +33,20 @@ STOP_GRACE_S = 30.0
 STOP_STATES = ATTEMPT.terminal | {AttemptState.STOPPING}
 LOCALHOST = "127.0.0.1"
 
-ROW = ("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id")
-ROW += ("gpu_uuids", "network", "ports", "job__name", "job__tasks_total")
-ROW += ("job__owner__username", "job__vc__name", "node__address")
-PEER = ("job_id", "index", "id", "role_id", "task__index", "task__rank", "node_id")
-PEER += ("network", "ports", "node__address")
-ROLE = ("id", "job_id", "name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb")
-ROLE += ("min_failed", "min_succeeded", "image", "command")
+ROW: tuple[str, ...] = (
+    *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
+    *("gpu_uuids", "network", "ports", "job__name", "job__tasks_total"),
+    *("job__owner__username", "job__vc__name", "node__address"),
+)
+PEER: tuple[str, ...] = (
+    *("id", "job_id", "index", "role_id", "task__index", "task__rank", "node_id"),
+    *("network", "ports", "node__address"),
+)
+NEEDS: tuple[str, ...] = (
+    *("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb"),
+    *("min_failed", "min_succeeded"),
+)
+ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", *NEEDS)
 
 
 def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
@@ -170,14 +177,12 @@ def _gang(
     row: Mapping[str, Any], roles: Mapping[int, dict[str, Any]], members: Iterable[Member]
 ) -> Gang:
     mine = [role for role in roles.values() if role["job_id"] == row["job_id"]]
-    names = ("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb")
-    names += ("min_failed", "min_succeeded")
     return Gang(
         job_id=str(row["job_id"]),
         name=row["job__name"],
         owner=row["job__owner__username"],
         vc=row["job__vc__name"],
-        roles=[environment.Role(**{name: role[name] for name in names}) for role in mine],
+        roles=[environment.Role(**{name: role[name] for name in NEEDS}) for role in mine],
         members=list(members),
     )
 

@@ -21,7 +21,7 @@ class JobFileParser(BaseParser):
 
     media_type = "application/yaml"
 
-    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> str:
+    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> Any:
         most = settings.SKEP_MAX_SPEC_BYTES
         body = stream.read(most + 1)
         if len(body) > most:

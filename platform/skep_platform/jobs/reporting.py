@@ -181,7 +181,7 @@ def _row(attempt: Attempt, now: datetime) -> dict[str, Any]:
 
 def _release(attempts: Sequence[UUID], now: datetime) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(RELEASE, {"now": now, "attempts": attempts})
+        cursor.execute(RELEASE, {"now": now, "attempts": list(attempts)})
     doorbells.ring_scheduler()
     doorbells.ring_topic("cluster")
 
@@ -198,7 +198,7 @@ UPDATE jobs_portlease SET released_at = %(now)s
 def _moved(jobs: Sequence[LockedJob], changes: Sequence[Change]) -> dict[UUID, LockedJob]:
     """The jobs to which the changes matter: not those of which only a pull went on."""
     known = {job.id: job for job in jobs}
-    moved = {}
+    moved: dict[UUID, LockedJob] = {}
     for before, after in changes:
         if before.state == after.state and before.released_at == after.released_at:
             continue

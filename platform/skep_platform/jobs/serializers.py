@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from skep_platform.core.models import Event
-from skep_platform.jobs.models import Job, TaskRole
+from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
 
 Serializer = serializers.Serializer[Any]
@@ -40,7 +40,7 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     exit_reason = ReasonSerializer(allow_null=True)
 
 
-class TaskRoleSerializer(serializers.Serializer[TaskRole]):
+class TaskRoleSerializer(Serializer):
     name = serializers.CharField()
     instances = serializers.IntegerField()
     gpus = serializers.IntegerField(help_text="Per task, as all that follow.")
@@ -94,7 +94,7 @@ class EventSerializer(serializers.Serializer[Event]):
     at = serializers.DateTimeField()
     kind = serializers.CharField()
     message = serializers.CharField()
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]
     actor = serializers.CharField(help_text="Username, or empty for the system.")
 
 
@@ -115,6 +115,6 @@ class CheckSummarySerializer(Serializer):
 
 class CheckSerializer(Serializer):
     valid = serializers.BooleanField()
-    errors = ProblemSerializer(many=True)
+    errors = ProblemSerializer(many=True)  # type: ignore[assignment]
     summary = CheckSummarySerializer(allow_null=True)
     forecast = ReasonSerializer(allow_null=True)

@@ -133,7 +133,7 @@ class _Room:
         nodes = self.ports.keys() & {task.node_id for tasks in spread for task in tasks}
         if not nodes:
             return
-        held = PortLease.objects.filter(node__in=nodes, released_at=None)
+        held = PortLease.objects.filter(node_id__in=nodes, released_at=None)
         for node, port in held.values_list("node_id", "port"):
             self.ports[str(node)].held.add(port)
 
@@ -216,7 +216,7 @@ class _Rows:
         gpus = sum(len(task.gpu_uuids) for task in placement.tasks)
         model = next((task.gpu_model for task in placement.tasks if task.gpu_model), None)
         message = stories.placed(tasks_by_node, model, gpus)
-        data = {"nodes": dict(tasks_by_node), "gpus": gpus, "gpu_model": model}
+        data: dict[str, Any] = {"nodes": dict(tasks_by_node), "gpus": gpus, "gpu_model": model}
         return event("job", job.pk, "job.placed", message, attempt=job.attempt + 1, **data)
 
 

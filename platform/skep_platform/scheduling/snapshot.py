@@ -21,8 +21,10 @@ from skep_scheduler import state
 
 Value = TypeVar("Value")
 NODE = ("id", "name", "cpu_millis", "memory_mb", "state", "cordoned", "topology")
-RUNNING = ("id", "job_id", "job__vc__name", "node_id", "gpu_uuids", "gpu_model")
-RUNNING += ("role__cpu_millis", "role__memory_mb", "job__priority", "job__name")
+RUNNING: tuple[str, ...] = (
+    *("id", "job_id", "job__vc__name", "node_id", "gpu_uuids", "gpu_model"),
+    *("role__cpu_millis", "role__memory_mb", "job__priority", "job__name"),
+)
 
 
 class SnapshotSource:
@@ -88,10 +90,9 @@ class Remembered(Generic[Value]):
 def _gangs(ids: list[UUID]) -> dict[UUID, state.Gang]:
     members = defaultdict(list)
     roles = TaskRole.objects.filter(job__in=ids).order_by("job_id", "position")
-    for job_id, *member in roles.values_list(
-        "job_id", "name", "instances", "gpus", "cpu_millis", "memory_mb"
-    ):
-        members[job_id].append(state.Member(*member))
+    needs = roles.values_list("job_id", "name", "instances", "gpus", "cpu_millis", "memory_mb")
+    for job_id, name, count, gpus, cpu_millis, memory_mb in needs:
+        members[job_id].append(state.Member(name, count, gpus, cpu_millis, memory_mb))
     rows = Job.objects.filter(pk__in=ids)
     return {
         pk: state.Gang(str(pk), name, vc, priority, created_at.timestamp(), tuple(members[pk]))
@@ -102,31 +103,19 @@ def _gangs(ids: list[UUID]) -> dict[UUID, state.Gang]:
 
 
 def _running(ids: list[UUID]) -> dict[UUID, state.Running]:
-    rows = TaskAttempt.objects.filter(pk__in=ids).values_list(*RUNNING)
     return {
-        pk: state.Running(
-            gang_id=str(job_id),
-            vc=vc,
-            node_id=str(node_id),
-            gpu_uuids=tuple(gpu_uuids),
-            gpu_model=gpu_model or None,
-            cpu_millis=cpu_millis,
-            memory_mb=memory_mb,
-            priority=priority,
-            gang_name=name,
+        row["id"]: state.Running(
+            gang_id=str(row["job_id"]),
+            vc=row["job__vc__name"],
+            node_id=str(row["node_id"]),
+            gpu_uuids=tuple(row["gpu_uuids"]),
+            gpu_model=row["gpu_model"] or None,
+            cpu_millis=row["role__cpu_millis"],
+            memory_mb=row["role__memory_mb"],
+            priority=row["job__priority"],
+            gang_name=row["job__name"],
         )
-        for (
-            pk,
-            job_id,
-            vc,
-            node_id,
-            gpu_uuids,
-            gpu_model,
-            cpu_millis,
-            memory_mb,
-            priority,
-            name,
-        ) in rows
+        for row in TaskAttempt.objects.filter(pk__in=ids).values(*RUNNING)
     }
 
 
@@ -138,17 +127,15 @@ def _nodes() -> tuple[state.Node, ...]:
     rows = Node.objects.exclude(state__in=[NodeState.JOINED, NodeState.REMOVED])
     return tuple(
         state.Node(
-            id=str(pk),
-            name=name,
-            cpu_millis=cpu_millis,
-            memory_mb=memory_mb,
-            gpus={model: tuple(uuids) for model, uuids in gpus[pk].items()},
-            schedulable=node_state == NodeState.ONLINE and not cordoned,
-            topology=topology,
+            id=str(row["id"]),
+            name=row["name"],
+            cpu_millis=row["cpu_millis"],
+            memory_mb=row["memory_mb"],
+            gpus={model: tuple(uuids) for model, uuids in gpus[row["id"]].items()},
+            schedulable=row["state"] == NodeState.ONLINE and not row["cordoned"],
+            topology=row["topology"],
         )
-        for pk, name, cpu_millis, memory_mb, node_state, cordoned, topology in rows.values_list(
-            *NODE
-        )
+        for row in rows.values(*NODE)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -29,7 +30,7 @@ def compose(text: str, max_depth: int, max_nodes: int) -> Node:
     """The node graph of the single document in `text`. Raises InvalidJobFile."""
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = max_depth + 1
-    yaml.Composer = lambda loader: _BoundedComposer(max_nodes, loader)
+    yaml.Composer = partial(_BoundedComposer, max_nodes)  # type: ignore[assignment]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)
@@ -75,7 +76,7 @@ class _BoundedComposer(Composer):
     """Refuses more nodes than `max_nodes`, where an alias counts all it stands for, and an alias
     inside of what it stands for."""
 
-    def __init__(self, max_nodes: int, loader: Any) -> None:
+    def __init__(self, max_nodes: int, loader: Any = None) -> None:
         super().__init__(loader)
         self.max_nodes = max_nodes
         self.nodes = 0
@@ -97,18 +98,19 @@ class _BoundedComposer(Composer):
 
 
 def _construct(node: Node, path: Path, problems: list[Problem]) -> Any:
-    if isinstance(node, MappingNode) and node.tag.endswith(":map"):
+    tag = str(node.tag)
+    if isinstance(node, MappingNode) and tag.endswith(":map"):
         return _construct_mapping(node, path, problems)
-    if isinstance(node, SequenceNode) and node.tag.endswith(":seq"):
+    if isinstance(node, SequenceNode) and tag.endswith(":seq"):
         return [_construct(child, (*path, i), problems) for i, child in enumerate(node.value)]
-    read = _SCALARS.get(node.tag) if isinstance(node, ScalarNode) else None
+    read = _SCALARS.get(tag) if isinstance(node, ScalarNode) else None
     if read is None:
-        problems.append(_problem(node, "unsupported_tag", f"No {node.tag[:100]} here.", path))
+        problems.append(_problem(node, "unsupported_tag", f"No {tag[:100]} here.", path))
         return None
     try:
         return read(str(node.value))
     except (ValueError, LookupError):
-        message = f"This is no {node.tag.rpartition(':')[2]}."
+        message = f"This is no {tag.rpartition(':')[2]}."
         problems.append(_problem(node, "invalid_value", message, path))
         return None
 
