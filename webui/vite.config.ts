@@ -16,6 +16,7 @@ export default defineConfig(({ command }) => ({
     target: "es2022",
     // The page's security policy allows no data: fonts or scripts.
     assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 600,
   },
   server: {
     proxy: {

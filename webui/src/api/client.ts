@@ -27,7 +27,10 @@ const refusals: Middleware = {
   },
 };
 
-export const client = createClient<paths>({ baseUrl: location.origin });
+export const client = createClient<paths>({
+  baseUrl: location.origin,
+  fetch: (request) => fetch(request),
+});
 client.use(csrf, refusals);
 
 /** The body of an answer that was not refused. */

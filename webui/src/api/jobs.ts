@@ -1,7 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { allPages } from "./pages";
 import { client, take } from "./client";
-import type { CheckResult, Job, JobEvent, JobSummary, Metrics, Page, Task } from "./types";
 
 export interface JobFilter {
   state?: string;
@@ -19,7 +18,7 @@ export const jobs = (filter: JobFilter) =>
     queryKey: ["jobs", filter],
     queryFn: ({ signal }) => {
       const query = { limit: PAGE, ...filter };
-      return take<Page<JobSummary>>(client.GET("/api/v1/jobs", { params: { query }, signal }));
+      return take(client.GET("/api/v1/jobs", { params: { query }, signal }));
     },
     placeholderData: (previous) => previous,
   });
@@ -27,7 +26,7 @@ export const jobs = (filter: JobFilter) =>
 export const job = (id: string) =>
   queryOptions({
     queryKey: ["job", id],
-    queryFn: () => take<Job>(client.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
+    queryFn: () => take(client.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
   });
 
 export const tasks = (id: string) =>
@@ -35,7 +34,7 @@ export const tasks = (id: string) =>
     queryKey: ["job", id, "tasks"],
     queryFn: ({ signal }) =>
       allPages((page) =>
-        take<Page<Task>>(
+        take(
           client.GET("/api/v1/jobs/{id}/tasks", {
             params: { path: { id }, query: page },
             signal,
@@ -49,7 +48,7 @@ export const events = (id: string) =>
     queryKey: ["job", id, "events"],
     queryFn: ({ signal }) =>
       allPages((page) =>
-        take<Page<JobEvent>>(
+        take(
           client.GET("/api/v1/jobs/{id}/events", { params: { path: { id }, query: page }, signal }),
         ),
       ),
@@ -58,13 +57,12 @@ export const events = (id: string) =>
 export const metrics = (id: string) =>
   queryOptions({
     queryKey: ["metrics", id],
-    queryFn: () =>
-      take<Metrics>(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
+    queryFn: () => take(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
   });
 
 export const jobSchema = queryOptions({
   queryKey: ["job-schema"],
-  queryFn: () => take<Record<string, unknown>>(client.GET("/api/v1/jobs/schema")),
+  queryFn: () => take(client.GET("/api/v1/jobs/schema")),
   staleTime: Infinity,
 });
 
@@ -72,15 +70,15 @@ const yaml = { headers: { "Content-Type": "application/yaml" }, bodySerializer: 
 
 /** What the server would say to this job file; it changes nothing. */
 export function check(text: string) {
-  return take<CheckResult>(client.POST("/api/v1/jobs/check", { ...yaml, body: text }));
+  return take(client.POST("/api/v1/jobs/check", { ...yaml, body: text }));
 }
 
 /** `token` makes a repeated submit the same job. */
 export function submit(text: string, token: string) {
   const headers = { ...yaml.headers, "Idempotency-Key": token };
-  return take<Job>(client.POST("/api/v1/jobs", { ...yaml, headers, body: text }));
+  return take(client.POST("/api/v1/jobs", { ...yaml, headers, body: text }));
 }
 
 export function stop(id: string) {
-  return take<Job>(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
+  return take(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
 }

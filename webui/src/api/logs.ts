@@ -1,5 +1,5 @@
 import { client, take } from "./client";
-import type { LogPage, Stream } from "./types";
+import type { Stream } from "./types";
 
 export interface LogFilter {
   rank?: number;
@@ -16,9 +16,7 @@ export interface LogRange {
 /** A job's merged log, or the part of it that the filter leaves, in order of arrival. */
 export function readLogs(id: string, filter: LogFilter, range: LogRange, signal?: AbortSignal) {
   const query = { ...filter, ...range };
-  return take<LogPage>(
-    client.GET("/api/v1/jobs/{id}/logs", { params: { path: { id }, query }, signal }),
-  );
+  return take(client.GET("/api/v1/jobs/{id}/logs", { params: { path: { id }, query }, signal }));
 }
 
 /** Address of one stream as a plain file, for the browser to save. */
@@ -40,7 +38,5 @@ export function searchLogs(
   limit: number,
 ) {
   const query = { ...filter, q: needle, limit, ...(cursor && { cursor }) };
-  return take<LogMatches>(
-    client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query } }),
-  );
+  return take(client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query } }));
 }

@@ -1,11 +1,11 @@
 import { queryOptions } from "@tanstack/react-query";
 import { client, take } from "./client";
 import { isApiError } from "./errors";
-import type { ApiToken, Info, Me } from "./types";
+import type { Me } from "./types";
 
 export const info = queryOptions({
   queryKey: ["info"],
-  queryFn: () => take<Info>(client.GET("/api/v1/info")),
+  queryFn: () => take(client.GET("/api/v1/info")),
   staleTime: Infinity,
 });
 
@@ -14,7 +14,7 @@ export const me = queryOptions({
   queryKey: ["me"],
   queryFn: async (): Promise<Me | null> => {
     try {
-      return await take<Me>(client.GET("/api/v1/me"));
+      return await take(client.GET("/api/v1/me"));
     } catch (error) {
       if (isApiError(error, 401)) return null;
       throw error;
@@ -25,11 +25,11 @@ export const me = queryOptions({
 
 export const tokens = queryOptions({
   queryKey: ["tokens"],
-  queryFn: () => take<ApiToken[]>(client.GET("/api/v1/auth/tokens")),
+  queryFn: () => take(client.GET("/api/v1/auth/tokens")),
 });
 
 export function login(username: string, password: string) {
-  return take<Me>(client.POST("/api/v1/auth/login", { body: { username, password } }));
+  return take(client.POST("/api/v1/auth/login", { body: { username, password } }));
 }
 
 export function logout() {
@@ -37,11 +37,12 @@ export function logout() {
 }
 
 /** The answer holds the token itself, this once only. */
-export function createToken(name: string, expires_in_s: number | null) {
-  const body = { name, ...(expires_in_s && { expires_in_s }) };
-  return take<{ token: string; expires_at: string | null }>(
-    client.POST("/api/v1/auth/tokens", { body }),
-  );
+export function createToken(name: string, expires_in_s: number) {
+  return take(client.POST("/api/v1/auth/tokens", { body: { name, expires_in_s } }));
+}
+
+export function changePassword(current: string, next: string) {
+  return take(client.POST("/api/v1/me/password", { body: { current, new: next } }));
 }
 
 export function revokeToken(id: string) {

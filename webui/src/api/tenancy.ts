@@ -1,14 +1,12 @@
 import { queryOptions } from "@tanstack/react-query";
 import { client, take } from "./client";
 import { allPages } from "./pages";
-import type { Member, MemberRole, Page, VirtualCluster } from "./types";
+import type { MemberRole } from "./types";
 
 export const virtualClusters = queryOptions({
   queryKey: ["virtual-clusters"],
   queryFn: () =>
-    allPages((query) =>
-      take<Page<VirtualCluster>>(client.GET("/api/v1/virtual-clusters", { params: { query } })),
-    ),
+    allPages((query) => take(client.GET("/api/v1/virtual-clusters", { params: { query } }))),
 });
 
 export const members = (name: string) =>
@@ -16,7 +14,7 @@ export const members = (name: string) =>
     queryKey: ["virtual-clusters", name, "members"],
     queryFn: () =>
       allPages((query) =>
-        take<Page<Member>>(
+        take(
           client.GET("/api/v1/virtual-clusters/{name}/members", {
             params: { path: { name }, query },
           }),
@@ -25,11 +23,11 @@ export const members = (name: string) =>
   });
 
 export function createVirtualCluster(body: { name: string; description: string }) {
-  return take<VirtualCluster>(client.POST("/api/v1/virtual-clusters", { body }));
+  return take(client.POST("/api/v1/virtual-clusters", { body }));
 }
 
 export function describeVirtualCluster(name: string, description: string) {
-  return take<VirtualCluster>(
+  return take(
     client.PATCH("/api/v1/virtual-clusters/{name}", {
       params: { path: { name } },
       body: { description },
@@ -43,7 +41,7 @@ export function deleteVirtualCluster(name: string) {
 
 /** Replaces all quotas of a virtual cluster at once; a model left out is owned no more. */
 export function setQuotas(name: string, quotas: Record<string, number>) {
-  return take<VirtualCluster>(
+  return take(
     client.PUT("/api/v1/virtual-clusters/{name}/quotas", {
       params: { path: { name } },
       body: { quotas },
@@ -52,7 +50,7 @@ export function setQuotas(name: string, quotas: Record<string, number>) {
 }
 
 export function setMember(name: string, username: string, role: MemberRole) {
-  return take<Member>(
+  return take(
     client.PUT("/api/v1/virtual-clusters/{name}/members/{username}", {
       params: { path: { name, username } },
       body: { role },

@@ -1,16 +1,17 @@
 import { Button, Loader } from "@mantine/core";
-import { Link, useRouter, type ErrorComponentProps } from "@tanstack/react-router";
+import { useRouter, type ErrorComponentProps } from "@tanstack/react-router";
 import { explain } from "@/api/errors";
 import { Blank } from "@/ui/Blank";
+import { LinkButton } from "@/ui/LinkButton";
 
 export function Lost() {
   return (
     <Blank
       title="There is no such page"
       action={
-        <Button component={Link} to="/jobs" variant="default">
+        <LinkButton to="/jobs" variant="default">
           Go to the jobs
-        </Button>
+        </LinkButton>
       }
     >
       The address may be mistyped, or from an older version.

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { useHotkeys } from "@mantine/hooks";
 import { useEffect, useState } from "react";
 import { me } from "@/api/session";
 import { Sidebar } from "./Sidebar";
 import { TopBar } from "./TopBar";
+import { useShortcuts } from "./useShortcuts";
 import css from "./Shell.module.css";
 
 /** The frame around every page of somebody logged in. */
@@ -23,10 +23,10 @@ export function Shell() {
     if (user === null) void navigate({ to: "/login", search: { next: address.href } });
   }, [user, navigate, address.href]);
 
-  useHotkeys([
-    ["n", () => void navigate({ to: "/jobs/new" })],
-    ["/", () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus()],
-  ]);
+  useShortcuts({
+    n: () => void navigate({ to: "/jobs/new" }),
+    "/": () => document.querySelector<HTMLInputElement>("input[type=search]")?.focus(),
+  });
 
   if (!user) return null;
   return (

@@ -1,4 +1,3 @@
-import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Me } from "@/api/types";
 import { Icon, type IconName } from "@/ui/Icon";
@@ -6,6 +5,7 @@ import { Logo } from "@/ui/Logo";
 import { ClusterGauge } from "./ClusterGauge";
 import { UserMenu } from "./UserMenu";
 import css from "./Sidebar.module.css";
+import { LinkButton } from "@/ui/LinkButton";
 
 const WORK = [
   { to: "/jobs", label: "Jobs", icon: "jobs" },
@@ -23,8 +23,7 @@ export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
         <Logo />
         Skep
       </Link>
-      <Button
-        component={Link}
+      <LinkButton
         to="/jobs/new"
         size="sm"
         className={css.new}
@@ -32,7 +31,7 @@ export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
         aria-keyshortcuts="n"
       >
         New job
-      </Button>
+      </LinkButton>
       <nav aria-label="Main">
         {WORK.map((place) => (
           <Place key={place.to} {...place} />

@@ -3,17 +3,21 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { createImage, images, updateImage } from "@/api/admin";
 import { virtualClusters } from "@/api/tenancy";
-import type { Image } from "@/api/types";
+import type { ImageBody } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
 
 /** A new image when it has no name yet, else a change of this one. */
-export function ImageForm({ image, onClose }: { image: Image; onClose: () => void }) {
+export function ImageForm({ image, onClose }: { image: ImageBody; onClose: () => void }) {
   const queries = useQueryClient();
   const { data: vcs } = useQuery(virtualClusters);
-  const [draft, setDraft] = useState(image);
-  const known = image.name !== "";
+  const { name, reference, description, virtual_clusters = [] } = image;
+  const [draft, setDraft] = useState({ name, reference, description, virtual_clusters });
+  const known = name !== "";
   const saving = useMutation({
-    mutationFn: () => (known ? updateImage(image.name, draft) : createImage(draft)),
+    mutationFn: () => {
+      const { name: fresh, ...change } = draft;
+      return known ? updateImage(name, change) : createImage({ name: fresh, ...change });
+    },
     onSuccess: () => {
       onClose();
       return queries.invalidateQueries({ queryKey: images.queryKey });
@@ -27,7 +31,7 @@ export function ImageForm({ image, onClose }: { image: Image; onClose: () => voi
   return (
     <FormDialog
       open
-      title={known ? `Edit ${image.name}` : "Add an image"}
+      title={known ? `Edit ${name}` : "Add an image"}
       verb={known ? "Save" : "Add"}
       busy={saving.isPending}
       error={saving.error}
@@ -55,7 +59,7 @@ export function ImageForm({ image, onClose }: { image: Image; onClose: () => voi
         description="None chosen: everybody may use it"
         data={(vcs ?? []).map((vc) => vc.name)}
         value={draft.virtual_clusters}
-        onChange={(virtual_clusters) => setDraft({ ...draft, virtual_clusters })}
+        onChange={(chosen) => setDraft({ ...draft, virtual_clusters: chosen })}
         clearable
       />
     </FormDialog>

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { images } from "@/api/admin";
 import { me } from "@/api/session";
-import type { Image } from "@/api/types";
+import type { Image, ImageBody } from "@/api/types";
 import { Blank, Failure } from "@/ui/Blank";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -14,12 +14,12 @@ import { ImageActions } from "./ImageActions";
 import { ImageForm } from "./ImageForm";
 import css from "./admin.module.css";
 
-const NEW: Image = { name: "", reference: "", description: "", virtual_clusters: [] };
+const NEW: ImageBody = { name: "", reference: "", description: "", virtual_clusters: [] };
 
 export function ImagesPage() {
   const { data: user } = useQuery(me);
   const list = useQuery(images);
-  const [editing, setEditing] = useState<Image | null>(null);
+  const [editing, setEditing] = useState<ImageBody | null>(null);
   const admin = user?.is_admin ?? false;
   const columns = useMemo(() => imageColumns(admin, setEditing), [admin]);
   return (

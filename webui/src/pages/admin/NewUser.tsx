@@ -1,12 +1,13 @@
 import { PasswordInput, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { createUser, users, type NewUser as Draft } from "@/api/admin";
+import { createUser, users } from "@/api/admin";
 import { isApiError } from "@/api/errors";
+import type { NewUser as Draft } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
 import { tellDone } from "@/ui/notify";
 
-const EMPTY: Draft = { username: "", email: "", password: "", is_admin: false };
+const EMPTY: Required<Draft> = { username: "", email: "", password: "", is_admin: false };
 
 export function NewUser({ open, onClose }: { open: boolean; onClose: () => void }) {
   const queries = useQueryClient();

@@ -1,4 +1,4 @@
-import { Button, Tooltip, ActionIcon } from "@mantine/core";
+import { Tooltip, ActionIcon } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Job } from "@/api/types";
 import { ConfirmButton } from "@/ui/ConfirmButton";
@@ -9,6 +9,7 @@ import { useStop } from "../jobs/useStop";
 import { JobFacts } from "./JobFacts";
 import { Story } from "./Story";
 import css from "./JobHeader.module.css";
+import { LinkButton } from "@/ui/LinkButton";
 
 export function JobHeader({ job }: { job: Job }) {
   const stopping = useStop(job.id);
@@ -38,15 +39,14 @@ export function JobHeader({ job }: { job: Job }) {
             <Icon name="download" />
           </ActionIcon>
         </Tooltip>
-        <Button
-          component={Link}
+        <LinkButton
           to="/jobs/new"
-          search={{ from: job.id } as never}
+          search={{ from: job.id }}
           variant="default"
           leftSection={<Icon name="clone" size={14} />}
         >
           Clone
-        </Button>
+        </LinkButton>
         {job.may_stop ? (
           <ConfirmButton
             question={`Stop ${job.name}?`}

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { jobs } from "@/api/jobs";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { Blank, Failure } from "@/ui/Blank";
@@ -11,6 +11,7 @@ import { JobsTable } from "./JobsTable";
 import { Pager } from "./Pager";
 import { isFiltered, toFilter } from "./search";
 import css from "./JobsPage.module.css";
+import { LinkButton } from "@/ui/LinkButton";
 
 export function JobsPage() {
   const search = useSearch({ from: "/shell/jobs" });
@@ -53,14 +54,7 @@ function NoJobs({ filtered }: { filtered: boolean }) {
     );
   }
   return (
-    <Blank
-      title="No jobs yet"
-      action={
-        <Button component={Link} to="/jobs/new">
-          Submit a job
-        </Button>
-      }
-    >
+    <Blank title="No jobs yet" action={<LinkButton to="/jobs/new">Submit a job</LinkButton>}>
       A job is a gang of containers that starts together, once its virtual cluster has the GPUs.
     </Blank>
   );

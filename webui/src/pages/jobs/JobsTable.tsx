@@ -56,16 +56,18 @@ function jobColumns(user: Me | null): Column<JobSummary>[] {
     {
       id: "gpus",
       header: "GPUs",
-      width: "48px",
+      width: "56px",
       align: "end",
       cell: (job) => <span className="num">{job.gpus}</span>,
+      sort: (job) => job.gpus,
     },
     {
       id: "tasks",
       header: "Tasks",
-      width: "48px",
+      width: "56px",
       align: "end",
       cell: (job) => <span className="num">{job.tasks.toLocaleString("en")}</span>,
+      sort: (job) => job.tasks,
     },
     {
       id: "submitted_at",

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { me } from "@/api/session";
 import { PageHeader } from "@/ui/PageHeader";
 import { Fact, Facts } from "@/ui/Facts";
+import { Password } from "./Password";
 import { Tokens } from "./Tokens";
 import css from "./ProfilePage.module.css";
 
@@ -34,6 +35,9 @@ export function ProfilePage() {
         </section>
         <section className={css.block}>
           <Tokens />
+        </section>
+        <section className={css.block}>
+          <Password />
         </section>
       </div>
     </>

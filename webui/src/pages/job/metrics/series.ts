@@ -19,8 +19,8 @@ export function gpuSeries(gpus: Metrics["gpus"], metric: GpuMetric): Series[] {
   const many = new Set(gpus.map((gpu) => taskName(gpu))).size > 1;
   return gpus.map((gpu) => {
     const label = many ? `${taskName(gpu)} ${shortUuid(gpu.uuid)}` : shortUuid(gpu.uuid);
-    return line(label, gpu.points, (point) =>
-      metric === "utilization" ? point[1] : point[2] / 1024,
+    return line(label, gpu.points, ([, busy = 0, memory = 0]) =>
+      metric === "utilization" ? busy : memory / 1024,
     );
   });
 }
@@ -28,14 +28,14 @@ export function gpuSeries(gpus: Metrics["gpus"], metric: GpuMetric): Series[] {
 /** Cores, or gigabytes. */
 export function taskSeries(tasks: Metrics["tasks"], metric: TaskMetric): Series[] {
   return tasks.map((task) =>
-    line(taskName(task), task.points, (point) =>
-      metric === "cpu" ? point[1] / 100 : point[2] / 1024,
+    line(taskName(task), task.points, ([, percent = 0, memory = 0]) =>
+      metric === "cpu" ? percent / 100 : memory / 1024,
     ),
   );
 }
 
 function line(label: string, points: Point[], value: (point: Point) => number): Series {
-  return { label, times: points.map((point) => point[0]), values: points.map(value) };
+  return { label, times: points.map(([time = 0]) => time), values: points.map(value) };
 }
 
 export interface Aligned {

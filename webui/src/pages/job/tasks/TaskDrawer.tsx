@@ -1,5 +1,4 @@
-import { Button, Drawer } from "@mantine/core";
-import { Link } from "@tanstack/react-router";
+import { Drawer } from "@mantine/core";
 import type { Attempt, Job, Task } from "@/api/types";
 import { exitWords, taskName } from "@/format/names";
 import { megabytes } from "@/format/size";
@@ -7,6 +6,7 @@ import { CopyButton } from "@/ui/CopyButton";
 import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
 import css from "./TaskDrawer.module.css";
+import { LinkButton } from "@/ui/LinkButton";
 
 interface Props {
   job: Job;
@@ -35,15 +35,14 @@ function About({ job, task }: { job: Job; task: Task }) {
     <div className={css.about}>
       <div className={css.top}>
         <StateBadge state={task.state} large />
-        <Button
-          component={Link}
+        <LinkButton
           to="/jobs/$id"
-          params={{ id: job.id } as never}
-          search={{ tab: "logs", rank: task.rank } as never}
+          params={{ id: job.id }}
+          search={{ tab: "logs", rank: task.rank }}
           variant="default"
         >
           Its log
-        </Button>
+        </LinkButton>
       </div>
       {task.attempt?.error_message ? (
         <p className={css.error}>{task.attempt.error_message}</p>
