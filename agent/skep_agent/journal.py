@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from skep_agent.core.records import Outcome, Remembered
 
 _GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
 _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
+_FIELDS = [field.name for field in fields(Remembered)]
 
 
 class Journal:
@@ -48,7 +49,7 @@ class Journal:
         return float(lease["until"]) if lease and lease["boot"] == self._boot_id else None
 
     def remember(self, record: Remembered) -> None:
-        raw = {"op": "hold", **asdict(record)}
+        raw = _raw(record)
         self._live[record.attempt_id] = raw
         self._append(raw)
 
@@ -114,6 +115,13 @@ class Journal:
 
 def _line(raw: dict[str, Any]) -> bytes:
     return json.dumps(raw, separators=(",", ":")).encode() + b"\n"
+
+
+def _raw(record: Remembered) -> dict[str, Any]:
+    raw: dict[str, Any] = {"op": "hold"} | {name: getattr(record, name) for name in _FIELDS}
+    if record.outcome is not None:
+        raw["outcome"] = asdict(record.outcome)
+    return raw
 
 
 def _record(raw: dict[str, Any]) -> Remembered:

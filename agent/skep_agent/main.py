@@ -147,3 +147,7 @@ def _labels(pairs: list[str]) -> dict[str, str]:
 def _fail(problem: str, status: int) -> NoReturn:
     typer.echo(f"skep-agent: {problem}", err=True)
     raise typer.Exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -43,7 +43,7 @@ class _Pump:
 
     @property
     def buffered(self) -> int:
-        return sum(stream.buffered for stream in self.streams.values())
+        return self.streams["stdout"].buffered + self.streams["stderr"].buffered
 
     @property
     def drained(self) -> bool:
@@ -211,11 +211,15 @@ class LogShipper:
                 while self._is_full(pump):
                     self._room.clear()
                     await self._room.wait()
+                # The only lines that run for every piece of output.
                 stream = pump.streams[name]
-                with self._counted(stream):
-                    stream.feed(data, self._wall())
-                self._mark(stream)
-                self._flush_soon(pump)
+                buffered = stream.buffered
+                stream.feed(data, self._wall())
+                self._buffered += stream.buffered - buffered
+                if stream.ready:
+                    self._mark(stream)
+                if pump.flush is None:
+                    self._flush_soon(pump)
 
     def _is_full(self, pump: _Pump) -> bool:
         buffered = pump.buffered

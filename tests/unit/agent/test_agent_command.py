@@ -1,0 +1,102 @@
+"""The command `skep-agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+import respx
+from tests.support.agent_process import config_for
+from tests.support.agent_server import FakeControlPlane
+from tests.support.agent_specs import spec
+from typer.testing import CliRunner, Result
+
+from skep_agent.main import app
+from skep_agent.statedir import StateDir
+
+JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
+
+
+def join(state: Path) -> Result:
+    options = ["--server", "http://skep/", "--token", "t", "--name", "gpu-07"]
+    return CliRunner().invoke(app, ["join", *options, "--state", str(state)])
+
+
+@respx.mock
+def test_join_trades_a_token_for_a_credential(tmp_path: Path) -> None:
+    route = respx.post("http://skep/api/v1/nodes/join").respond(201, json=JOINED)
+    result = join(tmp_path)
+    assert result.exit_code == 0, result.output
+    state = StateDir(tmp_path)
+    assert json.loads(route.calls[0].request.content) == {
+        "token": "t",
+        "name": "gpu-07",
+        "instance_id": state.instance_id,
+    }
+    assert state.load().credential == "very-secret"
+    assert "very-secret" not in result.output
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (httpx.Response(403, json={"code": "token_used", "message": "Used."}), "token_used"),
+        (httpx.Response(502, text="<html>"), "answered 502"),
+        (httpx.ConnectError("no route"), "does not answer"),
+    ],
+)
+def test_a_refused_join_says_why(
+    tmp_path: Path, answer: httpx.Response | Exception, words: str
+) -> None:
+    respx.post("http://skep/api/v1/nodes/join").side_effect = [answer]
+    result = join(tmp_path)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert not (tmp_path / "credential.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "skep-agent join"),
+        (["--ports", "9-1"], "FIRST-LAST"),
+        (["--labels", "x"], "KEY=VALUE"),
+        (["--runtime", "podman"], "docker"),
+    ],
+)
+def test_a_wrong_start_says_what_to_do(tmp_path: Path, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["run", "--state", str(tmp_path), *arguments])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+async def test_the_process_runs_and_leaves_on_sigterm(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    config_for(tmp_path, server.url)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "skep_agent.main", "run", "--state", str(tmp_path)),
+        *("--runtime", "mock", "--gpus", "2", "--gpu-model", "A100", "--ports", "30000-30010"),
+        *("--labels", "rack=7", "--cpus", "4"),
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    await server.until(lambda: server.node().socket, within=30)
+    await server.desire(spec())
+    await server.until(lambda: server.node().complete("a1"))
+    inventory = server.node().hellos[0].inventory
+    assert [gpu.model for gpu in inventory.gpus] == ["A100", "A100"]
+    assert (inventory.port_range, inventory.labels) == ((30000, 30010), {"rack": "7"})
+    process.send_signal(signal.SIGTERM)
+    _, stderr = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 0, stderr
+    assert b"Traceback" not in stderr
+    assert b"secret-n1" not in stderr
+    assert all(json.loads(line)["event"] for line in stderr.splitlines())
