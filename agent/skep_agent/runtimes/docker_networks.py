@@ -2,8 +2,8 @@
 
 One bridge for all lonely tasks of this node, on which no two containers reach each other; one for
 each job whose tasks share this node. Several agents may share an engine: every bridge belongs to
-one node alone, by its name (the engine looks bridges up by name when a container starts) and by its
-labels, so that no agent ever removes another's.
+one node of one cluster, by its name (the engine looks bridges up by name when a container starts)
+and by its labels, so that no agent ever removes another's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Networks:
         return await self._create(self._name(name), labels, options)
 
     def _name(self, name: str) -> str:
-        return re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-{name}-{self._node.name}")
+        return re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-{name}-{self._node.name}-{self._node.cluster}")
 
     async def _jobs_with_containers(self) -> set[str]:
         filters = {"label": [f"{name}={value}" for name, value in self._owner.items()]}
