@@ -100,3 +100,12 @@ def test_ensure_admin_creates_the_first_admin_once():
 def test_ensure_admin_ignores_a_deactivated_admin():
     make_user("old", admin=True, is_active=False)
     assert ensure_admin()["username"] == "admin"
+
+
+def test_23_new_user_has_no_right_anywhere(admin):
+    admin.post("/users", {"username": "ann", "password": "a-long-password"})
+    admin.post("/virtual-clusters", {"name": "vision"})
+    ann = Api(User.objects.get(username="ann"))
+    me = ann.get("/me").json()
+    assert (me["is_admin"], me["virtual_clusters"]) == (False, [])
+    assert ann.get("/virtual-clusters").json()["results"] == []
