@@ -3,6 +3,8 @@ from typing import Any
 from celery.signals import setup_logging
 from django.apps import AppConfig
 
+# Loaded with Django, so that every process that sends a task uses this configuration.
+from skep_platform import celery  # noqa: F401
 from skep_platform.core import logs
 
 

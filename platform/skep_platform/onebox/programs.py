@@ -70,8 +70,11 @@ def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -
     ]
     if queue == "default":
         arguments.append("--beat")
-    pool = {"SKEP_DATABASE_POOL": str(WORKER_POOL)}
-    return _server(name, "skep_platform.onebox.worker", arguments, {**environment, **pool})
+    own = {
+        "SKEP_DATABASE_POOL": str(WORKER_POOL),
+        "CELERY_SKIP_CHECKS": "1",  # Django's own, which load every view; the web server does them
+    }
+    return _server(name, "skep_platform.onebox.worker", arguments, {**environment, **own})
 
 
 def agent(home: Home, options: Options, number: int) -> Program:
