@@ -12,7 +12,7 @@ from skep_platform.jobs.protocol import json_text, yaml_text
 from skep_platform.jobs.protocol.problems import InvalidJobFile, Path, Problem, Trouble, words
 
 MAX_DEPTH = 32
-MAX_NODES = 20_000
+MAX_NODES = 10_000
 MAX_KEY = 1000  # characters; ruamel looks no further for a key, and error messages repeat it
 
 

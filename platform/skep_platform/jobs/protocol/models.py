@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 DEFAULT_VC = "default"
 MAX_TASKS = 10_000
+MAX_COMMAND_BYTES = 128_000  # of one script: a kernel takes 128 KiB in an argument
 
 
 class PriorityClass(StrEnum):
@@ -54,12 +55,16 @@ def _or_none(value: Any) -> Any:
     return None if type(value) is int and value == 0 else value
 
 
-Name = Annotated[str, Field(pattern=r"\A[a-zA-Z0-9_-]+\z", min_length=1, max_length=255)]
-RoleName = Annotated[str, Field(pattern=r"\A[a-zA-Z_][a-zA-Z0-9_]*\z", max_length=50)]
-PortLabel = Annotated[str, Field(pattern=r"\A[a-zA-Z_][a-zA-Z0-9_]*\z", max_length=50)]
-ImageUri = Annotated[
-    str, Field(pattern=r"\A[a-zA-Z0-9][a-zA-Z0-9._:/@+-]*\z", min_length=1, max_length=512)
-]
+# Patterns mean the same here and in JavaScript: `$` is the end of the text in both.
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]+$", min_length=1, max_length=255)]
+RoleName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=50)]
+PortLabel = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=50)]
+# registry:port/path/name:tag@digest, or the name of a known image.
+REFERENCE = (
+    r"^[0-9A-Za-z][0-9A-Za-z._-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
+    r"(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+)
+ImageUri = Annotated[str, Field(pattern=REFERENCE, max_length=512)]
 Words = Annotated[str, Field(max_length=10_000)]
 Version = Annotated[str, Field(max_length=255)] | int | float
 ProtocolVersion = Literal[2, "2"]
@@ -96,8 +101,8 @@ class Completion(Part):
 class Resources(Part):
     """What each task of a role needs."""
 
-    cpu: Annotated[int | float, Field(gt=0, le=4096, description="Cores.")]
-    memory_mb: Annotated[int, Field(gt=0, le=64 * 1024**2, alias="memoryMB", description="MiB.")]
+    cpu: Annotated[int | float, Field(ge=0.01, le=4096, description="Cores.")]
+    memory_mb: Annotated[int, Field(ge=6, le=64 * 1024**2, alias="memoryMB", description="MiB.")]
     gpu: Annotated[int, Field(ge=0, le=1024)]
     ports: Annotated[
         dict[PortLabel, Annotated[int, Field(ge=0, le=100)]],

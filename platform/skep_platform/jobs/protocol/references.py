@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from skep_platform.jobs.protocol.models import MAX_TASKS
+from skep_platform.jobs.protocol.models import MAX_COMMAND_BYTES, MAX_TASKS
 from skep_platform.jobs.protocol.problems import Path, Trouble
 
 
@@ -18,7 +18,12 @@ def check(data: dict[str, Any]) -> list[Trouble]:
     prerequisites, roles = data.get("prerequisites"), data.get("taskRoles")
     given = prerequisites if isinstance(prerequisites, list) else []
     named = roles if isinstance(roles, dict) else {}
-    return [*_twice(given), *_unknown_images(named, _images(given)), *_too_many_tasks(named)]
+    return [
+        *_twice(given),
+        *_unknown_images(named, _images(given)),
+        *_too_many_tasks(named),
+        *_too_long_commands(named),
+    ]
 
 
 def _images(prerequisites: list[Any]) -> list[str]:
@@ -58,3 +63,13 @@ def _too_many_tasks(roles: dict[str, Any]) -> Iterator[Trouble]:
     if total > MAX_TASKS:
         message = f"{total} tasks; a job has at most {MAX_TASKS}."
         yield Trouble("too_many_tasks", message, ("taskRoles",))
+
+
+def _too_long_commands(roles: dict[str, Any]) -> Iterator[Trouble]:
+    for name, role in roles.items():
+        commands = role.get("commands") if isinstance(role, dict) else None
+        lines = commands if isinstance(commands, list) else []
+        size = sum(len(line.encode("utf-8", "replace")) + 1 for line in lines if type(line) is str)
+        if size > MAX_COMMAND_BYTES:
+            message = f"The commands have {size} bytes together, at most {MAX_COMMAND_BYTES}."
+            yield Trouble("command_too_long", message, ("taskRoles", name, "commands"))

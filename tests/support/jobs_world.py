@@ -1,0 +1,118 @@
+"""Jobs in tests: submit a job file, tick the scheduler, and play the nodes by their facts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from skep_agent.protocol import AttemptFact
+from skep_platform.accounts.models import User
+from skep_platform.cluster.models import Node
+from skep_platform.jobs import services
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.tenancy.models import VirtualCluster
+
+_numbers = itertools.count(1)
+_seq = itertools.count(1)
+
+
+def job_file(vc: VirtualCluster | str, *, name: str = "", **changes: Any) -> dict[str, Any]:
+    """A job of one role "worker" as data. `instances`, `gpus`, `commands`, `completion` and so on
+    change the role; `retries`, `priority` and `roles` the job."""
+    roles = changes.pop("roles", None) or {"worker": changes}
+    retries, priority = changes.pop("retries", 0), changes.pop("priority", "test")
+    return {
+        "protocolVersion": 2,
+        "name": name or f"job-{next(_numbers)}",
+        "type": "job",
+        "jobRetryCount": retries,
+        "prerequisites": [{"type": "dockerimage", "name": "image", "uri": "test/image:1"}],
+        "taskRoles": {role: _role(**fields) for role, fields in roles.items()},
+        "defaults": {"virtualCluster": getattr(vc, "name", vc)},
+        "extras": {"hivedScheduler": {"jobPriorityClass": priority}},
+    }
+
+
+def _role(
+    *, gpus: int = 1, cpu: float = 1, memory_mb: int = 1024, ports: Any = None, **fields: Any
+) -> dict[str, Any]:
+    resources = {"gpu": gpus, "cpu": cpu, "memoryMB": memory_mb, "ports": ports or {}}
+    return {
+        "dockerImage": "image",
+        "resourcePerInstance": resources,
+        "commands": ["true"],
+        **fields,
+    }
+
+
+def submit(user: User, vc: VirtualCluster, **changes: Any) -> Job:
+    return services.submit(user, json.dumps(job_file(vc, **changes)))
+
+
+def tick(times: int = 1) -> set[str]:
+    """Rounds of a fresh scheduler; returns the ids of the jobs that were placed."""
+    scheduler = Scheduler()
+    return set(itertools.chain.from_iterable(run_once(scheduler) for _ in range(times)))
+
+
+def placed(user: User, vc: VirtualCluster, **changes: Any) -> Job:
+    """A job that is placed, its attempts ASSIGNED."""
+    job = submit(user, vc, **changes)
+    assert str(job.pk) in tick(), Job.objects.get(pk=job.pk).wait_reason
+    return Job.objects.get(pk=job.pk)
+
+
+def fact(attempt: TaskAttempt, phase: str, **fields: Any) -> AttemptFact:
+    known = {"seq": next(_seq), "epoch": attempt.epoch, "at": time.time()}
+    return AttemptFact(attempt_id=str(attempt.pk), phase=phase, **{**known, **fields})
+
+
+def tell(attempts: TaskAttempt | Iterable[TaskAttempt], *phases: str, **fields: Any) -> None:
+    """The nodes of the attempts report these phases, each node in one batch. "exited" takes
+    `exit_code` (default 0), "failed" takes `error_code`."""
+    listed = [attempts] if isinstance(attempts, TaskAttempt) else list(attempts)
+    for node_id, mine in _by_node(listed).items():
+        batch = [fact(a, phase, **_of(phase, fields)) for a in mine for phase in phases]
+        services.apply_facts(node_id, batch)
+
+
+def _of(phase: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"exit_code": 0, **fields} if phase == "exited" else fields
+
+
+def _by_node(attempts: Sequence[TaskAttempt]) -> dict[Any, list[TaskAttempt]]:
+    nodes: dict[Any, list[TaskAttempt]] = {}
+    for attempt in attempts:
+        nodes.setdefault(attempt.node_id, []).append(attempt)
+    return nodes
+
+
+def attempts_of(job: Job) -> list[TaskAttempt]:
+    """Of the newest job attempt, by rank."""
+    rows = TaskAttempt.objects.filter(job=job).select_related("task", "role", "node")
+    newest = Job.objects.values_list("attempt", flat=True).get(pk=job.pk)
+    return list(rows.filter(index=newest).order_by("task__rank"))
+
+
+def state_of(job: Job) -> str:
+    return Job.objects.values_list("state", flat=True).get(pk=job.pk)
+
+
+def states_of(job: Job) -> list[str]:
+    return [attempt.state for attempt in attempts_of(job)]
+
+
+def story_of(job: Job) -> list[str]:
+    """The kinds of the job's events."""
+    from skep_platform.jobs import queries
+
+    return [event.kind for event in queries.events(job).order_by("id")]
+
+
+def lose(node: Node) -> None:
+    """The node's lease is over."""
+    Node.objects.filter(pk=node.pk).update(state="LOST", connected=False)
