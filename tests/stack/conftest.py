@@ -18,8 +18,8 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def skep() -> Iterator[Box]:
-    """Short leases, so that a lost node is seen to be lost within a test."""
-    with box("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="6", SKEP_HEARTBEAT_S="1") as started:
+    """Leases short enough to see a node lost, long enough for a web server to come back."""
+    with box("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="25", SKEP_HEARTBEAT_S="1") as started:
         yield started
 
 
