@@ -199,9 +199,8 @@ async def test_a_node_that_stops_leaves_the_bridges_of_its_tasks(busybox, cluste
 async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
     busybox, cluster, docker_engine
 ):
-    name = f"test-{cluster}"
-    stranger = docker_engine.networks.create(f"skep-isolated-{name}")
-    node = DockerRuntime(Node(cluster, name, simulated_gpus=True))
+    stranger = docker_engine.networks.create(f"skep-isolated-node-1-{cluster}")
+    node = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
     try:
         with pytest.raises(RuntimeFailure) as refused:
             await node.create(make_spec(busybox, "true"))

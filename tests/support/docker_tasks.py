@@ -58,7 +58,7 @@ async def run(runtime: DockerRuntime, spec: AttemptSpec) -> Ended:
 
 def purge(client: docker.DockerClient, cluster: str) -> None:
     """Remove what a test's nodes left behind."""
-    label = {"label": f"skep.cluster={cluster}"}
+    label: dict[str, str | list[str] | bool] = {"label": f"skep.cluster={cluster}"}
     for container in client.containers.list(all=True, filters=label, ignore_removed=True):
         container.remove(force=True, v=True)
     for network in client.networks.list(filters=label):

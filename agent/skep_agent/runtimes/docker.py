@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -94,7 +94,7 @@ class DockerRuntime:
                     return exit
         raise AssertionError("looks() has no end")
 
-    def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
+    def logs(self, container_id: str) -> AsyncGenerator[tuple[Stream, bytes]]:
         async def is_running() -> bool:
             return _is_alive(await self._inspect(container_id))
 

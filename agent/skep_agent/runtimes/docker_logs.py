@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from itertools import groupby
 from operator import itemgetter
@@ -33,7 +33,7 @@ class BrokenStream(Exception):
 
 async def follow(
     engine: Engine, container_id: str, is_running: Callable[[], Awaitable[bool]]
-) -> AsyncIterator[tuple[Stream, bytes]]:
+) -> AsyncGenerator[tuple[Stream, bytes]]:
     """All output in order per stream; ends when the container is dead and all was read. Raises
     RuntimeFailure "container_gone" when it was removed before."""
     log = _Log(engine, container_id)

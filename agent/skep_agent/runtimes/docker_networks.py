@@ -68,7 +68,8 @@ class Networks:
         return await self._create(self._name(name), labels, options)
 
     def _name(self, name: str) -> str:
-        return re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-{name}-{self._node.name}-{self._node.cluster}")
+        full = f"skep-{name}-{self._node.name}-{self._node.cluster}"
+        return re.sub(r"[^0-9A-Za-z_.-]", "_", full)
 
     async def _jobs_with_containers(self) -> set[str]:
         filters = {"label": [f"{name}={value}" for name, value in self._owner.items()]}
