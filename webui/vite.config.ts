@@ -25,8 +25,21 @@ export default defineConfig(({ command }) => ({
     },
   },
   test: {
-    environment: "jsdom",
-    setupFiles: ["src/test/setup.ts"],
-    include: ["src/**/*.test.{ts,tsx}"],
+    // A document of its own for each file is slow; most tests need none.
+    projects: [
+      {
+        extends: true,
+        test: { name: "pure", include: ["src/**/*.test.ts"], exclude: ["src/**/*.dom.test.ts"] },
+      },
+      {
+        extends: true,
+        test: {
+          name: "page",
+          include: ["src/**/*.test.tsx", "src/**/*.dom.test.ts"],
+          environment: "jsdom",
+          setupFiles: ["src/test/setup.ts"],
+        },
+      },
+    ],
   },
 }));

@@ -1,4 +1,3 @@
-import type { SortingState } from "@tanstack/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -9,6 +8,7 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { Ago, Elapsed } from "@/ui/Time";
 import { JobName } from "./JobName";
+import { toOrder, toSorting } from "./order";
 import { StopRow } from "./StopRow";
 import { NEWEST_FIRST } from "./search";
 
@@ -91,15 +91,4 @@ function jobColumns(user: Me | null): Column<JobSummary>[] {
       cell: (job) => <StopRow job={job} user={user} />,
     },
   ];
-}
-
-export function toSorting(order: string): SortingState {
-  const desc = order.startsWith("-");
-  return [{ id: desc ? order.slice(1) : order, desc }];
-}
-
-export function toOrder(sorting: SortingState): string | undefined {
-  const [first] = sorting;
-  if (!first) return undefined;
-  return first.desc ? `-${first.id}` : first.id;
 }

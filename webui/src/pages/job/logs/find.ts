@@ -32,11 +32,11 @@ export function previousMatch(found: number[], from: number): number | null {
   return found.findLast((index) => index <= from) ?? found.at(-1) ?? null;
 }
 
-const ERROR =
-  /\b(?:\w*error|\w*exception|traceback|fatal|panic(?:ked)?|segmentation fault|oom|killed)\b/i;
-// Lines that only speak of errors: "0 errors", "error_rate=0.1", "loss/error: 0.2".
-const HARMLESS =
-  /\b(?:0|no) errors?\b|error_?rate|mean.{0,12}error|error[:=]\s*\d*\.?\d+(?:e-?\d+)?\b/i;
+const WORD =
+  /\b(?:errors?|\w+_error|exception|traceback|fatal|panic(?:ked)?|segmentation fault|oom|killed)\b/i;
+const CLASS = /\b[A-Z]\w*(?:Error|Exception)\b/;
+// Lines that only speak of errors: "0 errors", "error: 0.2" of a training step.
+const HARMLESS = /\b(?:0|no) errors?\b|\berror[:=]\s*\d*\.?\d+(?:e-?\d+)?\b/i;
 
 /** Index of the first line that looks like an error. */
 export function firstError(lines: readonly Line[]): number | null {
@@ -45,7 +45,7 @@ export function firstError(lines: readonly Line[]): number | null {
 }
 
 export function looksLikeError(text: string): boolean {
-  return ERROR.test(text) && !HARMLESS.test(text);
+  return (WORD.test(text) || CLASS.test(text)) && !HARMLESS.test(text);
 }
 
 function matcher(needle: string): (text: string) => boolean {

@@ -1,4 +1,4 @@
-import { isMap, isScalar, parseDocument, type Document } from "yaml";
+import { isMap, isNode, isScalar, parseDocument, type Document } from "yaml";
 import type { SpecError } from "@/api/types";
 import { checkSchema } from "../schema/check";
 import type { Path, Problem, Schema } from "../schema/types";
@@ -69,11 +69,15 @@ function keyRange(document: Document, path: Path): [number, number] | undefined 
 /** Of the value, or of the nearest parent that has a place in the text. */
 function valueRange(document: Document, path: Path): [number, number] {
   for (let depth = path.length; depth > 0; depth -= 1) {
-    const node = document.getIn(path.slice(0, depth), true) as
-      { range?: [number, number, number] | null } | undefined;
-    if (node?.range) return [node.range[0], node.range[1]];
+    const range = rangeOf(document.getIn(path.slice(0, depth), true));
+    if (range) return range;
   }
-  return [0, 0];
+  return rangeOf(document.contents) ?? [0, 0];
+}
+
+function rangeOf(node: unknown): [number, number] | undefined {
+  if (!isNode(node) || !node.range) return undefined;
+  return [node.range[0], node.range[1]];
 }
 
 /** A mapping's range is many lines; its first shows where it is. */

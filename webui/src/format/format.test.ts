@@ -1,0 +1,69 @@
+import { describe, expect, test } from "vitest";
+import { exitWords, shortModel, shortUuid } from "./names";
+import { bytes, count } from "./size";
+import { ago, duration, span } from "./time";
+
+describe("duration", () => {
+  test.each([
+    [-3, "0s"],
+    [0.26, "0.2s"],
+    [4, "4s"],
+    [59.9, "59s"],
+    [187, "3m 07s"],
+    [3600 * 5 + 720, "5h 12m"],
+    [86_400 * 2 + 3 * 3600, "2d 3h"],
+  ])("%d seconds are %s", (seconds, words) => expect(duration(seconds)).toBe(words));
+});
+
+describe("ago", () => {
+  const at = "2026-01-01T00:00:00Z";
+  const later = (seconds: number) => Date.parse(at) + seconds * 1000;
+  test.each([
+    [0, "just now"],
+    [-20, "just now"],
+    [12, "12s ago"],
+    [600, "10m ago"],
+    [7200, "2h ago"],
+    [86_400 * 3, "3d ago"],
+  ])("after %d seconds: %s", (seconds, words) => expect(ago(at, later(seconds))).toBe(words));
+});
+
+describe("span", () => {
+  test("has no length before the start", () => expect(span(null, null, 0)).toBeNull());
+  test("runs to now while there is no end", () =>
+    expect(span("2026-01-01T00:00:00Z", null, Date.parse("2026-01-01T00:01:00Z"))).toBe(60));
+  test("ends at the end", () =>
+    expect(span("2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z", Infinity)).toBe(5));
+});
+
+describe("bytes", () => {
+  test.each([
+    [512, "512 B"],
+    [1536, "1.5 KB"],
+    [1024 ** 2, "1 MB"],
+    [80 * 1024 ** 3, "80 GB"],
+  ])("%d is %s", (value, words) => expect(bytes(value)).toBe(words));
+});
+
+test("counts are said in words", () => {
+  expect(count(1, "task")).toBe("1 task");
+  expect(count(2000, "task")).toBe("2,000 tasks");
+});
+
+describe("how a process ended", () => {
+  const end = { exit_code: null, exit_signal: null, oom_killed: false };
+  test.each([
+    [end, ""],
+    [{ ...end, exit_code: 0 }, "0"],
+    [{ ...end, exit_code: 1 }, "1"],
+    [{ ...end, exit_code: 137 }, "SIGKILL (137)"],
+    [{ ...end, exit_signal: 15 }, "SIGTERM (143)"],
+    [{ ...end, exit_code: 137, oom_killed: true }, "out of memory"],
+    [{ ...end, exit_code: 250 }, "250"],
+  ])("%j is told as %j", (value, words) => expect(exitWords(value)).toBe(words));
+});
+
+test("names are short where there is no room", () => {
+  expect(shortModel("NVIDIA A100-SXM4-80GB")).toBe("A100-SXM4-80GB");
+  expect(shortUuid("GPU-5f2e9b1c-0000")).toBe("5f2e9b1c");
+});

@@ -1,0 +1,132 @@
+import { describe, expect, test } from "vitest";
+import type { LogRange } from "@/api/logs";
+import type { LogPage } from "@/api/types";
+import { aChunk } from "@/test/rows";
+import { LogReader } from "./LogReader";
+
+/** A log of numbered lines, read as the server reads it, `page` chunks at a time. */
+function aLog(length: number, page = 10) {
+  const log = {
+    length,
+    over: false,
+    broken: false,
+    asked: [] as LogRange[],
+    read: async (range: LogRange): Promise<LogPage> => {
+      log.asked.push(range);
+      if (log.broken) throw new TypeError("Failed to fetch");
+      let [from, to] = [(range.cursor ?? 0) + 1, log.length];
+      if (range.tail) from = Math.max(1, log.length - page + 1);
+      else if (range.before !== undefined) to = range.before - 1;
+      if (range.before !== undefined) from = Math.max(1, to - page + 1);
+      const last = Math.min(to, from + page - 1);
+      const chunks = [];
+      for (let n = from; n <= last; n += 1) chunks.push(aChunk(n, `${n}\n`));
+      return { chunks, next: Math.max(from - 1, last), complete: log.over && last >= log.length };
+    },
+  };
+  return log;
+}
+
+const shown = (reader: LogReader) => reader.view.lines.map((line) => Number(line.text));
+const settled = () => new Promise((resolve) => setTimeout(resolve));
+
+describe("reading a log", () => {
+  test("begins at its end", async () => {
+    const reader = new LogReader(aLog(100).read);
+    await reader.toEnd();
+    expect(shown(reader)).toEqual([91, 92, 93, 94, 95, 96, 97, 98, 99, 100]);
+    expect(reader.view).toMatchObject({ atEnd: true, atStart: false, complete: false });
+  });
+
+  test("adds what comes when the bell rings", async () => {
+    const log = aLog(3);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    log.length = 5;
+    await reader.poke();
+    expect(shown(reader)).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  test("a bell during a request is answered after it", async () => {
+    const log = aLog(3);
+    const reader = new LogReader(log.read);
+    const first = reader.toEnd();
+    log.length = 4;
+    await reader.poke();
+    await first;
+    await settled();
+    expect(shown(reader)).toEqual([1, 2, 3, 4]);
+  });
+
+  test("reads backwards to the first line, and then no further", async () => {
+    const log = aLog(25);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    for (let n = 0; n < 5; n += 1) await reader.earlier();
+    expect(shown(reader)[0]).toBe(1);
+    expect(reader.view.atStart).toBe(true);
+    expect(log.asked).toHaveLength(4);
+  });
+
+  test("knows when the log is over, and asks no more", async () => {
+    const log = aLog(5);
+    log.over = true;
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    expect(reader.view.complete).toBe(true);
+    await reader.poke();
+    expect(log.asked).toHaveLength(1);
+  });
+
+  test("jumps to a chunk and reads on from there", async () => {
+    const reader = new LogReader(aLog(100).read);
+    await reader.toEnd();
+    await reader.toCursor(40);
+    expect(shown(reader)[0]).toBe(40);
+  });
+
+  test("does not add to a window that does not hold the end", async () => {
+    const log = aLog(5000, 2000);
+    const reader = new LogReader(log.read);
+    await reader.toStart();
+    expect(reader.view.atEnd).toBe(false);
+    await reader.poke();
+    expect(shown(reader).at(-1)).toBe(2000);
+    await reader.later();
+    expect(shown(reader).at(-1)).toBe(4000);
+  });
+
+  test("jumps to the end when it falls far behind", async () => {
+    const log = aLog(10, 1000);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    log.length = 100_000;
+    await reader.poke();
+    expect(shown(reader).at(-1)).toBe(100_000);
+    expect(log.asked.length).toBeLessThan(8);
+  });
+
+  test("drops the end when reading far back, and finds it again", async () => {
+    const log = aLog(400, 100);
+    const reader = new LogReader(log.read, 1000);
+    await reader.toEnd();
+    for (let n = 0; n < 3; n += 1) await reader.earlier();
+    expect(reader.view.atEnd).toBe(false);
+    const last = shown(reader).at(-1) ?? 0;
+    await reader.later();
+    expect(shown(reader)).toContain(last + 1);
+  });
+
+  test("tells of a failure, keeps what it has, and recovers", async () => {
+    const log = aLog(3);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    log.broken = true;
+    await reader.poke();
+    expect(reader.view.error).toBeInstanceOf(TypeError);
+    expect(shown(reader)).toEqual([1, 2, 3]);
+    log.broken = false;
+    await reader.poke();
+    expect(reader.view.error).toBeNull();
+  });
+});

@@ -1,0 +1,23 @@
+import { screen } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { renderPage } from "@/test/render";
+import { aJob } from "@/test/rows";
+import { JobName } from "./JobName";
+
+const reason = { code: "quota_in_use", message: "Needs 16 GPUs, 8 are free.", details: {} };
+
+test("a waiting job tells in the list why it waits", async () => {
+  renderPage(<JobName job={aJob({ state: "WAITING", wait_reason: reason })} />);
+  expect(await screen.findByText("Needs 16 GPUs, 8 are free.")).toBeVisible();
+});
+
+test("a placed job says that it is being prepared", async () => {
+  renderPage(<JobName job={aJob({ state: "WAITING" })} />);
+  expect(await screen.findByText(/prepare/)).toBeVisible();
+});
+
+test("a running job says nothing more than its name", async () => {
+  renderPage(<JobName job={aJob({ wait_reason: reason })} />);
+  expect(await screen.findByRole("link", { name: "train" })).toBeVisible();
+  expect(screen.queryByText(reason.message)).toBeNull();
+});

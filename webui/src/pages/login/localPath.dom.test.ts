@@ -1,0 +1,12 @@
+import { expect, test } from "vitest";
+import { localPath } from "./localPath";
+
+test.each([
+  [undefined, undefined],
+  ["/jobs?state=RUNNING", "/jobs?state=RUNNING"],
+  ["//evil.example/x", undefined],
+  ["https://evil.example", undefined],
+  ["javascript:alert(1)", undefined],
+  ["/login?next=/login", undefined],
+  ["http://[", undefined],
+])("after a login %j leads to %j", (next, path) => expect(localPath(next)).toBe(path));

@@ -1,0 +1,75 @@
+import type { JobSummary, LogChunk, Me, Node, Task } from "@/api/types";
+
+/** A job as the server tells of it; name what matters to the test. */
+export function aJob(part: Partial<JobSummary> = {}): JobSummary {
+  return {
+    id: "01900000-0000-7000-8000-000000000001",
+    name: "train",
+    owner: "mei",
+    virtual_cluster: "vision",
+    state: "RUNNING",
+    priority_class: "test",
+    priority: 10,
+    gpus: 8,
+    tasks: 2,
+    attempt: 1,
+    retries_used: 0,
+    submitted_at: "2026-01-01T10:00:00Z",
+    placed_at: "2026-01-01T10:00:02Z",
+    started_at: "2026-01-01T10:00:05Z",
+    finished_at: null,
+    wait_reason: null,
+    exit_reason: null,
+    ...part,
+  };
+}
+
+export function aUser(part: Partial<Me> = {}): Me {
+  return {
+    id: 1,
+    username: "mei",
+    email: "",
+    is_admin: false,
+    virtual_clusters: [{ name: "vision", role: "member" }],
+    ...part,
+  };
+}
+
+export function aTask(part: Partial<Task> = {}): Task {
+  return { id: 1, role: "worker", index: 0, rank: 0, state: "WAITING", attempt: null, ...part };
+}
+
+export function aNode(part: Partial<Node> = {}): Node {
+  return {
+    id: "n1",
+    name: "hive-01",
+    state: "ONLINE",
+    cordoned: false,
+    address: "10.0.0.1",
+    cpus: 64,
+    memory_mb: 512_000,
+    runtime: "docker",
+    driver_version: "",
+    engine_version: "",
+    agent_version: "",
+    labels: {},
+    last_heartbeat_at: null,
+    gpus: [],
+    ...part,
+  };
+}
+
+export function aChunk(cursor: number, text: string, part: Partial<LogChunk> = {}): LogChunk {
+  return {
+    cursor,
+    attempt_id: "a0",
+    role: "worker",
+    index: 0,
+    rank: 0,
+    stream: "stdout",
+    offset: 0,
+    at: "2026-01-01T10:00:00Z",
+    text,
+    ...part,
+  };
+}
