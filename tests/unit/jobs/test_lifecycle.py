@@ -1,0 +1,237 @@
+"""When jobs run, end and are tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep_platform.jobs.lifecycle import (
+    MAX_BACKOFF_S,
+    MAX_FREE_RETRIES,
+    STOPPABLE_STATES,
+    Decision,
+    Retry,
+    Role,
+    Verdict,
+    View,
+    backoff_s,
+    decide,
+)
+from skep_platform.jobs.states import ATTEMPT, JOB
+
+F, S, X = Verdict.FAILED, Verdict.SUCCEEDED, Verdict.STOPPED
+
+
+def role(min_failed: int = 1, min_succeeded: int | None = None, **states: int) -> Role:
+    total = sum(states.values())
+    return Role(min_failed, total if min_succeeded is None else min_succeeded, states)
+
+
+def view(*roles: Role, state: str = "RUNNING", **fields: Any) -> View:
+    started = sum(r.count(["RUNNING", "SUCCEEDED", "FAILED"]) for r in roles)
+    return View(state, roles, **{"started": started, **fields})
+
+
+CASES: dict[str, tuple[View, Decision]] = {
+    "a placed job that nothing has happened to goes on waiting": (
+        view(role(ASSIGNED=2), state="WAITING"),
+        Decision("WAITING"),
+    ),
+    "a job whose images are pulled goes on waiting": (
+        view(role(PREPARING=2), state="WAITING"),
+        Decision("WAITING"),
+    ),
+    "the first running task makes the job run": (
+        view(role(RUNNING=1, PREPARING=1), state="WAITING"),
+        Decision("RUNNING"),
+    ),
+    "a running job goes on": (view(role(RUNNING=2)), Decision("RUNNING")),
+    "some succeeded, others run": (view(role(RUNNING=1, SUCCEEDED=1)), Decision("RUNNING")),
+    "all succeeded": (view(role(SUCCEEDED=2)), Decision("SUCCEEDED", S)),
+    "all succeeded at once after being placed": (
+        view(role(SUCCEEDED=1), state="WAITING"),
+        Decision("SUCCEEDED", S),
+    ),
+    "one failed, the rest is stopped": (
+        view(role(FAILED=1, RUNNING=3)),
+        Decision("RUNNING", F, stop_rest=True),
+    ),
+    "one failed, the rest is stopping": (view(role(FAILED=1, STOPPING=3)), Decision("RUNNING", F)),
+    "one failed, all ended": (view(role(FAILED=1, STOPPED=3)), Decision("FAILED", F)),
+    "the image was not found, nothing ran": (
+        view(role(FAILED=1, PREPARING=1), state="WAITING", started=0),
+        Decision("WAITING", F, stop_rest=True),
+    ),
+    "fewer failures than the policy allows": (
+        view(role(min_failed=2, FAILED=1, RUNNING=3)),
+        Decision("RUNNING"),
+    ),
+    "failures never count, all failed": (
+        view(role(min_failed=-1, FAILED=3)),
+        Decision("SUCCEEDED", S),
+    ),
+    "enough succeeded, the rest is stopped": (
+        view(role(min_succeeded=1, SUCCEEDED=1, RUNNING=2)),
+        Decision("RUNNING", S, stop_rest=True),
+    ),
+    "successes never count, all done": (
+        view(role(min_succeeded=-1, SUCCEEDED=2)),
+        Decision("SUCCEEDED", S),
+    ),
+    "successes never count, one still runs": (
+        view(role(min_succeeded=-1, SUCCEEDED=2, RUNNING=1)),
+        Decision("RUNNING"),
+    ),
+    "one role done ends the job, as in OpenPAI": (
+        view(role(SUCCEEDED=1), role(min_succeeded=1, RUNNING=2)),
+        Decision("RUNNING", S, stop_rest=True),
+    ),
+    "a server role with -1 does not end the job": (
+        view(role(min_succeeded=-1, SUCCEEDED=1), role(RUNNING=2)),
+        Decision("RUNNING"),
+    ),
+    "failure wins over success of the same moment": (
+        view(role(FAILED=1), role(SUCCEEDED=1)),
+        Decision("FAILED", F),
+    ),
+    "the verdict stands although a straggler failed": (
+        view(role(min_succeeded=1, SUCCEEDED=1, FAILED=1), verdict=S),
+        Decision("SUCCEEDED", S),
+    ),
+    "the verdict stands although the others succeeded": (
+        view(role(min_failed=1, FAILED=1, SUCCEEDED=3), verdict=F),
+        Decision("FAILED", F),
+    ),
+    "a failure is retried when all is released": (
+        view(role(FAILED=1), retries_allowed=1),
+        Decision("WAITING", retry=Retry.COUNTED),
+    ),
+    "a retry waits until the GPUs are given back": (
+        view(role(FAILED=1), retries_allowed=1, unreleased=1, verdict=F),
+        Decision("RUNNING", F),
+    ),
+    "a job without retries ends before its GPUs are given back": (
+        view(role(FAILED=1), unreleased=1),
+        Decision("FAILED", F),
+    ),
+    "no retry is left": (
+        view(role(FAILED=1), retries_allowed=2, retries_used=2, attempt=3),
+        Decision("FAILED", F),
+    ),
+    "a lost node is retried for free": (
+        view(role(LOST=1, STOPPED=3), platform_fault=True),
+        Decision("WAITING", retry=Retry.FREE),
+    ),
+    "a fault of the platform before anything ran": (
+        view(role(FAILED=1), state="WAITING", started=0, platform_fault=True),
+        Decision("WAITING", retry=Retry.FREE),
+    ),
+    "too many lost nodes": (
+        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 1),
+        Decision("FAILED", F),
+    ),
+    "free retries are not those that were counted": (
+        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 1, retries_used=1),
+        Decision("WAITING", retry=Retry.FREE),
+    ),
+    "stopped while it runs": (
+        view(role(RUNNING=2), stop_requested=True),
+        Decision("STOPPING", X, stop_rest=True),
+    ),
+    "stopping": (
+        view(role(STOPPING=1, STOPPED=1), state="STOPPING", stop_requested=True),
+        Decision("STOPPING", X),
+    ),
+    "stopped, all ended": (
+        view(role(STOPPED=2), state="STOPPING", stop_requested=True),
+        Decision("STOPPED", X),
+    ),
+    "stopped, but its task had failed by itself: no retry": (
+        view(role(FAILED=2), state="STOPPING", stop_requested=True, retries_allowed=9),
+        Decision("STOPPED", X),
+    ),
+    "a stop overrules the verdict of a job that is ending": (
+        view(role(SUCCEEDED=1, STOPPING=1), verdict=S, stop_requested=True),
+        Decision("STOPPING", X),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_decision(case: str) -> None:
+    seen, expected = CASES[case]
+    assert decide(seen) == expected
+
+
+ROLES = st.builds(
+    Role,
+    min_failed=st.integers(-1, 3).filter(bool),
+    min_succeeded=st.integers(-1, 3).filter(bool),
+    states=st.dictionaries(st.sampled_from(sorted(ATTEMPT.moves)), st.integers(1, 3), min_size=1),
+)
+VIEWS = st.builds(
+    View,
+    state=st.sampled_from(["WAITING", "RUNNING"]),
+    roles=st.lists(ROLES, min_size=1, max_size=3),
+    attempt=st.integers(1, 60),
+    started=st.integers(0, 3),
+    unreleased=st.integers(0, 3),
+    verdict=st.sampled_from([None, F, S]),
+    stop_requested=st.booleans(),
+    platform_fault=st.booleans(),
+    retries_allowed=st.integers(0, 3),
+    retries_used=st.integers(0, 3),
+)
+
+
+@given(VIEWS)
+def test_every_decision_is_legal_and_never_early(seen: View) -> None:
+    decision = decide(seen)
+    path = [seen.state]
+    if decision.state == "STOPPED":
+        path.append("STOPPING")  # a stop is asked for before
+    for state in [*path[1:], decision.state]:
+        assert state == path[0] or JOB.allows(path[0], state), (path, state)
+        path = [state]
+    living = seen.count(tuple(ATTEMPT.active))
+    if decision.finished or decision.retry:
+        assert not living
+    if decision.retry:
+        assert not seen.unreleased
+        assert not seen.stop_requested
+    if seen.stop_requested:
+        assert decision.verdict == X
+    assert decision.stop_rest <= (seen.count(STOPPABLE_STATES) > 0)
+
+
+@given(VIEWS)
+def test_a_decision_carried_out_is_not_taken_again(seen: View) -> None:
+    """Once the rest is stopped and the verdict is written, the same state asks for nothing."""
+    decision = decide(seen)
+    if not decision.stop_rest:
+        return
+    roles = [Role(r.min_failed, r.min_succeeded, _stopped(r.states)) for r in seen.roles]
+    after = View(
+        decision.state,
+        roles,
+        started=seen.started,
+        verdict=decision.verdict,
+        stop_requested=seen.stop_requested,
+    )
+    assert decide(after) == Decision(decision.state, decision.verdict)
+
+
+def _stopped(states: Any) -> dict[str, int]:
+    after: dict[str, int] = {}
+    for state, count in states.items():
+        to = "STOPPING" if state in STOPPABLE_STATES else state
+        after[to] = after.get(to, 0) + count
+    return after
+
+
+def test_backoff_doubles_up_to_its_bound():
+    assert [backoff_s(n) for n in (1, 2, 3, 4)] == [1, 2, 4, 8]
+    assert backoff_s(50) == backoff_s(10_000) == MAX_BACKOFF_S
