@@ -1,0 +1,106 @@
+"""Many agents with the mock runtime in one process of their own, joined to a Skep.
+
+`fleet(box, nodes, gpus)` starts `python -m benchmarks.mock_agents` and waits until all are online.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from tests.support.box import Box
+
+from skep_agent.config import AgentConfig
+from skep_agent.join import join
+from skep_agent.run import run_agent
+from skep_agent.statedir import StateDir
+
+GPU_MODEL = "Simulated-GPU"
+ONLINE_WITHIN_S = 120
+
+
+@contextmanager
+def fleet(skep: Box, nodes: int, gpus: int) -> Iterator[int]:
+    """Yields the process id of the agents. The default virtual cluster owns all their GPUs."""
+    command = [sys.executable, "-m", "benchmarks.mock_agents", skep.url, str(nodes), str(gpus)]
+    tokens = [_join_token(skep) for _ in range(nodes)]
+    state = skep.home / "fleet"
+    with (skep.home / "log" / "fleet.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(state)], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True
+        )
+    assert process.stdin
+    process.stdin.write("\n".join(tokens) + "\n")
+    process.stdin.close()
+    try:
+        with skep.api() as api:
+            _until_online(api, nodes)
+            quotas = {"quotas": {GPU_MODEL: nodes * gpus}} if gpus else {"quotas": {}}
+            api.put("/virtual-clusters/default/quotas", json=quotas).raise_for_status()
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _join_token(skep: Box) -> str:
+    with skep.api() as api:
+        return str(api.post("/nodes/join-tokens", json={}).raise_for_status().json()["token"])
+
+
+def _until_online(api: httpx.Client, nodes: int) -> None:
+    deadline = time.monotonic() + ONLINE_WITHIN_S
+    while True:
+        online = api.get("/cluster").raise_for_status().json()["nodes"].get("ONLINE", 0)
+        if online >= nodes:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{online} of {nodes} agents are online")
+        time.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("server")
+    parser.add_argument("nodes", type=int)
+    parser.add_argument("gpus", type=int)
+    parser.add_argument("state", type=Path)
+    given = parser.parse_args()
+    tokens = sys.stdin.read().split()
+    asyncio.run(_run(given.server, tokens, given.gpus, given.state))
+
+
+async def _run(server: str, tokens: list[str], gpus: int, state: Path) -> None:
+    joining = asyncio.Semaphore(8)
+
+    async def one(number: int, token: str) -> None:
+        async with joining:
+            config = await _join(server, token, f"mock-{number:04}", gpus, state)
+        await run_agent(config)
+
+    await asyncio.gather(*(one(n, t) for n, t in enumerate(tokens)))
+
+
+async def _join(server: str, token: str, name: str, gpus: int, state: Path) -> AgentConfig:
+    folder = StateDir(state / name)
+    await join(server, token, name, folder)
+    return AgentConfig(
+        state=folder.path,
+        runtime="mock",
+        simulated_gpus=gpus,
+        gpu_model=GPU_MODEL,
+        address="127.0.0.1",
+        cpus=256,
+        memory_mb=1 << 20,
+    )
+
+
+if __name__ == "__main__":
+    main()
