@@ -1,0 +1,255 @@
+"""Submitting jobs: what is stored, what is refused, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+from tests.support.jobs_world import job_file, story_of, submit
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_platform.core.errors import SkepError
+from skep_platform.images.services import create as create_image
+from skep_platform.jobs import admission, services
+from skep_platform.jobs.models import Job, Task
+from skep_platform.jobs.protocol import InvalidJobFile
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _limits_read_anew(monkeypatch):
+    monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def vc(alice):
+    return make_vc("vision", quotas={"A100": 16, "V100": 4}, members=[alice])
+
+
+def refusal(user, **changes) -> SkepError:
+    before = Job.objects.count()
+    with pytest.raises(SkepError) as raised:
+        submit(user, changes.pop("vc"), **changes)
+    assert Job.objects.count() == before
+    return raised.value
+
+
+def test_a_job_is_stored_with_its_roles_and_tasks(alice, vc):
+    roles = {
+        "ps": {"instances": 2, "gpus": 0, "cpu": 0.5, "ports": {"rpc": 2}},
+        "worker": {"instances": 3, "gpus": 2, "completion": {"minFailedInstances": -1}},
+    }
+    job = submit(alice, vc, name="train", roles=roles, retries=3, priority="prod")
+    job = Job.objects.get(pk=job.pk)
+    assert (job.state, job.owner, job.vc, job.name) == ("WAITING", alice, vc, "train")
+    assert (job.gpus, job.tasks_total, job.priority, job.priority_class) == (6, 5, 100, "prod")
+    assert job.spec["jobRetryCount"] == 3
+    assert json.loads(job.spec_text)["name"] == "train"
+    ps, worker = job.roles.order_by("position")
+    assert (ps.name, ps.cpu_millis, ps.ports, ps.min_failed, ps.min_succeeded) == (
+        *("ps", 500, {"rpc": 2}),
+        *(1, 2),
+    )
+    assert (worker.gpus, worker.image, worker.command, worker.min_failed) == (
+        *(2, "test/image:1", "true"),
+        -1,
+    )
+    ranks = list(Task.objects.filter(job=job).order_by("rank").values_list("role__name", "index"))
+    assert ranks == [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 2)]
+    assert story_of(job) == ["job.queued"]
+
+
+def test_the_name_is_taken_for_ever_but_only_for_its_owner(alice, vc):
+    submit(alice, vc, name="mine")
+    error = refusal(alice, vc=vc, name="mine")
+    assert (error.code, error.status) == ("job_name_taken", 409)
+    bob = make_user("bob")
+    vc.memberships.create(user=bob)
+    submit(bob, vc, name="mine")
+
+
+def test_the_same_token_answers_with_the_same_job(alice, vc):
+    text = json.dumps(job_file(vc))
+    first = services.submit(alice, text, client_token="t1")
+    assert services.submit(alice, text, client_token="t1").pk == first.pk
+    assert Job.objects.count() == 1
+
+
+def test_a_token_used_for_another_job_file_is_refused(alice, vc):
+    services.submit(alice, json.dumps(job_file(vc)), client_token="t1")
+    with pytest.raises(SkepError) as raised:
+        services.submit(alice, json.dumps(job_file(vc)), client_token="t1")
+    assert raised.value.code == "client_token_reused"
+
+
+def test_tokens_of_two_users_do_not_meet(alice, vc):
+    bob = make_user("bob")
+    vc.memberships.create(user=bob)
+    jobs = {services.submit(u, json.dumps(job_file(vc)), client_token="t").pk for u in (alice, bob)}
+    assert len(jobs) == 2
+
+
+@pytest.mark.parametrize("token", ["x" * 65, "a\nb", "\0"])
+def test_a_token_that_cannot_be_stored_is_refused(alice, vc, token):
+    with pytest.raises(SkepError) as raised:
+        services.submit(alice, json.dumps(job_file(vc)), client_token=token)
+    assert raised.value.code == "client_token_invalid"
+
+
+@pytest.mark.parametrize("name", ["vision", "nowhere", "default", "%", "' OR 1=1 --"])
+def test_a_virtual_cluster_of_others_is_as_unknown_as_none(vc, name):
+    error = refusal(make_user("mallory"), vc=name)
+    assert (error.code, error.status) == ("unknown_virtual_cluster", 404)
+    assert error.details == {"virtual_cluster": name}
+
+
+def test_an_admin_may_submit_anywhere(vc):
+    assert submit(make_user(admin=True), vc).vc == vc
+
+
+def test_more_gpus_than_the_virtual_cluster_owns_of_one_model(alice, vc):
+    error = refusal(alice, vc=vc, instances=17)
+    assert error.code == "exceeds_quota"
+    assert error.details == {
+        "needs": 17,
+        "owns": {"A100": 16, "V100": 4},
+        "virtual_cluster": "vision",
+    }
+    assert submit(alice, vc, instances=16)
+
+
+def test_an_opportunistic_job_needs_no_quota(alice):
+    poor = make_vc("poor", members=[alice])
+    assert refusal(alice, vc=poor).code == "exceeds_quota"
+    assert submit(alice, poor, priority="oppo", instances=100)
+    assert submit(alice, poor, gpus=0)
+
+
+def test_more_per_task_than_any_node_has(alice):
+    make_node("small", gpus=4, cpus=8, memory_mb=32768)
+    make_node("mixed", gpus=2, model="V100", cpus=16, memory_mb=1024)
+    vc = make_vc("big", quotas={"A100": 100}, members=[alice])
+    error = refusal(alice, vc=vc, gpus=5)
+    assert error.code == "exceeds_node"
+    assert error.details == {
+        "role": "worker",
+        "resource": "gpu",
+        "needs": 5,
+        "largest_node": 4,
+    }
+    assert refusal(alice, vc=vc, gpus=5, priority="oppo").code == "exceeds_node"
+    assert refusal(alice, vc=vc, cpu=16.5).details["resource"] == "cpu"
+    assert refusal(alice, vc=vc, memory_mb=32769).details["resource"] == "memoryMB"
+    assert submit(alice, vc, gpus=4, instances=25, cpu=16, memory_mb=32768)
+
+
+def test_a_larger_node_that_just_joined_is_seen_at_once(alice):
+    vc = make_vc("big", quotas={"A100": 100}, members=[alice])
+    make_node("small", gpus=4)
+    assert refusal(alice, vc=vc, gpus=8).code == "exceeds_node"
+    make_node("large", gpus=8)
+    assert submit(alice, vc, gpus=8)
+
+
+def test_a_cluster_without_nodes_refuses_no_size(alice, vc):
+    assert submit(alice, vc, gpus=16, cpu=4000)
+
+
+def test_an_image_name_becomes_its_reference_if_the_virtual_cluster_may_use_it(alice, vc):
+    admin = make_user(admin=True)
+    create_image(admin, "torch", "registry.example/torch:2", virtual_clusters=["vision"])
+    make_vc("other")
+    create_image(admin, "secret", "registry.example/secret:1", virtual_clusters=["other"])
+    for uri, reference in (
+        ("torch", "registry.example/torch:2"),
+        ("secret", "secret"),
+        ("torch:latest", "torch:latest"),
+    ):
+        spec = job_file(vc)
+        spec["prerequisites"][0]["uri"] = uri
+        job = services.submit(alice, json.dumps(spec))
+        assert job.roles.get().image == reference
+
+
+def test_an_invalid_file_is_refused_with_all_its_problems(alice, vc):
+    with pytest.raises(InvalidJobFile) as raised:
+        submit(alice, vc, instances=-1, unknown=1)
+    assert len(raised.value.details["errors"]) == 2
+
+
+def test_submitting_2000_tasks_takes_as_many_queries_as_one(alice, vc):
+    make_node("n", gpus=8)
+    submit(alice, vc, gpus=0)  # what is remembered is read now
+
+    def queries(instances: int) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            submit(alice, vc, gpus=0, instances=instances)
+        return len(captured)
+
+    assert queries(2000) == queries(1) <= 6
+    assert Job.objects.get(tasks_total=2000).tasks.count() == 2000
+
+
+def test_check_tells_everything_and_changes_nothing(alice, vc):
+    submit(alice, vc, name="taken")
+    text = json.dumps(job_file(vc, name="taken", instances=100), indent=1)
+    result = services.check(alice, text)
+    assert not result.valid
+    assert [(p.code, p.path) for p in result.errors] == [
+        ("job_name_taken", "name"),
+        ("exceeds_quota", "defaults.virtualCluster"),
+    ]
+    assert all(p.line > 1 for p in result.errors)
+    assert result.summary == {
+        "name": "taken",
+        "virtual_cluster": "vision",
+        "gpus": 100,
+        "tasks": 100,
+    }
+    assert Job.objects.count() == 1
+
+
+def test_check_of_a_broken_file_has_problems_and_no_summary(alice):
+    result = services.check(alice, "a: [")
+    assert (result.valid, result.summary, result.forecast) == (False, None, None)
+
+
+def test_check_forecasts_a_start_or_the_reason_to_wait(alice, vc):
+    text = json.dumps(job_file(vc, instances=4))
+    assert services.check(alice, text).forecast["code"] == "no_gpu_model"
+    make_node("gpu-1", gpus=8)
+    forecast = services.check(alice, text).forecast
+    assert (forecast["code"], forecast["details"]["nodes"]) == ("starts_now", ["gpu-1"])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("token", ["", "same"])
+def test_one_of_many_simultaneous_submits_wins(token):
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 16}, members=[alice])
+    text = json.dumps(job_file(vc))
+
+    def attempt(_: int) -> str:
+        try:
+            return str(services.submit(alice, text, client_token=token).pk)
+        except SkepError as error:
+            return error.code
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = set(pool.map(attempt, range(8)))
+    (job,) = Job.objects.all()
+    assert answers == {str(job.pk)} | (set() if token else {"job_name_taken"})
+    assert job.tasks.count() == 1
