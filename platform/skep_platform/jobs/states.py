@@ -21,7 +21,8 @@ JOB = StateMachine(
     {
         # back to WAITING: the gang is retried after a failure or a lost node
         "WAITING": ["RUNNING", "STOPPING", "STOPPED", "SUCCEEDED", "FAILED"],
-        "RUNNING": ["WAITING", "STOPPING", "SUCCEEDED", "FAILED"],
+        # straight to STOPPED: when all its tasks have ended already
+        "RUNNING": ["WAITING", "STOPPING", "STOPPED", "SUCCEEDED", "FAILED"],
         "STOPPING": ["STOPPED"],
         "SUCCEEDED": [],
         "FAILED": [],
