@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support import components, engines
@@ -16,6 +17,13 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
+# pytest-django loads the settings before this file where the variable was set, as in every xdist
+# worker: these then still name the controller's Valkey database and folder.
+settings.SKEP_REDIS_URL = settings.CELERY_BROKER_URL = os.environ["SKEP_REDIS_URL"]
+settings.CACHES["default"]["LOCATION"] = os.environ["SKEP_REDIS_URL"]
+settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [os.environ["SKEP_REDIS_URL"]]
+settings.SKEP_DATA_DIR = Path(os.environ["SKEP_DATA_DIR"])
+settings.STORAGES["logs"]["OPTIONS"]["location"] = str(settings.SKEP_DATA_DIR / "logs")
 # Channel names are global on a Valkey server, whatever the database.
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"skep-test-{os.getpid()}"
 django.setup()

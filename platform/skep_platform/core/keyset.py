@@ -89,7 +89,7 @@ def _decode(model: type[Model], field: str, request: Request) -> Cursor | None:
     try:
         plain = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
         value, pk, backwards = json.loads(plain)
-        columns = model._meta
+        columns: Any = model._meta
         return Cursor(
             columns.get_field(field).to_python(value), columns.pk.to_python(pk), bool(backwards)
         )

@@ -17,22 +17,9 @@ from skep_platform.accounts import services
 from skep_platform.accounts.models import ApiToken
 from skep_platform.accounts.queries import living_token
 from skep_platform.accounts.tasks import tidy
-from skep_platform.core.doorbells import valkey
 
 pytestmark = pytest.mark.django_db
 LOGIN = "/api/v1/auth/login"
-
-
-@pytest.fixture(autouse=True)
-def no_failures_yet():
-    forget_failures()
-    yield
-    forget_failures()
-
-
-def forget_failures() -> None:
-    for key in valkey().scan_iter("skep:login:*"):
-        valkey().delete(key)
 
 
 @pytest.fixture
