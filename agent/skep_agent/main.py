@@ -122,7 +122,6 @@ def configure_logs() -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )
 
 
@@ -147,7 +146,3 @@ def _labels(pairs: list[str]) -> dict[str, str]:
 def _fail(problem: str, status: int) -> NoReturn:
     typer.echo(f"skep-agent: {problem}", err=True)
     raise typer.Exit(status)
-
-
-if __name__ == "__main__":
-    main()

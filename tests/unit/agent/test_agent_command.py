@@ -7,11 +7,13 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import respx
+import structlog
 from tests.support.agent_process import config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.agent_specs import spec
@@ -19,6 +21,15 @@ from typer.testing import CliRunner, Result
 
 from skep_agent.main import app
 from skep_agent.statedir import StateDir
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """The command sets up the logs of its whole process, which is here ours."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
 
 JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
 
@@ -82,7 +93,7 @@ async def test_the_process_runs_and_leaves_on_sigterm(
 ) -> None:
     config_for(tmp_path, server.url)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "skep_agent.main", "run", "--state", str(tmp_path)),
+        *(sys.executable, "-m", "skep_agent", "run", "--state", str(tmp_path)),
         *("--runtime", "mock", "--gpus", "2", "--gpu-model", "A100", "--ports", "30000-30010"),
         *("--labels", "rack=7", "--cpus", "4"),
         stderr=asyncio.subprocess.PIPE,
