@@ -136,7 +136,7 @@ async def test_no_byte_is_lost_or_doubled_over_broken_connections(
             )
         )
         await server.drop()
-    containers = list(runtime.containers.values())
+    containers = sorted(runtime.containers.values(), key=lambda c: c.spec.attempt_id)
     for container in containers:
         runtime.end(container.container_id, 0)
     await server.until(lambda: node.complete("a1") and node.complete("a2"))
