@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
+from skep_platform.web.policy import APP
+
 INDEX = Path(settings.BASE_DIR) / "web" / "static" / "webui" / "index.html"
 
 NOT_BUILT = """<!doctype html>
@@ -30,7 +32,8 @@ def index(request: HttpRequest) -> HttpResponse:
         status = 200
     except FileNotFoundError:
         text, status = NOT_BUILT, 503
-    return HttpResponse(text, status=status, headers={"Cache-Control": "no-cache"})
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": APP}
+    return HttpResponse(text, status=status, headers=headers)
 
 
 @lru_cache(maxsize=1)
