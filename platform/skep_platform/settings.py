@@ -41,7 +41,11 @@ def _database(url: str) -> dict[str, object]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "NAME": parts.path.lstrip("/"),
+        "CONN_HEALTH_CHECKS": True,  # a database that was restarted fails no request of ours
         "OPTIONS": {
+            # The same few statements come thousands of times: parsed and planned once a connection.
+            "server_side_binding": True,
+            "prepare_threshold": 5,
             "pool": {
                 "min_size": 1,
                 "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),

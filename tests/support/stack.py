@@ -48,7 +48,8 @@ class Stack:
         return self.home.operator_token.read_text()
 
     def client(self) -> Skep:
-        return Skep(self.url, self.token)
+        """Patient: parts are killed under it."""
+        return Skep(self.url, self.token, retry_delays_s=(0.2,) * 100)
 
     def pids(self) -> dict[str, int]:
         """Process ids of the children that live, by name."""
@@ -100,17 +101,11 @@ def stack(*options: str, **environment: str) -> Iterator[Stack]:
 
 def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
     """`skep up` in the foreground; returns once all is ready."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
     home.root.mkdir(parents=True, exist_ok=True)
     with (home.root.parent / "up.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "skep_platform.onebox", "up", f"--port={port}", *options],
-            env={
-                **inherited,
-                "SKEP_HOME": str(home.root),
-                "XDG_CONFIG_HOME": str(home.root.parent),
-                **environment,
-            },
+            env=environment_of(home, **environment),
             stdout=log,
             stderr=log,
         )
@@ -122,6 +117,13 @@ def start(home: Home, port: int, *options: str, **environment: str) -> subproces
 
     eventually(ready, READY_WITHIN_S, said.read_text)
     return process
+
+
+def environment_of(home: Home, **more: str) -> dict[str, str]:
+    """What a person's shell would have: nothing of this test run's own engines."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
+    folders = {"SKEP_HOME": str(home.root), "XDG_CONFIG_HOME": str(home.root.parent)}
+    return {**inherited, **folders, **more}
 
 
 def eventually(

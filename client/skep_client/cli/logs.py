@@ -46,10 +46,7 @@ def logs(
 def show_log(skep: Skep, job_id: str) -> int:
     """Follow a job to its end; the exit code says whether it succeeded."""
     _follow(skep, job_id, Printer())
-    job = skep.job(job_id)
-    reason = f": {job.exit_reason.message}" if job.exit_reason else ""
-    print(f"{job.name} {job.state}{reason}", file=sys.stderr)
-    return exits.OK if job.state == "SUCCEEDED" else exits.FAILED
+    return exits.OK if skep.job(job_id).state == "SUCCEEDED" else exits.FAILED
 
 
 class Printer:
@@ -72,8 +69,9 @@ class Printer:
             self._line(line)
 
     def job(self, job: JobSummary) -> None:
-        waits = f": {job.wait_reason.message}" if job.wait_reason else ""
-        print(f"{job.name} is {job.state}{waits}", file=sys.stderr, flush=True)
+        reason = job.wait_reason or job.exit_reason
+        why = f": {reason.message}" if reason else ""
+        print(f"{job.name} is {job.state}{why}", file=sys.stderr, flush=True)
 
     def _line(self, line: Line) -> None:
         if self._as_json:

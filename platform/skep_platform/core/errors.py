@@ -54,6 +54,13 @@ class TooMany(SkepError):
     code = "throttled"
 
 
+class Unavailable(SkepError):
+    """A part that we need is away for a moment; the same request may be sent again."""
+
+    status = 503
+    code = "unavailable"
+
+
 class IllegalTransition(SkepError):
     """A state machine was asked for a move that its table does not have: a defect of ours."""
 

@@ -6,7 +6,6 @@ join tokens for local nodes. Every step looks before it acts, so that a second s
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -21,6 +20,7 @@ from skep_platform.onebox.home import write_private
 if TYPE_CHECKING:
     from skep_platform.accounts.models import User
 
+ADMIN = "admin"
 JOIN_TTL = timedelta(minutes=10)
 DATABASE_WAIT_S = 60.0
 
@@ -83,24 +83,17 @@ def _migrate() -> None:
 
 
 def _ensure_admin() -> dict[str, str] | None:
-    from django.core.management import call_command
+    from skep_platform.accounts import services
 
-    out = io.StringIO()
-    call_command("skep_ensure_admin", stdout=out)
-    text = out.getvalue().strip()
-    return json.loads(text or "{}") or None
+    password = services.ensure_admin(ADMIN)
+    return {"username": ADMIN, "password": password} if password else None
 
 
 def _ensure_operator_token(admin: User, path: Path) -> None:
     """A token that still works is kept: programs may hold it."""
-    from rest_framework.exceptions import AuthenticationFailed
+    from skep_platform.accounts import queries, services
 
-    from skep_platform.accounts import services
-    from skep_platform.accounts.authentication import TokenAuthentication
-
-    try:
-        TokenAuthentication().authenticate_credentials(path.read_bytes())
-    except (FileNotFoundError, AuthenticationFailed):
+    if not (path.exists() and queries.living_token(path.read_text())):
         _, token = services.create_token(admin, "owner of this box", services.MAX_TOKEN_TTL)
         write_private(path, token)
 

@@ -23,6 +23,7 @@ from skep_platform.onebox.keeper import Keeper
 from skep_platform.onebox.options import Options
 
 READY_WITHIN_S = 90.0
+MIGRATED_WITHIN_S = 900.0  # an upgrade may have much to move
 # A child that died this often before everything was ready will not get well by itself.
 HOPELESS = 5
 STOP_CLIENTS_S = 1.5
@@ -102,8 +103,10 @@ class Supervisor:
             without_credential=[n for n in names if not _has_joined(self._agent_state(n))],
             token_file=str(self.home.operator_token),
         )
-        text = await _answer(program, self.home.log, json.dumps(asdict(request)))
-        return boot.read_answer(text)
+        question = json.dumps(asdict(request))
+        steps = asyncio.ensure_future(_answer(program, self.home.log, question))
+        await self._until(steps.done, "the first steps in the database", MIGRATED_WITHIN_S)
+        return boot.read_answer(steps.result())
 
     async def _start_agent(self, number: int, answer: boot.Answer) -> None:
         name = self.options.node_names()[number]
@@ -135,17 +138,21 @@ class Supervisor:
         keeper.start()
         return keeper
 
-    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+    async def _until(
+        self, condition: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S
+    ) -> None:
         async def met() -> bool:
             return condition()
 
-        await self._until_async(met, what)
+        await self._until_async(met, what, within_s)
 
-    async def _until_async(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
+    async def _until_async(
+        self, condition: Callable[[], Awaitable[bool]], what: str, within_s: float = READY_WITHIN_S
+    ) -> None:
+        deadline = time.monotonic() + within_s
         while not await condition():
             if time.monotonic() > deadline:
-                raise StartFailed(f"gave up waiting for {what} after {READY_WITHIN_S:.0f} s")
+                raise StartFailed(f"gave up waiting for {what} after {within_s:.0f} s")
             for keeper in self.keepers:
                 if keeper.restarts.count >= HOPELESS:
                     raise StartFailed(f"{keeper.name} keeps dying:\n{keeper.last_words()}")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.stack import stack
+from tests.support.stack import environment_of, stack
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,9 +20,8 @@ def test_a_gang_over_two_nodes_trains_to_success_and_its_log_is_shown():
         done = subprocess.run(
             [ROOT / "scripts/demo"],
             env={
-                **os.environ,
+                **environment_of(box.home),
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "SKEP_HOME": str(box.home.root),
             },
             capture_output=True,
             text=True,

@@ -1,0 +1,160 @@
+"""One box as a whole: ready, through the death of any part, and gone without a trace."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.support.stack import Stack, environment_of, eventually, stack, start
+
+from skep_platform.onebox.engines import free_port
+from skep_platform.onebox.home import Home
+
+pytestmark = pytest.mark.stack
+
+ONE_BOX = [sys.executable, "-m", "skep_platform.onebox"]
+CHILDREN = {"postgres", "valkey", "web", "worker-scheduler", "worker-default"}
+
+
+@pytest.fixture(scope="module")
+def box():
+    with stack("--nodes", "2", "--gpus", "4", "--runtime", "mock") as running:
+        yield running
+
+
+def run(box: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_in(box.home, *arguments)
+
+
+def run_in(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ONE_BOX, *arguments],
+        env=environment_of(home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+def port_of(box: Stack) -> int:
+    return urlsplit(box.url).port or 0
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
+
+
+def living(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}/exe").is_symlink() and not _is_zombie(pid)}
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_ready_means_that_a_job_can_run_at_once(box):
+    with box.client() as skep:
+        nodes = list(skep.nodes())
+        (vc,) = skep.virtual_clusters()
+        assert skep.me().is_admin
+    assert [node.state for node in nodes] == ["ONLINE", "ONLINE"]
+    assert vc.name == "default"
+    assert sum(vc.quotas.values()) == sum(len(node.gpus) for node in nodes) == 8
+    job = box.submit(name="at-once", command="mock run_for=0.1", tasks=2, gpus=4)
+    assert box.wait_for_end(job.id).state == "SUCCEEDED"
+
+
+def test_the_password_is_told_once_and_is_in_no_file(box):
+    said = (box.home.root.parent / "up.log").read_text()
+    (password,) = re.findall(r"password +(\S+)", said)
+    kept = [p for p in box.home.root.rglob("*") if p.is_file() and p.parts[-2] != "postgres"]
+    assert kept
+    assert not any(password.encode() in path.read_bytes() for path in kept)
+
+
+def test_a_second_supervisor_says_that_one_runs(box):
+    done = run(box, "up")
+    assert done.returncode == 3
+    assert box.url in done.stderr
+
+
+def test_a_taken_port_is_told(box, tmp_path):
+    done = run_in(Home(tmp_path / "home"), "up", f"--port={port_of(box)}")
+    assert done.returncode == 1
+    assert "--port" in done.stderr
+
+
+def test_admin_commands_run_inside_it(box):
+    done = run(box, "manage", "shell", "-v0", "-c", "print(6 * 7)")
+    assert done.stdout.strip() == "42", done.stderr
+
+
+@pytest.mark.parametrize("name", [*sorted(CHILDREN), "agent-node-1"])
+def test_a_part_that_dies_is_started_again_and_jobs_run(box, name):
+    before = box.kill(name)
+    eventually(lambda: box.pids().get(name, before) != before, 30)
+    job = box.submit(name=f"after-{name}", command="mock run_for=0.1", tasks=2, gpus=4)
+    assert box.wait_for_end(job.id).state == "SUCCEEDED"
+
+
+def test_a_killed_supervisor_leaves_nobody_behind_and_the_next_one_goes_on():
+    with stack("--runtime", "mock", "--gpus", "1") as box:
+        with box.client() as skep:
+            assert skep.me().username == "admin"
+        everyone = descendants(box.process.pid)
+        assert len(everyone) > len(CHILDREN)
+        box.process.kill()
+        box.process.wait()
+        eventually(lambda: not living(everyone), 10, lambda: f"still there: {living(everyone)}")
+        said = box.home.root.parent / "up.log"
+        said.unlink()
+        box.process = start(box.home, port_of(box) + 1, "--runtime=mock", "--gpus=1")
+        assert "shown only now" not in said.read_text()
+        box.url = box.url.replace(str(port_of(box)), str(port_of(box) + 1))
+        with box.client() as skep:  # the same administrator, by the token of the first life
+            assert [node.state for node in skep.nodes()] == ["ONLINE"]
+
+
+def test_down_stops_everything_and_loses_nothing():
+    with stack("--runtime", "mock", "--gpus", "1") as box:
+        job = box.submit(name="kept", command="mock run_for=0.1")
+        box.wait_for_end(job.id)
+        everyone = descendants(box.process.pid)
+        assert run(box, "down").returncode == 0
+        assert not living(everyone)
+        assert box.process.wait(timeout=5) == 0
+        assert run(box, "status").returncode == 3
+        box.process = start(box.home, port_of(box), "--runtime=mock", "--gpus=1")
+        with box.client() as skep:
+            assert skep.job(job.id).state == "SUCCEEDED"
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path):
+    home = Home(tmp_path / "home")
+    (home.engines / "postgres").mkdir(parents=True)
+    (home.engines / "postgres/PG_VERSION").write_text("9.6\n")  # of a much older server
+    done = run_in(home, "up", f"--port={free_port()}")
+    assert done.returncode == 1
+    assert "Skep did not start: postgres keeps dying" in done.stderr
+    assert home.supervisor_pid() is None
+    environments = Path("/proc").glob("[0-9]*/environ")
+    assert not [path for path in environments if _mentions(path, str(home.root))]
+
+
+def _mentions(path: Path, text: str) -> bool:
+    try:
+        return text.encode() in path.read_bytes()
+    except OSError:
+        return False
