@@ -45,8 +45,9 @@ class ThreadServer:
 class ProcessServer:
     """A web server in a process of its own, on the test's database and doorbells."""
 
-    def __init__(self, port: int = 0) -> None:
-        self.port = port or free_port()
+    def __init__(self, **environment: str) -> None:
+        self.port = free_port()
+        self._environment = environment  # on top of the test's own
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ProcessServer:
@@ -58,9 +59,11 @@ class ProcessServer:
 
     def start(self) -> None:
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
-        quiet = ["--log-level", "warning", "--lifespan", "off"]
+        quiet = ["--log-level", "warning", "--lifespan", "off", "--ws-per-message-deflate=false"]
         command = [sys.executable, "-m", "uvicorn", "tests.support.gateway_app:application"]
-        self._process = subprocess.Popen([*command, *address, *quiet], env=_environment())
+        self._process = subprocess.Popen(
+            [*command, *address, *quiet], env=_environment() | self._environment
+        )
         wait_until(self._answers, "the web server answers")
 
     def kill(self) -> None:

@@ -133,13 +133,17 @@ def _append_once(
     return {stream: tail for stream, (tail, _) in folded.items() if stream not in lost}
 
 
-# One round trip and one implicit transaction. Chunk ids are the cursor of a job's merged log, so
-# they must become visible in order: the lock makes the inserts of one job follow each other.
+# Chunk ids are the cursor of a job's merged log, so they must become visible in order: the lock,
+# held to the statement's commit, makes the inserts of one job follow each other. `locked` is
+# counted before the join gives its first row, and only then an id is drawn.
 INSERT = """
-SELECT pg_advisory_xact_lock(1936418160, job) FROM unnest(%s::int[]) job;
+WITH locked AS MATERIALIZED (
+  SELECT pg_advisory_xact_lock(1936418160, job) FROM unnest(%s::int[]) job
+)
 INSERT INTO telemetry_logchunk (job_id, attempt_id, stream, "offset", size, at, key)
-SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::bigint[], %s::int[],
-                     %s::timestamptz[], %s::text[])
+SELECT v.* FROM (SELECT count(*) FROM locked) held,
+       unnest(%s::uuid[], %s::uuid[], %s::text[], %s::bigint[], %s::int[],
+              %s::timestamptz[], %s::text[]) v
 ON CONFLICT (attempt_id, stream, "offset") DO NOTHING
 RETURNING attempt_id, stream
 """
@@ -159,7 +163,6 @@ def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[St
     with connection.cursor() as cursor:
         locks = sorted(job.int & 0x7FFFFFFF for job in jobs)
         cursor.execute(INSERT, [locks, *map(list, zip(*rows, strict=True))])
-        cursor.nextset()
         won = set(cursor.fetchall())
     bells.ring_logs(jobs)
     return won

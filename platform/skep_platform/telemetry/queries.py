@@ -85,7 +85,7 @@ class Page:
 def job_log(job: Job, which: Filter, cursor: int, limit: int) -> Page:
     """The merged log after `cursor`, whole chunks of together about `limit` bytes."""
     ended = _log_ended(job)  # asked before the chunks: what is read after is all there is
-    rows = _rows(which.chunks(job).filter(id__gt=cursor).order_by("id"), MAX_ROWS + 1)
+    rows = chunk_rows(which.chunks(job).filter(id__gt=cursor).order_by("id"), MAX_ROWS + 1)
     page, more = _up_to(rows, limit)
     texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in page)
     return Page(texts, page[-1].cursor if page else cursor, ended and not more)
@@ -94,7 +94,7 @@ def job_log(job: Job, which: Filter, cursor: int, limit: int) -> Page:
 def job_log_before(job: Job, which: Filter, before: int, limit: int) -> Page:
     """The merged log up to `before`, which is not part of it: for reading backwards. Empty at the
     beginning of the log."""
-    rows = _rows(which.chunks(job).filter(id__lt=before).order_by("-id"), MAX_ROWS + 1)
+    rows = chunk_rows(which.chunks(job).filter(id__lt=before).order_by("-id"), MAX_ROWS + 1)
     newest, _ = _up_to(rows, limit)
     texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in reversed(newest))
     return Page(texts, newest[0].cursor if newest else before, complete=False)
@@ -103,7 +103,7 @@ def job_log_before(job: Job, which: Filter, before: int, limit: int) -> Page:
 def job_tail(job: Job, which: Filter, lines: int, limit: int) -> Page:
     """The newest `lines` lines of the merged log, of about `limit` bytes at most."""
     ended = _log_ended(job)
-    rows = _rows(which.chunks(job).order_by("-id"), MAX_ROWS)
+    rows = chunk_rows(which.chunks(job).order_by("-id"), MAX_ROWS)
     newest, _ = _up_to(rows, limit)
     held: list[tuple[Chunk, bytes]] = []
     going_on: set[tuple[UUID, str]] = set()  # streams whose line goes on in a newer chunk
@@ -187,7 +187,7 @@ def _stream_chunks(attempt: TaskAttempt, stream: str) -> QuerySet[LogChunk]:
     return LogChunk.objects.filter(attempt=attempt, stream=stream)
 
 
-def _rows(found: QuerySet[LogChunk], most: int) -> list[Chunk]:
+def chunk_rows(found: QuerySet[LogChunk], most: int) -> list[Chunk]:
     rows: Iterable[dict[str, Any]] = found.values(*PLAIN, **COLUMNS)[:most]
     return [Chunk(**row) for row in rows]
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs.models import Job
 from skep_platform.telemetry.models import LogChunk
-from skep_platform.telemetry.queries import Chunk, Filter, _rows
+from skep_platform.telemetry.queries import Chunk, Filter, chunk_rows
 from skep_platform.telemetry.text import decode, read_chunk
 
 MAX_CHUNKS = 500  # per request, as is
@@ -55,7 +55,7 @@ class Cursor:
 def search(job: Job, which: Filter, needle: bytes, cursor: Cursor, limit: int) -> Found:
     """Matches in order of arrival. A match that runs over a chunk's border is found in the chunk
     where it ends."""
-    rows = _rows(which.chunks(job).filter(id__gte=cursor.chunk).order_by("id"), MAX_CHUNKS + 1)
+    rows = chunk_rows(which.chunks(job).filter(id__gte=cursor.chunk).order_by("id"), MAX_CHUNKS + 1)
     before: dict[tuple[UUID, str], bytes] = {}
     matches: list[Match] = []
     read = 0

@@ -144,7 +144,9 @@ def test_26_a_frame_larger_than_the_protocol_allows_is_not_read(port):
         agent.enter(joined.hello)
         with suppress(ConnectionClosed):  # at times before all of it is sent
             agent.send('{"type": "x", "y": "' + "z" * MAX_TEXT_FRAME + '"}')
-        assert agent.end()[1] == 1009
+        assert agent.end()[1] in (1009, 1006)  # a reset may overtake the close frame
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
 
 
 def test_25_a_second_agent_with_the_same_credential_is_told_and_the_first_stays(port):

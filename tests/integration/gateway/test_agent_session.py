@@ -10,8 +10,8 @@ import pytest
 from django.db import OperationalError
 from django.db.models import F
 from tests.support.gateway_agent import Agent, Joined
-from tests.support.gateway_rows import running_attempt
-from tests.support.gateway_server import wait_until
+from tests.support.gateway_rows import frame, running_attempt
+from tests.support.gateway_server import ProcessServer, wait_until
 from tests.support.platform_factories import make_gpus, make_inventory, release
 
 from skep_agent.protocol import (
@@ -20,6 +20,7 @@ from skep_agent.protocol import (
     Desired,
     HeartbeatAck,
     InventoryChanged,
+    LogAck,
     Refused,
     ReportAck,
 )
@@ -321,3 +322,21 @@ class TestSamples:
         wait_until(GpuRollup.objects.exists, "rollups stored")
         row = GpuRollup.objects.get()
         assert (row.utilization_sum, row.memory_used_mb_max) == expected
+
+
+def test_without_a_broker_the_heartbeat_brings_news_and_nothing_is_lost(transactional_db):
+    joined = Joined(gpus=1)
+    with (
+        ProcessServer(SKEP_REDIS_URL="redis://127.0.0.1:1") as server,
+        joined.connect(server.port) as agent,
+    ):
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        cluster.bump_revision([joined.node.pk])
+        agent.beat()
+        assert [a.attempt_id for a in agent.expect(Desired).attempts] == [str(attempt.pk)]
+        agent.send(frame(attempt, 0, b"hello"))
+        assert agent.expect(LogAck).offset == 5
+        agent.report(fact(attempt, "exited", exit_code=0))
+        assert agent.expect(ReportAck)
+        assert state(attempt) == AttemptState.SUCCEEDED

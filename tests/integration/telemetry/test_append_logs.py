@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,10 +11,10 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.gateway_rows import frame, frames, running_attempt
-from tests.support.platform_factories import make_node
+from tests.support.platform_factories import make_node, place
 
 from skep_agent.protocol import LogAck, LogFrame, LogPosition
-from skep_platform.jobs.models import TaskAttempt
+from skep_platform.jobs.models import Task, TaskAttempt
 from skep_platform.telemetry import appending
 from skep_platform.telemetry.frames import MAX_CHUNK
 from skep_platform.telemetry.models import LogChunk
@@ -247,3 +248,41 @@ def test_many_writers_of_one_stream_store_each_byte_once():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(send, [1000, 777, 1234, 2048]))
     assert stored(attempt) == data
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_reads_by_cursor_misses_no_chunk_of_many_writers():
+    """Chunk ids are drawn before they are committed; a reader must never see a later one first."""
+    node = make_node()
+    first = running_attempt(node, gpus=0)
+    attempts = [first]
+    for rank in range(1, 4):
+        task = Task.objects.create(job=first.job, role=first.role, index=rank, rank=rank)
+        attempts.append(place(first.job, [], node=node, rank=task.rank))
+    writing = threading.Event()
+
+    def write(attempt: TaskAttempt) -> None:
+        try:
+            for offset in range(60):
+                append_logs(node.pk, [frame(attempt, offset, b"x")])
+        finally:
+            connection.close()
+
+    def follow() -> list[int]:
+        seen, cursor, last = [], 0, False
+        try:
+            while not last:
+                last = writing.is_set()
+                rows = LogChunk.objects.filter(job=first.job, id__gt=cursor).order_by("id")
+                seen += rows.values_list("id", flat=True)
+                cursor = seen[-1] if seen else 0
+            return seen
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(5) as pool:
+        reader = pool.submit(follow)
+        list(pool.map(write, attempts))
+        writing.set()
+        assert reader.result() == list(LogChunk.objects.order_by("id").values_list("id", flat=True))
+    assert LogChunk.objects.count() == 4 * 60
