@@ -71,7 +71,7 @@ class JobsView(APIView):
             states=_choices(request, "state", JobState.values),
             virtual_clusters=_list(request, "virtual_cluster"),
             owners=_list(request, "owner"),
-            text=request.query_params.get("search", "").replace("\0", "")[:255],
+            text=request.query_params.get("search", "")[:255],
         )
         ordering = request.query_params.get("ordering") or "-submitted_at"
         column = _one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
@@ -220,7 +220,7 @@ def _events(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _list(request: Request, name: str) -> list[str]:
-    asked = request.query_params.get(name, "").replace("\0", "")
+    asked = request.query_params.get(name, "")
     return [part for part in asked.split(",") if part][:100]
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from skep_platform.core.errors import NotFound
@@ -81,7 +81,7 @@ def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()
         return rows if JobState.WAITING in states else rows.none()
     if states:
         newest = TaskAttempt.objects.filter(task=OuterRef("pk")).order_by("-index")
-        state = Coalesce(Subquery(newest.values("state")[:1]), JobState.WAITING.value)
+        state = Coalesce(Subquery(newest.values("state")[:1]), Value(JobState.WAITING.value))
         rows = rows.annotate(newest_state=state).filter(newest_state__in=states)
     return rows
 

@@ -1,0 +1,156 @@
+"""What a node is told to run."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from tests.support.jobs_world import attempts_of, placed, tell, tick
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_agent.protocol import MAX_TEXT_FRAME, Desired
+from skep_platform.jobs import desired, services
+from skep_platform.jobs.desired import desired_attempts
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch):
+    monkeypatch.setattr(desired, "_known", desired._Known())
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def vc(alice):
+    return make_vc("vision", quotas={"A100": 64}, members=[alice])
+
+
+def test_a_spec_has_all_that_the_node_needs(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    job = placed(alice, vc, name="train", gpus=2, cpu=1.5, memory_mb=2048, commands=["a", "b"])
+    (attempt,) = attempts_of(job)
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.attempt_id, spec.epoch, spec.desired) == (str(attempt.pk), 1, "run")
+    assert (spec.job_id, spec.job_name, spec.task_role, spec.task_index) == (
+        *(str(job.pk), "train"),
+        *("worker", 0),
+    )
+    assert (spec.image.reference, spec.command) == ("test/image:1", "a\nb")
+    assert (spec.cpus, spec.memory_mb, spec.shm_mb) == (1.5, 2048, 512)
+    assert spec.gpu_uuids == attempt.gpu_uuids
+    assert len(spec.gpu_uuids) == 2
+    assert spec.env["PAI_JOB_NAME"] == "alice~train"
+    assert spec.env["SKEP_ATTEMPT_ID"] == spec.attempt_id
+
+
+def test_one_task_is_isolated_and_its_own_master(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    placed(alice, vc)
+    (spec,) = desired_attempts(node.pk)
+    assert spec.network == "isolated"
+    names = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    assert [spec.env[name] for name in names] == ["127.0.0.1", "29500", "0", "1"]
+
+
+def test_a_gang_on_one_node_finds_itself_by_names(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    placed(alice, vc, roles={"a_b": {"instances": 2}, "worker": {"instances": 2}})
+    specs = desired_attempts(node.pk)
+    assert {spec.network for spec in specs} == {"job"}
+    by_rank = {spec.env["RANK"]: spec for spec in specs}
+    assert [by_rank[r].hostname for r in "0123"] == ["a-b-0", "a-b-1", "worker-0", "worker-1"]
+    assert {spec.env["MASTER_ADDR"] for spec in specs} == {"a-b-0"}
+    assert by_rank["3"].env["PAI_HOST_IP_worker_0"] == "worker-0"
+    assert by_rank["3"].env["LOCAL_RANK"] == "3"
+
+
+def test_a_gang_over_nodes_uses_their_network_with_reserved_ports(alice, vc):
+    nodes = [
+        make_node(
+            f"gpu-{i}", gpus=2, address=f"10.0.0.{i}", port_range=(20000 + 100 * i, 20099 + 100 * i)
+        )
+        for i in range(2)
+    ]
+    job = placed(alice, vc, instances=4, ports={"rpc": 2})
+    specs = [spec for node in nodes for spec in desired_attempts(node.pk)]
+    assert {spec.network for spec in specs} == {"host"}
+    ports = [p for spec in specs for numbers in spec.ports.values() for p in numbers]
+    assert len(ports) == len(set(ports)) == 4 * 4 + 1
+    master = next(spec for spec in specs if spec.env["RANK"] == "0")
+    assert {spec.env["MASTER_PORT"] for spec in specs} == {str(master.ports["master"][0])}
+    (address,) = {spec.env["MASTER_ADDR"] for spec in specs}
+    first = attempts_of(job)[0].node
+    assert address == first.address
+    low, high = first.port_first, first.port_last
+    assert all(low <= p <= high for n in master.ports.values() for p in n)
+    assert sorted(spec.env["NODE_RANK"] for spec in specs) == ["0", "0", "1", "1"]
+
+
+def test_what_shall_end_is_told_to_stop_until_it_is_released(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    ended, stopped, running = (placed(alice, vc) for _ in range(3))
+    tell(attempts_of(ended), "running", "exited")
+    services.stop(alice, stopped.pk)
+    told = {spec.job_id: spec.desired for spec in desired_attempts(node.pk)}
+    assert told == {str(ended.pk): "stop", str(stopped.pk): "stop", str(running.pk): "run"}
+    tell(attempts_of(ended), "released")
+    assert str(ended.pk) not in {spec.job_id for spec in desired_attempts(node.pk)}
+
+
+def test_other_nodes_attempts_are_not_listed(alice, vc):
+    nodes = [make_node(f"gpu-{i}", gpus=1) for i in range(2)]
+    job = placed(alice, vc, instances=2)
+    for node in nodes:
+        mine = {str(a.pk) for a in attempts_of(job) if a.node_id == node.pk}
+        assert {spec.attempt_id for spec in desired_attempts(node.pk)} == mine
+
+
+def test_a_retry_has_the_environment_of_its_own_attempt(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    job = placed(alice, vc, retries=1)
+    tell(attempts_of(job), "running")
+    tell(attempts_of(job), "exited", exit_code=1)
+    tell(attempts_of(job), "released")
+    job.refresh_from_db()
+    job.not_before = None
+    job.save()
+    tick()
+    (spec,) = desired_attempts(node.pk)
+    (attempt,) = attempts_of(job)
+    assert (spec.attempt_id, spec.epoch) == (str(attempt.pk), 2)
+    assert spec.env["SKEP_ATTEMPT_ID"] == str(attempt.pk)
+
+
+def test_any_number_of_jobs_takes_the_same_number_of_queries(alice, vc):
+    node = make_node("cpu-1", gpus=0, cpus=1000, memory_mb=4_000_000)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            desired_attempts(node.pk)
+        return len(captured)
+
+    placed(alice, vc, gpus=0, instances=2)
+    few = queries()
+    for _ in range(10):
+        placed(alice, vc, gpus=0, instances=20)
+        placed(alice, vc, gpus=0)
+    assert queries() == few <= 4
+    assert queries() == 1  # all known
+    assert len(desired_attempts(node.pk)) == 212
+
+
+def test_31_huge_commands_cannot_make_a_frame_that_no_agent_reads(alice, vc):
+    node = make_node("cpu-1", gpus=0, cpus=1000, memory_mb=4_000_000)
+    early = placed(alice, vc, gpus=0)
+    huge = ["\u0001" * 60_000]
+    placed(alice, vc, gpus=0, instances=200, commands=huge)
+    specs = desired_attempts(node.pk)
+    frame = Desired(revision=1, attempts=specs).model_dump_json()
+    assert len(frame) < MAX_TEXT_FRAME
+    assert specs[0].job_id == str(early.pk)  # what is there already is never left out
+    assert 10 < len(specs) < 201
