@@ -1,0 +1,196 @@
+"""`place`: where a gang can go, as one atomic answer. Nothing is changed by it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from skep_scheduler.cells import packing, topology
+from skep_scheduler.cells.answer import Answer, Placement, Preemption, Spot, Victim
+from skep_scheduler.cells.check import check
+from skep_scheduler.cells.groups import Group
+from skep_scheduler.cells.ledger import downgrade
+from skep_scheduler.cells.mapping import CannotMap, Mapper
+from skep_scheduler.cells.packing import Picks, Scene
+from skep_scheduler.cells.reasons import Attempt, refuse
+from skep_scheduler.cells.request import Gang
+from skep_scheduler.cells.state import Domain, State
+from skep_scheduler.cells.tree import Cell, Physical, Virtual
+from skep_scheduler.cells.view import View
+
+MAX_TRIES = 32  # virtual placements per chain, where bad hardware refuses some
+
+
+@dataclass(slots=True)
+class Found:
+    """The physical leaves of every task, and what has to be done to other gangs for them."""
+
+    picks: list[tuple[int, list[Physical]]]
+    cell_types: list[str]
+    downgrades: tuple[str, ...] = ()
+
+
+def place(state: State, gang: Gang, avoid: Collection[str] = ()) -> Answer:
+    """Tries the chains one after the other; a gang lives in one. `avoid` are nodes not to use."""
+    refusal = check(state, gang)
+    if refusal is not None:
+        return refusal
+    attempts: list[Attempt] = []
+    for chain, domain in _places(state, gang):
+        attempt = Attempt(chain, domain)
+        attempts.append(attempt)
+        if domain is None:
+            found = _opportunistic(state, gang, chain, avoid, attempt)
+        else:
+            found = _guaranteed(state, gang, domain, avoid, attempt)
+        if found is not None:
+            return _answer(state, gang, chain, found)
+    return refuse(state, gang, attempts)
+
+
+def _places(state: State, gang: Gang) -> Iterator[tuple[str, Domain | None]]:
+    """The chains to try, with the virtual cells to look among (None: physical ones)."""
+    vc = state.vcs[gang.vc]
+    if gang.pin is not None:
+        domain = vc.pins[gang.pin]
+        yield domain.chain, domain
+        return
+    for chain, pool in state.chains.items():
+        if gang.leaf_type is not None and pool.shape.leaf_type != gang.leaf_type:
+            continue
+        if gang.opportunistic:
+            yield chain, None
+        elif chain in vc.chains:
+            yield chain, vc.chains[chain]
+
+
+def _scene(state: State, chain: str, view: View, avoid: Collection[str]) -> Scene:
+    return Scene(view, avoid, any_bad=state.chains[chain].bad > 0)
+
+
+def _pack(state: State, gang: Gang, chain: str, scene: Scene) -> Picks | None:
+    if gang.plain:
+        return packing.pack(scene, gang)
+    return topology.pack(scene, gang, state.chains[chain].shape)
+
+
+def _opportunistic(
+    state: State, gang: Gang, chain: str, avoid: Collection[str], attempt: Attempt
+) -> Found | None:
+    scene = _scene(state, chain, state.views[chain], avoid)
+    picks = _pack(state, gang, chain, scene)
+    attempt.met_bad = scene.met_bad
+    if picks is None:
+        return None
+    physical = [(member, _physical(leaves)) for member, leaves in picks]
+    return Found(physical, [""] * len(physical))
+
+
+def _physical(leaves: Sequence[Cell]) -> list[Physical]:
+    return [leaf for leaf in leaves if isinstance(leaf, Physical)]
+
+
+def _virtual(leaves: Sequence[Cell]) -> list[Virtual]:
+    return [leaf for leaf in leaves if isinstance(leaf, Virtual)]
+
+
+def _guaranteed(
+    state: State, gang: Gang, domain: Domain, avoid: Collection[str], attempt: Attempt
+) -> Found | None:
+    """Packs among virtual cells and maps them; where no healthy cell is to be had for some of
+    them, it packs again without those."""
+    scene = _scene(state, domain.chain, domain.view, avoid)
+    for _ in range(MAX_TRIES):
+        picks = _pack(state, gang, domain.chain, scene)
+        attempt.met_bad = attempt.met_bad or scene.met_bad
+        if picks is None:
+            return None
+        virtual = [(member, _virtual(leaves)) for member, leaves in picks]
+        try:
+            return _map(state, gang, domain, virtual, avoid)
+        except CannotMap as failure:
+            attempt.unmapped = True
+            before = len(scene.blocked)
+            scene.blocked |= _to_block(domain, failure, virtual)
+            if len(scene.blocked) == before:
+                return None
+    return None
+
+
+def _map(
+    state: State,
+    gang: Gang,
+    domain: Domain,
+    virtual: list[tuple[int, list[Virtual]]],
+    avoid: Collection[str],
+) -> Found:
+    leaves = [leaf for _, some in virtual for leaf in some]
+    with state.journal.trial():
+        lazy = _lazy_victims(leaves)
+        for group in lazy:
+            downgrade(state, group, f"preempted lazily by {gang.name}")
+        bindings = Mapper(state.chains[domain.chain], avoid).map(leaves)
+    picks = [(member, [bindings[leaf] for leaf in some]) for member, some in virtual]
+    types = [some[0].root.spec.type for _, some in virtual]
+    return Found(picks, types, tuple(group.name for group in lazy))
+
+
+def _lazy_victims(leaves: Sequence[Virtual]) -> list[Group]:
+    found: dict[Group, None] = {}
+    for leaf in leaves:
+        physical = leaf.physical
+        if physical is None or physical.holder is not None or physical.user is None:
+            continue
+        if physical.user.gang.lazy:
+            found[physical.user] = None
+    return list(found)
+
+
+def _to_block(
+    domain: Domain, failure: CannotMap, virtual: list[tuple[int, list[Virtual]]]
+) -> set[Cell]:
+    """The nodes (or smaller cells) of a placement that have no physical counterpart, and those of
+    preassigned cells that would do no better."""
+    blocked = {_node(leaf) for leaf in failure.vertex.leaves()}
+    root = failure.vertex.cell
+    if root.up is None:
+        chosen = {leaf.root for _, leaves in virtual for leaf in leaves}
+        for other in domain.by_level.get(root.level, []):
+            if other.physical is None and other not in chosen:
+                blocked |= set(domain.view.nodes_below(other))
+    return blocked
+
+
+def _node(leaf: Cell) -> Cell:
+    cell = leaf
+    while cell.view is None and cell.parent is not None:
+        cell = cell.parent
+    return cell
+
+
+def _answer(state: State, gang: Gang, chain: str, found: Found) -> Placement | Preemption:
+    users: dict[Group, list[Physical]] = {}
+    holders: dict[Group, None] = {}
+    for _, leaves in found.picks:
+        for leaf in leaves:
+            if leaf.user is not None:
+                users.setdefault(leaf.user, []).append(leaf)
+            if leaf.holder is not None:
+                holders[leaf.holder] = None
+    spots = tuple(
+        Spot(member, leaves[0].node or "", tuple(leaf.index for leaf in leaves), cell_type)
+        for (member, leaves), cell_type in zip(found.picks, found.cell_types, strict=True)
+    )
+    cancels = tuple(group.name for group in holders)
+    placement = Placement(gang.name, chain, spots, found.downgrades, cancels)
+    if not users:
+        return placement
+    return Preemption(placement, tuple(_victim(*pair) for pair in users.items()))
+
+
+def _victim(group: Group, leaves: list[Physical]) -> Victim:
+    loses = tuple(
+        Spot(seat.member, seat.node, tuple(seat.indices), seat.cell_type) for seat in group.seats
+    )
+    overlap = tuple((leaf.node or "", leaf.index) for leaf in leaves)
+    return Victim(group.name, group.gang.vc, group.priority, loses, overlap)

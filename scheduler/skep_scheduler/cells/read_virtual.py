@@ -1,0 +1,89 @@
+"""Reads `virtualClusters`: which cells each VC owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skep_scheduler.cells.shape import CellSpec, Shape, Share, VcSpec
+
+if TYPE_CHECKING:
+    from skep_scheduler.cells.config import Problems
+
+
+def read_vcs(
+    data: object,
+    shapes: Mapping[str, Shape],
+    tops: Sequence[tuple[str, CellSpec]],
+    problems: Problems,
+) -> dict[str, VcSpec]:
+    chains = {chain: shapes[chain] for chain, _ in tops}
+    pins = {cell.pin for _, top in tops for cell in walk(top) if cell.pin is not None}
+    owners: dict[str, str] = {}
+    vcs = {}
+    for name, value in problems.mapping(data, "virtualClusters").items():
+        path = f"virtualClusters.{name}"
+        entry = problems.mapping(value, path)
+        shares = _shares(entry, path, chains, problems)
+        vcs[name] = VcSpec(name, shares, _pins(entry, path, pins, owners, problems))
+    return vcs
+
+
+def walk(cell: CellSpec) -> Iterator[CellSpec]:
+    yield cell
+    for child in cell.children:
+        yield from walk(child)
+
+
+def _shares(
+    entry: Mapping[str, Any], path: str, chains: Mapping[str, Shape], problems: Problems
+) -> tuple[Share, ...]:
+    shares = []
+    for where, cell in problems.items(entry.get("virtualCells"), f"{path}.virtualCells"):
+        number = problems.number(cell.get("cellNumber"), f"{where}.cellNumber", 0)
+        found = _locate(str(cell.get("cellType", "")), f"{where}.cellType", chains, problems)
+        if found is not None:
+            shares.append(Share(*found, number))
+    return tuple(shares)
+
+
+def _locate(
+    name: str, path: str, chains: Mapping[str, Shape], problems: Problems
+) -> tuple[str, int] | None:
+    """Chain and level of `chain.type.….type`."""
+    if name in chains:
+        return name, chains[name].top
+    for chain in sorted(chains, key=len, reverse=True):  # a type's name may have dots itself
+        if name.startswith(f"{chain}."):
+            break
+    else:
+        problems.add(path, f"{name!r} does not begin with the type of a physical cell")
+        return None
+    levels, rest, above = chains[chain].level_of, name[len(chain) + 1 :], chains[chain].top
+    while rest:
+        fits = [t for t in levels if rest == t or rest.startswith(f"{t}.")]
+        if not fits or levels[max(fits, key=len)] >= above:
+            problems.add(path, f"{rest!r} is no path of cell types within {chain}")
+            return None
+        step = max(fits, key=len)
+        above, rest = levels[step], rest[len(step) + 1 :]
+    return chain, above
+
+
+def _pins(
+    entry: Mapping[str, Any],
+    path: str,
+    known: set[str],
+    owners: dict[str, str],
+    problems: Problems,
+) -> tuple[str, ...]:
+    pins = []
+    for where, cell in problems.items(entry.get("pinnedCells"), f"{path}.pinnedCells"):
+        pin, at = str(cell.get("pinnedCellId", "")), f"{where}.pinnedCellId"
+        if pin not in known:
+            problems.add(at, f"no physical cell is pinned as {pin!r}")
+        elif owners.setdefault(pin, at) != at:
+            problems.add(at, f"pinned cell {pin} was given already at {owners[pin]}")
+        else:
+            pins.append(pin)
+    return tuple(pins)

@@ -1,0 +1,146 @@
+"""The order of the free lists after start.
+
+The order decides between equal cells, and recorded placements depend on it. The reference starts
+with every node bad, binds VCs' cells to bad ones as it finds too few healthy ones, and takes that
+back as nodes turn healthy one after the other: so some cells come to the end of their lists. We
+bind nothing for bad hardware, but leave the lists in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from skep_scheduler.cells.pool import Pool
+from skep_scheduler.cells.tree import Cell, Physical, at_level
+
+
+def settle(pool: Pool) -> None:
+    """Needs a pool that nobody uses, with all claims made and pinned cells taken out."""
+    if all(len(cells) < 2 for cells in pool.free):
+        return  # nothing to order
+    claimed = [level for level in range(1, pool.shape.top + 1) if pool.claims[level]]
+    if not claimed:
+        return
+    start = _Startup(pool)
+    grain = min(pool.shape.node_level, min(claimed))
+    cells = [cell for top in pool.tops for cell in _physical(at_level(top, grain))]
+    for cell in cells:
+        start.turn_bad(cell)
+    for cell in cells:
+        start.turn_healthy(cell)
+
+
+def _physical(cells: Iterator[Cell]) -> Iterator[Physical]:
+    return (cell for cell in cells if isinstance(cell, Physical))
+
+
+class _Startup:
+    """free_bad: bad cells that are free, by level; doomed: bad cells given to VCs, by VC and level.
+    Lists lose an element by moving their last one into its place."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.bad: set[Physical] = set()
+        self.free_bad: list[list[Physical]] = [[] for _ in pool.left]
+        self.doomed = {vc: [list[Physical]() for _ in pool.left] for vc in pool.vc_claims}
+        self.owner: dict[Physical, str] = {}
+
+    def turn_bad(self, cell: Physical) -> None:
+        if cell in self.bad:
+            return
+        self.bad.add(cell)
+        if cell.up is not None:
+            self.turn_bad(cell.up)
+        if self._is_free(cell):
+            self.free_bad[cell.level].append(cell)
+            self._doom(cell.level)
+
+    def turn_healthy(self, cell: Physical) -> None:
+        self.bad.discard(cell)
+        if self._is_free(cell):
+            _drop(self.free_bad[cell.level], cell)
+            self._save(cell.level)
+        elif cell in self.owner:
+            self._release(cell)
+        parent = cell.up
+        if parent is not None and not any(part in self.bad for part in parent.parts):
+            self.turn_healthy(parent)
+
+    def _is_free(self, cell: Physical) -> bool:
+        return not cell.split and self.pool.is_free(cell)
+
+    def _healthy(self, level: int) -> int:
+        return self.pool.left[level] - len(self.free_bad[level])
+
+    def _doom(self, level: int) -> None:
+        for vc, claims in self.pool.vc_claims.items():
+            while claims[level] > self._healthy(level) and self.free_bad[level]:
+                self._give_to(vc, self.free_bad[level][0])
+
+    def _save(self, level: int) -> None:
+        for vc, claims in self.pool.vc_claims.items():
+            doomed = self.doomed[vc][level]
+            while doomed and claims[level] < self._healthy(level):
+                self._release(doomed[0])
+
+    def _give_to(self, vc: str, cell: Physical) -> None:
+        self.owner[cell] = vc
+        self.doomed[vc][cell.level].append(cell)
+        split = [above for above in _above(cell) if not above.split]
+        self.pool.claim(vc, cell.level, -1)
+        self.pool.take(cell)
+        for above in split:
+            if above in self.bad:
+                _drop(self.free_bad[above.level], above)
+            else:
+                self._doom(above.level)
+        self._take_bad(cell)
+        for level in range(cell.level - 1, 0, -1):
+            self._doom(level)
+
+    def _release(self, cell: Physical) -> None:
+        vc = self.owner.pop(cell)
+        _drop(self.doomed[vc][cell.level], cell)
+        before = [above for above in _above(cell) if above.split]
+        self.pool.claim(vc, cell.level, +1)
+        self.pool.give(cell)
+        for above in before:
+            if above.split:
+                break
+            if above in self.bad:
+                self.free_bad[above.level].append(above)
+            else:
+                self._save(above.level)
+        if cell in self.bad:
+            self._give_bad(cell)
+        else:
+            self._save(cell.level)
+        for level in range(cell.level - 1, 0, -1):
+            self._save(level)
+
+    def _take_bad(self, cell: Physical) -> None:
+        _drop(self.free_bad[cell.level], cell)
+        for part in cell.parts:
+            if part in self.bad:
+                self._take_bad(part)
+
+    def _give_bad(self, cell: Physical) -> None:
+        self.free_bad[cell.level].append(cell)
+        for part in cell.parts:
+            if part in self.bad:
+                self._give_bad(part)
+
+
+def _above(cell: Physical) -> Iterator[Physical]:
+    above = cell.up
+    while above is not None:
+        yield above
+        above = above.up
+
+
+def _drop(cells: list[Physical], cell: Physical) -> None:
+    if cell not in cells:
+        return
+    last = cells.pop()
+    if last is not cell:
+        cells[cells.index(cell)] = last

@@ -1,0 +1,1 @@
+"""Replays recorded HiveD cases on the cells: `python -m skep_scheduler.replay FILE…`."""

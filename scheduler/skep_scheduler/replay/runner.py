@@ -1,0 +1,237 @@
+"""Runs the cases of a file step by step, and never stops at a failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from skep_scheduler.cells.config import ConfigError, read_config
+from skep_scheduler.cells.invariants import violations
+from skep_scheduler.cells.shape import Config
+from skep_scheduler.cells.state import State
+from skep_scheduler.replay.expect import check_assert, describe, matches
+from skep_scheduler.replay.session import Bound, Result, Session, Victims
+from skep_scheduler.replay.specs import UserError
+
+Line = dict[str, Any]
+
+
+def replay_file(path: Path) -> Iterator[Line]:
+    """One line per expectation. Raises OSError or ValueError for a file that cannot be read."""
+    with path.open(encoding="utf-8") as file:
+        data = json.load(file)
+    if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
+        raise ValueError("it has no list of cases")
+    for case in data["cases"]:
+        yield from Runner(case, data.get("pods") or {}, path.parent).run()
+
+
+def load_config(folder: Path, name: str) -> Config:
+    """A configuration by its file name, from `configs/` in `folder`, or beside it."""
+    from ruamel.yaml import YAML
+
+    base = Path(name).name
+    candidates = [folder / "configs" / base, folder / name, folder / base]
+    found = next((path for path in candidates if path.is_file()), candidates[0])
+    with found.open(encoding="utf-8") as file:
+        return read_config(YAML(typ="safe", pure=True).load(file))
+
+
+class Runner:
+    """One case. `pods` are the specs by name, of the file and of the case."""
+
+    def __init__(self, case: Mapping[str, Any], pods: Mapping[str, Any], folder: Path) -> None:
+        self.name = str(case.get("id") or case.get("name") or case.get("case"))
+        self.steps = case.get("steps") or []
+        self.pods = {**pods, **(case.get("pods") or {})}
+        self.folder = folder
+        self.session: Session | None = None
+        self.last: Result | None = None
+
+    def run(self) -> Iterator[Line]:
+        for number, step in enumerate(self.steps):
+            op = str(step.get("op"))
+            try:
+                verdicts = getattr(self, f"_op_{op}", self._unknown)(step)
+            except Exception as error:  # a failed line, never the end of the run
+                got = {"exception": type(error).__name__, "message": str(error)}
+                expected = step.get("expect", step.get("assert"))
+                verdicts = [(op, expected, got, False)]
+            for name, expected, got, passed in [*verdicts, *self._validate()]:
+                yield {
+                    "case": self.name,
+                    "step": number,
+                    "op": name,
+                    "expected": expected,
+                    "got": got,
+                    "pass": passed,
+                }
+
+    def _validate(self) -> list[tuple[str, Any, Any, bool]]:
+        if self.session is None:
+            return []
+        try:
+            stories = list(violations(self.session.state))
+        except Exception as error:
+            stories = [f"{type(error).__name__}: {error}"]
+        return [("validate", "no violation", stories, False)] if stories else []
+
+    @property
+    def _live(self) -> Session:
+        if self.session is None:
+            raise RuntimeError("there is no scheduler")
+        return self.session
+
+    def _spec(self, step: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "spec" in step:
+            self.pods[step["pod"]] = step["spec"]
+        spec: Mapping[str, Any] = self.pods[step["pod"]]
+        return spec
+
+    def _unknown(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        return [(str(step.get("op")), step.get("expect"), "unknown operation", False)]
+
+    def _op_comment(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        return []
+
+    def _op_define_pod(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self.pods[step["pod"]] = step["spec"]
+        return []
+
+    def _op_new_scheduler(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        panic, got = None, {}
+        self.last = self.session = None
+        try:
+            self.session = Session(State(load_config(self.folder, str(step["config"]))))
+        except ConfigError as error:
+            panic, got = "platform_error", {"panic": str(error)}
+        expected = step.get("expect")
+        if expected is None and panic is None:
+            return []
+        return [("new_scheduler", expected, got, matches(expected or {}, None, panic))]
+
+    def _op_restart_with_config(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.reconfigure(load_config(self.folder, str(step["config"])))
+        return []
+
+    def _op_set_all_nodes_healthy(
+        self, step: Mapping[str, Any]
+    ) -> list[tuple[str, Any, Any, bool]]:
+        for node in self._live.state.nodes:
+            self._live.set_node(node, healthy=True)
+        return []
+
+    def _op_set_node_healthy(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.set_node(str(step["node"]), healthy=True)
+        return []
+
+    def _op_set_node_bad(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.set_node(str(step["node"]), healthy=False)
+        return []
+
+    def _op_schedule(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        pod, panic = str(step["pod"]), None
+        self.last = None
+        got: dict[str, Any] = {}
+        try:
+            self.last = self._live.schedule(
+                pod, self._spec(step), step.get("suggested_nodes"), self._phase(step)
+            )
+            got = describe(self.last)
+        except UserError as error:
+            panic, got = "user_error", {"panic": str(error)}
+        if step.get("then"):
+            self._follow_up(pod, self.last)
+        expected = step.get("expect")
+        if expected is None:
+            return []
+        return [("schedule", expected, got, matches(expected, self.last, panic))]
+
+    def _phase(self, step: Mapping[str, Any]) -> str:
+        return str(step.get("phase", "Preempting"))
+
+    def _follow_up(self, pod: str, result: Result | None) -> None:
+        """What the reference's v2 tests do with every answer."""
+        if isinstance(result, Bound):
+            self._live.adopt(pod, self.pods[pod], result)
+        elif isinstance(result, Victims):
+            for victim in sorted(result.names):
+                self._live.delete_allocated_pod(victim)
+
+    def _op_schedule_gang(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        bound: list[str] = []
+        binds: dict[str, Any] = {}
+        self.last, panic = None, None
+        got: dict[str, Any] = {}
+        for entry in step["pods"]:
+            pod = str(entry["pod"])
+            try:
+                self.last = self._live.schedule(
+                    pod, self._spec(entry), step.get("suggested_nodes"), self._phase(step)
+                )
+            except UserError as error:
+                self.last, panic, got = None, "user_error", {"panic": str(error)}
+                break
+            got = describe(self.last)
+            if not isinstance(self.last, Bound):
+                break
+            self._live.adopt(pod, self.pods[pod], self.last)
+            bound.append(pod)
+            binds[pod] = got["bind"]
+        got = {**got, "bound": bound, "binds": binds}
+        expected = step.get("expect")
+        if expected is None:
+            return []
+        passed = _gang_matches(expected, got, self.last, panic, len(step["pods"]))
+        return [("schedule_gang", expected, got, passed)]
+
+    def _op_delete_group(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.delete_group(str(step["group"]))
+        return []
+
+    def _op_add_allocated_pod(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.add_allocated_pod(str(step["pod"]), self._spec(step), step["bind_info"])
+        return []
+
+    def _op_delete_allocated_pod(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        self._live.delete_allocated_pod(str(step["pod"]))
+        return []
+
+    def _op_delete_unallocated_pod(
+        self, step: Mapping[str, Any]
+    ) -> list[tuple[str, Any, Any, bool]]:
+        self._live.delete_unallocated_pod(str(step["pod"]), self._spec(step))
+        return []
+
+    def _op_assert(self, step: Mapping[str, Any]) -> list[tuple[str, Any, Any, bool]]:
+        expected, got, passed = check_assert(self._live.state, step, self.last)
+        return [(f"assert {step['assert']}", expected, got, passed)]
+
+
+def _gang_matches(
+    expected: Mapping[str, Any],
+    got: Mapping[str, Any],
+    last: Result | None,
+    panic: str | None,
+    pods: int,
+) -> bool:
+    """Beside the keys of `schedule`, for the pod that was asked last: `bound` (how many, which, or
+    whether all), `all_bound`, `binds` by pod."""
+    rest = dict(expected)
+    whole = len(got["bound"]) == pods
+    passed = True
+    for key in ("bound", "all_bound", "all_bind"):
+        if key in rest:
+            passed = passed and _bound_matches(rest.pop(key), got["bound"], whole)
+    for pod, bind in (rest.pop("binds", None) or {}).items():
+        mine = got["binds"].get(pod) or {}
+        passed = passed and all(mine.get(key) == value for key, value in bind.items())
+    return passed and matches(rest, last, panic)
+
+
+def _bound_matches(expected: object, bound: list[str], whole: bool) -> bool:
+    if isinstance(expected, bool):
+        return whole == expected
+    return expected == (len(bound) if isinstance(expected, int) else bound)
