@@ -50,7 +50,7 @@ def _database(url: str) -> dict[str, object]:
                 "min_size": 1,
                 "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),
                 "timeout": 10,
-            }
+            },
         },
     }
 

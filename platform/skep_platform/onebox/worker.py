@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from celery.beat import Service
+from celery.beat import Scheduler, Service
 from celery.signals import worker_ready
 
 from skep_platform.celery import app
@@ -43,7 +43,7 @@ def _parse() -> Any:
 
 def _start_beat() -> None:
     """In memory: a file of last runs would tell of an earlier life of this box."""
-    beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls="celery.beat:Scheduler")
+    beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls=Scheduler)
     Thread(target=beat.start, kwargs={"embedded_process": True}, daemon=True, name="beat").start()
 
 
