@@ -141,7 +141,9 @@ def _publish(broker: redis.Redis, bells: Mapping[str, Message]) -> None:
 
 def _hint_tick(broker: redis.Redis) -> None:
     if broker.set(TICK_PENDING, 1, nx=True, ex=TICK_PENDING_S):
-        current_app.send_task(TICK_TASK, queue="scheduler", expires=30, retry=False)
+        current_app.send_task(
+            TICK_TASK, kwargs={"hinted": True}, queue="scheduler", expires=30, retry=False
+        )
 
 
 def _at_broker(action: Callable[[redis.Redis], object]) -> None:

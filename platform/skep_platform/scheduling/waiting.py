@@ -9,6 +9,7 @@ from skep_platform.jobs import stories
 from skep_platform.jobs.bulk import update_rows
 from skep_platform.jobs.models import Job
 from skep_scheduler.plan import Reason
+from skep_scheduler.reasons.codes import Code
 
 REFRESH_S = 10.0  # numbers of a reason may be this old; a new code is stored at once
 MOST = 500  # rows per tick
@@ -33,6 +34,8 @@ class Reasons:
         return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
 
     def _is_news(self, job: str, reason: Reason, now: float) -> bool:
+        if reason.code == Code.BACKOFF:
+            return False  # who made it wait has said so, and why
         if job not in self._stored:
             return True
         known, at = self._stored[job]

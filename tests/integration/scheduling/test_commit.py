@@ -66,7 +66,6 @@ def test_a_gang_is_committed_whole(alice, vc):
 CHANGES = {
     "the job was stopped": lambda alice, job, node: services.stop(alice, job.pk),
     "the job was placed": lambda alice, job, node: tick(),
-    "the job waits for a retry": lambda alice, job, node: None,
     "the node is cordoned": lambda alice, job, node: cluster.cordon(None, node.name),
     "the node is lost": lambda alice, job, node: lose(node),
     "the node's agent is gone": lambda alice, job, node: cluster.close_session(
@@ -76,7 +75,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", set(CHANGES) - {"the job waits for a retry"})
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_plan_that_is_no_longer_true_is_not_carried_out(alice, vc, change):
     node = make_node("gpu-1", gpus=1)
     job = submit(alice, vc)

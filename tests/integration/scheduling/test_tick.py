@@ -249,6 +249,37 @@ def test_a_hint_that_comes_during_a_tick_is_another_round(sent, monkeypatch):
     assert rounds >= 2
 
 
+def test_a_message_whose_hint_was_taken_by_an_earlier_round_does_nothing(alice, vc):
+    make_node("gpu-1", gpus=8)
+    job = submit(alice, vc)
+    doorbells.take_tick_hint()
+    tasks.tick(hinted=True)
+    assert states_of(job) == []
+    doorbells.valkey().set(doorbells.TICK_PENDING, 1)
+    tasks.tick(hinted=True)
+    assert states_of(job) == ["ASSIGNED"]
+
+
+def test_beats_message_always_ticks(alice, vc):
+    make_node("gpu-1", gpus=8)
+    job = submit(alice, vc)
+    doorbells.take_tick_hint()
+    tasks.tick()
+    assert states_of(job) == ["ASSIGNED"]
+
+
+def test_a_job_that_waits_for_its_retry_keeps_the_reason_of_the_failure(alice, vc):
+    make_node("gpu-1", gpus=8)
+    job = placed(alice, vc, retries=1)
+    tell(attempts_of(job), "running")
+    tell(attempts_of(job), "exited", exit_code=1)
+    tell(attempts_of(job), "released")
+    tick()
+    job.refresh_from_db()
+    assert job.wait_reason["code"] == "retry"
+    assert "exited with code 1" in job.wait_reason["message"]
+
+
 def test_the_celery_task_has_the_name_that_beat_and_doorbells_use():
     assert tasks.tick.name == doorbells.TICK_TASK == "skep.scheduling.tick"
     current_app.loader.import_default_modules()
