@@ -58,7 +58,7 @@ class NodeSerializer(serializers.Serializer[Any]):
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
-    token = serializers.CharField(help_text="Told only here; lets one node join.")
+    token = serializers.CharField(help_text="Told only here; lets nodes join.")
     expires_at = serializers.DateTimeField()
     command = serializers.CharField(help_text="What to type on the new node.")
 
@@ -71,7 +71,10 @@ class JoinedSerializer(serializers.Serializer[Any]):
 
 class JoinTokenBody(Body):
     expires_in_s = serializers.IntegerField(
-        min_value=1, required=False, help_text="Default: an hour; at most 7 days."
+        min_value=1, required=False, help_text="Default: an hour; at most 366 days."
+    )
+    nodes = serializers.IntegerField(
+        min_value=1, max_value=100_000, required=False, help_text="How many may join; default 1."
     )
 
 
@@ -147,9 +150,10 @@ class JoinTokensView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """Works once and for one node."""
-        ttl = validated(JoinTokenBody, request).get("expires_in_s", DEFAULT_JOIN_TTL_S)
-        row, token = services.issue_join_token(acting.user(request), ttl)
+        """Works for one node, unless asked for more: then mind who can read it."""
+        asked = validated(JoinTokenBody, request)
+        ttl = asked.get("expires_in_s", DEFAULT_JOIN_TTL_S)
+        row, token = services.issue_join_token(acting.user(request), ttl, asked.get("nodes", 1))
         command = f"skep-agent join --server {settings.SKEP_PUBLIC_URL} --token {token}"
         answer = {"token": token, "expires_at": row.expires_at, "command": command}
         return Response(JoinTokenSerializer(answer).data, status=201)

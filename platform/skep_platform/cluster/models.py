@@ -93,12 +93,12 @@ class Device(models.Model):
 
 
 class JoinToken(Entity):
-    """Lets one node join once, within its time. Only the SHA-256 of the token is kept."""
+    """Lets nodes join within its time: one, unless it was made for more of them (a DaemonSet, an
+    autoscaler). Only the SHA-256 of the token is kept."""
 
     token_hash = models.CharField(max_length=64, unique=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
     )
     expires_at = models.DateTimeField()
-    used_at = models.DateTimeField(null=True)
-    used_by = models.ForeignKey(Node, models.SET_NULL, null=True, related_name="+")
+    uses_left = models.PositiveIntegerField(default=1)

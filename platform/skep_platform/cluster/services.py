@@ -29,7 +29,7 @@ from skep_platform.core.models import Event
 from skep_platform.tenancy.models import NAME
 
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
-MAX_JOIN_TTL = timedelta(days=7)
+MAX_JOIN_TTL = timedelta(days=366)
 DEVICE_COLUMNS = ["node", "model", "memory_mb", "index", "pci_bus_id", "numa_node"]
 DEVICE_COLUMNS += ["health", "problem", "updated_at"]
 
@@ -39,14 +39,19 @@ def create_join_token(user: User | None, ttl: timedelta | float) -> str:
     return issue_join_token(user, ttl)[1]
 
 
-def issue_join_token(user: User | None, ttl: timedelta | float) -> tuple[JoinToken, str]:
+def issue_join_token(
+    user: User | None, ttl: timedelta | float, nodes: int = 1
+) -> tuple[JoinToken, str]:
+    """A token that lets so many nodes join. Raises SkepError `ttl_invalid`."""
     ttl = ttl if isinstance(ttl, timedelta) else timedelta(seconds=ttl)
     if not timedelta(0) < ttl <= MAX_JOIN_TTL:
         longest = int(MAX_JOIN_TTL.total_seconds())
-        raise SkepError("A join token lives at most 7 days.", code="ttl_invalid", longest_s=longest)
+        raise SkepError(
+            "A join token lives at most 366 days.", code="ttl_invalid", longest_s=longest
+        )
     secret = new_secret(JOIN_PREFIX)
     row = JoinToken.objects.create(
-        token_hash=digest(secret), created_by=user, expires_at=Now() + ttl
+        token_hash=digest(secret), created_by=user, expires_at=Now() + ttl, uses_left=nodes
     )
     row.refresh_from_db(fields=["expires_at"])
     return row, secret
@@ -59,7 +64,7 @@ def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
 
     Raises Forbidden `join_token_invalid` and Conflict `node_name_taken`."""
     check_name(name)
-    row = JoinToken.objects.filter(token_hash=digest(token), used_at=None, expires_at__gt=Now())
+    row = JoinToken.objects.filter(token_hash=digest(token), uses_left__gt=0, expires_at__gt=Now())
     join_token = row.select_for_update(of=("self",)).select_related("created_by").first()
     if join_token is None:
         message = "The join token is unknown, used or expired; ask an admin for a new one."
@@ -69,7 +74,7 @@ def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
     node.credential_hash, node.instance_id = digest(secret), instance_id[:64]
     node.connected, node.session_epoch = False, node.session_epoch + 1
     _save(node)
-    row.update(used_at=Now(), used_by=node)
+    row.update(uses_left=F("uses_left") - 1)
     record("node", node.pk, "node.joined", f"Node {name} joined.", actor=_name(join_token))
     doorbells.ring_topic("cluster")
     return node, secret

@@ -50,7 +50,15 @@ def test_join_token_lets_exactly_one_node_in():
     with pytest.raises(Forbidden) as caught:
         services.join_node(token, "beta", "i2")
     assert caught.value.code == "join_token_invalid"
-    assert JoinToken.objects.get().used_by == node
+
+
+def test_join_token_for_three_lets_three_nodes_in():
+    _, token = services.issue_join_token(None, 60, nodes=3)
+    for name in ("alpha", "beta", "gamma"):
+        services.join_node(token, name, name)
+    with pytest.raises(Forbidden) as caught:
+        services.join_node(token, "delta", "delta")
+    assert caught.value.code == "join_token_invalid"
 
 
 @pytest.mark.parametrize("token", ["", "skj_nonsense", "\udcff", "x" * 5000])
@@ -82,8 +90,8 @@ def test_node_name_must_be_plain(name):
     assert caught.value.code == "name_invalid"
 
 
-@pytest.mark.parametrize("ttl", [0, -1, timedelta(days=8)])
-def test_join_token_lives_at_most_a_week(ttl):
+@pytest.mark.parametrize("ttl", [0, -1, timedelta(days=367)])
+def test_join_token_lives_at_most_a_year(ttl):
     with pytest.raises(SkepError) as caught:
         services.create_join_token(None, ttl)
     assert caught.value.code == "ttl_invalid"

@@ -56,9 +56,8 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('token_hash', models.CharField(max_length=64, unique=True)),
                 ('expires_at', models.DateTimeField()),
-                ('used_at', models.DateTimeField(null=True)),
+                ('uses_left', models.PositiveIntegerField(default=1)),
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('used_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='cluster.node')),
             ],
             options={
                 'abstract': False,
