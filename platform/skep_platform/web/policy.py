@@ -9,10 +9,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 # Of the web page, which writes no style elements: Mantine's variables are a file, the editor's
-# styles are constructed sheets. A WebSocket of the same origin is 'self' to CSP 3.
+# styles are constructed sheets. Style attributes are what Chromium itself writes when one types
+# over a selection in the editor. A WebSocket of the same origin is 'self' to CSP 3.
 APP = "; ".join(
     [
         "default-src 'self'",
+        "style-src-attr 'unsafe-inline'",
         "img-src 'self' data:",
         "object-src 'none'",
         "base-uri 'none'",
