@@ -1,0 +1,160 @@
+"""The command line against a whole Skep, as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.stack import JOB, Stack, environment_of, stack
+
+pytestmark = pytest.mark.stack
+
+SKEP = Path(sys.executable).with_name("skep")
+
+
+@pytest.fixture(scope="module")
+def box():
+    with stack("--nodes", "2", "--gpus", "4", "--runtime", "mock") as running:
+        yield running
+
+
+def skep(box: Stack, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess:
+    """As the person who started the box, whom `skep up` has logged in."""
+    return subprocess.run(
+        [SKEP, *arguments],
+        env=environment_of(box.home, **env),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def succeed(box: Stack, *arguments: str, stdin: str = "") -> str:
+    done = skep(box, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def job_file(name: str, command: str = "mock run_for=0.1", tasks: int = 2, gpus: int = 1) -> str:
+    return JOB.format(name=name, image="unused", command=command, tasks=tasks, gpus=gpus)
+
+
+def test_the_one_who_started_the_box_is_logged_in(box):
+    assert succeed(box, "whoami").startswith("admin (admin)")
+    assert json.loads(succeed(box, "whoami", "--json"))["username"] == "admin"
+
+
+def test_a_followed_submit_shows_every_line_and_ends_with_the_job(box):
+    text = job_file("followed", "mock run_for=0.2 log_lines=50", tasks=3)
+    done = skep(box, "submit", "-f", "-", stdin=text)
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.splitlines()[1:]
+    assert sorted({line.split(" | ")[0] for line in shown}) == ["worker-0", "worker-1", "worker-2"]
+    assert len(shown) == 150
+    assert "SUCCEEDED" in done.stderr.splitlines()[-1]
+
+
+def test_a_followed_job_that_fails_is_a_failure(box):
+    text = job_file("fails", "mock run_for=0.1 exit_code=7", tasks=1)
+    done = skep(box, "submit", "--follow", "-", stdin=text)
+    assert done.returncode == 1
+    assert "FAILED" in done.stderr.splitlines()[-1]
+    assert "7" in succeed(box, "show", "fails")
+
+
+def test_logs_can_be_narrowed(box):
+    text = job_file("narrow", "mock run_for=0.1 log_lines=20")
+    succeed(box, "submit", "-f", "-", stdin=text)
+    everything = succeed(box, "logs", "narrow").splitlines()
+    assert len(everything) == 40
+    only_one = succeed(box, "logs", "narrow", "--rank", "1").splitlines()
+    assert only_one == [line for line in everything if line.startswith("worker-1 | ")]
+    bare = succeed(box, "logs", "narrow", "--rank", "1", "--no-prefix").splitlines()
+    assert [line.partition(" | ")[2] for line in only_one] == bare
+    assert (
+        succeed(box, "logs", "narrow", "--rank", "1", "--tail", "3").splitlines() == only_one[-3:]
+    )
+    as_json = [json.loads(x) for x in succeed(box, "logs", "narrow", "--json").splitlines()]
+    assert {(entry["rank"], entry["stream"]) for entry in as_json} >= {(0, "stdout"), (1, "stdout")}
+    assert len(as_json) == 40
+
+
+def test_a_check_tells_the_place_of_every_fault(box, tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(job_file("wrong").replace("gpu: 1", "gpu: many"))
+    done = skep(box, "check", str(file))
+    assert done.returncode == 1
+    assert re.match(rf"{file}:\d+:\d+: .*\(.+\)\n", done.stdout), done.stdout
+    file.write_text(job_file("right"))
+    assert "right is valid: 2 tasks, 2 GPUs of default" in succeed(box, "check", str(file))
+    with box.client() as client:
+        assert "right" not in [job.name for job in client.jobs()]
+
+
+def test_a_refused_submit_is_told_with_its_code(box):
+    done = skep(box, "submit", "-", stdin="name: [")
+    assert done.returncode == 5
+    assert re.search(r"\(\w+\)$", done.stderr.strip()), done.stderr
+    as_json = json.loads(skep(box, "submit", "--json", "-", stdin="name: [").stderr)
+    assert as_json.keys() == {"code", "message", "details"}
+
+
+def test_a_running_job_is_stopped_by_name_and_tells_its_story(box):
+    succeed(box, "submit", "-", stdin=job_file("endless", "mock run_for=600"))
+    with box.client() as client:
+        (job,) = client.jobs(search="endless")
+    box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
+    assert "endless" in succeed(box, "ls", "--state", "running")
+    used = [line for line in succeed(box, "vc").splitlines() if line.startswith("default")]
+    assert " 2 " in used[0]
+    assert "endless is STOPP" in succeed(box, "stop", "endless")
+    assert box.wait_for_end(job.id).state == "STOPPED"
+    kinds = [event["kind"] for event in json.loads(succeed(box, "events", "endless", "--json"))]
+    assert {"job.queued", "job.placed", "job.started", "job.stopped"} <= set(kinds)
+    assert json.loads(succeed(box, "show", job.id, "--json"))["state"] == "STOPPED"
+
+
+def test_nodes_are_listed_and_cordoned(box):
+    assert [node["name"] for node in json.loads(succeed(box, "nodes", "--json"))] == [
+        "node-1",
+        "node-2",
+    ]
+    succeed(box, "cordon", "node-2")
+    assert "cordoned" in succeed(box, "nodes")
+    succeed(box, "uncordon", "node-2")
+    assert "cordoned" not in succeed(box, "nodes")
+
+
+def test_login_by_password_is_remembered_and_a_wrong_one_is_refused(box, tmp_path):
+    said = (box.home.root.parent / "up.log").read_text()
+    (password,) = re.findall(r"password +(\S+)", said)
+    login = ["login", "--server", box.url, "--username", "admin", "--password-stdin"]
+    elsewhere = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert skep(box, *login, stdin="wrong\n", **elsewhere).returncode == 3
+    done = skep(box, *login, stdin=f"{password}\n", **elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert skep(box, "whoami", **elsewhere).stdout.startswith(f"admin (admin) at {box.url}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code"),
+    [
+        (["show", "no-such-job"], {}, 4),
+        (["show", "01a1fc1d-6332-711d-8f5a-8c98a6360c4c"], {}, 4),
+        (["ls"], {"SKEP_TOKEN": "wrong"}, 3),
+        (["ls"], {"SKEP_SERVER": "http://127.0.0.1:1"}, 6),
+        (["submit", "/no/such/file"], {}, 2),
+        (["no-such-command"], {}, 2),
+    ],
+    ids=["unknown name", "unknown id", "wrong token", "no server", "no file", "no command"],
+)
+def test_exit_codes_tell_scripts_what_went_wrong(box, arguments, environment, code):
+    done = skep(box, *arguments, **environment)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
