@@ -6,8 +6,11 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "./api/queries";
+import { reloadAfterUpdate } from "./app/reloadAfterUpdate";
 import { router } from "./app/router";
 import { theme } from "./app/theme";
+
+reloadAfterUpdate();
 
 const root = document.getElementById("root");
 if (!root) throw new Error("index.html has no #root");

@@ -7,10 +7,15 @@ import { GpuCard, useGpuHover } from "./GpuCard";
 import { NodeTile } from "./NodeTile";
 import css from "./NodeGrid.module.css";
 
-const TILE_WIDTH = 286;
 const GAP = 10;
 const PADDING = 20;
 const PER_ROW = 8;
+/** Up to so many nodes the tiles are larger and say more. */
+const FEW = 12;
+
+// In pixels: the least width of a tile, the height of all but its cells, of one row of cells.
+const DENSE = { tile: 286, head: 46, row: 33 };
+const ROOMY = { tile: 430, head: 78, row: 54 };
 
 interface Props {
   nodes: Node[];
@@ -27,9 +32,10 @@ export function NodeGrid({ nodes, all, colourBy, onOpen }: Props) {
   const ref = useMergedRef(measure, setBox);
   const names = useMemo(() => virtualClustersOf(all), [all]);
   const room = width - 2 * PADDING + GAP;
-  const columns = Math.max(1, Math.floor(room / (TILE_WIDTH + GAP)));
+  const size = all.length > FEW ? DENSE : ROOMY;
+  const columns = Math.max(1, Math.floor(room / (size.tile + GAP)));
   const widest = nodes.reduce((most, node) => Math.max(most, node.gpus.length), 0);
-  const height = tileHeight(widest);
+  const height = size.head + Math.max(1, Math.ceil(widest / PER_ROW)) * size.row;
   const virtual = useVirtualizer({
     count: Math.ceil(nodes.length / columns),
     getScrollElement: () => box,
@@ -65,6 +71,7 @@ export function NodeGrid({ nodes, all, colourBy, onOpen }: Props) {
                 node={node}
                 colourBy={colourBy}
                 names={names}
+                roomy={size === ROOMY}
                 onOpen={onOpen}
               />
             ))}
@@ -74,10 +81,4 @@ export function NodeGrid({ nodes, all, colourBy, onOpen }: Props) {
       {hover.gpu ? <GpuCard {...hover.gpu} /> : null}
     </div>
   );
-}
-
-/** Head, rows of cells, and padding, in pixels; all tiles are as high as the fullest needs. */
-function tileHeight(gpus: number): number {
-  const rows = Math.max(1, Math.ceil(gpus / PER_ROW));
-  return 46 + rows * 33;
 }

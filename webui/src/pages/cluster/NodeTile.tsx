@@ -1,5 +1,7 @@
 import { memo } from "react";
 import type { Gpu, Node } from "@/api/types";
+import { shortModel } from "@/format/names";
+import { megabytes } from "@/format/size";
 import { Cell, type CellKind } from "./Cell";
 import { vcColour, type ColourBy } from "./filter";
 import { nodeWord } from "./nodeWord";
@@ -10,10 +12,12 @@ interface Props {
   colourBy: ColourBy;
   /** All virtual clusters, for their colours. */
   names: string[];
+  roomy: boolean;
   onOpen: (name: string) => void;
 }
 
-export const NodeTile = memo(function NodeTile({ node, colourBy, names, onOpen }: Props) {
+export const NodeTile = memo(function NodeTile(props: Props) {
+  const { node, colourBy, names, roomy, onOpen } = props;
   const used = node.gpus.filter((gpu) => gpu.used_by).length;
   const away = node.state !== "ONLINE";
   const word = nodeWord(node);
@@ -23,6 +27,7 @@ export const NodeTile = memo(function NodeTile({ node, colourBy, names, onOpen }
       className={css.tile}
       data-away={away || undefined}
       data-state={node.state}
+      data-roomy={roomy || undefined}
     >
       <header className={css.head}>
         <button
@@ -38,6 +43,7 @@ export const NodeTile = memo(function NodeTile({ node, colourBy, names, onOpen }
           {node.gpus.length > 0 ? `${used}/${node.gpus.length}` : "no GPUs"}
         </span>
       </header>
+      {roomy ? <p className={css.about}>{machineWords(node)}</p> : null}
       <div className={css.cells} aria-hidden="true" onClick={() => onOpen(node.name)}>
         {node.gpus.map((gpu) => (
           <span key={gpu.uuid} data-gpu={gpu.uuid}>
@@ -56,6 +62,12 @@ export const NodeTile = memo(function NodeTile({ node, colourBy, names, onOpen }
     </article>
   );
 });
+
+function machineWords(node: Node): string {
+  const models = [...new Set(node.gpus.map((gpu) => shortModel(gpu.model)))].join(", ");
+  const parts = [models, `${node.cpus} CPUs`, megabytes(node.memory_mb), node.address];
+  return parts.filter(Boolean).join(" · ");
+}
 
 function kindOf(gpu: Gpu): CellKind {
   if (gpu.health === "BAD") return "bad";

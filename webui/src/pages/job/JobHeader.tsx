@@ -8,6 +8,7 @@ import { StateBadge } from "@/ui/StateBadge";
 import { useStop } from "../jobs/useStop";
 import { JobFacts } from "./JobFacts";
 import { Story } from "./Story";
+import { canStop } from "./words";
 import css from "./JobHeader.module.css";
 import { LinkButton } from "@/ui/LinkButton";
 
@@ -47,7 +48,7 @@ export function JobHeader({ job }: { job: Job }) {
         >
           Clone
         </LinkButton>
-        {job.may_stop ? (
+        {job.may_stop && canStop(job.state) ? (
           <ConfirmButton
             question={`Stop ${job.name}?`}
             explanation="Its containers are told to end and are killed after their grace time. A stopped job cannot go on; its logs stay."

@@ -4,7 +4,7 @@ import css from "./Story.module.css";
 
 /** Why it waits or how it ended, in one sentence with its numbers. */
 export function Story({ job }: { job: Job }) {
-  const reason = job.state === "WAITING" ? job.wait_reason : job.exit_reason;
+  const reason = job.state === "SUCCEEDED" ? null : (job.wait_reason ?? job.exit_reason);
   return (
     <div className={css.story} data-state={job.state} role="status">
       <p>{sentence(job)}</p>
@@ -15,7 +15,7 @@ export function Story({ job }: { job: Job }) {
 
 function Numbers({ reason }: { reason: Reason }) {
   const numbers = Object.entries(reason.details).filter(
-    ([, value]) => typeof value === "number" || typeof value === "string",
+    (entry): entry is [string, number] => typeof entry[1] === "number",
   );
   if (numbers.length === 0) return null;
   return (
@@ -23,7 +23,7 @@ function Numbers({ reason }: { reason: Reason }) {
       {numbers.map(([name, value]) => (
         <div key={name}>
           <dt>{name.replaceAll("_", " ")}</dt>
-          <dd className="num">{String(value)}</dd>
+          <dd className="num">{value.toLocaleString("en")}</dd>
         </div>
       ))}
     </dl>

@@ -7,6 +7,10 @@ export function isOver(state: JobState): boolean {
   return OVER.includes(state);
 }
 
+export function canStop(state: JobState): boolean {
+  return state === "WAITING" || state === "RUNNING";
+}
+
 /** Tasks of the whole job by the state of their newest attempt. */
 export function taskStates(job: Job): Partial<Record<TaskState, number>> {
   const sum: Partial<Record<TaskState, number>> = {};

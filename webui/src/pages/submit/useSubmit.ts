@@ -18,6 +18,7 @@ export function useSubmit(text: string, onSubmitted: () => void) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [verdict, setVerdict] = useState<Verdict | null>(null);
+  const [refusal, setRefusal] = useState<unknown>(null);
   // One token per text: a submit that is repeated after a lost answer is the same job.
   const [token, setToken] = useState({ text, value: freshToken() });
   if (token.text !== text) setToken({ text, value: freshToken() });
@@ -35,30 +36,33 @@ export function useSubmit(text: string, onSubmitted: () => void) {
       tellDone(`${job.name} is submitted`);
       await navigate({ to: "/jobs/$id", params: { id: job.id } });
     },
-    onError: (error, about) => {
-      const errors = specErrors(error);
-      if (errors) {
-        setVerdict({
-          text: about,
-          result: { valid: false, errors, summary: null, forecast: null },
-        });
-      }
+    onError: async (error, about) => {
+      const result = await mistakesBehind(error, about);
+      if (result) setVerdict({ text: about, result });
+      else setRefusal(error);
     },
   });
-  const refused = submitting.error && !specErrors(submitting.error) ? submitting.error : null;
   return {
     verdict,
-    failure: checking.error ?? refused,
+    failure: checking.error ?? refusal,
     check: () => checking.mutate(text),
     checking: checking.isPending,
-    submit: () => submitting.mutate(text),
+    submit: () => {
+      setRefusal(null);
+      submitting.mutate(text);
+    },
     submitting: submitting.isPending,
   };
 }
 
-/** The errors of a refused job file; undefined for any other refusal. */
-function specErrors(error: unknown): SpecError[] | undefined {
-  if (!isApiError(error)) return undefined;
+/** The mistakes in the text that made the server refuse it, with their places: a refusal tells
+ * those of the file's form, a check also those of its sense. null: the text is not to blame. */
+async function mistakesBehind(error: unknown, text: string): Promise<CheckResult | null> {
+  if (!isApiError(error) || error.status >= 500) return null;
   const { errors } = error.details;
-  return Array.isArray(errors) ? (errors as SpecError[]) : undefined;
+  if (Array.isArray(errors)) {
+    return { valid: false, errors: errors as SpecError[], summary: null, forecast: null };
+  }
+  const result = await check(text).catch(() => null);
+  return result?.valid === false ? result : null;
 }

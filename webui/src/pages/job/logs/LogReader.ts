@@ -3,7 +3,10 @@ import type { LogPage } from "@/api/types";
 import type { Line } from "./assemble";
 import { LogWindow } from "./LogWindow";
 
-export const PAGE_BYTES = 262_144;
+/** Twice the longest chunk: a page that leaves something out is at least half full. */
+export const PAGE_BYTES = 524_288;
+/** The server puts no more into a page, however short they are. */
+const MOST_CHUNKS = 1000;
 /** More than fit in a page: a tail cut by lines would begin inside a chunk, and what is missing of
  * it could not be read backwards. */
 const TAIL_LINES = 100_000;
@@ -117,7 +120,10 @@ export class LogReader {
     this.abort.abort();
     this.window.clear();
     this.set({ ...place, lines: [], complete: false, busy: null });
-    await this.step("end", range, (page) => this.add(page));
+    await this.step("end", range, (page) => {
+      this.add(page);
+      if (range.tail && !isFull(page)) this.set({ atStart: true });
+    });
   }
 
   private add(page: LogPage): void {
@@ -163,8 +169,9 @@ export class LogReader {
   }
 }
 
-/** Whether the server had more to give than fits in a page. */
+/** Whether the server may have had more to give than it put in a page. A character is up to four
+ * bytes; to think a page full that is not costs one request more. */
 function isFull(page: LogPage): boolean {
-  const bytes = page.chunks.reduce((sum, chunk) => sum + chunk.text.length, 0);
-  return bytes > PAGE_BYTES / 2 || page.chunks.length >= 1000;
+  const characters = page.chunks.reduce((sum, chunk) => sum + chunk.text.length, 0);
+  return characters >= PAGE_BYTES / 2 / 4 || page.chunks.length >= MOST_CHUNKS;
 }

@@ -1,0 +1,32 @@
+import { browse, expect, logIn, shoot } from "../visitor.mjs";
+
+/** Every node and GPU is there; a node is cordoned and comes back; the join command is told. */
+export default () =>
+  browse(
+    async (page) => {
+      await logIn(page);
+      await page.getByRole("link", { name: "Cluster", exact: true }).click();
+      await page.locator("[data-gpu]").first().waitFor();
+      const gpus = await page.locator("[data-gpu]").count();
+      expect(gpus === 16, `${gpus} GPUs are shown, not 16`);
+      await page.locator("[data-gpu]").nth(3).hover();
+      await page.getByRole("tooltip").getByText(/^GPU-/).waitFor();
+      await shoot(page, "cluster");
+
+      await page.getByRole("button", { name: /^node-1/ }).click();
+      const drawer = page.getByRole("dialog", { name: "node-1" });
+      await drawer.getByRole("button", { name: "Cordon", exact: true }).click();
+      await drawer.getByRole("button", { name: "Uncordon" }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /^node-1: cordoned/ }).click();
+      await drawer.getByRole("button", { name: "Uncordon" }).click();
+      await drawer.getByRole("button", { name: "Cordon", exact: true }).waitFor();
+      await page.keyboard.press("Escape");
+
+      await page.getByRole("button", { name: "Add a node" }).click();
+      const command = page.getByLabel("Join command", { exact: true });
+      await command.waitFor();
+      expect((await command.textContent()).startsWith("skep-agent join"), "no join command");
+    },
+    { colorScheme: "dark" },
+  );

@@ -1,0 +1,43 @@
+import { browse, expect, freshName, jobFile, logIn, shoot, write } from "../visitor.mjs";
+
+/** From the login to the last log line, all through the page. */
+export default () =>
+  browse(async (page) => {
+    await logIn(page);
+    await page.getByRole("link", { name: "New job" }).click();
+
+    const name = freshName("watched");
+    const command = `sh -c 'for i in $(seq 1 12); do echo "rank $RANK step $i"; sleep 0.5; done'`;
+    await write(page, jobFile({ name, command, gpus: 2, tasks: 2 }));
+    await page.getByRole("button", { name: "Check" }).click();
+    await page.getByText("Nothing is wrong with it").waitFor();
+    await page.getByText("asks default for 4 GPUs in 2 tasks").waitFor();
+    await page.getByRole("button", { name: "Submit" }).click();
+
+    await page.getByRole("heading", { name }).waitFor();
+    await page.getByRole("link", { name: "Logs", exact: true }).click();
+    const log = page.getByRole("log");
+    await log.getByText("rank 0 step 1", { exact: true }).waitFor({ timeout: 60_000 });
+    const early = await page.getByText("Succeeded", { exact: true }).count();
+    expect(early === 0, "the first line came only when the job was over");
+    await log.getByText("rank 0 step 12", { exact: true }).waitFor();
+    await log.getByText("rank 1 step 12", { exact: true }).waitFor();
+
+    // Nobody reloads: state and end of the log come by themselves.
+    await page.getByText("Succeeded", { exact: true }).waitFor();
+    await page.getByText("The log is over").waitFor();
+    await shoot(page, "logs");
+
+    const numbers = await log.getByText(/^rank 0 step \d+$/).allTextContents();
+    const steps = numbers.map((line) => Number(line.split(" ").at(-1)));
+    const whole = Array.from({ length: 12 }, (_, n) => n + 1);
+    expect(String(steps) === String(whole), `lines are missing or doubled: ${steps}`);
+
+    await page.getByRole("link", { name: /^Tasks/ }).click();
+    await page.getByRole("table", { name: "Tasks" }).waitFor();
+    const rows = await page.getByRole("row", { name: /worker-\d.*A100/ }).count();
+    expect(rows === 2, `${rows} tasks with their node and GPUs, not 2`);
+    await shoot(page, "tasks");
+    await page.getByRole("link", { name: "Events" }).click();
+    await page.getByText("job.succeeded").waitFor();
+  });

@@ -1,0 +1,31 @@
+"""The pages as a visitor sees them, in Chromium, against a whole Skep with Docker."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.stack]
+
+
+def test_a_job_is_submitted_and_watched_to_its_last_log_line(visit):
+    visit("submit_and_watch")
+
+
+def test_mistakes_in_a_job_file_show_at_their_line(visit):
+    visit("editor_errors")
+
+
+def test_running_and_waiting_jobs_are_stopped(visit):
+    visit("stop")
+
+
+def test_the_cluster_shows_every_gpu_and_nodes_are_cordoned(visit):
+    visit("cluster")
+
+
+def test_quotas_are_given_and_refused(visit):
+    visit("quota")
+
+
+def test_sessions_and_tokens_begin_and_end(visit):
+    visit("session")
