@@ -88,7 +88,7 @@ def _virtual(cell: Virtual) -> Iterator[str]:
             yield f"{cell.address} is bound to {there.address} of another chain or level."
         if cell.up is not None and cell.up.physical is not there.up:
             yield f"{cell.address} is bound to {there.address}, but what contains them is not."
-        if cell.level == LEAF and cell.priority != there.priority:
+        if cell.level == LEAF and cell.used_total and cell.priority != there.priority:
             yield f"{cell.address} has priority {cell.priority}, its device {there.priority}."
     for part in cell.parts:
         yield from _virtual(part)
@@ -165,7 +165,7 @@ def _group(group: Group) -> Iterator[str]:
             yield f"{group.name} has {leaf.address}, which belongs to {owner}."
         if leaf.holder not in (None, group):
             continue  # accounted to its preemptor
-        if leaf.virtual is not virtual:
+        if leaf.accounted is not virtual:
             yield f"{group.name} has {leaf.address} at {virtual}, but it is bound elsewhere."
         if leaf.priority != group.priority:
             yield f"{leaf.address} has priority {leaf.priority}, its group {group.priority}."
@@ -191,5 +191,5 @@ def _leaves(state: State) -> Iterator[str]:
         expected = leaf.holder or leaf.user
         if (leaf.priority == FREE) != (expected is None):
             yield f"{leaf.address} has priority {leaf.priority}, but {expected} has it."
-        if leaf.priority == OPPORTUNISTIC and leaf.virtual is not None:
-            yield f"{leaf.address} is used opportunistically, and bound to {leaf.virtual.address}."
+        if leaf.priority == OPPORTUNISTIC and leaf.accounted is not None:
+            yield f"{leaf.address} is used opportunistically, and as {leaf.accounted.address}."

@@ -181,9 +181,9 @@ def _make_room(state: State, group: Group) -> None:
     seen: set[Physical] = set()
     for seat in group.seats:
         for i, leaf in enumerate(seat.leaves):
-            if leaf is not None and (leaf.user is not None or leaf in seen):
+            if leaf is None or leaf.user is not None or leaf in seen:
                 seat.leaves[i] = None
-            elif leaf is not None:
+            else:
                 seen.add(leaf)
 
 

@@ -2,9 +2,9 @@
 
 Preassigned cells that are not bound get a free physical cell by buddy allocation with
 backtracking: from the lowest free list that has any, so that no larger cell is split in vain. Where
-what is there is bad or avoided, a cell of a higher list is split too, as long as everything that VCs
-may still claim fits into the rest (safe relaxed buddy allocation). Below a bound cell the virtual
-structure is followed in the physical one.
+what is there is bad or avoided, a cell of a higher list is split too, as long as everything that
+VCs may still claim fits into the rest (safe relaxed buddy allocation). Below a bound cell the
+virtual structure is followed in the physical one.
 """
 
 from __future__ import annotations

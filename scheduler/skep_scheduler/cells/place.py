@@ -141,7 +141,7 @@ def _lazy_victims(leaves: Sequence[Virtual]) -> list[Group]:
         physical = leaf.physical
         if physical is None or physical.holder is not None or physical.user is None:
             continue
-        if physical.user.gang.lazy:
+        if physical.user.gang.lazy and not physical.user.opportunistic:
             found[physical.user] = None
     return list(found)
 

@@ -135,7 +135,7 @@ class State:
 
     def release(self, leaf: Physical) -> None:
         """Undoes `account`: unbinds whatever is used no more, and frees a preassigned cell."""
-        virtual = leaf.virtual
+        virtual = leaf.accounted
         self._unuse(leaf)
         if virtual is None:
             return

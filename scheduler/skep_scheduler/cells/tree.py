@@ -101,6 +101,11 @@ class Physical(Cell):
         self.holder: Group | None = None  # of a leaf: the preemptor for whom it is reserved
 
     @property
+    def accounted(self) -> Virtual | None:
+        """The virtual leaf that a leaf is used as. (One that is pinned is bound when idle, too.)"""
+        return self.virtual if self.virtual is not None and self.virtual.used_total else None
+
+    @property
     def up(self) -> Physical | None:
         return self.parent  # type: ignore[return-value]
 
