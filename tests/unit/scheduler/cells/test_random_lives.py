@@ -15,14 +15,6 @@ from hypothesis.stateful import (
     rule,
 )
 from ruamel.yaml import YAML
-
-from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal, Spot
-from skep_scheduler.cells.config import read_config
-from skep_scheduler.cells.invariants import validate
-from skep_scheduler.cells.place import place
-from skep_scheduler.cells.reconfigure import reconfigure, spots_of
-from skep_scheduler.cells.request import Gang, Member, Party
 from tests.support.cells import (
     REFERENCE,
     counters,
@@ -33,6 +25,14 @@ from tests.support.cells import (
     plain,
     trace,
 )
+
+from skep_scheduler.cells import health, ledger
+from skep_scheduler.cells.answer import Placement, Preemption, Refusal, Spot
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.invariants import validate
+from skep_scheduler.cells.place import place
+from skep_scheduler.cells.reconfigure import reconfigure, spots_of
+from skep_scheduler.cells.request import Gang, Member, Party
 
 FIXED = [
     plain([2, 2, 2], 3, {"a": [(3, 1), (4, 1)], "b": [(2, 2), (3, 1)]}, node=3),

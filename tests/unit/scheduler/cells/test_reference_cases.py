@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.cells import REFERENCE, reference
 
 from skep_scheduler.replay.runner import replay_file
-from tests.support.cells import REFERENCE, reference
 
 CASES = "hived_cases.json"
 
