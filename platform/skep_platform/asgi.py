@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 from django.core.asgi import get_asgi_application
 
@@ -12,8 +13,8 @@ http = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from skep_platform.core.limits import BodyLimit  # noqa: E402
+from skep_platform.core.limits import App, BodyLimit  # noqa: E402
 from skep_platform.gateway.routing import websockets  # noqa: E402
 
-bounded = BodyLimit(http, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+bounded = BodyLimit(cast(App, http), settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 application = ProtocolTypeRouter({"http": bounded, "websocket": websockets})

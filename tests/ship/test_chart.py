@@ -8,7 +8,6 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
-
 from tests.support.kube_discovery import kube_discovery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,8 +67,10 @@ def test_kubectl_would_create_every_document(helm, shape, tmp_path):
     text = render(helm, *SHAPES[shape])
     with kube_discovery() as server:
         done = subprocess.run(
-            ["kubectl", "create", "--dry-run=client", "--validate=false", "-o", "name"]
-            + ["--server", server, "--cache-dir", str(tmp_path), "-f", "-"],
+            [
+                *("kubectl", "create", "--dry-run=client", "--validate=false", "-o", "name"),
+                *("--server", server, "--cache-dir", str(tmp_path), "-f", "-"),
+            ],
             input=text,
             capture_output=True,
             text=True,
