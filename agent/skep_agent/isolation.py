@@ -48,7 +48,7 @@ _HOSTNAME = re.compile(r"[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z])?")
 _GPU = re.compile(r"(GPU|MIG)-[0-9A-Za-z][0-9A-Za-z-]{0,60}")
 # registry/path/name:tag@digest, without what only the engine's own ids look like.
 _REFERENCE = re.compile(
-    r"[0-9A-Za-z][0-9A-Za-z.-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
+    r"[0-9A-Za-z][0-9A-Za-z._-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
     r"(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 )
 # A task's whole process group is asked to stop, but a shell dies of SIGTERM at once, and with it

@@ -187,6 +187,7 @@ def test_what_is_no_image_reference_is_refused(reference):
     "reference",
     [
         "busybox",
+        "my_image:1",
         "busybox:1.36",
         "nvcr.io/nvidia/pytorch:24.05-py3",
         "127.0.0.1:5000/a/b_c/d__e:tag",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[Any]]
 
 
 class BodyLimit:
@@ -24,7 +24,7 @@ class BodyLimit:
             return await self._refuse(send)
         read = started = 0
 
-        async def counted() -> MutableMapping[str, Any]:
+        async def counted() -> Mapping[str, Any]:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
@@ -32,7 +32,7 @@ class BodyLimit:
                 raise _TooLarge
             return message
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def watched(message: Mapping[str, Any]) -> None:
             nonlocal started
             started = 1
             await send(message)
