@@ -25,6 +25,7 @@ LOG_WINDOW_BYTES = 4 * 1024 * 1024
 # WebSocket close codes; the agent stops for good on the fatal ones.
 CLOSE_UNAUTHORIZED = 4401
 CLOSE_PROTOCOL = 4400
+CLOSE_SILENT = 4408  # an expected frame did not come in time: either side may be slow, try again
 CLOSE_DUPLICATE = 4409
 CLOSE_REPLACED = 4410
 FATAL_CLOSE_CODES = frozenset({CLOSE_UNAUTHORIZED, CLOSE_PROTOCOL})

@@ -11,6 +11,7 @@ from django.conf import settings
 from skep_agent.protocol import (
     CLOSE_DUPLICATE,
     CLOSE_PROTOCOL,
+    CLOSE_SILENT,
     CLOSE_UNAUTHORIZED,
     PROTOCOL_VERSION,
     Hello,
@@ -41,7 +42,12 @@ log = structlog.get_logger(__name__)
 
 HELLO_S = 10.0
 MAX_ATTEMPTS = 10_000  # named in a Hello
-CLOSE_CODES = {"agent_duplicate": CLOSE_DUPLICATE, "node_removed": CLOSE_UNAUTHORIZED}
+# The agent gives up for good on two of them; whatever else is refused it tries again.
+CLOSE_CODES = {
+    "agent_duplicate": CLOSE_DUPLICATE,
+    "inventory_invalid": CLOSE_PROTOCOL,
+    "node_removed": CLOSE_UNAUTHORIZED,
+}
 
 
 async def agent_socket(scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +98,7 @@ async def _hello(socket: Socket) -> Hello:
         hello = await parse(frame) if isinstance(frame, str) else None
     except TimeoutError:
         message = f"No Hello within {HELLO_S:g} s."
-        raise Refusal("hello_missing", message, CLOSE_PROTOCOL) from None
+        raise Refusal("hello_missing", message, CLOSE_SILENT) from None
     except ProtocolError as error:
         raise Refusal(error.code, str(error), CLOSE_PROTOCOL) from error
     if not isinstance(hello, Hello):
@@ -107,7 +113,7 @@ async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
     try:
         return await threads.control.run(_open, node.pk, hello)
     except SkepError as error:
-        close = CLOSE_CODES.get(error.code, CLOSE_PROTOCOL)
+        close = CLOSE_CODES.get(error.code, CLOSE_INTERNAL)
         raise Refusal(error.code, error.message, close, **error.details) from error
 
 

@@ -17,6 +17,7 @@ from django.db import InterfaceError, OperationalError
 from skep_agent.protocol import (
     CLOSE_PROTOCOL,
     CLOSE_REPLACED,
+    CLOSE_SILENT,
     AgentMessage,
     AttemptFact,
     Heartbeat,
@@ -49,7 +50,6 @@ log = structlog.get_logger(__name__)
 
 MAX_FACTS = 2000  # waiting, after which the socket is not read
 BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other connection
-CLOSE_SILENT = 4408
 
 
 class Session:

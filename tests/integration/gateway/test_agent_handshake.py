@@ -16,6 +16,7 @@ from skep_agent.protocol import (
     CLOSE_DUPLICATE,
     CLOSE_PROTOCOL,
     CLOSE_REPLACED,
+    CLOSE_SILENT,
     CLOSE_UNAUTHORIZED,
     MAX_TEXT_FRAME,
     Heartbeat,
@@ -97,7 +98,7 @@ def test_26_a_hello_that_cannot_be_is_refused(port, changes, code):
 def test_an_agent_that_says_nothing_is_let_go(port, monkeypatch):
     monkeypatch.setattr(gateway, "HELLO_S", 0.05)
     with Joined().connect(port) as agent:
-        assert agent.end() == ("hello_missing", CLOSE_PROTOCOL)
+        assert agent.end() == ("hello_missing", CLOSE_SILENT), "it may try again: we may be slow"
 
 
 @pytest.mark.parametrize(
