@@ -51,6 +51,7 @@ def down(home: Home, given: argparse.Namespace) -> int:
     if pid is None:
         say(f"Skep does not run in {home.root}")
         return 0
+    _tell_of_jobs(home, stop=given.stop_jobs)
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_WITHIN_S
     while home.supervisor_pid() == pid:
@@ -102,9 +103,26 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--report-to", type=int, help=argparse.SUPPRESS)
         if run is status:
             command.add_argument("--json", action="store_true")
+        if run is down:
+            command.add_argument("--stop-jobs", action="store_true", help="stop all jobs first")
         if run is manage:
             command.add_argument("command", nargs=argparse.REMAINDER)
     return parser
+
+
+def _tell_of_jobs(home: Home, *, stop: bool) -> None:
+    from skep_client.errors import SkepError
+    from skep_platform.onebox.jobs import active_jobs
+
+    try:
+        left = active_jobs(home, stop=stop)
+    except (SkepError, OSError) as error:
+        say(f"Cannot tell which jobs run: {error}")
+        return
+    if left:
+        names = ", ".join(job.name for job in left[:5]) + (", …" if len(left) > 5 else "")
+        say(f"{len(left)} jobs go on in their containers: {names}")
+        say("  the next `skep up` takes them over; `skep down --stop-jobs` would stop them")
 
 
 def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], None]) -> int:

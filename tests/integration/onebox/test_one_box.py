@@ -141,6 +141,29 @@ def test_down_stops_everything_and_loses_nothing():
             assert skep.job(job.id).state == "SUCCEEDED"
 
 
+@pytest.mark.docker
+def test_jobs_outlive_the_box_unless_they_are_stopped():
+    build = Path(__file__).parents[3] / "examples/demo/build_image.py"
+    subprocess.run([sys.executable, build], check=True)
+    command = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done"
+    with stack("--gpus", "2") as box:
+        image = {"image": "skep-demo:latest", "command": command}
+        jobs = [box.submit(name=f"outlives-{n}", **image) for n in (1, 2)]
+        for job in jobs:
+            box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
+        assert "2 jobs go on" in run(box, "down").stderr
+        box.process.wait(timeout=20)
+        box.process = start(box.home, port_of(box), "--gpus=2")
+        with box.client() as skep:
+            assert [skep.job(job.id).state for job in jobs] == ["RUNNING", "RUNNING"]
+            assert [skep.job(job.id).attempt for job in jobs] == [1, 1]
+        assert "go on" not in run(box, "down", "--stop-jobs").stderr
+        box.process.wait(timeout=20)
+        box.process = start(box.home, port_of(box), "--gpus=2")
+        with box.client() as skep:
+            assert [skep.job(job.id).state for job in jobs] == ["STOPPED", "STOPPED"]
+
+
 def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path):
     home = Home(tmp_path / "home")
     (home.engines / "postgres").mkdir(parents=True)
