@@ -12,8 +12,8 @@ from skep_scheduler.cells.tree import Cell, Physical
 def closest(cells: list[Cell], number: int) -> list[Cell]:
     """The `number` cells (of one level, in order of preference) below the lowest common ancestor;
     among equals the first ones. There must be enough."""
-    if number == 1:
-        return cells[:1]
+    if number in (1, len(cells)):
+        return cells[:number]
     groups: dict[Cell, list[Cell]] = {cell: [cell] for cell in cells}
     while True:
         above: dict[Cell, list[Cell]] = {}
@@ -34,9 +34,15 @@ def available(
 ) -> list[Cell]:
     """The cells of `level` in a node that are free, then those that may be preempted at
     `priority`. With `busiest_first`, parts of which more is used come first."""
+    under = shadow(node)
+    sound = under is None or not under.bad
+    if sound and level == LEAF and not busiest_first and node.view is not None:
+        leaves = node.view.leaves(node)
+        idle = [leaf for leaf in leaves if leaf.priority == FREE]
+        return idle + [leaf for leaf in leaves if FREE < leaf.priority < priority]
     free: list[Cell] = []
     preemptible: list[Cell] = []
-    _collect(node, shadow(node), level, priority, taken, busiest_first, free, preemptible)
+    _collect(node, under, level, priority, taken, busiest_first, free, preemptible)
     return free + preemptible
 
 

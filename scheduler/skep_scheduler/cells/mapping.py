@@ -106,6 +106,10 @@ class Mapper:
     def _fit(self, vertex: Vertex, cell: Physical) -> Bindings | None:
         if cell.spec.level == LEAF:
             return {vertex.cell: cell}
+        if not (cell.used_total or cell.bad or self.avoid):
+            bindings: Bindings = {}
+            _fit_idle(vertex, cell, bindings)
+            return bindings
         return self._match(vertex.children, cell.parts)
 
     def _match(self, vertices: Sequence[Vertex], candidates: Sequence[Physical]) -> Bindings | None:
@@ -114,6 +118,20 @@ class Mapper:
         usable = list(self._usable(candidates))
         if len(usable) < len(vertices):
             return None
+        return self._match_in_order(vertices, usable) or self._match_any(vertices, usable)
+
+    def _match_in_order(
+        self, vertices: Sequence[Vertex], usable: Sequence[Physical]
+    ) -> Bindings | None:
+        bindings: Bindings = {}
+        for vertex, cell in zip(vertices, usable, strict=False):
+            leaves = self._fit(vertex, cell)
+            if leaves is None:
+                return None
+            bindings.update(leaves)
+        return bindings
+
+    def _match_any(self, vertices: Sequence[Vertex], usable: Sequence[Physical]) -> Bindings | None:
         matching = _Matching(self, vertices, usable)
         if not all(matching.assign(i, set()) for i in range(len(vertices))):
             return None
@@ -175,6 +193,14 @@ class _Matching:
         for candidate, vertex in self._owner.items():
             found.update(self._fits[vertex, candidate] or {})
         return found
+
+
+def _fit_idle(vertex: Vertex, cell: Physical, bindings: Bindings) -> None:
+    """An idle and healthy cell takes everything, one part after the other."""
+    if cell.spec.level == LEAF:
+        bindings[vertex.cell] = cell
+    for child, part in zip(vertex.children, cell.parts, strict=False):
+        _fit_idle(child, part, bindings)
 
 
 def _all_avoided(cell: Physical, avoid: Collection[str]) -> bool:

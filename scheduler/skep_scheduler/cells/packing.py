@@ -28,6 +28,12 @@ class Scene:
     def nodes(self) -> list[Cell]:
         return self.view.ordered(self.avoid, self.any_bad)
 
+    def roomy(self, nodes: Sequence[Cell], least: int, priority: int) -> Sequence[Cell]:
+        """Without those that are too full, where that is quickly seen."""
+        if priority != OPPORTUNISTIC:
+            return nodes
+        return [node for node in nodes if node.spec.leaves - node.used_total >= least]
+
     def room(self, node: Cell, priority: int) -> int:
         """Devices that a gang of `priority` may have, or -1 if nothing of the node is usable."""
         if node in self.blocked:
@@ -69,7 +75,7 @@ def _sweep(
     """Fills one node after the other."""
     chosen: list[Cell] = []
     task, wanted = 0, sizes[0]
-    for node in nodes:
+    for node in scene.roomy(nodes, wanted, priority):
         room = scene.room(node, priority)
         while room >= wanted:
             chosen.append(node)

@@ -35,14 +35,13 @@ def _physical(cells: Iterator[Cell]) -> Iterator[Physical]:
 
 
 class _Startup:
-    """free_bad: bad cells that are free, by level; doomed: bad cells given to VCs, by VC and level.
-    Lists lose an element by moving their last one into its place."""
+    """free_bad: bad cells that are free; doomed: those given to VCs, by VC; both by level."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.bad: set[Physical] = set()
-        self.free_bad: list[list[Physical]] = [[] for _ in pool.left]
-        self.doomed = {vc: [list[Physical]() for _ in pool.left] for vc in pool.vc_claims}
+        self.free_bad = [_Cells() for _ in pool.left]
+        self.doomed = {vc: [_Cells() for _ in pool.left] for vc in pool.vc_claims}
         self.owner: dict[Physical, str] = {}
 
     def turn_bad(self, cell: Physical) -> None:
@@ -58,7 +57,7 @@ class _Startup:
     def turn_healthy(self, cell: Physical) -> None:
         self.bad.discard(cell)
         if self._is_free(cell):
-            _drop(self.free_bad[cell.level], cell)
+            self.free_bad[cell.level].drop(cell)
             self._save(cell.level)
         elif cell in self.owner:
             self._release(cell)
@@ -74,14 +73,14 @@ class _Startup:
 
     def _doom(self, level: int) -> None:
         for vc, claims in self.pool.vc_claims.items():
-            while claims[level] > self._healthy(level) and self.free_bad[level]:
-                self._give_to(vc, self.free_bad[level][0])
+            while claims[level] > self._healthy(level) and len(self.free_bad[level]):
+                self._give_to(vc, self.free_bad[level].cells[0])
 
     def _save(self, level: int) -> None:
         for vc, claims in self.pool.vc_claims.items():
             doomed = self.doomed[vc][level]
-            while doomed and claims[level] < self._healthy(level):
-                self._release(doomed[0])
+            while len(doomed) and claims[level] < self._healthy(level):
+                self._release(doomed.cells[0])
 
     def _give_to(self, vc: str, cell: Physical) -> None:
         self.owner[cell] = vc
@@ -91,7 +90,7 @@ class _Startup:
         self.pool.take(cell)
         for above in split:
             if above in self.bad:
-                _drop(self.free_bad[above.level], above)
+                self.free_bad[above.level].drop(above)
             else:
                 self._doom(above.level)
         self._take_bad(cell)
@@ -100,7 +99,7 @@ class _Startup:
 
     def _release(self, cell: Physical) -> None:
         vc = self.owner.pop(cell)
-        _drop(self.doomed[vc][cell.level], cell)
+        self.doomed[vc][cell.level].drop(cell)
         before = [above for above in _above(cell) if above.split]
         self.pool.claim(vc, cell.level, +1)
         self.pool.give(cell)
@@ -119,7 +118,7 @@ class _Startup:
             self._save(level)
 
     def _take_bad(self, cell: Physical) -> None:
-        _drop(self.free_bad[cell.level], cell)
+        self.free_bad[cell.level].drop(cell)
         for part in cell.parts:
             if part in self.bad:
                 self._take_bad(part)
@@ -138,9 +137,25 @@ def _above(cell: Physical) -> Iterator[Physical]:
         above = above.up
 
 
-def _drop(cells: list[Physical], cell: Physical) -> None:
-    if cell not in cells:
-        return
-    last = cells.pop()
-    if last is not cell:
-        cells[cells.index(cell)] = last
+class _Cells:
+    """A list that loses a cell by moving its last one into the place."""
+
+    def __init__(self) -> None:
+        self.cells: list[Physical] = []
+        self._slots: dict[Physical, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def append(self, cell: Physical) -> None:
+        self._slots[cell] = len(self.cells)
+        self.cells.append(cell)
+
+    def drop(self, cell: Physical) -> None:
+        slot = self._slots.pop(cell, None)
+        if slot is None:
+            return
+        last = self.cells.pop()
+        if last is not cell:
+            self.cells[slot] = last
+            self._slots[last] = slot

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 from skep_scheduler.cells.health import shadow
-from skep_scheduler.cells.shape import OPPORTUNISTIC
-from skep_scheduler.cells.tree import Cell, Physical, Virtual
+from skep_scheduler.cells.shape import LEAF, OPPORTUNISTIC
+from skep_scheduler.cells.tree import Cell, Physical, Virtual, at_level
 
 _HIGHER = 1 << 20  # more leaves than a node has
 _UNHEALTHY = 1 << 50
@@ -30,6 +30,7 @@ class View:
         self.dirty: set[Cell] = set(nodes)
         self._suspects: set[Cell] = set()
         self._whole = False
+        self._leaves: dict[Cell, tuple[Cell, ...]] = {}
         for node in nodes:
             node.view = self
 
@@ -47,6 +48,13 @@ class View:
             self.nodes.sort(key=_by_key)
             self.dirty.clear()
         return self.nodes
+
+    def leaves(self, node: Cell) -> tuple[Cell, ...]:
+        """The devices of a node, in order."""
+        leaves = self._leaves.get(node)
+        if leaves is None:
+            leaves = self._leaves[node] = tuple(at_level(node, LEAF))
+        return leaves
 
     def nodes_below(self, root: Cell) -> list[Cell]:
         return nodes_of([root])

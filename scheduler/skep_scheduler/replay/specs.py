@@ -96,7 +96,8 @@ def _read_v2(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     root = spec.get("podRootGroup") or {"name": pod, "pods": [own]}
     if not root.get("name"):
         raise UserError("podRootGroup.name is empty")
-    gang = _gang(spec, str(root["name"]), _party(root), None, largest_first=True)
+    party = _party(root, spec.get("cellType"))
+    gang = _gang(spec, str(root["name"]), party, None, largest_first=True)
     pods = [pod for group in _groups(root) for pod in _pods(group)]
     current = [i for i, member in enumerate(pods) if member.get("containsCurrentPod")]
     if len(current) != 1:
@@ -104,18 +105,20 @@ def _read_v2(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     return PodSpec(gang, frozenset(current), not spec.get("ignoreK8sSuggestedNodes", True))
 
 
-def _party(group: Mapping[str, Any]) -> Party:
-    members = tuple(_member(pod) for pod in _pods(group))
-    children = tuple(_party(child) for child in group.get("childGroups") or ())
+def _party(group: Mapping[str, Any], default: object) -> Party:
+    members = tuple(_member(pod, default) for pod in _pods(group))
+    children = tuple(_party(child, default) for child in group.get("childGroups") or ())
     return Party(members, group.get("withinOneCell") or None, children)
 
 
-def _member(pod: Mapping[str, Any]) -> Member:
+def _member(pod: Mapping[str, Any], default: object) -> Member:
+    """Cells are of the spec's type where the member names none."""
     cells = pod.get("cellsPerPod") or {}
+    cell_type = cells.get("cellType") or default
     return Member(
         _number(pod.get("podMinNumber", pod.get("podMaxNumber", 1)), "podMinNumber"),
         _number(cells.get("cellNumber"), "cellNumber"),
-        str(cells["cellType"]) if cells.get("cellType") else None,
+        str(cell_type) if cell_type else None,
     )
 
 
