@@ -2,7 +2,8 @@
 
 Nodes of 8 GPUs (2 sockets of 2 PCIe switches of 2) in racks of 20 or 25, 10 VCs with equal shares
 of nodes. Times are CPU time: `place` does nothing but compute, and machines that measure may be
-busy otherwise. Prints JSON lines: bench, metric, value, unit. `python benchmarks/cells_place.py [--quick]`.
+busy otherwise. Prints JSON lines: bench, metric, value, unit.
+`python benchmarks/cells_place.py [--quick]`.
 """
 
 from __future__ import annotations
