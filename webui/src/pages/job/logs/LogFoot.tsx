@@ -73,5 +73,7 @@ function held(view: LogView): string {
   if (!first || !last) return "";
   const lines = `${view.lines.length.toLocaleString("en")} lines`;
   const whole = view.atStart && view.atEnd ? "" : " shown";
-  return `${lines}${whole}, ${clock(first.chunk.at)} to ${clock(last.chunk.at)}`;
+  // Chunks are in the order in which they arrived, which is nearly that of their times.
+  const [from, to] = [first.chunk.at, last.chunk.at].sort();
+  return `${lines}${whole}, ${clock(from ?? "")} to ${clock(to ?? "")}`;
 }

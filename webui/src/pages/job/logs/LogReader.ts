@@ -58,19 +58,25 @@ export class LogReader {
 
   getView = (): LogView => this.view;
 
-  /** Shows the newest lines, and from then on what comes. */
-  toEnd(): Promise<void> {
-    return this.jump({ tail: TAIL_LINES, limit: PAGE_BYTES }, { atStart: false, atEnd: true });
+  /** Shows the newest lines, and from then on what comes. What is shown stays until then. */
+  async toEnd(): Promise<void> {
+    this.abort.abort();
+    this.set({ busy: null });
+    await this.step("end", { tail: TAIL_LINES, limit: PAGE_BYTES }, (page) => {
+      this.window.clear();
+      this.view = { ...this.view, lines: [], atStart: !isFull(page), atEnd: true };
+      this.add(page);
+    });
   }
 
   /** Shows the log from its first line. */
   toStart(): Promise<void> {
-    return this.jump({ cursor: 0, limit: PAGE_BYTES }, { atStart: true, atEnd: false });
+    return this.jump(0, true);
   }
 
   /** Shows the chunk with this cursor and what follows it. */
   toCursor(cursor: number): Promise<void> {
-    return this.jump({ cursor: cursor - 1, limit: PAGE_BYTES }, { atStart: false, atEnd: false });
+    return this.jump(cursor - 1, false);
   }
 
   /** Adds what came before the first line. */
@@ -116,14 +122,11 @@ export class LogReader {
     this.abort.abort();
   }
 
-  private async jump(range: LogRange, place: Partial<LogView>): Promise<void> {
+  private async jump(cursor: number, atStart: boolean): Promise<void> {
     this.abort.abort();
     this.window.clear();
-    this.set({ ...place, lines: [], complete: false, busy: null });
-    await this.step("end", range, (page) => {
-      this.add(page);
-      if (range.tail && !isFull(page)) this.set({ atStart: true });
-    });
+    this.set({ lines: [], atStart, atEnd: false, complete: false, busy: null });
+    await this.step("end", { cursor, limit: PAGE_BYTES }, (page) => this.add(page));
   }
 
   private add(page: LogPage): void {

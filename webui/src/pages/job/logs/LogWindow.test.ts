@@ -8,14 +8,14 @@ const shown = (window: LogWindow) => window.lines.map((line) => Number(line.text
 
 describe("a window on a log", () => {
   test("holds everything while it is small", () => {
-    const window = new LogWindow(1000);
+    const window = new LogWindow(5000);
     expect(window.append(chunks(1, 10))).toBe(false);
     expect([window.first, window.last]).toEqual([1, 10]);
     expect(window.lines).toHaveLength(10);
   });
 
   test("drops the oldest chunks when it grows at the end", () => {
-    const window = new LogWindow(100);
+    const window = new LogWindow(600);
     window.append(chunks(10, 20));
     expect(window.append(chunks(21, 40))).toBe(true);
     expect(window.last).toBe(40);
@@ -24,7 +24,7 @@ describe("a window on a log", () => {
   });
 
   test("drops the newest chunks when it grows at the beginning", () => {
-    const window = new LogWindow(100);
+    const window = new LogWindow(600);
     window.append(chunks(41, 50));
     expect(window.prepend(chunks(31, 40))).toBe(true);
     expect(window.first).toBe(31);

@@ -1,8 +1,8 @@
 import type { LogChunk } from "@/api/types";
 import { assemble, Assembler, type Line } from "./assemble";
 
-/** What is held in memory of a log that may be much larger, in characters. */
-export const WINDOW_CHARS = 6_000_000;
+/** What is held in memory of a log that may be much larger: about so many characters. */
+export const WINDOW_SIZE = 8_000_000;
 // Dropping goes below the limit, so that it happens now and then instead of with every chunk.
 const KEPT = 0.8;
 
@@ -11,9 +11,9 @@ const KEPT = 0.8;
 export class LogWindow {
   private chunks: LogChunk[] = [];
   private assembler = new Assembler();
-  private chars = 0;
+  private held = 0;
 
-  constructor(private readonly limit = WINDOW_CHARS) {}
+  constructor(private readonly limit = WINDOW_SIZE) {}
 
   get lines(): readonly Line[] {
     return this.assembler.lines;
@@ -33,8 +33,8 @@ export class LogWindow {
   append(newer: LogChunk[]): boolean {
     for (const chunk of newer) this.assembler.push(chunk);
     this.chunks.push(...newer);
-    this.chars += size(newer);
-    if (this.chars <= this.limit) return false;
+    this.held += weigh(newer);
+    if (this.held <= this.limit) return false;
     this.drop(() => this.chunks.shift());
     this.assembler.dropBefore(this.first ?? Infinity);
     return true;
@@ -43,8 +43,8 @@ export class LogWindow {
   /** Adds older chunks; true when newer ones were dropped for them. */
   prepend(older: LogChunk[]): boolean {
     this.chunks.unshift(...older);
-    this.chars += size(older);
-    const full = this.chars > this.limit;
+    this.held += weigh(older);
+    const full = this.held > this.limit;
     if (full) this.drop(() => this.chunks.pop());
     // Lines that were cut at the old beginning are whole now.
     this.assembler = assemble(this.chunks);
@@ -54,16 +54,26 @@ export class LogWindow {
   clear(): void {
     this.chunks = [];
     this.assembler = new Assembler();
-    this.chars = 0;
+    this.held = 0;
   }
 
   private drop(takeOne: () => LogChunk | undefined): void {
-    while (this.chars > this.limit * KEPT && this.chunks.length > 1) {
-      this.chars -= takeOne()?.text.length ?? 0;
+    while (this.held > this.limit * KEPT && this.chunks.length > 1) {
+      const taken = takeOne();
+      if (taken) this.held -= weight(taken);
     }
   }
 }
 
-function size(chunks: LogChunk[]): number {
-  return chunks.reduce((sum, chunk) => sum + chunk.text.length, 0);
+/** What a line costs beside its characters. */
+const LINE_COST = 40;
+
+function weight({ text }: LogChunk): number {
+  let lines = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines += 1;
+  return text.length + lines * LINE_COST;
+}
+
+function weigh(chunks: LogChunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + weight(chunk), 0);
 }

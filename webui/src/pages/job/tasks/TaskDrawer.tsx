@@ -1,7 +1,7 @@
 import { Drawer } from "@mantine/core";
 import type { Attempt, Job, Task } from "@/api/types";
 import { exitWords, taskName } from "@/format/names";
-import { megabytes } from "@/format/size";
+import { count, megabytes } from "@/format/size";
 import { CopyButton } from "@/ui/CopyButton";
 import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
@@ -54,7 +54,8 @@ function About({ job, task }: { job: Job; task: Task }) {
           <>
             <Entry name="Image">{role.image}</Entry>
             <Entry name="Given">
-              {role.cpus} CPUs, {megabytes(role.memory_mb)} memory, {role.gpus} GPUs
+              {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory,{" "}
+              {count(role.gpus, "GPU")}
             </Entry>
             <Entry name="Command">
               <pre className={css.command}>{role.command}</pre>
