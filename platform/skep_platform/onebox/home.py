@@ -10,10 +10,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+LOG_BYTES = 20 * 1024 * 1024  # of each child, before it is moved to its one older file
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,13 @@ class Home:
     def prepare(self) -> None:
         for folder in (self.root, self.engines, self.data, self.log, self.nodes, self.run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def bound_logs(self) -> None:
+        """Move what a grown log holds into one older file. Children append, so they go on."""
+        for path in self.log.glob("*.log"):
+            if path.stat().st_size > LOG_BYTES:
+                shutil.copyfile(path, path.with_suffix(".log.1"))
+                os.truncate(path, 0)
 
     def lock(self) -> Lock | None:
         """Held for a supervisor's life, in a prepared home; None when another one lives."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import socket
 from dataclasses import dataclass
 
 DEFAULT_PORT = 8470
@@ -13,6 +14,7 @@ SIMULATED_GPUS = 8
 # share what is really there.
 SIMULATED_CPUS = 96
 SIMULATED_MEMORY_MB = 1024 * 1024
+EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104
 PORTS = range(20000, 30000)  # handed to tasks; each node has a part of its own
 
 
@@ -29,8 +31,16 @@ class Options:
     @property
     def url(self) -> str:
         """Where people of this machine reach it, whatever address it listens on."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        host = "127.0.0.1" if self.host in EVERY_ADDRESS else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def names(self) -> list[str]:
+        """More names that it is called by, where it listens on every address: the machine's."""
+        if self.host not in EVERY_ADDRESS:
+            return []
+        from skep_agent.config import own_address
+
+        return [socket.gethostname(), socket.getfqdn(), own_address("http://192.0.2.1")]
 
     def node_names(self) -> list[str]:
         return [f"node-{number}" for number in range(1, self.nodes + 1)]

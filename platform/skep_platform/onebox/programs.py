@@ -39,6 +39,7 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_SECRET_KEY": where.secret_key,
         "SKEP_DATA_DIR": str(home.data),
         "SKEP_PUBLIC_URL": os.environ.get("SKEP_PUBLIC_URL") or options.url,
+        "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -29,6 +29,7 @@ HOPELESS = 5
 STOP_CLIENTS_S = 1.5
 STOP_ENGINES_S = 1.2
 LOOK_AGAIN_S = 0.05
+LOOK_AT_LOGS_S = 60.0
 
 
 class StartFailed(RuntimeError):
@@ -59,7 +60,9 @@ class Supervisor:
             self.phase = "ready"
             self._write_status()
             ready({"url": self.options.url, "login": login, "home": str(self.home.root)})
-            await stop.wait()
+            while not stop.is_set():
+                self.home.bound_logs()
+                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=LOOK_AT_LOGS_S)
         finally:
             await self._stop()
 

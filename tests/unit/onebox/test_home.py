@@ -67,3 +67,17 @@ def test_a_status_is_read_whole_or_not_at_all(tmp_path):
     home.write_status({"phase": "ready"})
     home.write_status({"phase": "stopping"})
     assert home.read_status() == {"phase": "stopping"}
+
+
+def test_a_grown_log_is_moved_away_and_its_writer_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("skep_platform.onebox.home.LOG_BYTES", 10)
+    home = Home(tmp_path)
+    home.prepare()
+    log = home.log / "web.log"
+    with log.open("a") as writer:
+        print("more than ten bytes", file=writer, flush=True)
+        home.bound_logs()
+        print("new", file=writer, flush=True)
+    home.bound_logs()
+    assert log.read_text() == "new\n"
+    assert log.with_suffix(".log.1").read_text() == "more than ten bytes\n"

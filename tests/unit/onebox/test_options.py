@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 
 import pytest
 
@@ -57,3 +58,10 @@ def test_without_agents_there_are_no_nodes():
 )
 def test_the_address_for_this_machine_follows_from_where_it_listens(host, url):
     assert Options(host=host).url == url
+
+
+def test_a_box_open_to_all_knows_the_machines_own_names_and_no_others():
+    assert Options(host="127.0.0.1").names() == []
+    names = Options(host="0.0.0.0").names()
+    assert socket.gethostname() in names
+    assert "*" not in names
