@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ class Supervisor:
             ready({"url": self.options.url, "login": login, "home": str(self.home.root)})
             while not stop.is_set():
                 self.home.bound_logs()
-                await asyncio.wait([asyncio.ensure_future(stop.wait())], timeout=LOOK_AT_LOGS_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), LOOK_AT_LOGS_S)
         finally:
             await self._stop()
 
