@@ -180,11 +180,11 @@ def _make_room(state: State, group: Group) -> None:
             cancel(state, leaf.holder.name)
     seen: set[Physical] = set()
     for seat in group.seats:
-        for i, leaf in enumerate(seat.leaves):
-            if leaf is None or leaf.user is not None or leaf in seen:
+        for i, mine in enumerate(seat.leaves):
+            if mine is None or mine.user is not None or mine in seen:
                 seat.leaves[i] = None
             else:
-                seen.add(leaf)
+                seen.add(mine)
 
 
 def _account_guaranteed(state: State, group: Group) -> str | None:

@@ -1,4 +1,4 @@
-"""The replay of recorded cases: every operation, one line per expectation, never an end before it."""
+"""The replay of recorded cases: every operation, one line per expectation, whatever fails."""
 
 from __future__ import annotations
 
