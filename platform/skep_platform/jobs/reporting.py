@@ -53,7 +53,9 @@ def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
 def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     """The nodes of these attempts are gone: they are lost and hold nothing any more. For at most
     `limit` jobs; returns the number of attempts."""
-    return _change(attempts, limit, _lost)
+    # A node may come back while we look, and be told to run what is lost a moment later.
+    nodes = list(attempts.order_by().values_list("node", flat=True).distinct())
+    return _change(attempts, limit, _lost, forgetful=nodes)
 
 
 @transaction.atomic
@@ -110,14 +112,17 @@ SELECT {job}, (j.spec->>'jobRetryCount')::int, {attempt}
 
 
 def _change(
-    attempts: QuerySet[TaskAttempt], limit: int, change: Callable[[Attempt, datetime], Attempt]
+    attempts: QuerySet[TaskAttempt],
+    limit: int,
+    change: Callable[[Attempt, datetime], Attempt],
+    forgetful: Collection[UUID] = (),
 ) -> int:
     found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()[:limit]
     jobs = lock(Job.objects.filter(pk__in=list(found)))
     rows = attempts.filter(job__in=[job.id for job in jobs]).order_by("pk")
     now = timezone.now()
     changes = [(a, change(a, now)) for a in (Attempt(*row) for row in rows.values_list(*ROW))]
-    _write(jobs, changes, now)
+    _write(jobs, changes, now, forgetful)
     return len(changes)
 
 
@@ -158,7 +163,7 @@ def _write(
     now: datetime,
     forgetful: Collection[UUID] = (),
 ) -> None:
-    """`forgetful` are nodes that may forget what they released."""
+    """`forgetful` are nodes that may forget what was released."""
     if not changes:
         return
     update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])

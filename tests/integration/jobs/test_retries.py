@@ -175,6 +175,14 @@ def test_the_attempts_of_a_lost_node_are_lost_released_and_placed_elsewhere(alic
     assert {a.node for a in attempts_of(job)} == {other}
 
 
+def test_a_node_that_comes_back_too_late_is_told_to_forget_what_was_lost(alice, vc, node):
+    placed(alice, vc)
+    lose(node)
+    told = Node.objects.get(pk=node.pk).desired_revision
+    services.reconcile()
+    assert Node.objects.get(pk=node.pk).desired_revision > told
+
+
 def test_one_lost_node_ends_the_gang_on_the_others(alice, vc):
     nodes = [make_node(f"gpu-{i}", gpus=2) for i in range(2)]
     job = placed(alice, vc, instances=4)
