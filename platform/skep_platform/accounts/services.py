@@ -49,9 +49,9 @@ def create_token(
     is the second value, told only here. Raises SkepError `ttl_invalid`, Conflict
     `too_many_tokens`."""
     ttl = TOKEN_TTL if ttl is None else ttl
-    ttl = ttl if isinstance(ttl, timedelta) else timedelta(seconds=ttl)
-    if not timedelta(0) < ttl <= MAX_TOKEN_TTL:
-        longest = int(MAX_TOKEN_TTL.total_seconds())
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    longest = int(MAX_TOKEN_TTL.total_seconds())
+    if not 0 < seconds <= longest:
         raise SkepError("A token lives at most 366 days.", code="ttl_invalid", longest_s=longest)
     User.objects.select_for_update(no_key=True).get(pk=user.pk)  # counted one at a time
     ApiToken.objects.filter(user=user, expiry__lt=timezone.now()).delete()
@@ -59,7 +59,9 @@ def create_token(
     if held >= MAX_TOKENS:
         message = f"You hold {held} tokens; delete one first."
         raise Conflict(message, code="too_many_tokens", most=MAX_TOKENS)
-    row, secret = ApiToken.objects.create(user, expiry=ttl, name=name or "token")
+    row, secret = ApiToken.objects.create(
+        user, expiry=timedelta(seconds=seconds), name=name or "token"
+    )
     row.last4 = secret[-4:]
     row.save(update_fields=["last4"])
     return row, secret

@@ -43,15 +43,16 @@ def issue_join_token(
     user: User | None, ttl: timedelta | float, nodes: int = 1
 ) -> tuple[JoinToken, str]:
     """A token that lets so many nodes join. Raises SkepError `ttl_invalid`."""
-    ttl = ttl if isinstance(ttl, timedelta) else timedelta(seconds=ttl)
-    if not timedelta(0) < ttl <= MAX_JOIN_TTL:
-        longest = int(MAX_JOIN_TTL.total_seconds())
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    longest = int(MAX_JOIN_TTL.total_seconds())
+    if not 0 < seconds <= longest:
         raise SkepError(
             "A join token lives at most 366 days.", code="ttl_invalid", longest_s=longest
         )
     secret = new_secret(JOIN_PREFIX)
+    expires_at = Now() + timedelta(seconds=seconds)
     row = JoinToken.objects.create(
-        token_hash=digest(secret), created_by=user, expires_at=Now() + ttl, uses_left=nodes
+        token_hash=digest(secret), created_by=user, expires_at=expires_at, uses_left=nodes
     )
     row.refresh_from_db(fields=["expires_at"])
     return row, secret

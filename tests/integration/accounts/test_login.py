@@ -204,7 +204,7 @@ def test_expired_token_is_refused_and_not_listed():
     assert "old" not in names
 
 
-@pytest.mark.parametrize("ttl", [0, -5, 10**9, "soon", 1.5])
+@pytest.mark.parametrize("ttl", [0, -5, 10**9, 10**30, "soon", 1.5])
 def test_token_lifetime_is_bounded(ttl):
     answer = Api(make_user()).post("/auth/tokens", {"name": "x", "expires_in_s": ttl})
     assert answer.status_code == 400

@@ -153,6 +153,11 @@ def test_nodes_are_shown_without_valkey(monkeypatch):
     assert gpu["utilization"] is None
 
 
+@pytest.mark.parametrize("ttl", [0, 367 * 86400, 10**30])
+def test_the_lifetime_of_a_join_token_is_bounded(admin, ttl):
+    assert admin.post("/nodes/join-tokens", {"expires_in_s": ttl}).status_code == 400
+
+
 def test_joining_over_rest(admin):
     made = admin.post("/nodes/join-tokens", {"expires_in_s": 60})
     assert made.status_code == 201
