@@ -66,6 +66,7 @@ class Life:
         self.random = random.Random(seed)
         self.events: Counter[str] = Counter()
         self.steps = 0
+        self.repair = self.random.choice([0.6, 1.0])
         self.data = self.configuration()
         self.state = State(read_config(self.data))
         self.born = counters(self.state)
@@ -123,13 +124,14 @@ class Life:
 
     def step(self) -> None:
         self.steps += 1
-        events = [self.submit] * 8 + [self.leave] * 4 + [self.preempted] * 3
+        events = [self.submit] * 8 + [self.leave] * 4 + [self.preempted] * 3 + [self.owed]
         events += [self.node] * 2 + [self.device] * 2 + [self.change] * (self.random.random() < 0.3)
         self.random.choice(events)()
 
     def gang(self) -> Gang:
         pick = self.random
-        vc = pick.choice(sorted(self.state.vcs))
+        owners = [name for name, vc in self.state.vcs.items() if vc.chains or vc.pins]
+        vc = pick.choice(owners * 5 + sorted(self.state.vcs))
         pool = pick.choice(list(self.state.chains.values()))
         types, devices = list(pool.shape.level_of), pool.shape.at(pool.shape.node_level).leaves
         priority = pick.choice([-1, 0, 0, 1, 2])
@@ -139,7 +141,7 @@ class Life:
         def member() -> Member:
             if pick.random() < 0.1:
                 return Member(pick.randint(1, 2), 1, pick.choice(types))
-            return Member(pick.choice([1, 1, 2, 3]), pick.randint(1, devices))
+            return Member(pick.choice([1, 1, 1, 2, 3]), min(pick.randint(1, devices), 4))
 
         def party(depth: int) -> Party:
             within = pick.choice(types) if pick.random() < 0.3 else None
@@ -147,7 +149,7 @@ class Life:
             return Party(tuple(member() for _ in range(pick.randint(1, 2))), within, children)
 
         whole = party(1) if pick.random() < 0.3 else Party((member(),))
-        leaf = pick.choice([None, pool.shape.leaf_type])
+        leaf = pick.choice([None, None, None, pool.shape.leaf_type])
         self.count = getattr(self, "count", 0) + 1
         lazy, largest = pick.random() < 0.5, pick.random() < 0.3
         return Gang(f"g{self.count}", vc, priority, whole, leaf, pin, lazy, largest)
@@ -171,6 +173,21 @@ class Life:
             if ledger.reserve(self.state, gang, answer.placement) is None:
                 raise AssertionError(f"{gang.name} cannot reserve what it was promised")
 
+    def owed(self) -> None:
+        """What a VC has free it can have as a whole, unless hardware is bad."""
+        for vc in self.state.vcs.values():
+            for chain, domain in vc.chains.items():
+                free = [root for root in domain.roots if root.physical is None]
+                if self.state.chains[chain].bad or not free:
+                    continue
+                self.events["owed"] += 1
+                shape, root = free[0].shape, free[0]
+                level = min(root.level, shape.node_level)
+                whole = Member(shape.cells_in(root.level, level), 1, shape.at(level).type)
+                asked = Gang("owed", vc.name, 1000, Party((whole,), root.spec.type))
+                if isinstance(place(self.state, asked), Refusal):
+                    raise AssertionError(f"{vc.name} does not get its {root.spec.type}")
+
     def leave(self) -> None:
         if self.state.groups:
             self.events["left"] += 1
@@ -191,12 +208,12 @@ class Life:
     def node(self) -> None:
         self.events["node"] += 1
         node = self.random.choice(sorted(self.state.nodes))
-        health.set_node(self.state, node, self.random.random() < 0.6)
+        health.set_node(self.state, node, self.random.random() < self.repair)
 
     def device(self) -> None:
         self.events["device"] += 1
         where = self.random.choice(list(self.state.leaves))
-        health.set_device(self.state, *where, self.random.random() < 0.6)
+        health.set_device(self.state, *where, self.random.random() < self.repair)
 
     def change(self) -> None:
         changed = json.loads(json.dumps(self.data))

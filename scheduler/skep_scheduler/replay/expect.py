@@ -51,10 +51,9 @@ def _bind(expected: Any, result: Result | None, panic: str | None) -> bool:
 
 
 def _same(got: object, expected: object) -> bool:
-    if isinstance(got, list) and isinstance(expected, list):
-        key = repr
-        if got and isinstance(got[0], dict):
-            return sorted(got, key=key) == sorted(expected, key=key)
+    """Devices in their order; the places of a gang in any."""
+    if isinstance(got, list) and isinstance(expected, list) and got and isinstance(got[0], dict):
+        return sorted(got, key=repr) == sorted(expected, key=repr)
     return got == expected
 
 
@@ -140,7 +139,8 @@ def _health(state: State, step: Mapping[str, Any]) -> tuple[Any, Any, bool]:
     to; of the others as many are bad as cannot be had."""
     vc = str(_first(step, ("vc", "virtual_cluster", "virtualCluster")))
     chain, level = str(step["chain"]), int(step["level"])
-    wanted = str(_first(step, ("health", "healthiness", "expected"), "Healthy")).lower()
+    asked = str(next((v for k, v in step.items() if "health" in k.lower()), "Healthy"))
+    wanted = "bad" if "bad" in asked.lower() else "healthy"
     domain = state.vcs[vc].chains[chain]
     roots = domain.by_level.get(level, [])
     healths = []
@@ -155,5 +155,9 @@ def _health(state: State, step: Mapping[str, Any]) -> tuple[Any, Any, bool]:
 
 
 def _only_free(step: Mapping[str, Any]) -> bool:
-    which = _first(step, ("only_free", "free_only", "only_free_cells", "which", "scope", "cells"))
-    return which is True or (isinstance(which, str) and "free" in which.lower())
+    """However it is spelled: `free_only: true`, `cells: free`."""
+    return any(
+        ("free" in key.lower() and value is True)
+        or (isinstance(value, str) and "free" in value.lower())
+        for key, value in step.items()
+    )

@@ -141,6 +141,22 @@ class CellsMachine(RuleBasedStateMachine):
             st.booleans(),
         )
 
+    @rule()
+    def what_a_vc_owns_it_gets(self) -> None:
+        """Each cell that a VC has free can be had as a whole, unless hardware is bad."""
+        for vc in self.state.vcs.values():
+            for chain, domain in vc.chains.items():
+                free = [root for root in domain.roots if root.physical is None]
+                if self.state.chains[chain].bad or not free:
+                    continue
+                shape, root = free[0].shape, free[0]
+                level = min(root.level, shape.node_level)
+                whole = Member(shape.cells_in(root.level, level), 1, shape.at(level).type)
+                party = Party((whole,), root.spec.type)
+                assert not isinstance(
+                    place(self.state, Gang("owed", vc.name, 1000, party)), Refusal
+                )
+
     @precondition(lambda self: self.state.groups)
     @rule(data=st.data())
     def go(self, data: st.DataObject) -> None:
