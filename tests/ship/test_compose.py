@@ -55,6 +55,10 @@ def test_only_the_web_server_is_published_and_only_on_loopback(services):
     assert "127.0.0.1" in str(published["web"])
 
 
+def test_failed_logins_are_counted_for_who_is_behind_the_reverse_proxy(services):
+    assert services["web"]["environment"]["SKEP_TRUSTED_PROXIES"] == "1"
+
+
 @pytest.mark.parametrize("missing", SECRETS)
 def test_a_missing_secret_stops_it_with_its_name(missing):
     done = compose("docker-compose.yml", {k: v for k, v in SECRETS.items() if k != missing})

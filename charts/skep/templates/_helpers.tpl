@@ -29,6 +29,7 @@ app.kubernetes.io/component: {{ .component }}
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
+- {name: SKEP_TRUSTED_PROXIES, value: {{ ternary "1" "0" .Values.ingress.enabled | quote }}}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}

@@ -54,6 +54,7 @@ def web(options: Options, environment: Mapping[str, str]) -> Program:
         f"--host={options.host}",
         f"--port={options.port}",
         "--no-access-log",
+        "--no-proxy-headers",  # a task in the host's network could give itself any address
         "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
         "--ws-per-message-deflate=false",  # a small compressed frame may be a large one
         "--timeout-graceful-shutdown=1",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from tests.support.stack import Stack, environment_of, eventually, stack, start
 
@@ -45,14 +46,6 @@ def port_of(box: Stack) -> int:
     return urlsplit(box.url).port or 0
 
 
-def descendants(pid: int) -> set[int]:
-    found: set[int] = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
-
-
 def living(pids: set[int]) -> set[int]:
     return {pid for pid in pids if Path(f"/proc/{pid}/exe").is_symlink() and not _is_zombie(pid)}
 
@@ -84,6 +77,15 @@ def test_the_password_is_told_once_and_is_in_no_file(box):
     assert not any(password.encode() in path.read_bytes() for path in kept)
 
 
+def test_nobody_on_this_machine_guesses_passwords_under_many_addresses(box):
+    def guess(number: int) -> int:
+        address = {"X-Forwarded-For": f"10.0.0.{number}"}
+        body = {"username": "nobody", "password": "wrong"}
+        return httpx.post(f"{box.url}/api/v1/auth/token", json=body, headers=address).status_code
+
+    assert [guess(number) for number in range(12)][-1] == 429
+
+
 def test_a_second_supervisor_says_that_one_runs(box):
     done = run(box, "up")
     assert done.returncode == 3
@@ -113,7 +115,7 @@ def test_a_killed_supervisor_leaves_nobody_behind_and_the_next_one_goes_on():
     with stack("--runtime", "mock", "--gpus", "1") as box:
         with box.client() as skep:
             assert skep.me().username == "admin"
-        everyone = descendants(box.process.pid)
+        everyone = box.processes()
         assert len(everyone) > len(CHILDREN)
         box.process.kill()
         box.process.wait()
@@ -131,7 +133,7 @@ def test_down_stops_everything_and_loses_nothing():
     with stack("--runtime", "mock", "--gpus", "1") as box:
         job = box.submit(name="kept", command="mock run_for=0.1")
         box.wait_for_end(job.id)
-        everyone = descendants(box.process.pid)
+        everyone = box.processes()
         assert run(box, "down").returncode == 0
         assert not living(everyone)
         assert box.process.wait(timeout=5) == 0
