@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# What each one needs: `start` and `logs` a Docker engine; all but `plan` a whole Skep.
+# `start` and `logs` need a Docker engine; the first five start a whole Skep.
 BENCHMARKS = {
     "start": "benchmarks.start",
     "burst": "benchmarks.burst",
@@ -13,6 +13,9 @@ BENCHMARKS = {
     "agents": "benchmarks.agents",
     "logs": "benchmarks.logs",
     "plan": "benchmarks.sched_plan",
+    "place": "benchmarks.cells_place",
+    "sweep": "benchmarks.cells_sweep",
+    "soak": "benchmarks.cells_soak",
 }
 
 

@@ -8,14 +8,14 @@ import time
 from benchmarks.mock_agents import fleet
 from benchmarks.report import report
 from benchmarks.usage import cpu_seconds, memory_mb
-from tests.support.box import Box, box
+from tests.support.stack import Stack, stack
 
 NODES, GPUS = 500, 8
 SETTLE_S, WATCH_S = 20, 60
 
 
 def main() -> None:
-    with box("--no-agents") as skep:
+    with stack("--no-agents") as skep:
         idle_cpu, idle_memory = _watch(skep, WATCH_S / 2)
         with fleet(skep, NODES, GPUS):
             time.sleep(SETTLE_S)
@@ -29,12 +29,12 @@ def main() -> None:
     report("agents", "server_memory_per_agent", (memory - idle_memory) / NODES, "MiB")
 
 
-def _watch(skep: Box, seconds: float) -> tuple[float, float]:
+def _watch(skep: Stack, seconds: float) -> tuple[float, float]:
     """Cores used on average, and memory at the end, of all server processes."""
-    before, start = cpu_seconds(skep.pids()), time.monotonic()
+    before, start = cpu_seconds(skep.processes()), time.monotonic()
     time.sleep(seconds)
-    used = cpu_seconds(skep.pids()) - before
-    return used / (time.monotonic() - start), memory_mb(skep.pids())
+    used = cpu_seconds(skep.processes()) - before
+    return used / (time.monotonic() - start), memory_mb(skep.processes())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from benchmarks.jobs import job
 from benchmarks.mock_agents import fleet
 from benchmarks.report import report
 from benchmarks.usage import cpu_seconds
-from tests.support.box import Box, box
+from tests.support.stack import Stack, stack
 
 JOBS, CLIENTS = 1_000, 4
 NODES, GPUS = 16, 8
@@ -23,9 +23,9 @@ WITHIN_S = 300
 
 
 def main() -> None:
-    with box("--no-agents") as skep, fleet(skep, NODES, GPUS) as agents:
+    with stack("--no-agents") as skep, fleet(skep, NODES, GPUS) as agents:
         _run(skep, "warm", 50)
-        cpu = cpu_seconds(skep.pids()), cpu_seconds([agents])
+        cpu = cpu_seconds(skep.processes()), cpu_seconds([agents])
         start = time.perf_counter()
         submitted = _submit(skep, "burst", JOBS)
         accepted = time.perf_counter() - start
@@ -33,16 +33,16 @@ def main() -> None:
         elapsed = time.perf_counter() - start
         report("burst", "submitted", JOBS / accepted, "jobs/s")
         report("burst", "finished", JOBS / elapsed, "jobs/s", SLURM_JOBS_PER_S)
-        server, fleet_cpu = cpu_seconds(skep.pids()) - cpu[0], cpu_seconds([agents]) - cpu[1]
+        server, fleet_cpu = cpu_seconds(skep.processes()) - cpu[0], cpu_seconds([agents]) - cpu[1]
         report("burst", "server_cpu_per_job", 1000 * server / JOBS, "ms")
         report("burst", "agent_cpu_per_job", 1000 * fleet_cpu / JOBS, "ms")
 
 
-def _run(skep: Box, name: str, jobs: int) -> None:
+def _run(skep: Stack, name: str, jobs: int) -> None:
     _until_finished(skep, _submit(skep, name, jobs))
 
 
-def _submit(skep: Box, name: str, jobs: int) -> int:
+def _submit(skep: Stack, name: str, jobs: int) -> int:
     def some(client: int) -> int:
         with skep.api() as api:
             for number in range(client, jobs, CLIENTS):
@@ -54,7 +54,7 @@ def _submit(skep: Box, name: str, jobs: int) -> int:
         return sum(pool.map(some, range(CLIENTS)))
 
 
-def _until_finished(skep: Box, jobs: int) -> None:
+def _until_finished(skep: Stack, jobs: int) -> None:
     deadline = time.monotonic() + WITHIN_S
     with skep.api() as api:
         while _unfinished(api):

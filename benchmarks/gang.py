@@ -11,13 +11,13 @@ import httpx
 from benchmarks.jobs import job, wait_for
 from benchmarks.mock_agents import fleet
 from benchmarks.report import percentile, report
-from tests.support.box import box
+from tests.support.stack import stack
 
 NODES, GPUS, ROUNDS = 16, 8, 20
 
 
 def main() -> None:
-    with box("--no-agents") as skep, fleet(skep, NODES, GPUS), skep.api() as api:
+    with stack("--no-agents") as skep, fleet(skep, NODES, GPUS), skep.api() as api:
         gangs = [_round(api, f"gang-{n}", 1, NODES) for n in range(ROUNDS)]
         singles = [_round(api, f"single-{n}", NODES, 1) for n in range(ROUNDS // 4)]
     for percent in (50, 99):

@@ -12,8 +12,8 @@ import docker
 import httpx
 from benchmarks.jobs import job, wait_for
 from benchmarks.report import report
-from tests.support.box import box
 from tests.support.docker_images import import_busybox
+from tests.support.stack import stack
 
 LINES, LINE = 1_000_000, "0123456789" * 9  # and a line end: 91 bytes
 MB = LINES * (len(LINE) + 1) / 1e6
@@ -23,7 +23,7 @@ COMMAND = f"yes {LINE} | head -n {LINES}"
 def main() -> None:
     image = import_busybox(docker.from_env(), "skep-bench/busybox:1")
     reference = _docker_logs(image)
-    with box("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
+    with stack("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
         start = time.perf_counter()
         made = api.post("/jobs", json=job("logs", COMMAND, image=image)).raise_for_status().json()
         wait_for(api, made["id"], {"SUCCEEDED"}, within_s=300)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from tests.support.box import Box
+from tests.support.stack import Stack
 
 from skep_agent.config import AgentConfig
 from skep_agent.join import join
@@ -27,12 +27,12 @@ ONLINE_WITHIN_S = 120
 
 
 @contextmanager
-def fleet(skep: Box, nodes: int, gpus: int) -> Iterator[int]:
+def fleet(skep: Stack, nodes: int, gpus: int) -> Iterator[int]:
     """Yields the process id of the agents. The default virtual cluster owns all their GPUs."""
     command = [sys.executable, "-m", "benchmarks.mock_agents", skep.url, str(nodes), str(gpus)]
     tokens = [_join_token(skep) for _ in range(nodes)]
-    state = skep.home / "fleet"
-    with (skep.home / "log" / "fleet.log").open("wb") as log:
+    state = skep.home.root / "fleet"
+    with (skep.home.log / "fleet.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, str(state)], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True
         )
@@ -50,7 +50,7 @@ def fleet(skep: Box, nodes: int, gpus: int) -> Iterator[int]:
         process.wait(30)
 
 
-def _join_token(skep: Box) -> str:
+def _join_token(skep: Stack) -> str:
     with skep.api() as api:
         return str(api.post("/nodes/join-tokens", json={}).raise_for_status().json()["token"])
 

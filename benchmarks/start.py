@@ -13,8 +13,8 @@ from datetime import datetime
 import docker
 from benchmarks.jobs import job, wait_for
 from benchmarks.report import percentile, report
-from tests.support.box import box
 from tests.support.docker_images import import_busybox
+from tests.support.stack import stack
 
 ROUNDS = 30
 
@@ -22,7 +22,7 @@ ROUNDS = 30
 def main() -> None:
     image = import_busybox(docker.from_env(), "skep-bench/busybox:1")
     ours, plain, whole = [], [], []
-    with box("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
+    with stack("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
         for number in range(ROUNDS):
             plain.append(_docker_run(image))
             start = time.perf_counter()

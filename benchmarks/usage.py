@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 HERTZ = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds(pids: list[int]) -> float:
+def cpu_seconds(pids: Iterable[int]) -> float:
     """CPU time of these processes so far."""
     total = 0
     for pid in pids:
@@ -20,7 +21,7 @@ def cpu_seconds(pids: list[int]) -> float:
     return total / HERTZ
 
 
-def memory_mb(pids: list[int]) -> float:
+def memory_mb(pids: Iterable[int]) -> float:
     """Proportional memory of these processes, shared pages counted once."""
     total = 0
     for pid in pids:

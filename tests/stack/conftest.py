@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import docker
 import httpx
 import pytest
-from tests.support.box import Box, box
 from tests.support.docker_images import import_busybox
+from tests.support.stack import Stack, stack
 
 
 @pytest.fixture(scope="session")
@@ -17,13 +17,13 @@ def image() -> str:
 
 
 @pytest.fixture(scope="session")
-def skep() -> Iterator[Box]:
+def skep() -> Iterator[Stack]:
     """Leases short enough to see a node lost, long enough for a web server to come back."""
-    with box("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="25", SKEP_HEARTBEAT_S="1") as started:
+    with stack("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="25", SKEP_HEARTBEAT_S="1") as started:
         yield started
 
 
 @pytest.fixture
-def api(skep: Box) -> Iterator[httpx.Client]:
+def api(skep: Stack) -> Iterator[httpx.Client]:
     with skep.api() as client:
         yield client

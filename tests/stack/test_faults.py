@@ -7,7 +7,7 @@ import signal
 
 import httpx
 import pytest
-from tests.support.box import Box
+from tests.support.stack import Stack
 from tests.support.stack_jobs import gang, log_lines, reach, submit, tasks, until
 
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
@@ -17,15 +17,15 @@ LINES = 60
 CHATTY = f'for i in $(seq {LINES}); do echo "line $i"; sleep 0.1; done'
 
 
-def kill(skep: Box, name: str) -> None:
+def kill(skep: Stack, name: str) -> None:
     """SIGKILL one part, told by the beginning of its name, and wait until it is replaced."""
-    before = {n: p for n, p in skep.children().items() if n.startswith(name)}
-    assert before, skep.children()
+    before = {n: p for n, p in skep.pids().items() if n.startswith(name)}
+    assert before, skep.pids()
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
 
     def replaced() -> bool:
-        now = skep.children()
+        now = skep.pids()
         return all(now.get(n, p) != p for n, p in before.items())
 
     until(replaced, 30)
@@ -68,7 +68,7 @@ def test_a_lost_node_is_fenced_and_its_gang_starts_again_for_free(skep, api, ima
     job_id = submit(api, gang(image, "sleep 40", tasks=1, gpus=8))
     reach(api, job_id, {"RUNNING"})
     first = tasks(api, job_id)[0]["attempt"]
-    pid = next(p for n, p in skep.children().items() if n.endswith(first["node"]))
+    pid = next(p for n, p in skep.pids().items() if n.endswith(first["node"]))
     os.kill(pid, signal.SIGSTOP)
     try:
         second = until(

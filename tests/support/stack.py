@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, LiteralString
+
+import httpx
+import psycopg
 
 from skep_client.client import Skep
 from skep_client.models import Job
-from skep_platform.onebox.engines import free_port
+from skep_platform.onebox.engines import DATABASE_USER, free_port
 from skep_platform.onebox.home import Home
 
 READY_WITHIN_S = 120.0
@@ -50,6 +54,23 @@ class Stack:
     def client(self) -> Skep:
         """Patient: parts are killed under it."""
         return Skep(self.url, self.token, retry_delays_s=(0.2,) * 100)
+
+    def api(self) -> httpx.Client:
+        """The REST API itself, for what the client hides."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=60)
+
+    def query(self, sql: LiteralString) -> list[tuple[Any, ...]]:
+        """Ask its own database, as a witness apart from the API."""
+        port = (self.home.engines / "postgres" / "postmaster.pid").read_text().splitlines()[3]
+        password = (self.home.engines / "secrets" / "postgres").read_text()
+        address = f"host=127.0.0.1 port={port} user={DATABASE_USER} dbname=postgres"
+        with psycopg.connect(address, password=password) as connection:
+            return connection.execute(sql).fetchall()
+
+    def processes(self) -> set[int]:
+        """Process ids of all that the supervisor started, children's children included."""
+        return descendants(self.process.pid)
 
     def pids(self) -> dict[str, int]:
         """Process ids of the children that live, by name."""
@@ -92,11 +113,12 @@ def stack(*options: str, **environment: str) -> Iterator[Stack]:
         home = Home(Path(folder) / "home")
         port = free_port()
         process = start(home, port, *options, **environment)
+        running = Stack(home, f"http://127.0.0.1:{port}", process)
         try:
-            yield Stack(home, f"http://127.0.0.1:{port}", process)
+            yield running
         finally:
-            process.terminate()
-            process.wait(timeout=20)
+            running.process.terminate()  # a test may have started another one
+            running.process.wait(timeout=20)
 
 
 def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -117,6 +139,14 @@ def start(home: Home, port: int, *options: str, **environment: str) -> subproces
 
     eventually(ready, READY_WITHIN_S, said.read_text)
     return process
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found |= {child} | descendants(child)
+    return found
 
 
 def environment_of(home: Home, **more: str) -> dict[str, str]:
