@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -30,16 +31,20 @@ class Flusher:
         while True:
             for _ in range(ROLLUP_EVERY):
                 await asyncio.sleep(LIVE_EVERY_S)
-                await threads.control.run(telemetry.flush_live)
+                await _tried(telemetry.flush_live)
             await flush()
 
 
 async def flush() -> None:
+    await _tried(telemetry.flush_rollups)
+
+
+async def _tried(store: Callable[[], object]) -> None:
     """Never fails: samples that cannot be stored now are stored later or lost."""
     try:
-        await threads.control.run(telemetry.flush_rollups)
+        await threads.control.run(store)
     except Exception:
-        log.exception("rollups_not_stored")
+        log.exception("samples_not_stored")
 
 
 _flushers: WeakKeyDictionary[asyncio.AbstractEventLoop, Flusher] = WeakKeyDictionary()
