@@ -19,6 +19,7 @@ from django.db.models import Q
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, ImageSpec
 from skep_platform.jobs import environment
 from skep_platform.jobs.environment import Environments, Gang, Member
+from skep_platform.jobs.hostnames import hostname
 from skep_platform.jobs.models import TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
@@ -169,7 +170,7 @@ def _host(row: Mapping[str, Any], role: str) -> str:
     if row["network"] == "host":
         return str(row["node__address"])
     if row["network"] == "job":
-        return environment.hostname(role, row["task__index"])
+        return hostname(role, row["task__index"])
     return LOCALHOST
 
 
@@ -208,7 +209,7 @@ def _spec(
         memory_mb=role["memory_mb"],
         shm_mb=role["shm_mb"],
         network=row["network"],
-        hostname=environment.hostname(role["name"], row["task__index"]),
+        hostname=hostname(role["name"], row["task__index"]),
         ports={label: numbers for label, numbers in row["ports"].items() if numbers},
         stop_grace_s=STOP_GRACE_S,
     )

@@ -74,11 +74,6 @@ def own_ports(wanted: Mapping[str, int]) -> dict[str, list[int]]:
     return found
 
 
-def hostname(role: str, index: int) -> str:
-    """A name of the DNS: no underscores."""
-    return f"{role.replace('_', '-').strip('-') or 'task'}-{index}"
-
-
 class Environments:
     """The environments of a gang's tasks; what they share is worked out once."""
 

@@ -12,10 +12,10 @@ from skep_platform.jobs.environment import (
     Gang,
     Member,
     Role,
-    hostname,
     own_ports,
     ports_wanted,
 )
+from skep_platform.jobs.hostnames import hostname
 
 
 def role(name: str, instances: int = 1) -> Role:

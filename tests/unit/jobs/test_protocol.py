@@ -273,6 +273,14 @@ def test_a_file_is_refused_where_it_is_wrong(case):
     assert expected in problems(GOOD.replace(before, after, 1))
 
 
+def test_roles_whose_tasks_would_share_host_names_are_refused():
+    data = job_file("x")
+    (role,) = data["taskRoles"].values()
+    data["taskRoles"] = {"a_b": role, "_a_b": role}
+    found = problems(json.dumps(data))
+    assert [(code, path) for code, path, _ in found] == [("same_host_names", "taskRoles._a_b")]
+
+
 def test_all_problems_come_at_once_in_the_order_of_the_text():
     text = GOOD.replace("instances: 4", "instances: x").replace("name: hello", "nane: hello")
     text = text.replace("dockerImage: torch", "dockerImage: other").replace("gpu: 4", "gpu: -4")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from skep_platform.jobs.hostnames import host_of
 from skep_platform.jobs.protocol.models import MAX_COMMAND_BYTES, MAX_TASKS
 from skep_platform.jobs.protocol.problems import Path, Trouble
 
@@ -21,6 +22,7 @@ def check(data: dict[str, Any]) -> list[Trouble]:
     return [
         *_twice(given),
         *_unknown_images(named, _images(given)),
+        *_same_hosts(named),
         *_too_many_tasks(named),
         *_too_long_commands(named),
     ]
@@ -55,6 +57,15 @@ def _unknown_images(roles: dict[str, Any], images: list[str]) -> Iterator[Troubl
             message = f"No dockerimage prerequisite is named {image[:100]}.{hint}"
             path: Path = ("taskRoles", name, "dockerImage")
             yield Trouble("unknown_docker_image", message, path)
+
+
+def _same_hosts(roles: dict[str, Any]) -> Iterator[Trouble]:
+    first: dict[str, str] = {}
+    for name in roles:
+        other = first.setdefault(host_of(name), name)
+        if other != name:
+            message = f"Its tasks would have the same host names as those of {other[:100]}."
+            yield Trouble("same_host_names", message, ("taskRoles", name), at_key=True)
 
 
 def _too_many_tasks(roles: dict[str, Any]) -> Iterator[Trouble]:
