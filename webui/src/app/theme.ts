@@ -16,7 +16,13 @@ const honey: MantineColorsTuple = [
 const compact = { defaultProps: { size: "xs" } };
 // The page itself never scrolls, so an open dialog has nothing to lock; Mantine's lock would also
 // write a <style> element that the security policy refuses.
-const dialog = { defaultProps: { lockScroll: false, transitionProps: { duration: 120 } } };
+const dialog = {
+  defaultProps: {
+    lockScroll: false,
+    transitionProps: { duration: 120 },
+    closeButtonProps: { "aria-label": "Close" },
+  },
+};
 
 /** Colours, radii and sizes are CSS variables (styles/mantine.css); this names what they cannot. */
 export const theme = createTheme({

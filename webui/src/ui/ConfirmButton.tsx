@@ -51,6 +51,7 @@ export function Confirm({ open, question, explanation, verb, onConfirm, onClose 
         </Button>
         <Button
           color="red"
+          autoContrast={false}
           data-autofocus
           onClick={() => {
             onClose();

@@ -96,7 +96,8 @@ function imageColumns(admin: boolean, onEdit: (image: Image) => void): Column<Im
     ...columns,
     {
       id: "actions",
-      header: "",
+      header: "Change",
+      quiet: true,
       width: "68px",
       align: "end",
       cell: (image) => <ImageActions image={image} onEdit={() => onEdit(image)} />,

@@ -22,7 +22,7 @@ export const NodeTile = memo(function NodeTile(props: Props) {
   const away = node.state !== "ONLINE";
   const word = nodeWord(node);
   return (
-    <article
+    <div
       role="listitem"
       className={css.tile}
       data-away={away || undefined}
@@ -59,7 +59,7 @@ export const NodeTile = memo(function NodeTile(props: Props) {
           </span>
         ))}
       </div>
-    </article>
+    </div>
   );
 });
 

@@ -86,7 +86,8 @@ function jobColumns(user: Me | null): Column<JobSummary>[] {
     },
     {
       id: "actions",
-      header: "",
+      header: "Stop",
+      quiet: true,
       width: "28px",
       cell: (job) => <StopRow job={job} user={user} />,
     },

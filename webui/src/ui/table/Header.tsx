@@ -35,7 +35,7 @@ export function Header<T extends object>({ table, columns }: Props<T>) {
                   <Icon name={sorted === "asc" ? "up" : "down"} size={12} />
                 </button>
               ) : (
-                column.header
+                <span className={column.quiet ? "sr-only" : undefined}>{column.header}</span>
               )}
             </div>
           );

@@ -12,6 +12,8 @@ export type SortValue = string | number | null | undefined;
 export interface Column<T> {
   id: string;
   header: string;
+  /** The header is for screen readers alone: the cells speak for themselves. */
+  quiet?: boolean;
   /** CSS grid track, for example "minmax(120px, 2fr)" or "80px". */
   width: string;
   align?: "end";

@@ -21,7 +21,7 @@ export function LogFoot({ view, follow, onStart, onEnd, onEarlier }: Props) {
           ? "Connection lost; trying again"
           : words(view, follow)}
       </span>
-      <span className="dim num">{held(view)}</span>
+      <span className={css.held}>{held(view)}</span>
       <span className={css.ways}>
         {view.atStart || view.lines.length === 0 ? null : (
           <Way onClick={onEarlier} busy={view.busy === "earlier"}>

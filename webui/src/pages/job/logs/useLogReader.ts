@@ -19,19 +19,20 @@ export function useLogReader(
     return () => reader.close();
   }, [reader]);
 
-  const ring = () => {
-    if (follow) void reader.poke();
+  const ring = async () => {
+    if (follow) await reader.poke();
   };
   useDoorbell("job-logs", id, ring, 150);
   usePolling(ring, usePoll(2000), follow && !view.complete);
   return { reader, view };
 }
 
-function usePolling(action: () => void, every: number, on: boolean): void {
+function usePolling(action: () => Promise<void>, every: number, on: boolean): void {
   useEffect(() => {
     if (!on) return undefined;
-    action();
-    const timer = setInterval(action, every);
+    const run = () => void action();
+    run();
+    const timer = setInterval(run, every);
     return () => clearInterval(timer);
     // `action` is new with every drawing; the newest is not needed, any of them rings.
     // eslint-disable-next-line react-hooks/exhaustive-deps

@@ -84,7 +84,8 @@ export function taskColumns(job: string, onOpen: (task: Task["id"]) => void): Co
     },
     {
       id: "logs",
-      header: "",
+      header: "Logs",
+      quiet: true,
       width: "40px",
       align: "end",
       cell: (task) => (
