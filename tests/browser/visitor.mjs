@@ -76,7 +76,7 @@ export async function logIn(page, { user = settings.user, password = settings.pa
   await page.getByLabel("User name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("heading", { name: "Jobs" }).waitFor();
+  await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
 }
 
 /** Replaces all text of the editor. */
