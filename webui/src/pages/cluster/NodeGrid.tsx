@@ -15,7 +15,7 @@ const FEW = 12;
 
 // In pixels: the least width of a tile, the height of all but its cells, of one row of cells.
 const DENSE = { tile: 286, head: 46, row: 33 };
-const ROOMY = { tile: 440, head: 76, row: 56 };
+const ROOMY = { tile: 380, head: 74, row: 50 };
 
 interface Props {
   nodes: Node[];

@@ -49,7 +49,7 @@ export function JobFilters() {
         onChange={(vc) => change({ vc: vc ?? undefined })}
         clearable
         searchable={(names?.length ?? 0) > 8}
-        w={170}
+        w={156}
       />
       <StateChips
         chosen={statesOf(search.state)}
@@ -71,7 +71,7 @@ function SearchBox({ value, onChange }: { value: string; onChange: (value: strin
     <TextInput
       type="search"
       aria-label="Search jobs by name"
-      placeholder="Search by name  ( / )"
+      placeholder="Search  ( / )"
       leftSection={<Icon name="search" size={14} />}
       value={typed}
       onChange={(event) => {

@@ -2,15 +2,17 @@ import { Link } from "@tanstack/react-router";
 import type { JobSummary } from "@/api/types";
 import css from "./JobName.module.css";
 
-/** The name, and in the same line what one would open the job for: why it waits or failed. */
+/** The name, and below it what one would open the job for: why it waits or failed. */
 export function JobName({ job }: { job: JobSummary }) {
   const reason = reasonShown(job);
   return (
     <span className={css.cell}>
-      <Link to="/jobs/$id" params={{ id: job.id }} className={css.name}>
-        {job.name}
-      </Link>
-      {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
+      <span className={css.line}>
+        <Link to="/jobs/$id" params={{ id: job.id }} className={css.name}>
+          {job.name}
+        </Link>
+        {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
+      </span>
       {reason ? (
         <span className={css.reason} title={reason}>
           {reason}

@@ -8,12 +8,15 @@ import { Blank, Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { isOver } from "../words";
 import { Chart } from "./Chart";
-import { gpuSeries, taskSeries } from "./series";
+import { gpuSeries, inUnit, taskSeries } from "./series";
 import css from "./MetricsTab.module.css";
 
 const percent = (value: number) => `${Math.round(value)}%`;
-const short = (value: number) => String(Number(value.toFixed(value < 10 ? 1 : 0)));
-const gigabytes = (value: number) => `${short(value)} GB`;
+const short = (value: number) => String(Number(value.toFixed(value < 1 ? 2 : value < 10 ? 1 : 0)));
+const UNITS = {
+  MB: (value: number) => `${short(value)} MB`,
+  GB: (value: number) => `${short(value)} GB`,
+};
 
 export default function MetricsTab({ job }: { job: Job }) {
   const read = useQuery({
@@ -48,9 +51,9 @@ function Charts({ data }: { data: Metrics }) {
   const lines = useMemo(
     () => ({
       utilization: gpuSeries(shown.gpus, "utilization"),
-      gpuMemory: gpuSeries(shown.gpus, "memory"),
+      gpuMemory: inUnit(gpuSeries(shown.gpus, "memory")),
       cpu: taskSeries(shown.tasks, "cpu"),
-      memory: taskSeries(shown.tasks, "memory"),
+      memory: inUnit(taskSeries(shown.tasks, "memory")),
     }),
     [shown],
   );
@@ -82,14 +85,19 @@ function Charts({ data }: { data: Metrics }) {
             />
             <Chart
               title="GPU memory"
-              lines={lines.gpuMemory}
+              lines={lines.gpuMemory.lines}
               step={data.step_s}
-              format={gigabytes}
+              format={UNITS[lines.gpuMemory.unit]}
             />
           </>
         ) : null}
         <Chart title="CPU, in cores" lines={lines.cpu} step={data.step_s} format={short} />
-        <Chart title="Memory" lines={lines.memory} step={data.step_s} format={gigabytes} />
+        <Chart
+          title="Memory"
+          lines={lines.memory.lines}
+          step={data.step_s}
+          format={UNITS[lines.memory.unit]}
+        />
       </div>
     </div>
   );

@@ -13,6 +13,8 @@ interface Wish {
   onCursor: (index: number | null) => void;
 }
 
+/** A job that has just begun has a sample or two: they stand at the end of some minutes. */
+const LEAST_SPAN_S = 300;
 /** All charts of a page point at the same moment. */
 const SYNC = "job-metrics";
 
@@ -26,7 +28,10 @@ export function chartOptions(wish: Wish): uPlot.Options {
     height: wish.height,
     legend: { show: false },
     cursor: { sync: { key: SYNC }, points: { size: 6 }, drag: { x: true, y: false } },
-    scales: { y: { range: (_plot, _low, high) => [0, wish.max ?? niceTop(high)] } },
+    scales: {
+      x: { range: (_plot, from, to) => [Math.min(from, to - LEAST_SPAN_S), to] },
+      y: { range: (_plot, _low, high) => [0, wish.max ?? niceTop(high)] },
+    },
     axes: [
       { ...axis, grid: { show: false }, size: 28, space: 76, values: timeLabels },
       { ...axis, grid, size: 52, space: 32, values: (_plot, values) => values.map(format) },
@@ -39,19 +44,25 @@ export function chartOptions(wish: Wish): uPlot.Options {
   };
 }
 
+/** Points show only where there is no line to see. */
+const LONE_POINTS: uPlot.Series.Points = {
+  size: 5,
+  show: (plot, series) => (plot.data[series]?.length ?? 0) < 3,
+};
+
 function lines(labels: string[], scheme: Scheme): uPlot.Series[] {
   return labels.map((label, index) => ({
     label,
     stroke: lineColour(index, scheme),
     width: 1.5,
     spanGaps: false,
-    points: { show: false },
+    points: LONE_POINTS,
   }));
 }
 
 function band(scheme: Scheme): uPlot.Series[] {
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  const mean = { stroke: lineColour(0, scheme), width: 2, points: { show: false } };
+  const mean = { stroke: lineColour(0, scheme), width: 2, points: LONE_POINTS };
   return [
     { ...edge, label: "lowest" },
     { ...mean, label: "mean" },

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { align, gpuSeries, summarize, taskSeries } from "./series";
+import { align, gpuSeries, inUnit, summarize, taskSeries, type Series } from "./series";
 
 test("samples of different tasks meet at the step they lie in", () => {
   const lines = [
@@ -36,6 +36,8 @@ test("units are those a person reads", () => {
   const [busy] = gpuSeries([{ ...gpu, points: [[0, 97, 2048]] }], "utilization");
   const [memory] = gpuSeries([{ ...gpu, points: [[0, 97, 2048]] }], "memory");
   const [cpu] = taskSeries([{ attempt_id: "", role: "w", index: 1, points: [[0, 250, 0]] }], "cpu");
-  expect([busy?.values, memory?.values, cpu?.values]).toEqual([[97], [2], [2.5]]);
+  expect([busy?.values, memory?.values, cpu?.values]).toEqual([[97], [2048], [2.5]]);
+  expect(inUnit([memory as Series])).toMatchObject({ unit: "GB", lines: [{ values: [2] }] });
+  expect(inUnit([{ ...(memory as Series), values: [300] }]).unit).toBe("MB");
   expect([busy?.label, cpu?.label]).toEqual(["abcdef12", "w-1"]);
 });

@@ -14,28 +14,40 @@ export const MOST_LINES = 10;
 type GpuMetric = "utilization" | "memory";
 type TaskMetric = "cpu" | "memory";
 
-/** Percent, or gigabytes. */
+/** Percent, or megabytes. */
 export function gpuSeries(gpus: Metrics["gpus"], metric: GpuMetric): Series[] {
   const many = new Set(gpus.map((gpu) => taskName(gpu))).size > 1;
   return gpus.map((gpu) => {
     const label = many ? `${taskName(gpu)} ${shortUuid(gpu.uuid)}` : shortUuid(gpu.uuid);
     return line(label, gpu.points, ([, busy = 0, memory = 0]) =>
-      metric === "utilization" ? busy : memory / 1024,
+      metric === "utilization" ? busy : memory,
     );
   });
 }
 
-/** Cores, or gigabytes. */
+/** Cores, or megabytes. */
 export function taskSeries(tasks: Metrics["tasks"], metric: TaskMetric): Series[] {
   return tasks.map((task) =>
     line(taskName(task), task.points, ([, percent = 0, memory = 0]) =>
-      metric === "cpu" ? percent / 100 : memory / 1024,
+      metric === "cpu" ? percent / 100 : memory,
     ),
   );
 }
 
 function line(label: string, points: Point[], value: (point: Point) => number): Series {
   return { label, times: points.map(([time = 0]) => time), values: points.map(value) };
+}
+
+/** Megabytes as gigabytes, unless all of them are less than one. */
+export function inUnit(lines: Series[]): { lines: Series[]; unit: "MB" | "GB" } {
+  if (lines.every((each) => each.values.every((value) => value < 1024))) {
+    return { lines, unit: "MB" };
+  }
+  const scaled = lines.map((each) => ({
+    ...each,
+    values: each.values.map((value) => value / 1024),
+  }));
+  return { lines: scaled, unit: "GB" };
 }
 
 export interface Aligned {
