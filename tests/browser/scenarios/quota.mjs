@@ -45,6 +45,7 @@ export default () =>
   });
 
 async function setQuota(drawer, page, gpus) {
+  await drawer.getByRole("button", { name: "Save quotas" }).waitFor(); // the drawer slides in
   const field = drawer.getByRole("textbox", { name: "A100-SXM4-80GB" });
   if ((await field.count()) === 0) {
     await drawer.getByPlaceholder("Add a GPU model").click();
