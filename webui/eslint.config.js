@@ -14,5 +14,4 @@ export default tseslint.config(
       "react-hooks/incompatible-library": "off",
     },
   },
-  { files: ["dev/**"], rules: { "no-console": "off" } },
 );

@@ -31,7 +31,7 @@ def skep() -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-def visit(skep: Stack) -> Callable[[str], None]:
+def visit(skep: Stack) -> Callable[..., None]:
     """Runs a scenario of `scenarios/`; what it says when it fails is the test's failure."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     environment = {
@@ -43,10 +43,10 @@ def visit(skep: Stack) -> Callable[[str], None]:
         "CHROMIUM": components.chromium(),
     }
 
-    def run(scenario: str) -> None:
+    def run(scenario: str, **more: str) -> None:
         done = subprocess.run(
             ["node", str(HERE / "run.mjs"), scenario],
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, **more},
             capture_output=True,
             text=True,
             check=False,

@@ -11,6 +11,10 @@ def test_a_job_is_submitted_and_watched_to_its_last_log_line(visit):
     visit("submit_and_watch")
 
 
+def test_a_page_outlives_its_server_and_misses_no_line(visit, skep):
+    visit("outage", SKEP_WEB_PID=str(skep.pids()["web"]))
+
+
 def test_mistakes_in_a_job_file_show_at_their_line(visit):
     visit("editor_errors")
 

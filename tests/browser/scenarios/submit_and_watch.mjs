@@ -9,7 +9,7 @@ export default () =>
     const name = freshName("watched");
     const command = `sh -c 'for i in $(seq 1 12); do echo "rank $RANK step $i"; sleep 0.5; done'`;
     await write(page, jobFile({ name, command, gpus: 2, tasks: 2 }));
-    await page.getByRole("button", { name: "Check" }).click();
+    await page.keyboard.press("Control+Enter");
     await page.getByText("Nothing is wrong with it").waitFor();
     await page.getByText("asks default for 4 GPUs in 2 tasks").waitFor();
     await page.getByRole("button", { name: "Submit" }).click();
@@ -40,4 +40,7 @@ export default () =>
     await shoot(page, "tasks");
     await page.getByRole("link", { name: "Events" }).click();
     await page.getByText("job.succeeded").waitFor();
+
+    await page.getByRole("link", { name: "Clone" }).click();
+    await page.getByRole("textbox", { name: "Job file" }).getByText(`name: ${name}-2`).waitFor();
   });

@@ -1,11 +1,11 @@
 import { Link } from "@tanstack/react-router";
 import type { Me } from "@/api/types";
 import { Icon, type IconName } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
 import { Logo } from "@/ui/Logo";
 import { ClusterGauge } from "./ClusterGauge";
 import { UserMenu } from "./UserMenu";
 import css from "./Sidebar.module.css";
-import { LinkButton } from "@/ui/LinkButton";
 
 const WORK = [
   { to: "/jobs", label: "Jobs", icon: "jobs" },

@@ -1,8 +1,9 @@
+import { useDocumentTitle } from "@mantine/hooks";
 import type { ReactNode } from "react";
 import css from "./PageHeader.module.css";
 
 interface Props {
-  title: ReactNode;
+  title: string;
   above?: ReactNode;
   note?: ReactNode;
   children?: ReactNode;
@@ -10,6 +11,7 @@ interface Props {
 
 /** The bar at the top of a page: where one is on the left, what one can do on the right. */
 export function PageHeader({ title, above, note, children }: Props) {
+  useDocumentTitle(`${title} · Skep`);
   return (
     <header className={css.header}>
       <div className={css.where}>

@@ -1,8 +1,9 @@
 import { Tooltip, ActionIcon } from "@mantine/core";
-import { Link } from "@tanstack/react-router";
 import type { Job } from "@/api/types";
+import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { StateBadge } from "@/ui/StateBadge";
 import { useStop } from "../jobs/useStop";
@@ -10,21 +11,13 @@ import { JobFacts } from "./JobFacts";
 import { Story } from "./Story";
 import { canStop } from "./words";
 import css from "./JobHeader.module.css";
-import { LinkButton } from "@/ui/LinkButton";
 
 export function JobHeader({ job }: { job: Job }) {
   const stopping = useStop(job.id);
   return (
     <>
       <PageHeader
-        above={
-          <>
-            <Link to="/jobs" className={css.up}>
-              Jobs
-            </Link>
-            <span className={css.slash}>/</span>
-          </>
-        }
+        above={<JobsCrumb />}
         title={job.name}
         note={<StateBadge state={job.state} large />}
       >

@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { jobs } from "@/api/jobs";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { Blank, Failure } from "@/ui/Blank";
+import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { JobFilters } from "./JobFilters";
@@ -11,7 +12,6 @@ import { JobsTable } from "./JobsTable";
 import { Pager } from "./Pager";
 import { isFiltered, toFilter } from "./search";
 import css from "./JobsPage.module.css";
-import { LinkButton } from "@/ui/LinkButton";
 
 export function JobsPage() {
   const search = useSearch({ from: "/shell/jobs" });

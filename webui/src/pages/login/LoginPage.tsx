@@ -1,4 +1,5 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useDocumentTitle } from "@mantine/hooks";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
@@ -11,6 +12,7 @@ import { localPath } from "./localPath";
 import css from "./LoginPage.module.css";
 
 export function LoginPage() {
+  useDocumentTitle("Log in · Skep");
   const { data: platform } = useQuery(info);
   return (
     <div className={css.page}>

@@ -1,10 +1,11 @@
 import { Button, Tooltip } from "@mantine/core";
 import { useHotkeys } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
-import { Link, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef } from "react";
 import { jobSchema } from "@/api/jobs";
 import type { SpecError } from "@/api/types";
+import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { Failure } from "@/ui/Blank";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
@@ -36,17 +37,7 @@ function Writer({ from }: { from: string | undefined }) {
   if (draft.error) return <Failure error={draft.error} what="job to copy" />;
   return (
     <>
-      <PageHeader
-        title="New job"
-        above={
-          <>
-            <Link to="/jobs" className={css.up}>
-              Jobs
-            </Link>
-            <span className={css.slash}>/</span>
-          </>
-        }
-      >
+      <PageHeader title="New job" above={<JobsCrumb />}>
         <Tooltip label="Ask the server, submit nothing (Ctrl+Enter)">
           <Button variant="default" loading={act.checking} onClick={act.check}>
             Check

@@ -3,10 +3,10 @@ import type { Attempt, Job, Task } from "@/api/types";
 import { exitWords, taskName } from "@/format/names";
 import { count, megabytes } from "@/format/size";
 import { CopyButton } from "@/ui/CopyButton";
+import { LinkButton } from "@/ui/LinkButton";
 import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
 import css from "./TaskDrawer.module.css";
-import { LinkButton } from "@/ui/LinkButton";
 
 interface Props {
   job: Job;

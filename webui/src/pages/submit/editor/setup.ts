@@ -53,7 +53,8 @@ export function writable(label: string, schema: () => Schema | undefined): Exten
       ...closeBracketsKeymap,
       ...lintKeymap,
       ...historyKeymap,
-      ...defaultKeymap,
+      // Mod-Enter is the page's: it checks the job.
+      ...defaultKeymap.filter((binding) => binding.key !== "Mod-Enter"),
       indentWithTab,
     ]),
   ];

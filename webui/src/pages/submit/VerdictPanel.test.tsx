@@ -1,0 +1,48 @@
+import { screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, test, vi } from "vitest";
+import { ApiError } from "@/api/errors";
+import type { CheckResult } from "@/api/types";
+import { renderPage } from "@/test/render";
+import { VerdictPanel } from "./VerdictPanel";
+
+const good: CheckResult = {
+  valid: true,
+  errors: [],
+  summary: { name: "train", virtual_cluster: "vision", gpus: 16, tasks: 1 },
+  forecast: { code: "quota_exceeded", message: "Needs 16; vision has 4 free.", details: {} },
+};
+const bad: CheckResult = {
+  valid: false,
+  errors: [
+    { code: "x", message: "There is no field cpus.", path: "taskRoles.w", line: 12, column: 5 },
+    { code: "y", message: "No such image.", path: "prerequisites[0]", line: 4, column: 3 },
+  ],
+  summary: null,
+  forecast: null,
+};
+
+function draw(result: CheckResult | null, failure: unknown = null) {
+  const onGoTo = vi.fn();
+  const verdict = result && { text: "", result };
+  renderPage(<VerdictPanel verdict={verdict} failure={failure} onGoTo={onGoTo} />);
+  return onGoTo;
+}
+
+test("a good job is summed up, with why it would wait", async () => {
+  draw(good);
+  expect(await screen.findByText(/asks vision for 16 GPUs in/)).toHaveTextContent("1 task.");
+  expect(screen.getByText("Needs 16; vision has 4 free.")).toBeVisible();
+});
+
+test("every mistake is told with its line, and leads there", async () => {
+  const onGoTo = draw(bad);
+  await userEvent.click(await screen.findByRole("button", { name: /Line 12/ }));
+  expect(onGoTo).toHaveBeenCalledWith(12, 5);
+  expect(screen.getByRole("heading", { name: "2 mistakes" })).toBeVisible();
+});
+
+test("a refusal that is no fault of the file is told in the server's words", async () => {
+  draw(null, new ApiError(409, "name_taken", "You have a job named train."));
+  expect(await screen.findByRole("alert")).toHaveTextContent("You have a job named train.");
+});
