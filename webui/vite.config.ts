@@ -19,9 +19,10 @@ export default defineConfig(({ command }) => ({
     chunkSizeWarningLimit: 600,
   },
   server: {
+    // The server compares where a page comes from with the host it was asked at: keep the latter.
     proxy: {
-      "/api": server,
-      "/ws": { target: server, ws: true },
+      "/api": { target: server, changeOrigin: false },
+      "/ws": { target: server, changeOrigin: false, ws: true },
     },
   },
   test: {
