@@ -24,11 +24,6 @@ export function rawLog(attempt: string, stream: Stream): string {
   return `/api/v1/attempts/${attempt}/logs/${stream}?raw=1`;
 }
 
-export interface LogMatches {
-  matches: { cursor: number; text: string }[];
-  next: string | null;
-}
-
 /** Lines that hold `needle`, in order of arrival; `next` goes on where the server stopped. */
 export function searchLogs(
   id: string,

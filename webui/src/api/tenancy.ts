@@ -26,15 +26,6 @@ export function createVirtualCluster(body: { name: string; description: string }
   return take(client.POST("/api/v1/virtual-clusters", { body }));
 }
 
-export function describeVirtualCluster(name: string, description: string) {
-  return take(
-    client.PATCH("/api/v1/virtual-clusters/{name}", {
-      params: { path: { name } },
-      body: { description },
-    }),
-  );
-}
-
 export function deleteVirtualCluster(name: string) {
   return take(client.DELETE("/api/v1/virtual-clusters/{name}", { params: { path: { name } } }));
 }

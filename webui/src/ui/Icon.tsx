@@ -29,13 +29,10 @@ const PATHS = {
   more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
   edit: "M3 13h2.5L13 5.5 10.5 3 3 10.5ZM9 4.5 11.5 7",
   trash: "M2.5 4h11M6 4V2.5h4V4M4 4l.7 9.5h6.6L12 4",
-  pause: "M5.5 3.5v9M10.5 3.5v9",
-  play: "M4.5 3v10l8-5Z",
   wrap: "M2.5 4h11M2.5 8h9a2 2 0 0 1 0 4.2H8M9.5 10.5 7.8 12.2l1.7 1.7M2.5 12h2.5",
   clock: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.5V8l2.5 1.5",
   key: "M10.5 9a3.5 3.5 0 1 0-3.3-2.3L2.5 11.4v2.1h2.1v-1.6h1.6v-1.6l1-1A3.5 3.5 0 0 0 10.5 9ZM11.3 4.7h.01",
   menu: "M2.5 4.5h11M2.5 8h11M2.5 11.5h11",
-  refresh: "M13 8a5 5 0 1 1-1.5-3.5L13 6M13 2.5V6H9.5",
 } as const;
 
 export type IconName = keyof typeof PATHS;
