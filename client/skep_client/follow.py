@@ -21,7 +21,7 @@ def follow(client: Skep, job_id: str, **filters: Any) -> Iterator[LogChunk | Job
     """Log chunks in order of arrival, between them the job whenever its state or its reason to
     wait changed; ends when the job has ended and every byte was told."""
     cursor: int | str = 0
-    told: tuple[Any, ...] = ()
+    told: tuple[Any, ...] = (None,)
     with Doorbell(client, "job-logs", job_id) as bell:
         while True:
             job = client.job(job_id)
@@ -30,6 +30,9 @@ def follow(client: Skep, job_id: str, **filters: Any) -> Iterator[LogChunk | Job
             page = client.logs(job_id, cursor=cursor, limit=PAGE_BYTES, **filters)
             yield from page.chunks
             if page.complete and not page.chunks:
+                # It was complete after the job was looked at: the last word is still to be told.
+                if told[0] != (ended := client.job(job_id)).state:
+                    yield ended
                 return
             if not page.chunks:
                 bell.wait(LOOK_AGAIN_S)

@@ -90,14 +90,17 @@ async def test_a_follower_that_lost_the_end_reads_again(runtime, busybox, monkey
     """The engine's fault, made certain: the first answer ends whole, but too early."""
     container_id = await start(runtime, make_spec(busybox, "seq 100; seq 50 >&2"))
     await runtime.wait(container_id)
-    whole, passes = docker_logs._take_records, []
+    whole, answers = docker_logs._Log._records, []
 
-    def early(framed: bytearray):
-        records = whole(framed)
-        passes.append(records)
-        return records[:20] if len(passes) == 1 else records
+    async def early(log, more):
+        answers.append(more)
+        first = len(answers) == 1
+        async for records in whole(log, more):
+            yield records[:20] if first else records
+            if first:
+                return
 
-    monkeypatch.setattr(docker_logs, "_take_records", early)
+    monkeypatch.setattr(docker_logs._Log, "_records", early)
     output = await _read(runtime, container_id)
     assert output["stdout"] == b"".join(b"%d\n" % n for n in range(1, 101))
     assert output["stderr"] == b"".join(b"%d\n" % n for n in range(1, 51))
