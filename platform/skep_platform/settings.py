@@ -108,6 +108,7 @@ INSTALLED_APPS = [
     "skep_platform.jobs",
     "skep_platform.telemetry",
     "skep_platform.scheduling",
+    "skep_platform.cells",
     "skep_platform.gateway",
     "skep_platform.web",
 ]

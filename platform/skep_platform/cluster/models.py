@@ -102,3 +102,13 @@ class JoinToken(Entity):
     )
     expires_at = models.DateTimeField()
     uses_left = models.PositiveIntegerField(default=1)
+
+
+class CellLayout(models.Model):
+    """One row: how the admin wants the cells to be. `text` is an imported HiveD file ("": as the
+    agents report). `revision` rises with every change of layout, claims or pins, and tells an
+    editor that someone was faster."""
+
+    text = models.TextField(blank=True)
+    revision = models.PositiveBigIntegerField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)

@@ -25,11 +25,25 @@ class Job(Entity):
     spec = models.JSONField()  # validated, defaults filled in
     gpus = models.PositiveIntegerField()  # of the whole gang
     tasks_total = models.PositiveIntegerField()
+    duration_s = models.PositiveIntegerField(null=True)  # as declared; null: nobody knows
+    incremental = models.BooleanField(default=False)  # gangAllocation false: task by task
+    lazy_preemption = models.BooleanField(default=False)
+    preemptible = models.BooleanField(default=True)
+    pinned_cell = models.CharField(max_length=63, blank=True)
+    within = models.CharField(max_length=200, blank=True)  # cell type that shall hold all of it
+    stop_grace_s = models.PositiveIntegerField(default=30)
+    checkpoint_signal = models.CharField(max_length=16, blank=True)  # sent before SIGTERM
+    checkpoint_grace_s = models.PositiveIntegerField(default=0)
     client_token = models.CharField(max_length=64, blank=True)  # repeated submit = the same job
 
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
     not_before = models.DateTimeField(null=True)  # retry backoff
+    unplaced = models.PositiveIntegerField(default=0)  # tasks of it without a place (incremental)
+    preempting_at = models.DateTimeField(null=True)  # of the present attempt: asked to make room
+    # {code, message, details}: guaranteed, but runs opportunistically for the present attempt.
+    downgraded = models.JSONField(null=True)
+    preemptions = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)  # counted against jobRetryCount
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -54,6 +68,7 @@ class Job(Entity):
                 condition=Q(state="WAITING", placed_at__isnull=True),
                 name="job_queue",
             ),
+            models.Index(fields=["id"], condition=Q(unplaced__gt=0), name="job_incomplete"),
             models.Index(
                 fields=["state", "updated_at"],
                 condition=Q(state__in=["WAITING", "RUNNING", "STOPPING"]),
@@ -77,6 +92,11 @@ class TaskRole(models.Model):
     position = models.PositiveSmallIntegerField()  # order in the job file
     instances = models.PositiveIntegerField()
     gpus = models.PositiveIntegerField()  # per instance, as all that follow
+    gpu_model = models.CharField(max_length=100, blank=True)  # "": any one model
+    cell_type = models.CharField(max_length=200, blank=True)  # asked for instead of GPUs
+    cells = models.PositiveIntegerField(default=0)
+    within = models.CharField(max_length=200, blank=True)  # cell type that shall hold the role
+    affinity_group = models.CharField(max_length=255, blank=True)
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     shm_mb = models.PositiveIntegerField(default=512)
@@ -118,6 +138,7 @@ class TaskAttempt(Entity):
     )
     gpu_uuids = models.JSONField(default=list)
     gpu_model = models.CharField(max_length=100, blank=True)
+    cell_type = models.CharField(max_length=200, blank=True)  # of the VC's cell; "": opportunistic
     network = models.CharField(max_length=16)
     ports = models.JSONField(default=dict)  # label -> [numbers]
     container_id = models.CharField(max_length=80, blank=True)

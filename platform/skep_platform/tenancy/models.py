@@ -16,13 +16,15 @@ class VirtualCluster(Entity):
 
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     description = models.CharField(max_length=500, blank=True)
+    # What its jobs may ask for between SIGTERM (or their checkpoint signal) and SIGKILL.
+    max_stop_grace_s = models.PositiveIntegerField(default=300)
 
     def __str__(self) -> str:
         return self.name
 
 
 class Quota(models.Model):
-    """GPUs of one model that a virtual cluster owns."""
+    """A count claim: so many GPUs of a model, owned in the largest cells that fit."""
 
     vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="quotas")
     gpu_model = models.CharField(max_length=100)
@@ -30,6 +32,33 @@ class Quota(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "gpu_model"], name="quota_once")]
+
+
+class VcCell(models.Model):
+    """A cell claim: so many cells of a type that a virtual cluster owns, wherever they lie."""
+
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="cells")
+    chain = models.CharField(max_length=200)
+    cell_type = models.CharField(max_length=200)
+    number = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["vc", "chain", "cell_type"], name="vc_cell_once")
+        ]
+
+
+class PinnedCell(models.Model):
+    """One particular cell with a name: that of the type which contains the node (and, below node
+    level, the device). `vc` owns it."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    cell_type = models.CharField(max_length=200)
+    node_name = models.CharField(max_length=255)
+    device_uuid = models.CharField(max_length=80, blank=True)
+    vc = models.ForeignKey(
+        VirtualCluster, models.SET_NULL, null=True, blank=True, related_name="pinned_cells"
+    )
 
 
 class Membership(models.Model):

@@ -1,0 +1,44 @@
+"""What the scheduler keeps besides jobs: reservations, the log of changes, and the VCs' use."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Reservation(models.Model):
+    """A preemptor that holds its places until its victims are gone. `placement` has a task per
+    entry: {role, index, node, gpu_uuids, cell_type}."""
+
+    job = models.OneToOneField("jobs.Job", models.CASCADE, related_name="reservation")
+    chain = models.CharField(max_length=200)
+    placement = models.JSONField()
+    victims = models.JSONField()  # ids of jobs
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Change(models.Model):
+    """Something that the scheduler sees has changed. Written by triggers, whatever changed it;
+    `txid` tells a reader which rows it may not have seen yet."""
+
+    txid = models.BigIntegerField(db_index=True)
+    kind = models.CharField(max_length=16)  # node, inventory, gang
+    subject = models.CharField(max_length=80)
+    at = models.DateTimeField(db_index=True)
+
+
+class VcUse(models.Model):
+    """GPUs of one model of a virtual cluster at a moment. `lent`: owned, used by others
+    opportunistically; `borrowed`: of others, used by it; `waiting`: asked for in its queue."""
+
+    vc = models.ForeignKey("tenancy.VirtualCluster", models.CASCADE, related_name="uses")
+    gpu_model = models.CharField(max_length=100)
+    at = models.DateTimeField()
+    owned = models.PositiveIntegerField()
+    used = models.PositiveIntegerField()
+    borrowed = models.PositiveIntegerField()
+    lent = models.PositiveIntegerField()
+    bad = models.PositiveIntegerField()
+    waiting = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["vc", "gpu_model", "at"], name="use_once")]

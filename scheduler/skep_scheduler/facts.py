@@ -1,0 +1,151 @@
+"""What a scheduler is told about the world: plain data, complete and without a clock.
+
+GPUs are named by UUID, nodes by name, virtual clusters by name, gangs by id. Quantities are whole
+numbers (millicores, MiB, GPUs), times are seconds since the epoch, durations seconds.
+
+A GPU comes with its share of its node: CPU and memory divided by the number of GPUs. What a task
+uses beyond the shares of its GPUs is borrowed, as a task without GPUs borrows all that it uses: it
+may have whatever is idle, but a guaranteed gang that stays within its shares may preempt it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, known for ever by its UUID. `index` is its number on the node (HiveD's address)."""
+
+    uuid: str
+    model: str
+    index: int
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`topology` has the level between pairs of UUIDs (`nvidia-smi topo -m` words), and may be
+    empty. `labels` may have `rack` and `fabric`. Not `schedulable`: offline, lost or cordoned."""
+
+    name: str
+    cpu_millis: int
+    memory_mb: int
+    devices: tuple[Device, ...] = ()
+    schedulable: bool = True
+    topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`number` cells of a type that a VC owns. `chain` "" is a count claim: `cell_type` is a GPU
+    model, and `number` GPUs of it are owned in the largest cells that fit."""
+
+    chain: str
+    cell_type: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The cell of `cell_type` that contains the node (and the device, below node level)."""
+
+    name: str
+    cell_type: str
+    node: str
+    device: str = ""
+    vc: str = ""  # "": nobody's yet
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualCluster:
+    name: str
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that the cells are made of. `layout` is an imported HiveD file as plain data: nodes that
+    it names are as it says, all others as their agents report."""
+
+    nodes: tuple[Node, ...] = ()
+    virtual_clusters: tuple[VirtualCluster, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    layout: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One task role: `count` equal tasks, each of `gpus` GPUs, or of `cells` cells of `cell_type`.
+    They shall lie within one cell of type `within`, if that is given."""
+
+    role: str
+    count: int
+    gpus: int
+    cpu_millis: int
+    memory_mb: int
+    gpu_model: str | None = None  # None: any one model
+    cell_type: str | None = None
+    cells: int = 0
+    within: str | None = None
+    affinity_group: str = ""  # members of one group lie in one chain; "" is the gang's own group
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A job as the scheduler sees it: all of its tasks start, or none; or, if it is `incremental`,
+    each task as soon as it finds a place. Priorities are -1 (opportunistic), or 0 to 1000."""
+
+    id: str
+    name: str
+    vc: str
+    priority: int
+    submitted_at: float
+    members: tuple[Member, ...]
+    not_before: float = 0.0  # retry backoff: not placed earlier
+    within: str | None = None  # all of it within one cell of this type
+    pin: str | None = None
+    lazy: bool = False  # is made opportunistic instead of being preempted
+    preemptible: bool = True  # False: only for opportunistic use is it ever preempted
+    incremental: bool = False
+    duration_s: float | None = None  # declared or predicted; None: nobody knows
+    owner: str = ""
+
+    @property
+    def opportunistic(self) -> bool:
+        return self.priority < 0
+
+    @property
+    def tasks(self) -> int:
+        return sum(member.count for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """A task that holds its place until its GPUs are clean. `cell_type` is the type of the
+    preassigned cell that it uses, "" for an opportunistic one."""
+
+    role: str
+    index: int  # within the role
+    node: str
+    gpu_uuids: tuple[str, ...]
+    cpu_millis: int
+    memory_mb: int
+    cell_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A gang that holds places. `downgraded`: it runs opportunistically although its priority is
+    guaranteed. `leaving`: it was asked to end or to make room. `complete`: all of its tasks have
+    places (always so, unless it is incremental)."""
+
+    gang: Gang
+    tasks: tuple[HeldTask, ...]
+    placed_at: float
+    downgraded: bool = False
+    leaving: bool = False
+    complete: bool = True
