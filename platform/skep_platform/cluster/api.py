@@ -45,6 +45,8 @@ class NodeSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     state = serializers.ChoiceField(NodeState.values)
     cordoned = serializers.BooleanField()
+    draining = serializers.BooleanField(help_text="Its jobs were asked to go, and some are there.")
+    empty = serializers.BooleanField(help_text="No task is there.")
     address = serializers.CharField(allow_blank=True)
     cpus = serializers.FloatField()
     memory_mb = serializers.IntegerField()
@@ -67,6 +69,13 @@ class JoinedSerializer(serializers.Serializer[Any]):
     node_id = serializers.UUIDField()
     name = serializers.CharField()
     credential = serializers.CharField(help_text="Told only here.")
+
+
+class NodeBody(Body):
+    labels = serializers.DictField(
+        child=serializers.CharField(max_length=63, allow_null=True),
+        help_text="rack, fabric: overrule what the agent reports; null goes back to that.",
+    )
 
 
 class JoinTokenBody(Body):
@@ -114,6 +123,13 @@ class NodeView(APIView):
     def get(self, request: Request, name: str) -> Response:
         return _one(request, name)
 
+    @extend_schema(
+        operation_id="update_node", request=NodeBody, responses=NodeSerializer, tags=TAGS
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        services.set_labels(acting.user(request), name, validated(NodeBody, request)["labels"])
+        return _one(request, name)
+
     @extend_schema(operation_id="remove_node", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str) -> Response:
         """Only when nothing runs there. Its credential is worthless from then on."""
@@ -126,7 +142,7 @@ class CordonView(APIView):
 
     @extend_schema(operation_id="cordon_node", request=None, responses=NodeSerializer, tags=TAGS)
     def post(self, request: Request, name: str) -> Response:
-        """Nothing new is placed there; what runs goes on."""
+        """Nothing new is placed there; what runs goes on. (To make it go, drain.)"""
         services.cordon(acting.user(request), name)
         return _one(request, name)
 
@@ -191,6 +207,8 @@ def _node(
         "name": node.name,
         "state": node.state,
         "cordoned": node.cordoned,
+        "draining": node.draining and node.busy,
+        "empty": not node.busy,
         "address": node.address,
         "cpus": node.cpu_millis / 1000,
         "memory_mb": node.memory_mb,

@@ -51,9 +51,10 @@ def check(inventory: Inventory) -> None:
         raise InvalidInventory(f"The inventory is refused: {wrong[0]}.", problems=wrong)
 
 
-def node_fields(inventory: Inventory) -> dict[str, object]:
-    """The columns of `Node` that an inventory sets."""
+def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
+    """The columns of `Node` that an inventory sets. What an admin labelled stays."""
     known = {gpu.uuid for gpu in inventory.gpus}
+    reported = {key[:63]: value[:255] for key, value in inventory.labels.items()}
     return {
         "address": inventory.address,
         "cpu_millis": int(inventory.cpus * 1000),
@@ -68,7 +69,8 @@ def node_fields(inventory: Inventory) -> dict[str, object]:
             for a, row in inventory.topology.items()
             if a in known
         },
-        "labels": {key[:63]: value[:255] for key, value in inventory.labels.items()},
+        "reported_labels": reported,
+        "labels": reported | node.admin_labels,
     }
 
 

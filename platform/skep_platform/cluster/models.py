@@ -36,6 +36,7 @@ class Node(Entity):
     name = models.CharField(max_length=63, validators=[NAME])
     state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
     cordoned = models.BooleanField(default=False)  # admin: place nothing new here
+    draining = models.BooleanField(default=False)  # admin: and what is here shall go
     address = models.CharField(max_length=255, blank=True)
     cpu_millis = models.PositiveIntegerField(default=0)
     memory_mb = models.PositiveIntegerField(default=0)
@@ -46,7 +47,10 @@ class Node(Entity):
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
     topology = models.JSONField(default=dict)
+    # What the agent reports, overruled by what an admin set; both are kept to tell them apart.
     labels = models.JSONField(default=dict)
+    reported_labels = models.JSONField(default=dict)
+    admin_labels = models.JSONField(default=dict)
 
     credential_hash = models.CharField(max_length=64, blank=True, db_index=True)  # sha256 hex
     instance_id = models.CharField(max_length=64, blank=True)  # the connected agent's state dir

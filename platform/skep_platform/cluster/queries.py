@@ -15,7 +15,7 @@ from uuid import UUID
 
 import redis
 import structlog
-from django.db.models import Count, F, Prefetch, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet
 
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.core.doorbells import valkey
@@ -45,10 +45,15 @@ class Live:
 
 
 def nodes() -> QuerySet[Node]:
-    """All nodes but removed ones, by name, with their present GPUs loaded."""
+    """All nodes but removed ones, by name, with their present GPUs loaded, and `busy`: whether
+    task attempts are there."""
+    used = Node.objects.filter(
+        pk=OuterRef("pk"), attempts__isnull=False, attempts__released_at__isnull=True
+    )
     present = Device.objects.exclude(health=Device.Health.ABSENT).order_by("index", "uuid")
     return (
         Node.objects.exclude(state=NodeState.REMOVED)
+        .annotate(busy=Exists(used))
         .order_by("name")
         .prefetch_related(Prefetch("devices", queryset=present, to_attr="gpus"))
     )

@@ -6,7 +6,8 @@ a node's lease must not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -29,6 +30,8 @@ from skep_platform.core.models import Event
 from skep_platform.tenancy.models import NAME
 
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
+ADMIN_LABELS = frozenset({"rack", "fabric"})
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAX_JOIN_TTL = timedelta(days=366)
 DEVICE_COLUMNS = ["node", "model", "memory_mb", "index", "pci_bus_id", "numa_node"]
 DEVICE_COLUMNS += ["health", "problem", "updated_at"]
@@ -107,7 +110,7 @@ def open_session(node_id: UUID | str, instance_id: str, hello: Hello) -> Node:
         last_heartbeat_at=Now(),
         lease_expires_at=Now() + lease(),
         updated_at=Now(),
-        **inventories.node_fields(hello.inventory),
+        **inventories.node_fields(node, hello.inventory),
     )
     _store_devices(node, hello.inventory)
     if before != NodeState.ONLINE:
@@ -147,7 +150,7 @@ def update_inventory(node_id: UUID | str, session_epoch: int, inventory: Invento
     found = node.first()
     if found is None:
         raise _fenced()
-    node.update(updated_at=Now(), **inventories.node_fields(inventory))
+    node.update(updated_at=Now(), **inventories.node_fields(found, inventory))
     _store_devices(found, inventory)
     _tell_all()
 
@@ -211,11 +214,35 @@ def expire_leases() -> list[UUID]:
 
 def cordon(user: User | None, name: str) -> Node:
     """Place nothing new on this node; what runs goes on."""
-    return _set_cordoned(user, name, True)
+    return _set_use(user, name, "cordoned", cordoned=True)
 
 
 def uncordon(user: User | None, name: str) -> Node:
-    return _set_cordoned(user, name, False)
+    """Also the end of draining it."""
+    return _set_use(user, name, "uncordoned", cordoned=False, draining=False)
+
+
+def mark_draining(user: User | None, name: str) -> Node:
+    """Cordon it; and what runs there shall go, which those see to who know of jobs."""
+    return _set_use(user, name, "drained", cordoned=True, draining=True)
+
+
+@transaction.atomic
+def set_labels(user: User | None, name: str, changes: Mapping[str, str | None]) -> Node:
+    """Labels of a node that overrule what its agent reports; null goes back to that. Raises
+    SkepError `label_invalid`."""
+    check_labels(changes)
+    node = _named(name, Node.objects.select_for_update(no_key=True))
+    own = node.admin_labels | changes
+    node.admin_labels = {key: value for key, value in own.items() if value is not None}
+    before, node.labels = node.labels, node.reported_labels | node.admin_labels
+    node.save(update_fields=["admin_labels", "labels", "updated_at"])
+    if node.labels != before:
+        message = f"Node {name} was labelled {_label_words(node.labels)}."
+        data = {"before": before, "after": node.labels}
+        record("node", node.pk, "node.labelled", message, actor=_username(user), **data)
+        _tell_all()
+    return node
 
 
 @transaction.atomic
@@ -255,6 +282,14 @@ def check_name(name: str) -> None:
             raise ValidationError("This name is taken by an address of the API.")
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=str(name)[:100]) from None
+
+
+def check_labels(changes: Mapping[str, str | None]) -> None:
+    """Raises SkepError `label_invalid`."""
+    for key, value in changes.items():
+        if key not in ADMIN_LABELS or not (value is None or LABEL.fullmatch(value)):
+            message = "An admin sets the labels rack and fabric: letters, digits, '.', '-' and '_'."
+            raise SkepError(message, code="label_invalid", label=str(key)[:63])
 
 
 def _named_or_new(name: str) -> Node:
@@ -323,11 +358,10 @@ def _named(name: str, nodes: Any) -> Node:
 
 
 @transaction.atomic
-def _set_cordoned(user: User | None, name: str, cordoned: bool) -> Node:
+def _set_use(user: User | None, name: str, verb: str, **wanted: bool) -> Node:
     node = _named(name, Node.objects.select_for_update(no_key=True))
-    if node.cordoned != cordoned:
-        Node.objects.filter(pk=node.pk).update(cordoned=cordoned, updated_at=Now())
-        verb = "cordoned" if cordoned else "uncordoned"
+    if any(getattr(node, column) != value for column, value in wanted.items()):
+        Node.objects.filter(pk=node.pk).update(**wanted, updated_at=Now())
         record("node", node.pk, f"node.{verb}", f"Node {name} was {verb}.", actor=_username(user))
         _tell_all()
     node.refresh_from_db()
@@ -353,6 +387,10 @@ def _lost(node: Node) -> Event:
     seconds = settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S
     message = f"Node {node.name} did not answer for {seconds:g} s; its tasks count as lost."
     return event("node", node.pk, "node.lost", message, was=node.state)
+
+
+def _label_words(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "with nothing"
 
 
 def _username(user: User | None) -> str:

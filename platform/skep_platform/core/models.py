@@ -28,6 +28,7 @@ class Event(models.Model):
         VC = "vc"
         USER = "user"
         IMAGE = "image"
+        CELLS = "cells"  # the layout of the cluster's cells; it has no id
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(auto_now_add=True)

@@ -23,10 +23,18 @@ class QuotasField(serializers.DictField):
     child = serializers.IntegerField(min_value=0)
 
 
+class OwnedCellsSerializer(serializers.Serializer[Any]):
+    chain = serializers.CharField()
+    cell_type = serializers.CharField()
+    number = serializers.IntegerField()
+
+
 class VirtualClusterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
-    quotas = QuotasField(help_text="GPUs owned, by GPU model.")
+    quotas = QuotasField(help_text="GPUs owned as a number, by GPU model.")
+    cells = OwnedCellsSerializer(many=True, help_text="Cells owned, wherever they lie.")
+    pins = serializers.ListField(child=serializers.CharField(), help_text="Pinned cells owned.")
     used = QuotasField(help_text="GPUs in use now, by GPU model.")
     role = serializers.ChoiceField(Membership.Role.values, allow_null=True)
     members = serializers.IntegerField()
@@ -165,6 +173,8 @@ def _show(vcs: list[Any]) -> list[Any]:
             "name": vc.name,
             "description": vc.description,
             "quotas": {quota.gpu_model: quota.gpus for quota in vc.quotas.all()},
+            "cells": sorted(vc.cells.all(), key=lambda cell: (cell.chain, cell.cell_type)),
+            "pins": sorted(pin.name for pin in vc.pinned_cells.all()),
             "used": used.get(vc.pk, {}),
             "role": vc.own_role,
             "members": vc.members_count or 0,

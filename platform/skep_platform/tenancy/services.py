@@ -12,8 +12,8 @@ from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
-from skep_platform.tenancy import capacity
-from skep_platform.tenancy.models import NAME, Membership, Quota, VirtualCluster
+from skep_platform.tenancy import capacity, changes, claims
+from skep_platform.tenancy.models import NAME, Membership, PinnedCell, Quota, VcCell, VirtualCluster
 
 MAX_MODELS = 64
 MAX_GPUS = 1_000_000
@@ -31,6 +31,7 @@ def create(
     except IntegrityError:
         raise _taken(name) from None
     record("vc", vc.pk, "vc.created", f"Virtual cluster {name} was created.", actor=_who(user))
+    changes.changed()
     if quotas:
         set_quotas(user, vc, quotas)
     doorbells.ring_topic("cluster")
@@ -55,6 +56,7 @@ def update(
         raise _taken(vc.name) from None
     message = f"Virtual cluster {vc.name} was changed."
     record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before)
+    changes.changed()
     doorbells.ring_topic("cluster")
     return vc
 
@@ -74,6 +76,7 @@ def delete(user: User, vc: VirtualCluster) -> None:
         raise Conflict(message, code="vc_owns_images", images=alone)
     record("vc", vc.pk, "vc.deleted", f"Virtual cluster {vc.name} was deleted.", actor=_who(user))
     vc.delete()
+    changes.changed()
     doorbells.ring_topic("cluster")
 
 
@@ -83,10 +86,9 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
     allowed and stops nothing: the next jobs wait. A model that no node has yet may be promised
     freely; else the sum over all virtual clusters may not be raised above what the cluster holds.
 
-    Raises SkepError `quota_invalid` and `quota_exceeds_cluster`."""
+    Raises SkepError `quota_invalid`, `quota_exceeds_cluster` and `cells_do_not_fit`."""
     _check_quotas(quotas)
-    # One at a time over all virtual clusters: two raises must see each other.
-    list(VirtualCluster.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
+    claims.lock()
     before = dict(vc.quotas.values_list("gpu_model", "gpus"))
     after = {model: gpus for model, gpus in sorted(quotas.items()) if gpus}
     _check_capacity(vc, before, after)
@@ -101,6 +103,9 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
         message = f"The quota of {vc.name} is now {_words(after)}."
         data = {"before": before, "after": after}
         record("vc", vc.pk, "quota.changed", message, actor=_who(user), **data)
+        if _raised(before, after) and (VcCell.objects.exists() or PinnedCell.objects.exists()):
+            changes.raised()  # without cells, counts fit whenever their sum does
+        changes.changed()
         doorbells.ring_scheduler()
         doorbells.ring_topic("cluster")
 
@@ -157,7 +162,7 @@ def _check_quotas(quotas: Mapping[str, int]) -> None:
 
 
 def _check_capacity(vc: VirtualCluster, before: dict[str, int], after: dict[str, int]) -> None:
-    raised = {model for model, gpus in after.items() if gpus > before.get(model, 0)}
+    raised = _raised(before, after)
     held = capacity.gpus_by_model() if raised else {}
     others = Quota.objects.exclude(vc=vc).filter(gpu_model__in=raised).values("gpu_model")
     promised = dict(others.annotate(n=Sum("gpus")).values_list("gpu_model", "n"))
@@ -173,6 +178,10 @@ def _check_capacity(vc: VirtualCluster, before: dict[str, int], after: dict[str,
                 others=taken,
                 cluster=has,
             )
+
+
+def _raised(before: Mapping[str, int], after: Mapping[str, int]) -> set[str]:
+    return {model for model, gpus in after.items() if gpus > before.get(model, 0)}
 
 
 def _words(quotas: Mapping[str, int]) -> str:

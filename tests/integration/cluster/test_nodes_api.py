@@ -55,6 +55,8 @@ def test_node_tells_what_it_has(live):
         "name": "alpha",
         "state": "ONLINE",
         "cordoned": False,
+        "draining": False,
+        "empty": True,
         "address": "127.0.0.1",
         "cpus": 64.0,
         "memory_mb": 262144,

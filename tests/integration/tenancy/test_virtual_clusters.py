@@ -37,6 +37,8 @@ def test_admin_creates_describes_and_deletes(admin):
         "name": "vision",
         "description": "",
         "quotas": {"A100": 4},
+        "cells": [],
+        "pins": [],
         "used": {},
         "role": None,
         "members": 0,
@@ -86,7 +88,7 @@ def test_list_takes_the_same_queries_however_many_there_are(admin, django_assert
     node = make_node()
     for device in node.devices.all():
         place(make_job(make_vc(quotas={"A100": 0, "H100": 5}), admin.user), [device])
-    with django_assert_max_num_queries(4):  # token, page, quotas, use
+    with django_assert_max_num_queries(6):  # token, page, quotas, cells, pins, use
         assert len(admin.get("/virtual-clusters").json()["results"]) == 8
 
 
