@@ -3,9 +3,10 @@
 GPUs are named by UUID, nodes by name, virtual clusters by name, gangs by id. Quantities are whole
 numbers (millicores, MiB, GPUs), times are seconds since the epoch, durations seconds.
 
-A GPU comes with its share of its node: CPU and memory divided by the number of GPUs. What a task
-uses beyond the shares of its GPUs is borrowed, as a task without GPUs borrows all that it uses: it
-may have whatever is idle, but a guaranteed gang that stays within its shares may preempt it.
+A GPU comes with its share of its node: CPU and memory divided by the number of GPUs. What a gang
+uses on a node beyond the shares of its GPUs there is borrowed (a gang without GPUs borrows all that
+it uses): it may have whatever is idle, but a guaranteed gang that stays within its shares may
+preempt it.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Gang:
     submitted_at: float
     members: tuple[Member, ...]
     not_before: float = 0.0  # retry backoff: not placed earlier
+    waits_since: float | None = None  # since it was queued again; None: since it was submitted
     within: str | None = None  # all of it within one cell of this type
     pin: str | None = None
     lazy: bool = False  # is made opportunistic instead of being preempted
@@ -141,7 +143,8 @@ class HeldTask:
 class Holding:
     """A gang that holds places. `downgraded`: it runs opportunistically although its priority is
     guaranteed. `leaving`: it was asked to end or to make room. `complete`: all of its tasks have
-    places (always so, unless it is incremental)."""
+    places (always so, unless it is incremental); if not, `unplaced` are the (role, index) of the
+    tasks that still wait for one."""
 
     gang: Gang
     tasks: tuple[HeldTask, ...]
@@ -149,3 +152,4 @@ class Holding:
     downgraded: bool = False
     leaving: bool = False
     complete: bool = True
+    unplaced: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,40 @@
+"""The stable names of reasons; docs/scheduler.md lists the numbers that come with each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Why a gang waits, in the order of hope."""
+
+    PREEMPTING = "preempting"  # its cells are reserved, the victims are leaving
+    VICTIMS_TOO_YOUNG = "victims_too_young"  # `at` says when they may be preempted
+    COOLING_DOWN = "cooling_down"  # a preemption was cancelled: the next one not before `until`
+    BACKOFF = "backoff"
+    QUEUED = "queued"  # far back in a deep queue: only the position is told
+    HELD_BACK = "held_back"  # it could start, but would delay a gang before it
+    VC_BUSY = "vc_busy"
+    CLUSTER_BUSY = "cluster_busy"
+    CPU_BUSY = "cpu_busy"
+    MEMORY_BUSY = "memory_busy"
+    BAD_HARDWARE = "bad_hardware"
+    NEVER_FITS_VC = "never_fits_vc"
+    NEVER_FITS_NODE = "never_fits_node"
+    LEAF_TYPE_NOT_OWNED = "leaf_type_not_owned"
+    VC_OWNS_NOTHING = "vc_owns_nothing"
+    UNKNOWN_CELL_TYPE = "unknown_cell_type"
+    UNKNOWN_LEAF_TYPE = "unknown_leaf_type"
+    UNKNOWN_PINNED_CELL = "unknown_pinned_cell"
+    PINNED_CELL_OPPORTUNISTIC = "pinned_cell_opportunistic"
+    BAD_SIZE = "bad_size"
+    BAD_PRIORITY = "bad_priority"
+    EMPTY_GANG = "empty_gang"
+    UNKNOWN_VC = "unknown_vc"
+
+
+class Downgrade(StrEnum):
+    """Why a guaranteed gang runs opportunistically now."""
+
+    PREEMPTED_LAZILY = "preempted_lazily"  # `by` took its cells, and it allows that
+    CELLS_CHANGED = "cells_changed"  # its VC does not own the cells (any more) that it runs on
