@@ -14,7 +14,10 @@ const WORK = [
   { to: "/images", label: "Images", icon: "image" },
 ] as const;
 
-const ADMIN = [{ to: "/users", label: "Users", icon: "users" }] as const;
+const ADMIN = [
+  { to: "/cells", label: "Cells", icon: "cells" },
+  { to: "/users", label: "Users", icon: "users" },
+] as const;
 
 export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
   return (

@@ -87,6 +87,12 @@ const users = createRoute({
   component: lazyRouteComponent(() => import("@/pages/admin/UsersPage"), "UsersPage"),
 });
 
+const cells = createRoute({
+  getParentRoute: () => shell,
+  path: "/cells",
+  component: lazyRouteComponent(() => import("@/pages/cells/CellsPage"), "CellsPage"),
+});
+
 const profile = createRoute({
   getParentRoute: () => shell,
   path: "/profile",
@@ -96,7 +102,18 @@ const profile = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
-    shell.addChildren([home, jobs, submit, job, cluster, virtualClusters, images, users, profile]),
+    shell.addChildren([
+      home,
+      jobs,
+      submit,
+      job,
+      cluster,
+      virtualClusters,
+      images,
+      users,
+      cells,
+      profile,
+    ]),
   ]),
   defaultPreload: "intent",
   defaultErrorComponent: Crash,

@@ -54,8 +54,8 @@ export function Confirm({ open, question, explanation, verb, onConfirm, onClose 
           autoContrast={false}
           data-autofocus
           onClick={() => {
-            onClose();
             onConfirm();
+            onClose();
           }}
         >
           {verb}
