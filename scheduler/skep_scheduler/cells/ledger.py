@@ -31,11 +31,18 @@ def apply_side_effects(state: State, gang: Gang, placement: Placement) -> None:
         cancel(state, name)
 
 
-def adopt(state: State, gang: Gang, chain: str, spots: Sequence[Spot]) -> Group:
+def adopt(
+    state: State,
+    gang: Gang,
+    chain: str,
+    spots: Sequence[Spot],
+    downgraded_by: str | None = None,
+) -> Group:
     """Accounts a gang that runs as `spots` say, whatever the configuration has become meanwhile.
 
-    If its VC cannot account for it (quota cut, VC gone, cells elsewhere), the gang is downgraded.
-    Known groups are left alone; a preempting one takes over what it has reserved.
+    If its VC cannot account for it (quota cut, VC gone, cells elsewhere), the gang is downgraded,
+    and without a try if it is told `downgraded_by` what it was before. Known groups are left
+    alone; a preempting one takes over what it has reserved.
     """
     known = state.groups.get(gang.name)
     if known is not None and known.preempting:
@@ -48,7 +55,7 @@ def adopt(state: State, gang: Gang, chain: str, spots: Sequence[Spot]) -> Group:
         return known
     group = _new_group(state, gang, chain, spots)
     _make_room(state, group)
-    reason = _account_guaranteed(state, group)
+    reason = downgraded_by or _account_guaranteed(state, group)
     if reason is not None:
         group.downgraded_by = None if gang.opportunistic else reason
         for leaf, _ in group.pairs():
@@ -109,6 +116,7 @@ def downgrade(state: State, group: Group, reason: str) -> None:
     if group.preempting or group.opportunistic:
         return
     state.journal.set(group, "downgraded_by", reason)
+    _list_downgraded(state, group.name)
     for seat in group.seats:
         for i, leaf in enumerate(seat.leaves):
             if leaf is not None and leaf.holder is None:
@@ -136,11 +144,21 @@ def _seat(state: State, spot: Spot) -> Seat:
 def _add(state: State, group: Group) -> None:
     state.groups[group.name] = group
     state.journal.note(state.groups.pop, group.name)
+    if group.downgraded_by is not None:
+        _list_downgraded(state, group.name)
 
 
 def _remove(state: State, group: Group) -> None:
     del state.groups[group.name]
     state.journal.note(state.groups.__setitem__, group.name, group)
+    if group.name in state.downgraded:
+        state.downgraded.remove(group.name)
+        state.journal.note(state.downgraded.add, group.name)
+
+
+def _list_downgraded(state: State, name: str) -> None:
+    state.downgraded.add(name)
+    state.journal.note(state.downgraded.discard, name)
 
 
 def _set_virtual(state: State, seat: Seat, i: int, virtual: Virtual | None) -> None:

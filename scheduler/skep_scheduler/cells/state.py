@@ -46,7 +46,7 @@ class State:
 
     chains: the pools by chain, in the order in which chains are tried (descending names)
     leaves: every device by node and address; nodes: every device by node
-    groups: all that holds cells, by name
+    groups: all that holds cells, by name; downgraded: the names of those that are it
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,6 +58,7 @@ class State:
         self.leaves: dict[tuple[str, Address], Physical] = {}
         self.nodes: dict[str, list[Physical]] = {}
         self.groups: dict[str, Group] = {}
+        self.downgraded: set[str] = set()
         self.arrivals = 0
         self._build_chains()
         pinned = self._find_pins()
