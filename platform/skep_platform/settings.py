@@ -202,6 +202,7 @@ SPECTACULAR_SETTINGS = {
         "JobState": "skep_platform.jobs.states.JobState.choices",
         "AttemptState": "skep_platform.jobs.states.AttemptState.choices",
         "NodeState": "skep_platform.cluster.models.NodeState.values",
+        "CellState": "skep_platform.cells.serializers.STATES",
     },
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

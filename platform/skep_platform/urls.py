@@ -14,6 +14,7 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.images.urls")),
     path("api/v1/", include("skep_platform.jobs.urls")),
     path("api/v1/", include("skep_platform.telemetry.urls")),
+    path("api/v1/", include("skep_platform.cells.urls")),
     path("api/v1/", include("skep_platform.web.api_urls")),
     re_path(r"^api(?:/|$)", failures.unknown_route),
     path("", include("skep_platform.web.urls")),

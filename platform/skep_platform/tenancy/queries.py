@@ -70,7 +70,8 @@ def usage(vcs: Iterable[VirtualCluster]) -> dict[UUID, dict[str, int]]:
 
 
 def with_facts(vcs: QuerySet[VirtualCluster], user: AnyUser) -> QuerySet[VirtualCluster]:
-    """Adds what the API shows: `quotas`, `cells` and `pinned_cells` loaded, `members_count`, the caller's `own_role`."""
+    """Adds what the API shows: `quotas`, `cells` and `pinned_cells` loaded, `members_count`, and
+    the caller's `own_role`."""
     members = Membership.objects.filter(vc=OuterRef("pk")).order_by()
     counted = members.values("vc").annotate(n=Count("pk")).values("n")
     own = members.filter(user_id=user.pk).values("role")[:1]

@@ -1,0 +1,51 @@
+"""Whom it would touch if a node were taken out of use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import Count
+
+from skep_platform.cells import view
+from skep_platform.cells.losses import losses
+from skep_platform.cluster.models import Node
+from skep_platform.jobs.models import TaskAttempt
+from skep_platform.tenancy import queries as tenancy
+
+# What happens to jobs that are there.
+ACTIONS = {"drain": "preempted", "cordon": "runs on", "remove": "lost"}
+
+
+def of(user: Any, node: Node, action: str) -> dict[str, Any]:
+    """The jobs there, and the cells that virtual clusters could not be given. Names of jobs, and
+    other teams' losses, only for those who may see them."""
+    visible = set(tenancy.visible_to(user).values_list("name", flat=True))
+    return {
+        "jobs": list(_jobs(node, visible, ACTIONS[action])),
+        "virtual_clusters": [
+            {"name": name, "loses": loses}
+            for name, loses in losses(view.current().state, node.name).items()
+            if name in visible
+        ],
+    }
+
+
+def _jobs(node: Node, visible: set[str], what: str) -> Iterator[dict[str, Any]]:
+    rows = (
+        TaskAttempt.objects.filter(node=node, released_at=None)
+        .values("job_id", "job__name", "job__owner__username", "job__vc__name", "job__gpus")
+        .annotate(tasks=Count("pk"))
+        .order_by("job_id")
+    )
+    for row in rows:
+        seen = row["job__vc__name"] in visible
+        yield {
+            "id": row["job_id"] if seen else None,
+            "name": row["job__name"] if seen else None,
+            "owner": row["job__owner__username"] if seen else None,
+            "virtual_cluster": row["job__vc__name"],
+            "gpus": row["job__gpus"],
+            "tasks": row["tasks"],
+            "what": what,
+        }

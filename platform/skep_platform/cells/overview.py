@@ -1,0 +1,90 @@
+"""All cell types, how many cells of each there are, and pinned cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from skep_platform.cells import view
+from skep_platform.cells.assignment import stored
+from skep_platform.cluster import layouts
+from skep_platform.tenancy import queries as tenancy
+from skep_scheduler.cells.pool import Pool
+from skep_scheduler.cells.state import State
+from skep_scheduler.cells.tree import Physical
+
+
+def cells(user: Any) -> dict[str, Any]:
+    layout, now = layouts.current(), view.current()
+    visible = set(tenancy.visible_to(user).values_list("name", flat=True))
+    admin = tenancy.is_admin(user)
+    return {
+        "revision": layout.revision,
+        "source": "file" if layout.text else "inventory",
+        "chains": [
+            _chain(now, pool, visible, admin) for _, pool in sorted(now.state.chains.items())
+        ],
+        "pins": [
+            {
+                "name": pin.name,
+                "cell_type": pin.cell_type,
+                "node": pin.node,
+                "device": pin.device,
+                "virtual_cluster": pin.vc or None,
+            }
+            for pin in stored().pins
+            if admin or pin.vc in visible
+        ],
+    }
+
+
+def _chain(now: view.View, pool: Pool, visible: set[str], admin: bool) -> dict[str, Any]:
+    shape = pool.shape
+    owned, bad = _owned(now.state, shape.chain, visible), _bad(pool)
+    left = [max(n, 0) for n in pool.spare()]
+    return {
+        "chain": shape.chain,
+        "gpu_model": now.gpu_model(shape),
+        "nodes": len(pool.tops) * shape.cells_in(shape.top, shape.node_level),
+        "levels": [
+            {
+                "type": level.type,
+                "level": level.level,
+                "gpus": level.leaves,
+                "is_node": level.is_node,
+                **now.describe(level.type),
+            }
+            for level in shape.levels
+        ],
+        "totals": [
+            {
+                "type": level.type,
+                "total": len(pool.tops) * shape.cells_in(shape.top, level.level),
+                "owned": owned[level.level],
+                "left": left[level.level] if admin else None,
+                "bad": bad[level.level],
+            }
+            for level in shape.levels
+        ],
+    }
+
+
+def _owned(state: State, chain: str, visible: set[str]) -> Counter[int]:
+    """Cells by level that were given to virtual clusters as such."""
+    owned: Counter[int] = Counter()
+    for name in visible & state.vcs.keys():
+        vc = state.vcs[name]
+        domains = [*vc.chains.values(), *vc.pins.values()]
+        owned.update(r.level for d in domains if d.chain == chain for r in d.roots)
+    return owned
+
+
+def _bad(pool: Pool) -> Counter[int]:
+    """Cells by level with a bad GPU: looks only where there are some."""
+    bad: Counter[int] = Counter()
+    stack: list[Physical] = [top for top in pool.tops if top.bad]
+    while stack:
+        cell = stack.pop()
+        bad[cell.level] += 1
+        stack.extend(part for part in cell.parts if part.bad)
+    return bad
