@@ -18,12 +18,25 @@ class Reservation(models.Model):
 
 class Change(models.Model):
     """Something that the scheduler sees has changed. Written by triggers, whatever changed it;
-    `txid` tells a reader which rows it may not have seen yet."""
+    `txid` tells a reader which rows it may not have seen yet. One row "pruned" tells from which
+    transaction on the log is complete."""
+
+    class Kind(models.TextChoices):
+        NODE = "node"  # or a device of it; the subject is the node's id
+        GANG = "gang"  # the subject is the job's id
+        INVENTORY = "inventory"  # what virtual clusters own, or how cells are laid out
+        ALL = "all"  # too much to tell
+        PRUNED = "pruned"
 
     txid = models.BigIntegerField(db_index=True)
-    kind = models.CharField(max_length=16)  # node, inventory, gang
+    kind = models.CharField(max_length=16, choices=Kind.choices)
     subject = models.CharField(max_length=80)
     at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["txid"], condition=models.Q(kind="pruned"), name="change_pruned")
+        ]
 
 
 class VcUse(models.Model):
