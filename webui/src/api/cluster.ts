@@ -21,6 +21,36 @@ export function uncordon(name: string) {
   return take(client.POST("/api/v1/nodes/{name}/uncordon", { params: { path: { name } } }));
 }
 
+/** Takes the node out of use, and asks its jobs to go: they restart from the queue. */
+export function drain(name: string) {
+  return take(client.POST("/api/v1/nodes/{name}/drain", { params: { path: { name } } }));
+}
+
+export function undrain(name: string) {
+  return take(client.POST("/api/v1/nodes/{name}/undrain", { params: { path: { name } } }));
+}
+
+export type NodeAction = "drain" | "cordon" | "remove";
+
+/** Whom it would touch; nothing is changed. */
+export const nodeForecast = (name: string, action: NodeAction) =>
+  queryOptions({
+    queryKey: ["node-forecast", name, action],
+    queryFn: () => {
+      const params = { path: { name }, query: { action } };
+      return take(client.GET("/api/v1/nodes/{name}/forecast", { params }));
+    },
+    staleTime: 0,
+    gcTime: 0,
+  });
+
+/** Rack and fabric overrule what the agent reports; null goes back to that. */
+export function setLabels(name: string, labels: Record<string, string | null>) {
+  return take(
+    client.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { labels } }),
+  );
+}
+
 export function removeNode(name: string) {
   return take(client.DELETE("/api/v1/nodes/{name}", { params: { path: { name } } }));
 }

@@ -45,79 +45,14 @@ export interface Page<T> {
   previous: string | null;
 }
 
-export interface CellLevel {
-  type: string;
-  level: number;
-  gpus: number;
-  kind: string;
-  words: string;
-  is_node: boolean;
-}
-
-export interface Chain {
-  chain: string;
-  gpu_model: string;
-  nodes: number;
-  levels: CellLevel[];
-  totals: { type: string; total: number; owned: number; left: number | null; bad: number }[];
-}
-
-export interface PinnedCell {
-  name: string;
-  cell_type: string;
-  node: string;
-  device: string;
-}
-
-export interface Cells {
-  revision: number;
-  source: "inventory" | "file";
-  chains: Chain[];
-  pins: (PinnedCell & { virtual_cluster: string | null })[];
-}
-
-export interface CellClaim {
-  chain: string;
-  cell_type: string;
-  number: number;
-}
-
-export interface Assignment {
-  revision: number;
-  virtual_clusters: Record<
-    string,
-    { cells: CellClaim[]; quotas: Record<string, number>; pins: string[] }
-  >;
-  pins: PinnedCell[];
-}
-
-export interface CellProblem {
-  code: string;
-  message: string;
-  path: string;
-  details: Record<string, unknown>;
-}
-
-export interface TouchedJob {
-  job_id: string;
-  name: string;
-  virtual_cluster: string;
-  reason: Reason | null;
-}
-
-export interface Shortfall {
-  virtual_cluster: string;
-  chain: string;
-  cell_type: string;
-  asked: number;
-  got: number;
-}
-
-export interface AssignmentCheck {
-  fits: boolean;
-  errors: CellProblem[];
-  left: { chain: string; type: string; total: number; left: number }[];
-  downgraded: TouchedJob[];
-  restored: TouchedJob[];
-  shortfalls: Shortfall[];
-}
+export type Cells = Schemas["Cells"];
+export type Chain = Schemas["Chain"];
+export type CellLevel = Schemas["CellLevel"];
+export type PinnedCell = Schemas["Pin"];
+export type Assignment = Schemas["Assignment"];
+export type CheckedAssignment = Schemas["CheckedAssignment"];
+export type CellProblem = Schemas["AssignmentError"];
+export type AffectedJob = Schemas["AffectedJob"];
+export type Shortfall = Schemas["Shortfall"];
+export type NodeForecast = Schemas["NodeForecast"];
+export type ForecastJob = Schemas["ForecastJob"];

@@ -45,6 +45,8 @@ export function aNode(part: Partial<Node> = {}): Node {
     name: "hive-01",
     state: "ONLINE",
     cordoned: false,
+    draining: false,
+    empty: true,
     address: "10.0.0.1",
     cpus: 64,
     memory_mb: 512_000,

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test } from "vitest";
-import type { Assignment, AssignmentCheck } from "@/api/types";
+import type { Assignment, CheckedAssignment } from "@/api/types";
 import { renderPage } from "@/test/render";
 import { aUser } from "@/test/rows";
 import { refusal, serve } from "@/test/server";
@@ -43,7 +43,8 @@ const assignment: Assignment = {
   },
   pins: [],
 };
-const fits: AssignmentCheck = {
+const fits: CheckedAssignment = {
+  revision: 5,
   fits: true,
   errors: [],
   left: [{ chain: "A100-NODE8", type: "A100-NODE8", total: 4, left: 2 }],
@@ -58,7 +59,7 @@ function nodesOf(body: Assignment, vc: string): number {
 }
 
 /** As the server: it fits up to four nodes; of those that team nlp gets, one runs a job. */
-async function check(request: Request): Promise<AssignmentCheck> {
+async function check(request: Request): Promise<CheckedAssignment> {
   const body = (await request.json()) as Assignment;
   const touched = { job_id: "j1", name: "bert", virtual_cluster: "vision", reason: null };
   const downgraded = nodesOf(body, "nlp") > 0 ? [touched] : [];

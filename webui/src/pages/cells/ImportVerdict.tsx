@@ -1,10 +1,10 @@
-import type { AssignmentCheck } from "@/api/types";
+import type { CheckedAssignment } from "@/api/types";
 import { count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
 import css from "./ImportVerdict.module.css";
 
 /** What is wrong with a file, each with its path; or what importing it would do. */
-export function ImportVerdict({ check, busy }: { check: AssignmentCheck; busy: boolean }) {
+export function ImportVerdict({ check, busy }: { check: CheckedAssignment; busy: boolean }) {
   const { fits, errors } = check;
   return (
     <section className={css.verdict} data-busy={busy || undefined} aria-busy={busy}>
@@ -27,7 +27,7 @@ export function ImportVerdict({ check, busy }: { check: AssignmentCheck; busy: b
   );
 }
 
-function Effects({ check }: { check: AssignmentCheck }) {
+function Effects({ check }: { check: CheckedAssignment }) {
   const { left, downgraded, restored, shortfalls } = check;
   const chains = new Set(left.map((each) => each.chain)).size;
   return (
@@ -54,7 +54,7 @@ function Effects({ check }: { check: AssignmentCheck }) {
   );
 }
 
-function names(jobs: AssignmentCheck["downgraded"]): string {
+function names(jobs: CheckedAssignment["downgraded"]): string {
   const first = jobs.slice(0, 8).map((job) => job.name);
   return [...first, ...(jobs.length > 8 ? [`${jobs.length - 8} more`] : [])].join(", ");
 }

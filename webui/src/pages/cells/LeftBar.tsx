@@ -1,4 +1,4 @@
-import type { AssignmentCheck, CellLevel, Chain } from "@/api/types";
+import type { CheckedAssignment, CellLevel, Chain } from "@/api/types";
 import { UseBar } from "@/ui/UseBar";
 import { idOf, type Problems } from "./places";
 import css from "./LeftBar.module.css";
@@ -6,7 +6,7 @@ import css from "./LeftBar.module.css";
 interface Props {
   chain: Chain;
   level: CellLevel;
-  left: AssignmentCheck["left"][number] | undefined;
+  left: CheckedAssignment["left"][number] | undefined;
   problems: Problems;
 }
 

@@ -1,4 +1,4 @@
-import type { AssignmentCheck, Chain } from "@/api/types";
+import type { CheckedAssignment, Chain } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { Levels } from "./Levels";
 import { ModelTable } from "./ModelTable";
@@ -10,7 +10,7 @@ interface Props {
   model: string;
   chains: Chain[];
   editor: Editor;
-  left: AssignmentCheck["left"] | undefined;
+  left: CheckedAssignment["left"] | undefined;
   problems: Problems;
 }
 

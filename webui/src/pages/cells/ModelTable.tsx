@@ -1,4 +1,4 @@
-import type { AssignmentCheck, CellLevel, Chain } from "@/api/types";
+import type { CheckedAssignment, CellLevel, Chain } from "@/api/types";
 import { Stepper } from "@/ui/Stepper";
 import { keyOf, type Field } from "./draft";
 import { LeftBar } from "./LeftBar";
@@ -11,7 +11,7 @@ interface Props {
   model: string;
   chains: Chain[];
   editor: Editor;
-  left: AssignmentCheck["left"] | undefined;
+  left: CheckedAssignment["left"] | undefined;
   problems: Problems;
 }
 

@@ -1,11 +1,11 @@
 import { Link } from "@tanstack/react-router";
-import type { AssignmentCheck, TouchedJob } from "@/api/types";
+import type { CheckedAssignment, AffectedJob } from "@/api/types";
 import { count } from "@/format/size";
 import { Section } from "@/ui/Section";
 import css from "./TouchedJobs.module.css";
 
 /** Running jobs that lose or regain their guarantee. None of them is moved or ended. */
-export function TouchedJobs({ check }: { check: AssignmentCheck }) {
+export function TouchedJobs({ check }: { check: CheckedAssignment }) {
   const { downgraded, restored } = check;
   if (downgraded.length + restored.length === 0) {
     return (
@@ -30,7 +30,7 @@ export function TouchedJobs({ check }: { check: AssignmentCheck }) {
   );
 }
 
-function Jobs({ title, about, jobs }: { title: string; about: string; jobs: TouchedJob[] }) {
+function Jobs({ title, about, jobs }: { title: string; about: string; jobs: AffectedJob[] }) {
   if (jobs.length === 0) return null;
   return (
     <Section title={title}>

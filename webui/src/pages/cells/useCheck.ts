@@ -2,13 +2,13 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { assignmentCheck } from "@/api/cells";
-import type { Assignment, AssignmentCheck } from "@/api/types";
+import type { Assignment, CheckedAssignment } from "@/api/types";
 import { toAssignment, type Draft } from "./draft";
 
 const PAUSE_MS = 250;
 
 /** `about` is what was asked. */
-export type Answer = AssignmentCheck & { about: Assignment };
+export type Answer = CheckedAssignment & { about: Assignment };
 
 export interface Checked {
   /** What the server said of this draft, or while it is asked, of the one before. */

@@ -9,6 +9,8 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { Ago } from "@/ui/Time";
 import { NodeActions } from "./NodeActions";
+import { NodeLabels } from "./NodeLabels";
+import { LABELS } from "./racks";
 import { nodeWord } from "./nodeWord";
 import css from "./NodeDrawer.module.css";
 
@@ -26,6 +28,7 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
         <div className={css.about}>
           <NodeFacts node={node} />
           {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
+          {user?.is_admin ? <NodeLabels key={node.name} node={node} /> : null}
           <div className={css.gpus}>
             <DataTable
               label={`GPUs of ${node.name}`}
@@ -55,6 +58,11 @@ function NodeFacts({ node }: { node: Node }) {
         {node.runtime} <span className="dim">{node.engine_version}</span>
       </Fact>
       <Fact name="Driver">{node.driver_version || "–"}</Fact>
+      {LABELS.filter((label) => node.labels[label]).map((label) => (
+        <Fact key={label} name={label === "rack" ? "Rack" : "Fabric"}>
+          {node.labels[label]}
+        </Fact>
+      ))}
       <Fact name="Agent">{node.agent_version || "–"}</Fact>
     </Facts>
   );

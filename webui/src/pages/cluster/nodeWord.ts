@@ -6,5 +6,6 @@ export function nodeWord(node: Node): string | undefined {
   if (node.state === "LOST") return "lost";
   if (node.state === "JOINED") return "never connected";
   if (node.state === "REMOVED") return "removed";
+  if (node.draining) return "draining";
   return node.cordoned ? "cordoned" : undefined;
 }
