@@ -63,9 +63,7 @@ def show() -> dict[str, Any]:
 
 def parse(body: Body) -> Assignment:
     """What the body says; `mistakes` tells whether that makes sense."""
-    owners = {
-        pin: name for name, vc in body["virtual_clusters"].items() for pin in vc.get("pins", ())
-    }
+    owners = {pin: name for name, vc in body["virtual_clusters"].items() for pin in vc["pins"]}
     vcs = [
         facts.VirtualCluster(name, tuple(_claims(vc)))
         for name, vc in sorted(body["virtual_clusters"].items())
@@ -75,10 +73,10 @@ def parse(body: Body) -> Assignment:
             name=pin["name"],
             cell_type=pin["cell_type"],
             node=pin["node"],
-            device=pin.get("device", ""),
+            device=pin["device"],
             vc=owners.get(pin["name"], ""),
         )
-        for pin in body.get("pins", ())
+        for pin in body["pins"]
     ]
     return Assignment(tuple(vcs), tuple(pins))
 
@@ -107,11 +105,11 @@ def _owned(vc: facts.VirtualCluster, pins: tuple[facts.Pin, ...]) -> dict[str, A
 def _claims(vc: Mapping[str, Any]) -> Iterator[facts.Claim]:
     cells = [
         facts.Claim(cell["chain"], cell["cell_type"], cell["number"])
-        for cell in vc.get("cells", ())
+        for cell in vc["cells"]
         if cell["number"]
     ]
     yield from sorted(cells, key=lambda claim: (claim.chain, claim.cell_type))
-    for model, gpus in sorted(vc.get("quotas", {}).items()):
+    for model, gpus in sorted(vc["quotas"].items()):
         if gpus:
             yield facts.Claim("", model, gpus)
 
@@ -126,12 +124,12 @@ def _unknown_vcs(body: Body) -> Iterator[Error]:
 
 def _twice(body: Body) -> Iterator[Error]:
     for name, vc in body["virtual_clusters"].items():
-        keys = Counter((cell["chain"], cell["cell_type"]) for cell in vc.get("cells", ()))
+        keys = Counter((cell["chain"], cell["cell_type"]) for cell in vc["cells"])
         for (chain, cell_type), times in keys.items():
             if times > 1:
                 message = f"{cell_type} of {chain} is listed {times} times; add the numbers."
                 yield Error("listed_twice", message, f"virtual_clusters.{name}.cells", {})
-    names = Counter(pin["name"] for pin in body.get("pins", ()))
+    names = Counter(pin["name"] for pin in body["pins"])
     for name, times in names.items():
         if times > 1:
             message = f"{times} pinned cells are named {name}."
@@ -139,10 +137,10 @@ def _twice(body: Body) -> Iterator[Error]:
 
 
 def _unknown_pins(body: Body) -> Iterator[Error]:
-    known = {pin["name"] for pin in body.get("pins", ())}
+    known = {pin["name"] for pin in body["pins"]}
     owners: dict[str, str] = {}
     for name, vc in body["virtual_clusters"].items():
-        for index, pin in enumerate(vc.get("pins", ())):
+        for index, pin in enumerate(vc["pins"]):
             path = f"virtual_clusters.{name}.pins[{index}]"
             if pin not in known:
                 yield Error("unknown_pin", f"No pinned cell is named {pin}.", path, {"pin": pin})

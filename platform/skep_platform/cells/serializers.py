@@ -101,22 +101,21 @@ class ClaimSerializer(Body):
 
 
 class VcClaimsSerializer(Body):
-    cells = ClaimSerializer(many=True, required=False, max_length=MAX_CLAIMS)
+    cells = ClaimSerializer(many=True, max_length=MAX_CLAIMS)
     quotas = serializers.DictField(
         child=serializers.IntegerField(min_value=0, max_value=MAX_NUMBER),
-        required=False,
         help_text="GPUs by model, in the largest cells that fit.",
     )
-    pins = serializers.ListField(
-        child=serializers.CharField(max_length=63), required=False, max_length=MAX_PINS
-    )
+    pins = serializers.ListField(child=serializers.CharField(max_length=63), max_length=MAX_PINS)
 
 
 class PinSerializer(Body):
     name = serializers.CharField(max_length=63, validators=[NAME])
     cell_type = serializers.CharField(max_length=200)
     node = serializers.CharField(max_length=63)
-    device = serializers.CharField(max_length=80, allow_blank=True, required=False)
+    device = serializers.CharField(
+        max_length=80, allow_blank=True, help_text="GPU UUID, below node level."
+    )
 
 
 class AssignmentSerializer(Body):
@@ -126,7 +125,7 @@ class AssignmentSerializer(Body):
     virtual_clusters = serializers.DictField(
         child=VcClaimsSerializer(), help_text="By name. One that is not listed owns nothing."
     )
-    pins = PinSerializer(many=True, required=False, max_length=MAX_PINS)
+    pins = PinSerializer(many=True, max_length=MAX_PINS)
 
 
 class AssignmentErrorSerializer(Serializer):

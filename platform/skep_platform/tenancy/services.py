@@ -56,7 +56,8 @@ def update(
         raise _taken(vc.name) from None
     message = f"Virtual cluster {vc.name} was changed."
     record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before)
-    changes.changed()
+    if vc.name != before["name"]:
+        changes.changed()
     doorbells.ring_topic("cluster")
     return vc
 

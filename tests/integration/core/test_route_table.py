@@ -117,8 +117,8 @@ BODIES: dict[str, Any] = {
     "PUT virtual-clusters/<name>/quotas": {"quotas": {}},
     "PUT virtual-clusters/<name>/members/<username>": {"role": "member"},
     "PATCH nodes/<name>": {"labels": {}},
-    "PUT cells/assignment": {"revision": 0, "virtual_clusters": {}},
-    "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}},
+    "PUT cells/assignment": {"revision": 0, "virtual_clusters": {}, "pins": []},
+    "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}, "pins": []},
     "POST images": {"name": "new", "reference": "x"},
     "PATCH images/<name>": {"description": "x"},
 }

@@ -13,10 +13,11 @@ from tests.support.platform_factories import (
     release,
 )
 
+from skep_platform.cluster import layouts
 from skep_platform.core.models import Event
 from skep_platform.jobs.states import JobState
 from skep_platform.tenancy import queries, services
-from skep_platform.tenancy.models import Quota, VirtualCluster
+from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
 
 pytestmark = pytest.mark.django_db
 
@@ -218,3 +219,38 @@ def test_created_with_bad_quotas_is_not_created(admin):
 def test_services_take_no_admin_for_the_first_setup():
     vc = services.create(None, "default", quotas={"A100": 1})
     assert vc.quotas.get().gpus == 1
+
+
+def revision() -> int:
+    return layouts.current().revision
+
+
+def test_every_change_of_what_is_owned_is_counted(admin):
+    counts = [revision()]
+    for change in (
+        lambda: admin.post("/virtual-clusters", {"name": "a", "quotas": {"B300": 4}}),
+        lambda: quotas(admin, "a", B300=5),
+        lambda: admin.patch("/virtual-clusters/a", {"name": "b"}),
+        lambda: admin.delete("/virtual-clusters/b"),
+    ):
+        assert change().status_code < 300
+        counts.append(revision())
+    assert counts == sorted(set(counts))
+
+
+def test_what_changes_nothing_is_not_counted(admin):
+    make_vc("a", quotas={"A100": 4})
+    before = revision()
+    quotas(admin, "a", A100=4)
+    admin.patch("/virtual-clusters/a", {"description": "Eyes"})
+    assert refusal(quotas(admin, "a", A100=-1))[0] == 400
+    assert revision() == before
+
+
+def test_owned_cells_and_pins_are_shown(admin):
+    vc = make_vc("a")
+    VcCell.objects.create(vc=vc, chain="A100-NODE8", cell_type="A100-NODE8", number=2)
+    PinnedCell.objects.create(vc=vc, name="corner", cell_type="A100-NODE8", node_name="n1")
+    shown = admin.get("/virtual-clusters/a").json()
+    claim = {"chain": "A100-NODE8", "cell_type": "A100-NODE8", "number": 2}
+    assert (shown["cells"], shown["pins"]) == ([claim], ["corner"])
