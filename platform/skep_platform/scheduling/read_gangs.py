@@ -1,0 +1,221 @@
+"""What gangs are and hold, read from the database: a few queries for any number of them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from skep_platform.jobs.bulk import fetch
+from skep_scheduler import facts
+from skep_scheduler.queue import Placement, TaskPlacement
+
+CHUNK = 5000  # gangs per query
+
+
+@dataclass(frozen=True, slots=True)
+class GangFacts:
+    """All that there is to tell about a gang: what it holds, or that it waits, and what it has
+    reserved meanwhile. One that neither holds nor waits is of no more concern."""
+
+    id: str
+    gang: facts.Gang | None = None
+    holding: facts.Holding | None = None
+    waiting: bool = False
+    reserved: Placement | None = None
+
+
+def of_concern() -> list[str]:
+    """The ids of all gangs that wait or hold something."""
+    return [row[0] for row in fetch(OF_CONCERN)]
+
+
+def read(ids: Sequence[str]) -> Iterator[GangFacts]:
+    """The facts of each of these gangs, also of those that are gone."""
+    left = iter(ids)
+    while chunk := list(islice(left, CHUNK)):
+        yield from _read(chunk)
+
+
+def placement_data(placement: Placement) -> list[dict[str, Any]]:
+    """As it is stored with a reservation."""
+    return [{name: getattr(task, name) for name in TASK} for task in placement.tasks]
+
+
+def _read(ids: list[str]) -> Iterator[GangFacts]:
+    jobs = {row[0]: _Job(*row) for row in fetch(JOBS, [ids])}
+    members, held, unplaced = _members(list(jobs)), _held(list(jobs)), _unplaced(jobs.values())
+    for pk in ids:
+        if job := jobs.get(pk):
+            yield job.facts(tuple(members[pk]), tuple(held[pk]), tuple(unplaced[pk]))
+        else:
+            yield GangFacts(pk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A row of JOBS."""
+
+    id: str
+    name: str
+    vc: str
+    owner: str
+    priority: int
+    submitted_at: float
+    not_before: float | None
+    waits_since: float | None
+    within: str
+    pin: str
+    lazy: bool
+    preemptible: bool
+    incremental: bool
+    duration_s: int | None
+    placed_at: float | None
+    unplaced: int
+    downgraded: bool
+    waiting: bool
+    leaving: bool
+    reserved: str | None
+
+    def facts(
+        self,
+        members: tuple[facts.Member, ...],
+        held: tuple[facts.HeldTask, ...],
+        unplaced: tuple[tuple[str, int], ...],
+    ) -> GangFacts:
+        gang = self._gang(members)
+        if held or unplaced:
+            holding = facts.Holding(
+                gang,
+                held,
+                placed_at=self.placed_at or self.submitted_at,
+                downgraded=self.downgraded,
+                leaving=self.leaving,
+                complete=not unplaced,
+                unplaced=unplaced,
+            )
+            return GangFacts(self.id, gang, holding)
+        reserved = _placement(self.id, self.reserved) if self.reserved and self.waiting else None
+        return GangFacts(self.id, gang, None, self.waiting, reserved)
+
+    def _gang(self, members: tuple[facts.Member, ...]) -> facts.Gang:
+        return facts.Gang(
+            id=self.id,
+            name=self.name,
+            vc=self.vc,
+            priority=self.priority,
+            submitted_at=self.submitted_at,
+            members=members,
+            not_before=self.not_before or 0.0,
+            waits_since=self.waits_since,
+            within=self.within or None,
+            pin=self.pin or None,
+            lazy=self.lazy,
+            preemptible=self.preemptible,
+            incremental=self.incremental,
+            duration_s=self.duration_s,
+            owner=self.owner,
+        )
+
+
+def _members(ids: list[str]) -> dict[str, list[facts.Member]]:
+    members: dict[str, list[facts.Member]] = defaultdict(list)
+    for pk, role, count, gpus, cpu, memory, model, cell_type, cells, within, group in fetch(
+        ROLES, [ids]
+    ):
+        members[pk].append(
+            facts.Member(
+                *(role, count, gpus, cpu, memory),
+                gpu_model=model or None,
+                cell_type=cell_type or None,
+                cells=cells,
+                within=within or None,
+                affinity_group=group,
+            )
+        )
+    return members
+
+
+def _held(ids: list[str]) -> dict[str, list[facts.HeldTask]]:
+    held: dict[str, list[facts.HeldTask]] = defaultdict(list)
+    for pk, role, index, node, uuids, cpu, memory, cell_type in fetch(HELD, [ids]):
+        task = facts.HeldTask(
+            role, index, node, tuple(json.loads(uuids)), cpu, memory, cell_type=cell_type
+        )
+        held[pk].append(task)
+    return held
+
+
+def _unplaced(jobs: Any) -> dict[str, list[tuple[str, int]]]:
+    """No query where no job lacks places."""
+    unplaced: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    ids = [job.id for job in jobs if job.unplaced and job.placed_at and not job.leaving]
+    if ids:
+        for pk, role, index in fetch(UNPLACED, [ids]):
+            unplaced[pk].append((role, index))
+    return unplaced
+
+
+TASK = ("role", "index", "node", "gpu_uuids", "gpu_model", "cell_type")
+
+
+def _placement(gang_id: str, stored: str) -> Placement:
+    tasks = [
+        TaskPlacement(**{**row, "gpu_uuids": tuple(row["gpu_uuids"])}) for row in json.loads(stored)
+    ]
+    return Placement(gang_id, tuple(tasks))
+
+
+OF_CONCERN = """
+SELECT id::text FROM jobs_job WHERE state = 'WAITING' AND placed_at IS NULL
+UNION SELECT id::text FROM jobs_job WHERE unplaced > 0
+UNION SELECT job_id::text FROM jobs_taskattempt WHERE released_at IS NULL
+"""
+
+JOBS = """
+SELECT j.id::text, j.name, v.name, u.username, j.priority,
+       extract(epoch FROM j.created_at)::float8, extract(epoch FROM j.not_before)::float8,
+       CASE WHEN j.attempt > 0 AND j.placed_at IS NULL THEN (
+           SELECT extract(epoch FROM max(a.released_at))::float8
+             FROM jobs_taskattempt a WHERE a.job_id = j.id) END,
+       j.within, j.pinned_cell, j.lazy_preemption, j.preemptible, j.incremental, j.duration_s,
+       extract(epoch FROM j.placed_at)::float8, j.unplaced, j.downgraded IS NOT NULL,
+       j.state = 'WAITING' AND j.placed_at IS NULL AND j.stop_requested_at IS NULL,
+       j.stop_requested_at IS NOT NULL OR j.preempting_at IS NOT NULL
+           OR j.exit_reason IS NOT NULL,
+       r.placement
+  FROM jobs_job j
+  JOIN tenancy_virtualcluster v ON v.id = j.vc_id
+  JOIN accounts_user u ON u.id = j.owner_id
+  LEFT JOIN scheduling_reservation r ON r.job_id = j.id
+ WHERE j.id = ANY(%s::uuid[])
+"""
+
+ROLES = """
+SELECT job_id::text, name, instances, gpus, cpu_millis, memory_mb, gpu_model, cell_type, cells,
+       within, affinity_group
+  FROM jobs_taskrole WHERE job_id = ANY(%s::uuid[]) ORDER BY job_id, position
+"""
+
+HELD = """
+SELECT a.job_id::text, r.name, t.index, n.name, a.gpu_uuids, r.cpu_millis, r.memory_mb, a.cell_type
+  FROM jobs_taskattempt a
+  JOIN jobs_task t ON t.id = a.task_id
+  JOIN jobs_taskrole r ON r.id = a.role_id
+  JOIN cluster_node n ON n.id = a.node_id
+ WHERE a.released_at IS NULL AND a.job_id = ANY(%s::uuid[])
+ ORDER BY a.job_id, t.rank
+"""
+
+UNPLACED = """
+SELECT j.id::text, r.name, t.index
+  FROM jobs_job j
+  JOIN jobs_task t ON t.job_id = j.id
+  JOIN jobs_taskrole r ON r.id = t.role_id
+ WHERE j.id = ANY(%s::uuid[])
+   AND NOT EXISTS (SELECT FROM jobs_taskattempt a WHERE a.task_id = t.id AND a.index = j.attempt)
+ ORDER BY j.id, t.rank
+"""

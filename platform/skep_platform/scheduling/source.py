@@ -1,0 +1,91 @@
+"""A world that follows the database: caught up by what the change log names, or built anew.
+
+Both ways read by the same functions and tell the world the same facts, so that a world that was
+caught up equals one that was built, after any history (`WorldSource.differs`).
+"""
+
+from __future__ import annotations
+
+from skep_platform.scheduling import read_gangs, read_inventory
+from skep_platform.scheduling.changes import News, Reader
+from skep_platform.scheduling.read_gangs import GangFacts
+from skep_scheduler import facts
+from skep_scheduler.world import World
+
+
+class WorldSource:
+    """Not safe for threads."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def catch_up(self) -> World:
+        """The world as it is now. One query when nothing has changed, and else a number of them
+        that does not depend on how much has."""
+        try:
+            news = self._reader.look()
+            if news.all:
+                self._build()
+            elif news:
+                self._follow(news)
+        except BaseException:
+            self._begin()  # the news may have been half told
+            raise
+        return self.world
+
+    def _begin(self) -> None:
+        self.world = World()
+        self._reader = Reader()
+        self._nodes: dict[str, facts.Node] = {}
+
+    def _build(self) -> None:
+        self.world = World()
+        self._nodes = read_inventory.nodes()
+        self._tell_inventory()
+        self._tell_gangs(read_gangs.of_concern())
+
+    def _follow(self, news: News) -> None:
+        changed = self._changed_nodes(news.nodes) if news.nodes else []
+        if news.inventory or any(_other_shape(before, after) for before, after in changed):
+            self._tell_inventory()
+        else:
+            for _, node in changed:
+                if node is not None:
+                    self.world.set_node(node)
+        if news.gangs:
+            self._tell_gangs(sorted(news.gangs))
+
+    def _changed_nodes(self, ids: set[str]) -> list[tuple[facts.Node | None, facts.Node | None]]:
+        """Before and after."""
+        before, after = self._nodes, read_inventory.nodes(ids)
+        changed = [(before.get(pk), after.get(pk)) for pk in sorted(ids)]
+        kept = {pk: node for pk, node in before.items() if pk not in ids}
+        self._nodes = kept | after
+        return [(old, new) for old, new in changed if old != new]
+
+    def _tell_inventory(self) -> None:
+        self.world.set_inventory(read_inventory.inventory(self._nodes.values()))
+
+    def _tell_gangs(self, ids: list[str]) -> None:
+        for known in read_gangs.read(ids):
+            _tell_gang(self.world, known)
+
+
+def _other_shape(before: facts.Node | None, after: facts.Node | None) -> bool:
+    """Its cells may be others, not only their health."""
+    return before is None or after is None or _shape(before) != _shape(after)
+
+
+def _shape(node: facts.Node) -> tuple[object, ...]:
+    devices = [(device.uuid, device.model, device.index) for device in node.devices]
+    return node.name, devices, node.topology, node.labels
+
+
+def _tell_gang(world: World, known: GangFacts) -> None:
+    if known.gang is None or not (known.holding or known.waiting):
+        world.forget(known.id)
+    elif known.holding:
+        world.set_running(known.holding)
+    else:
+        world.set_waiting(known.gang)
+        world.set_reserved(known.gang, known.reserved)
