@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, Task, TaskAttempt, TaskRole
-from skep_platform.jobs.states import JobState
+from skep_platform.jobs.states import JOB, JobState
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.queries import AnyUser
 
@@ -106,3 +106,11 @@ def queue() -> QuerySet[Job]:
     return Job.objects.filter(
         state=JobState.WAITING, placed_at=None, stop_requested_at=None
     ).order_by(F("priority").desc(), "created_at")
+
+
+def placeable() -> QuerySet[Job]:
+    """Those, and incremental jobs of whose tasks some have no place yet."""
+    incomplete = Q(unplaced__gt=0, placed_at__isnull=False, state__in=JOB.active)
+    staying = Q(preempting_at=None, exit_reason=None)
+    waiting = Q(state=JobState.WAITING, placed_at=None)
+    return Job.objects.filter(waiting | (incomplete & staying), stop_requested_at=None)
