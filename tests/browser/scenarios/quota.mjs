@@ -11,46 +11,59 @@ export default () =>
     await page.getByLabel("Name").fill(name);
     await page.getByRole("button", { name: "Create" }).click();
 
-    const drawer = page.getByRole("dialog", { name });
-    await setQuota(drawer, page, "9999");
-    const refusal = drawer.getByRole("alert");
+    await page.getByRole("heading", { name, exact: true }).waitFor();
+    await setQuota(page, "9999");
+    const refusal = page.getByRole("alert");
     await refusal.waitFor();
     expect(/\d/.test(await refusal.textContent()), "the refusal tells no number");
 
-    await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "default", exact: true }).click();
-    const first = page.getByRole("dialog", { name: "default" });
-    await first.getByRole("textbox", { name: "A100-SXM4-80GB" }).fill("12");
-    await first.getByRole("button", { name: "Save quotas" }).click();
+    await openSettings(page, "default");
+    await setQuota(page, "12");
     await page.getByText("default: quotas saved").waitFor();
-    await page.keyboard.press("Escape");
 
-    await page.getByRole("button", { name, exact: true }).click();
-    await setQuota(drawer, page, "4");
+    await openSettings(page, name);
+    await setQuota(page, "4");
     await page.getByText(`${name}: quotas saved`).waitFor();
-    await drawer.getByPlaceholder("Add a member").click();
+    await tab(page, /^Members/);
+    await page.getByPlaceholder("Add a member").click();
     await page.getByRole("option", { name: "admin" }).click();
-    await drawer.getByText("admin", { exact: true }).waitFor();
-    await page.keyboard.press("Escape");
-    await page.getByRole("listitem").filter({ hasText: name }).getByText("of 4 used").waitFor();
-    await page.getByRole("listitem").filter({ hasText: name }).getByText("1 member").waitFor();
+    await page.getByText("admin", { exact: true }).waitFor();
+
+    await page.getByRole("link", { name: "Virtual clusters" }).first().click();
+    const card = page.getByRole("listitem").filter({ hasText: name });
+    await card.getByText("of 4 used").waitFor();
+    await card.getByText("1 member").waitFor();
     await shoot(page, "virtual-clusters");
-    await page.getByRole("button", { name, exact: true }).click();
-    await drawer.getByRole("button", { name: "Delete this virtual cluster" }).click();
+
+    await openSettings(page, name);
+    await page.getByRole("button", { name: "Delete this virtual cluster" }).click();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByText(`${name} is deleted`).waitFor();
-    await page.getByRole("button", { name: "default", exact: true }).click();
-    await setQuota(first, page, "16");
+    await openSettings(page, "default");
+    await setQuota(page, "16");
     await page.getByText("default: quotas saved").last().waitFor();
   });
 
-async function setQuota(drawer, page, gpus) {
-  await drawer.getByRole("button", { name: "Save quotas" }).waitFor(); // the drawer slides in
-  const field = drawer.getByRole("textbox", { name: "A100-SXM4-80GB" });
+async function openSettings(page, name) {
+  await page.getByRole("link", { name: "Virtual clusters" }).first().click();
+  await page.getByRole("link", { name, exact: true }).click();
+  await page.getByRole("heading", { name, exact: true }).waitFor();
+  await tab(page, "Settings");
+}
+
+async function tab(page, name) {
+  const tabs = page.getByRole("navigation", { name: "About this virtual cluster" });
+  await tabs.getByRole("link", { name }).click();
+}
+
+async function setQuota(page, gpus) {
+  const save = page.getByRole("button", { name: "Save quotas" });
+  await save.waitFor();
+  const field = page.getByRole("textbox", { name: "A100-SXM4-80GB" });
   if ((await field.count()) === 0) {
-    await drawer.getByPlaceholder("Add a GPU model").click();
+    await page.getByPlaceholder("Add a GPU model").click();
     await page.getByRole("option").first().click();
   }
   await field.fill(gpus);
-  await drawer.getByRole("button", { name: "Save quotas" }).click();
+  await save.click();
 }

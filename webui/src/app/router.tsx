@@ -11,6 +11,7 @@ import { LoginPage } from "@/pages/login/LoginPage";
 import { JobsPage } from "@/pages/jobs/JobsPage";
 import { jobsSearch } from "@/pages/jobs/search";
 import { jobSearch } from "@/pages/job/search";
+import { vcSearch } from "@/pages/vc/search";
 import { Crash, Lost, Waiting } from "./Fallbacks";
 import { Shell } from "./Shell";
 import { text } from "./search";
@@ -75,6 +76,13 @@ const virtualClusters = createRoute({
   component: lazyRouteComponent(() => import("@/pages/vcs/VcsPage"), "VcsPage"),
 });
 
+const virtualCluster = createRoute({
+  getParentRoute: () => shell,
+  path: "/virtual-clusters/$name",
+  validateSearch: vcSearch,
+  component: lazyRouteComponent(() => import("@/pages/vc/VcPage"), "VcPage"),
+});
+
 const images = createRoute({
   getParentRoute: () => shell,
   path: "/images",
@@ -109,6 +117,7 @@ export const router = createRouter({
       job,
       cluster,
       virtualClusters,
+      virtualCluster,
       images,
       users,
       cells,

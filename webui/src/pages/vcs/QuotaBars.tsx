@@ -1,16 +1,21 @@
+import { useQuery } from "@tanstack/react-query";
+import { cells } from "@/api/cells";
 import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { UseBar } from "@/ui/UseBar";
+import { ownedByModel } from "./owned";
 import css from "./QuotaBars.module.css";
 
 /** Per GPU model, what is used of what is owned. */
 export function QuotaBars({ vc }: { vc: VirtualCluster }) {
-  const models = [...new Set([...Object.keys(vc.quotas), ...Object.keys(vc.used)])].sort();
+  const { data: shapes } = useQuery(cells);
+  const owns = ownedByModel(vc, shapes);
+  const models = [...new Set([...Object.keys(owns), ...Object.keys(vc.used)])].sort();
   if (models.length === 0) return <p className="dim">Owns no GPUs.</p>;
   return (
     <ul className={css.bars}>
       {models.map((model) => {
-        const owned = vc.quotas[model] ?? 0;
+        const owned = owns[model] ?? 0;
         const used = vc.used[model] ?? 0;
         return (
           <li key={model} className={css.bar}>

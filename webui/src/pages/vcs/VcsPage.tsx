@@ -1,5 +1,6 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { me } from "@/api/session";
 import { virtualClusters } from "@/api/tenancy";
@@ -12,14 +13,13 @@ import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { NewVc } from "./NewVc";
 import { VcCard } from "./VcCard";
-import { VcDrawer } from "./VcDrawer";
 import css from "./VcsPage.module.css";
 
 export function VcsPage() {
   const { data: user } = useQuery(me);
   const list = useQuery({ ...virtualClusters, refetchInterval: usePoll() });
   useLiveQueries("cluster", "", [virtualClusters.queryKey], 2000);
-  const [open, setOpen] = useState<string | null>(null);
+  const navigate = useNavigate();
   const [creating, setCreating] = useState(false);
   const admin = user?.is_admin ?? false;
 
@@ -48,22 +48,27 @@ export function VcsPage() {
         />
       ) : null}
       {list.data?.length === 0 ? <NoVcs admin={admin} /> : null}
-      {list.data && list.data.length > 0 ? <Cards vcs={list.data} onOpen={setOpen} /> : null}
-      <VcDrawer
-        vc={list.data?.find((vc) => vc.name === open) ?? null}
-        admin={admin}
-        onClose={() => setOpen(null)}
+      {list.data && list.data.length > 0 ? <Cards vcs={list.data} /> : null}
+      <NewVc
+        open={creating}
+        onClose={() => setCreating(false)}
+        onCreated={(name) =>
+          void navigate({
+            to: "/virtual-clusters/$name",
+            params: { name },
+            search: { tab: "settings" },
+          })
+        }
       />
-      <NewVc open={creating} onClose={() => setCreating(false)} onCreated={setOpen} />
     </>
   );
 }
 
-function Cards({ vcs, onOpen }: { vcs: VirtualCluster[]; onOpen: (name: string) => void }) {
+function Cards({ vcs }: { vcs: VirtualCluster[] }) {
   return (
     <ul className={css.cards}>
       {vcs.map((vc) => (
-        <VcCard key={vc.name} vc={vc} onOpen={() => onOpen(vc.name)} />
+        <VcCard key={vc.name} vc={vc} />
       ))}
     </ul>
   );

@@ -10,6 +10,8 @@ const vc: VirtualCluster = {
   name: "vision",
   description: "",
   quotas: { A100: 8 },
+  cells: [],
+  pins: [],
   used: { A100: 2 },
   role: null,
   members: 1,

@@ -1,0 +1,86 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { me } from "@/api/session";
+import type { VirtualCluster } from "@/api/types";
+import { virtualCluster } from "@/api/vc";
+import { Failure } from "@/ui/Blank";
+import { Icon } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
+import { PageHeader } from "@/ui/PageHeader";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { CellsTab } from "./cells/CellsTab";
+import { HistoryTab } from "./history/HistoryTab";
+import { QueueTab } from "./queue/QueueTab";
+import type { Tab } from "./search";
+import { Members } from "./team/Members";
+import { Settings } from "./team/Settings";
+import { VcTabs } from "./VcTabs";
+import css from "./VcPage.module.css";
+
+/** One virtual cluster: what it owns, who runs and waits in it, how that was, and who is in it. */
+export function VcPage() {
+  const { name } = useParams({ from: "/shell/virtual-clusters/$name" });
+  const { tab = "cells" } = useSearch({ from: "/shell/virtual-clusters/$name" });
+  const { data: user } = useQuery(me);
+  const vc = useQuery(virtualCluster(name));
+  const admin = user?.is_admin ?? false;
+
+  if (vc.isPending) return <SkeletonRows rows={8} />;
+  if (!vc.data) {
+    return <Failure error={vc.error} what="virtual cluster" retry={() => void vc.refetch()} />;
+  }
+  const shown = tab === "settings" && !admin ? "cells" : tab;
+  return (
+    <>
+      <PageHeader above={<Crumb />} title={name} note={noteOf(vc.data)}>
+        <LinkButton
+          to="/jobs"
+          search={{ vc: name }}
+          variant="default"
+          leftSection={<Icon name="jobs" size={14} />}
+        >
+          Its jobs
+        </LinkButton>
+      </PageHeader>
+      <VcTabs vc={vc.data} tab={shown} admin={admin} />
+      <section className={css.tab} aria-label={shown} key={name}>
+        <Content vc={vc.data} tab={shown} admin={admin} />
+      </section>
+    </>
+  );
+}
+
+function Content({ vc, tab, admin }: { vc: VirtualCluster; tab: Tab; admin: boolean }) {
+  switch (tab) {
+    case "queue":
+      return <QueueTab name={vc.name} />;
+    case "history":
+      return <HistoryTab name={vc.name} />;
+    case "members":
+      return (
+        <div className={css.form}>
+          <Members name={vc.name} admin={admin} />
+        </div>
+      );
+    case "settings":
+      return <Settings vc={vc} />;
+    default:
+      return <CellsTab name={vc.name} admin={admin} />;
+  }
+}
+
+function Crumb() {
+  return (
+    <>
+      <Link to="/virtual-clusters" className={css.up}>
+        Virtual clusters
+      </Link>
+      <span className={css.slash}>/</span>
+    </>
+  );
+}
+
+function noteOf({ description, role }: VirtualCluster): string | null {
+  const about = [role && `you are a ${role}`, description].filter(Boolean);
+  return about.length > 0 ? about.join(" · ") : null;
+}
