@@ -33,6 +33,10 @@ COLUMNS = (
     "tasks_total",
     "placed_at",
     "not_before",
+    "unplaced",
+    "preempting_at",
+    "downgraded",
+    "preemptions",
     "retries_used",
     "started_at",
     "finished_at",
@@ -45,6 +49,10 @@ CHANGED = (
     "state",
     "placed_at",
     "not_before",
+    "unplaced",
+    "preempting_at",
+    "downgraded",
+    "preemptions",
     "retries_used",
     "started_at",
     "finished_at",
@@ -52,6 +60,9 @@ CHANGED = (
     "exit_reason",
     "updated_at",
 )
+REASONS = ("downgraded", "wait_reason", "exit_reason")
+# What belongs to one attempt of a job ends with it.
+NO_ATTEMPT = {"unplaced": 0, "preempting_at": None, "downgraded": None}
 
 
 @dataclass(slots=True)
@@ -73,7 +84,7 @@ class LockedJob:
     def from_sql(cls, values: Sequence[Any]) -> LockedJob:
         """From a row of COLUMNS that was not read by a queryset: jsonb is text there."""
         row = dict(zip(COLUMNS, values, strict=True))
-        for name in ("wait_reason", "exit_reason"):
+        for name in REASONS:
             row[name] = json.loads(row[name]) if row[name] else None
         return cls(row)
 
@@ -103,11 +114,14 @@ class LockedJob:
             attempt=self.row["attempt"],
             started=self.started,
             unreleased=self.unreleased,
+            unplaced=self.row["unplaced"],
             verdict=self.verdict,
             stop_requested=self.row["stop_requested_at"] is not None,
+            preempting=self.row["preempting_at"] is not None,
             platform_fault=self.platform_fault,
             retries_allowed=self.retries_allowed,
             retries_used=self.row["retries_used"],
+            preemptions=self.row["preemptions"],
         )
 
 
@@ -201,13 +215,14 @@ class _Outcome:
         if decision.state != job.row["state"]:
             JOB.check(job.row["state"], decision.state, str(job.id))
             job.row["state"] = decision.state
-        if decision.verdict and job.row["exit_reason"] is None:
-            job.row["exit_reason"] = _reason(job, decision.verdict)
+        if decision.verdict:
+            self._decided(job, decision.verdict)
         if job.row["started_at"] is None and job.first_start is not None:
             job.row["started_at"] = job.first_start
         self._tell_progress(job, before)
         if decision.retry:
             self._requeue(job, decision.retry)
+            job.row |= NO_ATTEMPT
         elif decision.finished:
             self._finish(job)
         if decision.stop_rest:
@@ -240,9 +255,32 @@ class _Outcome:
             self.events.append(event("job", job.id, "job.started", "The first task runs."))
         self.events += job.failures
 
+    def _decided(self, job: LockedJob, verdict: Verdict) -> None:
+        """Tasks that still wait for a place need none any more."""
+        job.row["unplaced"] = 0
+        if verdict != Verdict.PREEMPTED and job.row["exit_reason"] is None:
+            job.row["exit_reason"] = _reason(job, verdict)
+
     def _requeue(self, job: LockedJob, retry: Retry) -> None:
-        row, counted = job.row, retry == Retry.COUNTED
-        seconds = lifecycle.backoff_s(row["attempt"])
+        if retry == Retry.PREEMPTED:
+            self._requeue_preempted(job)
+        else:
+            self._requeue_failed(job, counted=retry == Retry.COUNTED)
+        job.row["placed_at"] = job.row["started_at"] = job.row["exit_reason"] = None
+        why = job.row["wait_reason"]
+        self.requeued = True
+        kind = "job.requeued" if retry == Retry.PREEMPTED else "job.retried"
+        self.events.append(event("job", job.id, kind, why["message"], **why["details"]))
+
+    def _requeue_preempted(self, job: LockedJob) -> None:
+        """At once: who made room waits no longer for it than for a place."""
+        job.row["preemptions"] += 1
+        job.row["not_before"] = None
+        job.row["wait_reason"] = stories.requeued(job.row["wait_reason"], job.row["preemptions"])
+
+    def _requeue_failed(self, job: LockedJob, *, counted: bool) -> None:
+        row = job.row
+        seconds = lifecycle.backoff_s(row["attempt"] - row["preemptions"])
         row["retries_used"] += counted
         cause = row["exit_reason"] or _reason(job, Verdict.FAILED)
         why = stories.retried(
@@ -254,14 +292,12 @@ class _Outcome:
         )
         row["not_before"] = self.now + timedelta(seconds=seconds)
         row["wait_reason"] = why
-        row["placed_at"] = row["started_at"] = row["exit_reason"] = None
-        self.requeued = True
-        self.events.append(event("job", job.id, "job.retried", why["message"], **why["details"]))
 
     def _finish(self, job: LockedJob) -> None:
         row = job.row
         row["finished_at"] = self.now
         row["wait_reason"] = None
+        row |= NO_ATTEMPT
         kind = f"job.{row['state'].lower()}"
         message = f"{row['state'].capitalize()}. {row['exit_reason']['message']}"
         if row["started_at"]:
@@ -270,7 +306,7 @@ class _Outcome:
 
     def _stop_rest(self, job: LockedJob, decision: Decision) -> None:
         self.stop.append(job.id)
-        if decision.verdict == Verdict.STOPPED:
+        if decision.verdict in (Verdict.STOPPED, Verdict.PREEMPTED):
             return  # told when it was asked for
         running = job.view().count(lifecycle.STOPPABLE_STATES)
         message = f"{job.row['exit_reason']['message']} Stopping the other {running} tasks."

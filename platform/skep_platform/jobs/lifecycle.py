@@ -3,7 +3,8 @@
 Policies are OpenPAI's: a role whose `min_failed` is reached fails the job, one whose
 `min_succeeded` is reached ends it well, and a job whose tasks have all ended without either ends
 well. Once decided, the verdict stands: the rest of the tasks is stopped, and what they answer
-changes nothing.
+changes nothing. A job that is asked to make room before that is tried again whatever its tasks
+answer, and pays for it neither with a retry nor with its place in the queue.
 """
 
 from __future__ import annotations
@@ -35,16 +36,19 @@ STOPPABLE_STATES = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.
 
 
 class Verdict(StrEnum):
-    """How the present job attempt ends; the values are those of the job's state."""
+    """How the present job attempt ends; the values are those of the job's state, but for
+    PREEMPTED, after which the job is in the queue again."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     STOPPED = "STOPPED"
+    PREEMPTED = "PREEMPTED"
 
 
 class Retry(StrEnum):
     FREE = "free"  # the platform's fault
     COUNTED = "counted"  # against jobRetryCount
+    PREEMPTED = "preempted"  # at once, and counted by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,14 @@ class View:
     attempt: int = 1
     started: int = 0  # tasks that have run, now or before
     unreleased: int = 0  # tasks whose GPUs are not given back
+    unplaced: int = 0  # tasks that still wait for a place, of an incremental job
     verdict: Verdict | None = None  # decided earlier
     stop_requested: bool = False
+    preempting: bool = False  # asked to make room
     platform_fault: bool = False  # some task of this attempt failed by one
     retries_allowed: int = 0
     retries_used: int = 0
+    preemptions: int = 0  # earlier ones
 
     def count(self, states: Sequence[str]) -> int:
         return sum(role.count(states) for role in self.roles)
@@ -94,13 +101,13 @@ class Decision:
 
 def decide(view: View) -> Decision:
     """Idempotent: asked again after its decision was carried out, it says the same or goes on."""
-    verdict = Verdict.STOPPED if view.stop_requested else view.verdict or judge(view.roles)
+    verdict = _verdict(view)
     if verdict is None:
         return Decision(_live_state(view))
     if view.count(tuple(ATTEMPT.active)):
         state = JobState.STOPPING if verdict == Verdict.STOPPED else _live_state(view)
         return Decision(state, verdict, stop_rest=view.count(STOPPABLE_STATES) > 0)
-    retry = _retry(view) if verdict == Verdict.FAILED else None
+    retry = _retry(view, verdict)
     if retry and view.unreleased:
         return Decision(_live_state(view), verdict)  # the next attempt may need the same GPUs
     if retry:
@@ -108,13 +115,14 @@ def decide(view: View) -> Decision:
     return Decision(str(verdict), verdict)
 
 
-def judge(roles: Sequence[Role]) -> Verdict | None:
-    """How the tasks' states end the job attempt, or None while it goes on."""
+def judge(roles: Sequence[Role], unplaced: int = 0) -> Verdict | None:
+    """How the tasks' states end the job attempt, or None while it goes on. It goes on while some
+    tasks have no place yet, unless a role's policy says otherwise."""
     if any(0 < r.min_failed <= r.count(FAILED_STATES) for r in roles):
         return Verdict.FAILED
     if any(0 < r.min_succeeded <= r.count((AttemptState.SUCCEEDED,)) for r in roles):
         return Verdict.SUCCEEDED
-    if not any(r.count(tuple(ATTEMPT.active)) for r in roles):
+    if not unplaced and not any(r.count(tuple(ATTEMPT.active)) for r in roles):
         return Verdict.SUCCEEDED
     return None
 
@@ -124,12 +132,25 @@ def backoff_s(attempt: int) -> float:
     return min(2.0 ** min(attempt - 1, 30), MAX_BACKOFF_S)
 
 
+def _verdict(view: View) -> Verdict | None:
+    """The owner's word comes first, then what was decided before the job was asked to go."""
+    if view.stop_requested:
+        return Verdict.STOPPED
+    if view.verdict:
+        return view.verdict
+    return Verdict.PREEMPTED if view.preempting else judge(view.roles, view.unplaced)
+
+
 def _live_state(view: View) -> str:
     return JobState.RUNNING if view.started else view.state
 
 
-def _retry(view: View) -> Retry | None:
+def _retry(view: View, verdict: Verdict) -> Retry | None:
+    if verdict == Verdict.PREEMPTED:
+        return Retry.PREEMPTED
+    if verdict != Verdict.FAILED:
+        return None
     if view.platform_fault:
-        free_used = view.attempt - 1 - view.retries_used
+        free_used = view.attempt - 1 - view.retries_used - view.preemptions
         return Retry.FREE if free_used < MAX_FREE_RETRIES else None
     return Retry.COUNTED if view.retries_used < view.retries_allowed else None

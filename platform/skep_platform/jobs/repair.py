@@ -82,6 +82,7 @@ def _due() -> QuerySet[Job]:
     moved = Q(attempts__state__in=ATTEMPT.terminal)
     begun = Q(state=JobState.WAITING, attempts__state=AttemptState.RUNNING)
     told_to_end = Q(stop_requested_at__isnull=False) | Q(exit_reason__isnull=False)
+    told_to_end |= Q(preempting_at__isnull=False)
     left = told_to_end & Q(attempts__state__in=lifecycle.STOPPABLE_STATES)
     return present.filter(moved | begun | left)
 

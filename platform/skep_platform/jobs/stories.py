@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skep_platform.jobs.models import Job
 
 Reason = dict[str, Any]  # {code, message, details}, as it is stored and shown
 MAX_NODES_NAMED = 8
@@ -86,6 +89,52 @@ def retried(cause: Reason, *, counted: bool, used: int, allowed: int, seconds: f
     which = f"retry {used} of {allowed}" if counted else "a retry that is not counted"
     message = f"{cause['message']} It starts again in {seconds:g} s: {which}."
     return reason("retry", message, cause=cause["code"], in_s=seconds, retries_used=used)
+
+
+def preempted(by: Job, *, peer: bool) -> Reason:
+    """Why a job is asked to make room. Its readers may know the name of a `peer`, a job of the
+    same virtual cluster; of another one they learn it only if they may (`named`)."""
+    details = {"by": str(by.pk), "priority_class": by.priority_class}
+    if peer:
+        message = f"Preempted by {by.priority_class} job {by.name}, which has a higher priority."
+        details["name"] = by.name
+    else:
+        message = _by_owner("a job", by.vc.name)
+    return reason("preempted", f"{message} {MAKES_ROOM}", **details, virtual_cluster=by.vc.name)
+
+
+def named(message: str, details: Mapping[str, Any], name: str) -> str:
+    """The sentence of `preempted` for somebody who may know the preemptor's name."""
+    vc = details["virtual_cluster"]
+    who = f"{details['priority_class']} job {name}"
+    return message.replace(_by_owner("a job", vc), _by_owner(who, vc), 1)
+
+
+def _by_owner(who: str, vc: str) -> str:
+    return f"Preempted by {who} of {vc}, which owns the cells."
+
+
+MAKES_ROOM = "It makes room, and starts again from its old place in the queue."
+
+
+def evicted(why: str) -> Reason:
+    return reason("evicted", f"{why} {MAKES_ROOM}", why=why)
+
+
+def requeued(why: Reason, preemptions: int) -> Reason:
+    """Why a job that made room is back in the queue."""
+    message = why["message"].replace(MAKES_ROOM, "").rstrip()
+    message += " It waits in its old place in the queue; this does not count as a retry."
+    return reason(why["code"], message, **why["details"], preemptions=preemptions)
+
+
+def downgraded(why: Reason) -> Reason:
+    message = f"Runs as opportunistic from now on. {why['message']}"
+    return reason("downgraded", message, **why["details"], why=why["code"])
+
+
+def restored() -> Reason:
+    return reason("restored", "Runs with its guarantee again.")
 
 
 def placed(tasks_by_node: Mapping[str, int], gpu_model: str | None, gpus: int) -> str:

@@ -1,0 +1,217 @@
+"""Making room: asked to go, requeued for free in the old place; downgraded and restored."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from tests.support.jobs_world import attempts_of, lose, placed, states_of, story_of, submit, tell
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_platform.core.models import Event
+from skep_platform.jobs import preempting, queries, services
+from skep_platform.jobs.models import Job
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def vc(alice):
+    return make_vc("vision", quotas={"A100": 64}, members=[alice])
+
+
+@pytest.fixture(autouse=True)
+def node():
+    return make_node("gpu-1", gpus=8)
+
+
+@pytest.fixture
+def owner_of_cells():
+    return make_vc("speech", quotas={"A100": 64}, members=[make_user("bob")])
+
+
+def preemptor(vc, name: str = "big") -> Job:
+    return submit(vc.memberships.first().user, vc, name=name, gpus=8)
+
+
+def preempt(*jobs: Job, by: Job) -> list:
+    with transaction.atomic():
+        return preempting.preempt([job.pk for job in jobs], by, timezone.now())
+
+
+def evict(*jobs: Job, why: str = "Node gpu-1 is being drained.") -> list:
+    with transaction.atomic():
+        return preempting.evict([job.pk for job in jobs], why, timezone.now())
+
+
+def running(user, vc, **changes) -> Job:
+    job = placed(user, vc, **changes)
+    tell(attempts_of(job), "running")
+    job.refresh_from_db()
+    return job
+
+
+def end_all(job: Job, exit_code: int = 0) -> None:
+    tell([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=exit_code)
+    tell(attempts_of(job), "released")
+    job.refresh_from_db()
+
+
+def told(job: Job, kind: str) -> Event:
+    return queries.events(job).get(kind=kind)
+
+
+def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of_cells, node):
+    job = running(alice, vc, instances=2)
+    before = node.desired_revision
+    assert preempt(job, by=preemptor(owner_of_cells)) == [job.pk]
+    job.refresh_from_db()
+    node.refresh_from_db()
+    assert job.state == "RUNNING"
+    assert job.preempting_at is not None
+    assert states_of(job) == ["STOPPING", "STOPPING"]
+    assert node.desired_revision > before
+    event = told(job, "job.preempted")
+    assert event.message == (
+        "Preempted by a job of speech, which owns the cells. "
+        "It makes room, and starts again from its old place in the queue."
+    )
+    assert "big" not in str(event.data)
+    assert job.wait_reason["code"] == "preempted"
+
+
+def test_a_peer_of_its_own_virtual_cluster_is_named(alice, vc):
+    job = running(alice, vc)
+    preempt(job, by=preemptor(vc))
+    assert told(job, "job.preempted").message.startswith(
+        "Preempted by test job big, which has a higher priority."
+    )
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 137, 143])
+def test_a_victim_is_queued_again_for_free_whatever_its_exit_code(
+    alice, vc, owner_of_cells, exit_code
+):
+    job = running(alice, vc, instances=2)
+    submitted = job.created_at
+    preempt(job, by=preemptor(owner_of_cells))
+    end_all(job, exit_code)
+    assert (job.state, job.placed_at, job.not_before) == ("WAITING", None, None)
+    assert (job.created_at, job.preemptions, job.retries_used) == (submitted, 1, 0)
+    assert (job.preempting_at, job.exit_reason, job.started_at) == (None, None, None)
+    assert job.wait_reason["code"] == "preempted"
+    assert "old place in the queue" in told(job, "job.requeued").message
+    assert job in queries.queue()
+
+
+def test_it_waits_for_its_gpus_to_be_clean(alice, vc, owner_of_cells):
+    job = running(alice, vc)
+    preempt(job, by=preemptor(owner_of_cells))
+    tell(attempts_of(job), "exited")
+    job.refresh_from_db()
+    assert (job.state, job.preemptions) == ("RUNNING", 0)
+    tell(attempts_of(job), "released")
+    job.refresh_from_db()
+    assert (job.state, job.preemptions) == ("WAITING", 1)
+
+
+def test_a_job_asked_before_it_started_is_queued_again(alice, vc, owner_of_cells):
+    job = placed(alice, vc)
+    preempt(job, by=preemptor(owner_of_cells))
+    tell(attempts_of(job), "released")
+    job.refresh_from_db()
+    assert (job.state, job.placed_at, job.preemptions) == ("WAITING", None, 1)
+
+
+def test_asking_again_changes_nothing(alice, vc, owner_of_cells):
+    job, by = running(alice, vc), preemptor(owner_of_cells)
+    assert preempt(job, by=by) == [job.pk]
+    assert preempt(job, by=by) == []
+    assert evict(job) == []
+    assert story_of(job).count("job.preempted") == 1
+
+
+def test_a_verdict_of_before_stands(alice, vc, owner_of_cells):
+    job = running(alice, vc, instances=2)
+    tell(attempts_of(job)[0], "exited", exit_code=1)
+    assert preempt(job, by=preemptor(owner_of_cells)) == []
+    end_all(job)
+    assert (job.state, job.preemptions) == ("FAILED", 0)
+
+
+def test_a_stop_wins_over_making_room(alice, vc, owner_of_cells):
+    job = running(alice, vc)
+    preempt(job, by=preemptor(owner_of_cells))
+    services.stop(alice, job.pk)
+    end_all(job)
+    assert (job.state, job.preemptions, job.preempting_at) == ("STOPPED", 0, None)
+
+
+def test_a_victim_whose_node_is_lost_is_queued_again(alice, vc, owner_of_cells, node):
+    job = running(alice, vc)
+    preempt(job, by=preemptor(owner_of_cells))
+    lose(node)
+    services.reconcile()
+    job.refresh_from_db()
+    assert (job.state, job.preemptions, job.not_before) == ("WAITING", 1, None)
+
+
+def test_jobs_that_wait_or_ended_are_passed_over(alice, vc, owner_of_cells):
+    waiting = submit(alice, vc)
+    ended = submit(alice, vc)
+    services.stop(alice, ended.pk)
+    assert preempt(waiting, ended, by=preemptor(owner_of_cells)) == []
+
+
+def test_a_drained_node_makes_its_jobs_go(alice, vc):
+    job = running(alice, vc)
+    assert evict(job) == [job.pk]
+    assert told(job, "job.evicted").message.startswith("Node gpu-1 is being drained. It makes")
+    end_all(job)
+    assert (job.state, job.preemptions, job.retries_used) == ("WAITING", 1, 0)
+    assert job.wait_reason["message"].startswith("Node gpu-1 is being drained. It waits")
+
+
+def test_any_number_of_victims_takes_the_same_number_of_queries(
+    alice, vc, owner_of_cells, django_assert_num_queries
+):
+    one, *many = [running(alice, vc, cpu=0.1) for _ in range(5)]
+    by = preemptor(owner_of_cells)
+    with django_assert_num_queries(COST):
+        preempt(one, by=by)
+    with django_assert_num_queries(COST):
+        preempt(*many, by=by)
+
+
+COST = 10  # with the savepoint
+
+
+def test_a_downgraded_job_goes_on_and_is_restored(alice, vc):
+    job = running(alice, vc)
+    why = {"code": "lazy", "message": "Job big of speech took its cells.", "details": {"gpus": 1}}
+    with transaction.atomic():
+        assert preempting.downgrade({job.pk: why}, timezone.now()) == [job.pk]
+        assert preempting.downgrade({job.pk: why}, timezone.now()) == []
+    job.refresh_from_db()
+    assert (job.state, job.downgraded) == ("RUNNING", why)
+    assert "opportunistic" in told(job, "job.downgraded").message
+    with transaction.atomic():
+        assert preempting.restore([job.pk], timezone.now()) == [job.pk]
+    job.refresh_from_db()
+    assert job.downgraded is None
+    assert states_of(job) == ["RUNNING"]
+    assert story_of(job)[-2:] == ["job.downgraded", "job.restored"]
+
+
+def test_the_next_attempt_is_not_downgraded(alice, vc, owner_of_cells):
+    job = running(alice, vc)
+    why = {"code": "lazy", "message": "Its cells are taken.", "details": {}}
+    preempting.downgrade({job.pk: why}, timezone.now())
+    preempt(job, by=preemptor(owner_of_cells))
+    end_all(job)
+    assert job.downgraded is None
