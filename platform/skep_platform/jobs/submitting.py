@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,8 +82,13 @@ def check(user: User, text: str) -> CheckResult:
     return CheckResult(
         located(document, troubles) if troubles else [],
         _summary(job),
-        forecast.of(job, vc) if vc is not None and not troubles else None,
+        _forecast(user, vc, job, text) if vc is not None and not troubles else None,
     )
+
+
+def _forecast(user: User, vc: VirtualCluster, spec: JobFile, text: str) -> Reason | None:
+    job = _job(user, vc, spec, text)
+    return forecast.of(job, _roles(job, spec, defaultdict(str)))
 
 
 def _create(
@@ -93,7 +99,17 @@ def _create(
     client_token: str,
     images: Mapping[str, str],
 ) -> Job:
-    job = Job(
+    job = _job(user, vc, spec, text, client_token)
+    message = f"Submitted to {vc.name}: {_words(spec)}. It waits for a place."
+    story = event("job", job.pk, "job.queued", message, actor=user.get_username())
+    insert_job(job, _roles(job, spec, images), story)
+    doorbells.ring_scheduler()
+    doorbells.ring_topic("jobs")
+    return job
+
+
+def _job(user: User, vc: VirtualCluster, spec: JobFile, text: str, client_token: str = "") -> Job:
+    return Job(
         name=spec.name,
         owner=user,
         vc=vc,
@@ -105,12 +121,6 @@ def _create(
         tasks_total=spec.tasks,
         client_token=client_token,
     )
-    message = f"Submitted to {vc.name}: {_words(spec)}. It waits for a place."
-    story = event("job", job.pk, "job.queued", message, actor=user.get_username())
-    insert_job(job, _roles(job, spec, images), story)
-    doorbells.ring_scheduler()
-    doorbells.ring_topic("jobs")
-    return job
 
 
 def _roles(job: Job, spec: JobFile, images: Mapping[str, str]) -> list[TaskRole]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from threading import Lock
 
 from skep_platform.jobs import stories
-from skep_platform.jobs.protocol import JobFile
+from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.scheduling.snapshot import SnapshotSource
-from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler import engine, state
 from skep_scheduler.plan import Placement
 
@@ -16,11 +16,11 @@ _source = SnapshotSource()
 _lock = Lock()  # the source is not made for threads
 
 
-def forecast(job: JobFile, vc: VirtualCluster) -> stories.Reason:
+def forecast(job: Job, roles: Sequence[TaskRole]) -> stories.Reason:
     """What the next tick would answer: "starts_now" with the nodes, or why it would wait."""
     with _lock:
         snapshot = _source.take()
-    answer = engine.explain(snapshot, _gang(job, vc), time.time())
+    answer = engine.explain(snapshot, _gang(job, roles), time.time())
     if not isinstance(answer, Placement):
         return stories.reason(str(answer.code), answer.message, **answer.details)
     names = {node.id: node.name for node in snapshot.nodes}
@@ -29,17 +29,9 @@ def forecast(job: JobFile, vc: VirtualCluster) -> stories.Reason:
     return stories.reason("starts_now", f"It would start at once on {where}.", nodes=nodes)
 
 
-def _gang(job: JobFile, vc: VirtualCluster) -> state.Gang:
+def _gang(job: Job, roles: Sequence[TaskRole]) -> state.Gang:
     members = [
-        state.Member(
-            role=name,
-            count=role.instances,
-            gpus=role.resource_per_instance.gpu,
-            cpu_millis=max(round(role.resource_per_instance.cpu * 1000), 1),
-            memory_mb=role.resource_per_instance.memory_mb,
-        )
-        for name, role in job.task_roles.items()
+        state.Member(role.name, role.instances, role.gpus, role.cpu_millis, role.memory_mb)
+        for role in roles
     ]
-    return state.Gang(
-        "forecast", job.name, vc.name, job.priority_class.priority, time.time(), tuple(members)
-    )
+    return state.Gang("forecast", job.name, job.vc.name, job.priority, time.time(), tuple(members))
