@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from tests.support import components, engines
+
+# How long an example takes says more of the machine than of the code.
+hypothesis_settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("any machine")
 
 # Before any other conftest or test module imports a model, and before pytest-django looks.
 engines.prepare_environment()

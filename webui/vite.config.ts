@@ -26,6 +26,9 @@ export default defineConfig(({ command }) => ({
     },
   },
   test: {
+    // A slow machine's; with room for several waits of a test (see src/test/setup.ts).
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     // A document of its own for each file is slow; most tests need none.
     projects: [
       {

@@ -50,7 +50,7 @@ def visit(skep: Stack) -> Callable[..., None]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=400,
         )
         assert done.returncode == 0, f"{scenario}: {done.stdout}{done.stderr}; see {SHOTS}"
 

@@ -37,7 +37,7 @@ export async function browse(visit, { colorScheme = "light" } = {}) {
     viewport: { width: 1440, height: 900 },
     colorScheme,
   });
-  context.setDefaultTimeout(30_000);
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints = listen(page);
   try {

@@ -110,7 +110,7 @@ async def test_waiting_for_a_removed_container_says_so(runtime, busybox, docker_
     docker_engine.containers.get(container_id).remove(force=True)
     try:
         # Killed, and seen dead before it was removed; or seen only after.
-        assert (await asyncio.wait_for(waiting, 30)).exit_code == 137
+        assert (await asyncio.wait_for(waiting, 60)).exit_code == 137
     except RuntimeFailure as failure:
         assert failure.code == "container_gone"  # noqa: PT017
     with pytest.raises(RuntimeFailure) as gone:

@@ -25,7 +25,7 @@ async def test_lines_arrive_while_the_task_runs(runtime, busybox):
     script = "echo one; sleep 1000"
     container_id = await start(runtime, make_spec(busybox, script))
     logs = runtime.logs(container_id)
-    assert await asyncio.wait_for(anext(logs), 30) == ("stdout", b"one\n")
+    assert await asyncio.wait_for(anext(logs), 60) == ("stdout", b"one\n")
     await logs.aclose()
     await runtime.stop(container_id, 0.0)
 
@@ -119,7 +119,7 @@ async def test_a_silent_task_has_an_empty_log(runtime, busybox):
 
 async def test_a_container_that_never_started_has_an_empty_log(runtime, busybox):
     container_id = await runtime.create(make_spec(busybox, "true"))
-    assert await asyncio.wait_for(_read(runtime, container_id), 30) == {
+    assert await asyncio.wait_for(_read(runtime, container_id), 60) == {
         "stdout": b"",
         "stderr": b"",
     }

@@ -28,7 +28,7 @@ def kill(skep: Stack, name: str) -> None:
         now = skep.pids()
         return all(now.get(n, p) != p for n, p in before.items())
 
-    until(replaced, 30)
+    until(replaced)
 
 
 def running_gang(api: httpx.Client, image: str) -> str:
@@ -56,7 +56,7 @@ def test_a_gang_survives_the_sudden_death_of_everything_but_the_engines(skep, ap
     for part in ("web", "worker", "agent"):
         kill(skep, part)
 
-    done = reach(api, job_id, {"SUCCEEDED"}, within_s=120)
+    done = reach(api, job_id, {"SUCCEEDED"})
     assert done["attempt"] == 1
     for lines in log_lines(api, job_id).values():
         assert lines == [f"line {i}" for i in range(1, LINES + 1)]
@@ -72,7 +72,7 @@ def test_a_lost_node_is_fenced_and_its_gang_starts_again_for_free(skep, api, ima
     os.kill(pid, signal.SIGSTOP)
     try:
         second = until(
-            lambda: (now := tasks(api, job_id)[0]["attempt"])["id"] != first["id"] and now, 90
+            lambda: (now := tasks(api, job_id)[0]["attempt"])["id"] != first["id"] and now, 180
         )
     finally:
         os.kill(pid, signal.SIGCONT)

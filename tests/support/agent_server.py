@@ -108,7 +108,7 @@ class FakeControlPlane:
             socket.transport.abort()
             await socket.wait_closed()
 
-    async def until(self, condition: Callable[[], object], within: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], object], within: float = 60.0) -> None:
         """Wait until something that came in makes the condition true."""
         async with asyncio.timeout(within), self.changed:
             await self.changed.wait_for(lambda: bool(condition()))

@@ -26,7 +26,7 @@ def _docker() -> str:
     import docker
 
     try:
-        docker.from_env(timeout=10).ping()
+        docker.from_env(timeout=60).ping()
     except docker.errors.DockerException as error:
         return f"no Docker engine answers ({error}); run scripts/bootstrap"
     return ""

@@ -46,7 +46,7 @@ class Daemon:
     def start(self) -> None:
         """Returns when it answers."""
         dockerd = self._dockerd = self._spawn(self._arguments())
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and dockerd.poll() is None:
             if self._answers():
                 return

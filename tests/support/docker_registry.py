@@ -48,7 +48,7 @@ def registry(folder: Path) -> Iterator[Registry]:
         yield found
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _config(folder: Path, address: str) -> dict:
@@ -68,7 +68,7 @@ def _free_port() -> int:
 
 
 def _wait_until_answers(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
             urllib.request.urlopen(f"http://{address}/v2/", timeout=2)

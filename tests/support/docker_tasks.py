@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import docker
+from docker.models.containers import Container
 
 from skep_agent.protocol import AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import Exit
@@ -60,6 +63,20 @@ def purge(client: docker.DockerClient, cluster: str) -> None:
     """Remove what a test's nodes left behind."""
     label: dict[str, str | list[str] | bool] = {"label": f"skep.cluster={cluster}"}
     for container in client.containers.list(all=True, filters=label, ignore_removed=True):
-        container.remove(force=True, v=True)
+        with suppress(docker.errors.NotFound):  # by a removal of the test's own
+            _remove(container)
     for network in client.networks.list(filters=label):
-        network.remove()
+        with suppress(docker.errors.NotFound):
+            network.remove()
+
+
+def _remove(container: Container) -> None:
+    """Until it is gone: the engine refuses (409) while another removal is under way."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return container.remove(force=True, v=True)
+        except docker.errors.APIError as error:
+            if error.status_code != 409 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)

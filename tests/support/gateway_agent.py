@@ -28,7 +28,7 @@ from skep_agent.protocol import (
 from skep_platform.cluster.models import Node
 
 M = TypeVar("M", bound=Message)
-WAIT_S = 10
+WAIT_S = 60  # a slow machine's; every wait ends as soon as it may
 
 
 class Agent:

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from skep_platform.accounts.models import User
 
-WAIT_S = 10
+WAIT_S = 60  # a slow machine's; every wait ends as soon as it may
 
 
 def login(user: User) -> SessionStore:

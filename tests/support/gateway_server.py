@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection
 
 OPTIONS = {"log_level": "warning", "ws_per_message_deflate": False, "lifespan": "off"}
-START_S = 20
+START_S = 60
 
 
 class ThreadServer:

@@ -83,8 +83,8 @@ class Machine:
         return json.loads(child.stdout.readline())
 
     def until(self, look: Callable[[], T], is_so: Callable[[T], bool]) -> T:
-        """Ask again until it is so, for at most 20 seconds; returns the last answer."""
-        deadline = time.monotonic() + 20
+        """Ask again until it is so, for at most 60 seconds; returns the last answer."""
+        deadline = time.monotonic() + 60
         while not is_so(found := look()) and time.monotonic() < deadline:
             time.sleep(0.05)
         return found
@@ -92,7 +92,7 @@ class Machine:
     def close(self) -> None:
         """Returns when the probe's process has ended by itself."""
         if self._child is not None:
-            self._child.communicate(timeout=20)
+            self._child.communicate(timeout=60)
             assert self._child.returncode == 0
 
     def _spawn(self) -> subprocess.Popen[str]:

@@ -22,7 +22,7 @@ from skep_client.models import Job
 from skep_platform.onebox.engines import DATABASE_USER, free_port
 from skep_platform.onebox.home import Home
 
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 240.0
 JOB = """\
 protocolVersion: 2
 name: {name}
@@ -53,7 +53,7 @@ class Stack:
 
     def client(self) -> Skep:
         """Patient: parts are killed under it."""
-        return Skep(self.url, self.token, retry_delays_s=(0.2,) * 100)
+        return Skep(self.url, self.token, retry_delays_s=(0.2,) * 500)
 
     def api(self) -> httpx.Client:
         """The REST API itself, for what the client hides."""
@@ -89,11 +89,11 @@ class Stack:
         with self.client() as skep:
             return skep.submit(JOB.format(**defaults | values))
 
-    def wait_for_end(self, job_id: str, within_s: float = 90.0) -> Job:
+    def wait_for_end(self, job_id: str, within_s: float = 180.0) -> Job:
         return self.wait_for_job(job_id, lambda job: job.is_finished, within_s)
 
     def wait_for_job(
-        self, job_id: str, condition: Callable[[Job], bool], within_s: float = 60.0
+        self, job_id: str, condition: Callable[[Job], bool], within_s: float = 180.0
     ) -> Job:
         with self.client() as skep:
             found: list[Job] = []
@@ -118,7 +118,7 @@ def stack(*options: str, **environment: str) -> Iterator[Stack]:
             yield running
         finally:
             running.process.terminate()  # a test may have started another one
-            running.process.wait(timeout=20)
+            running.process.wait(timeout=60)
 
 
 def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:

@@ -41,7 +41,7 @@ def submit(api: httpx.Client, job: dict[str, Any]) -> str:
     return str(answer.json()["id"])
 
 
-def until(what: Callable[[], T | bool | None], within_s: float = 60) -> T:
+def until(what: Callable[[], T | bool | None], within_s: float = 120) -> T:
     """The first true answer of `what`. Fails after `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while True:
@@ -65,7 +65,9 @@ def job(api: httpx.Client, job_id: str) -> dict[str, Any]:
     return until(ask)
 
 
-def reach(api: httpx.Client, job_id: str, states: set[str], within_s: float = 90) -> dict[str, Any]:
+def reach(
+    api: httpx.Client, job_id: str, states: set[str], within_s: float = 180
+) -> dict[str, Any]:
     """Wait until the job is in one of `states`; another end fails at once with its reason."""
 
     def look() -> dict[str, Any] | None:
@@ -100,4 +102,4 @@ def log_lines(api: httpx.Client, job_id: str) -> dict[int, list[str]]:
                 return texts if page["complete"] else None
             cursor = page["next"]
 
-    return {rank: text.splitlines() for rank, text in until(read, 30).items()}
+    return {rank: text.splitlines() for rank, text in until(read).items()}

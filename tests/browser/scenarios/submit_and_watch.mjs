@@ -7,7 +7,7 @@ export default () =>
     await page.getByRole("link", { name: "New job" }).click();
 
     const name = freshName("watched");
-    const command = `sh -c 'for i in $(seq 1 12); do echo "rank $RANK step $i"; sleep 0.5; done'`;
+    const command = `sh -c 'for i in $(seq 1 12); do echo "rank $RANK step $i"; sleep 1.5; done'`;
     await write(page, jobFile({ name, command, gpus: 2, tasks: 2 }));
     await page.keyboard.press("Control+Enter");
     await page.getByText("Nothing is wrong with it").waitFor();

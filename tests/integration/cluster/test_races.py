@@ -31,7 +31,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     def run(call: Callable[[], Any]) -> Any:
         try:
             connection.ensure_connection()
-            start.wait(10)
+            start.wait(60)
             return call()
         except SkepError as error:
             return error

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from tests.support.gateway_server import ThreadServer, wait_until
 
-from skep_platform.gateway import threads
+from skep_platform.gateway import listener, threads
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,12 @@ def web() -> Iterator[ThreadServer]:
 
 
 @pytest.fixture
-def port(web: ThreadServer, transactional_db: None) -> Iterator[int]:
-    """Of a server without connections; those of the test are over before the rows are."""
+def port(
+    web: ThreadServer, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """Of a server without connections; those of the test are over before the rows are. A broker
+    that is slow to confirm is waited for: later it would ring in the middle of a test."""
+    monkeypatch.setattr(listener, "JOIN_S", 60.0)
     yield web.port
     wait_until(lambda: not web.server.server_state.tasks, "every connection ended")
 

@@ -193,7 +193,7 @@ def test_an_agent_without_heartbeats_is_let_go(port, settings):
     settings.SKEP_LEASE_S = 0.2
     joined = Joined()
     with joined.connect(port) as agent:
-        agent.enter(joined.hello)
+        agent.send(joined.hello)
         assert agent.end() == ("heartbeat_missing", 4408)
 
 

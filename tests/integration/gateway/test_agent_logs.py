@@ -129,7 +129,7 @@ def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     release, append = threading.Event(), telemetry.append_logs
 
     def hanging(*args: object) -> list[LogAck]:
-        release.wait(30)
+        release.wait(300)  # longer than anything here waits
         return append(*args)
 
     monkeypatch.setattr(telemetry, "append_logs", hanging)

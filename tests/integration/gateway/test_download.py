@@ -39,7 +39,7 @@ def test_it_is_read_piece_by_piece_as_the_reader_takes_it(port, data, monkeypatc
     taken, read = threading.Event(), download._read
 
     def waiting(attempt, stream, offset, end):
-        assert offset == 0 or taken.wait(10), "the second piece was read before the first was sent"
+        assert offset == 0 or taken.wait(60), "the second piece was read before the first was sent"
         return read(attempt, stream, offset, end)
 
     monkeypatch.setattr(download, "_read", waiting)

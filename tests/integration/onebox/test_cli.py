@@ -30,7 +30,7 @@ def skep(box: Stack, *arguments: str, stdin: str = "", **env: str) -> subprocess
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=200,
         check=False,
     )
 

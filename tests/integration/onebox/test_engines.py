@@ -80,7 +80,7 @@ def test_a_killed_parent_takes_them_along_and_data_survives(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
         pids = [int(word) for word in done.stdout.split()]
-        eventually(lambda: not any(map(alive, pids)), 20)  # noqa: B023
+        eventually(lambda: not any(map(alive, pids)), 60)  # noqa: B023
 
 
 def test_a_killed_server_is_started_over_its_leftovers_and_what_was_told_is_kept(tmp_path):
@@ -94,7 +94,7 @@ def test_a_killed_server_is_started_over_its_leftovers_and_what_was_told_is_kept
     with psycopg.connect(server.url()) as connection:
         assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
     process.send_signal(server.program().stop_signal)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_cut_off_initialisation_is_begun_anew(tmp_path):

@@ -33,7 +33,7 @@ async def keep(tmp_path):
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -60,7 +60,7 @@ async def test_a_child_that_listens_is_stopped_kindly(keep):
     keeper = keep(SLEEPER)
     await until(lambda: is_up(keeper))
     process = keeper.process
-    await keeper.stop(patience_s=20)
+    await keeper.stop(patience_s=60)
     assert process.returncode == -signal.SIGTERM
     assert keeper.restarts.count == 0
 
@@ -76,7 +76,7 @@ async def test_a_deaf_child_is_killed(keep):
 async def test_a_child_between_two_lives_stays_dead(keep):
     keeper = keep("")
     await until(lambda: keeper.restarts.count == 3 and keeper.pid is None)
-    await keeper.stop(patience_s=20)
+    await keeper.stop(patience_s=60)
     assert keeper.pid is None
 
 

@@ -123,7 +123,7 @@ def test_of_two_commits_for_one_gpu_at_the_same_moment_one_wins():
 
         def run(placement: Placement, together: threading.Barrier = together) -> set[str]:
             try:
-                together.wait(timeout=30)
+                together.wait(timeout=60)
                 return commit.commit([placement])
             finally:
                 connections.close_all()
@@ -150,7 +150,7 @@ def test_a_stop_at_the_moment_of_the_commit_leaves_no_running_task():
 
         def both(step, together: threading.Barrier = together) -> None:
             try:
-                together.wait(timeout=30)
+                together.wait(timeout=60)
                 step()
             finally:
                 connections.close_all()

@@ -94,7 +94,7 @@ def test_only_one_scheduler_ticks_and_a_killed_one_makes_way(gang):
 
 def _ticks_soon() -> int:
     """PostgreSQL sees the end of a killed client when it next looks at its socket."""
-    for _ in range(100):
+    for _ in range(1200):
         if rounds := locked_tick(Scheduler()):
             return rounds
         connection.cursor().execute("SELECT pg_sleep(0.05)")

@@ -41,7 +41,7 @@ class Receiver:
         self.frames: list[LogFrame] = []
 
     async def take(self) -> LogFrame:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             frame = await self.shipper.next_frame()
         self.frames.append(frame)
         return frame

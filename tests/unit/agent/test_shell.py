@@ -150,15 +150,21 @@ async def test_a_killed_agent_takes_its_containers_up_again(
     server: FakeControlPlane, tmp_path: Path
 ) -> None:
     agent = AgentProcess(config_for(tmp_path / "n1", server.url))
-    command = "mock run_for=1 log_lines=2000 exit_code=5"
+    command = "mock run_for=1000 log_lines=2000000"
     node = server.node()
     async with agent.running():
         await server.desire(spec(command=command))
         await server.until(lambda: len(node.log("a1").data) > 100)
-    assert agent.runtime.containers  # type: ignore[attr-defined]
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    (container,) = runtime.containers.values()
     async with agent.running():
+        taken_up = len(node.log("a1").data)
+        await server.until(lambda: len(node.log("a1").data) > taken_up)
+        runtime.end(container.container_id, 5)
         await server.until(lambda: node.complete("a1"))
-    assert node.log("a1").data == mock_lines("stdout", 2000)
+    assert container.lines is not None
+    assert node.log("a1").data == mock_lines("stdout", container.lines["stdout"])
     assert [f.exit_code for f in node.facts if f.phase == "exited"] == [5]
     seqs = [f.seq for f in node.facts]
     assert seqs == sorted(set(seqs))
@@ -170,14 +176,16 @@ async def test_an_exit_while_the_agent_was_dead_is_told_with_the_whole_log(
     agent = AgentProcess(config_for(tmp_path / "n1", server.url))
     node = server.node()
     async with agent.running():
-        await server.desire(spec(command="mock run_for=0.3 log_lines=500"))
-        await server.until(lambda: "running" in node.phases("a1"))
+        await server.desire(spec(command="mock run_for=1000 log_lines=2000000"))
+        await server.until(lambda: len(node.log("a1").data) > 100)
     runtime = agent.runtime
     assert isinstance(runtime, MockRuntime)
-    await next(iter(runtime.containers.values())).ended
+    (container,) = runtime.containers.values()
+    runtime.end(container.container_id, 0)
+    assert container.lines is not None
     async with agent.running():
         await server.until(lambda: node.complete("a1"))
-    assert node.log("a1").data == mock_lines("stdout", 500)
+    assert node.log("a1").data == mock_lines("stdout", container.lines["stdout"])
 
 
 async def test_facts_are_sent_again_until_they_are_acknowledged(
@@ -210,7 +218,7 @@ async def test_a_refused_second_connection_keeps_trying_until_there_is_room(
 async def test_an_agent_that_is_turned_away_ends(server: FakeControlPlane, tmp_path: Path) -> None:
     agent = AgentProcess(config_for(tmp_path / "n1", server.url, name="wrong"))
     with pytest.raises(FatalClose) as caught:
-        await asyncio.wait_for(agent.start(), 10)
+        await asyncio.wait_for(agent.start(), 60)
     assert caught.value.code == CLOSE_UNAUTHORIZED
 
 

@@ -1,6 +1,9 @@
 import "@testing-library/jest-dom/vitest";
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
+
+// A slow machine's; every wait ends as soon as it may.
+configure({ asyncUtilTimeout: 30_000 });
 
 afterEach(() => {
   cleanup();

@@ -1,6 +1,6 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { renderPage } from "@/test/render";
 import { serve } from "@/test/server";
 import { Tokens } from "./Tokens";
@@ -37,7 +37,7 @@ test("a token is revoked only after a question", async () => {
   await userEvent.click(await screen.findByRole("button", { name: "Revoke laptop" }));
   expect(requests.some((request) => request.method === "DELETE")).toBe(false);
   await userEvent.click(await screen.findByRole("button", { name: "Revoke" }));
-  await vi.waitFor(() =>
+  await waitFor(() =>
     expect(requests.some((request) => request.method === "DELETE")).toBe(true),
   );
 });
