@@ -40,8 +40,10 @@ export default () =>
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByText(`${name} is deleted`).waitFor();
     await openSettings(page, "default");
+    // The word of the first time may still stand.
+    const saved = page.waitForResponse((response) => response.request().method() === "PUT");
     await setQuota(page, "16");
-    await page.getByText("default: quotas saved").last().waitFor();
+    expect((await saved).ok(), "default did not get its GPUs back");
   });
 
 async function openSettings(page, name) {
