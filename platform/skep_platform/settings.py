@@ -245,6 +245,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 2.0,
         "options": {"expires": 4},
     },
+    "drain-nodes": {
+        "task": "skep.cells.drain",
+        "schedule": 2.0,
+        "options": {"expires": 4},
+    },
     "tidy-logins": {
         "task": "skep.accounts.tidy",
         "schedule": 3600.0,

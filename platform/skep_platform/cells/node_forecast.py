@@ -20,13 +20,13 @@ ACTIONS = {"drain": "preempted", "cordon": "runs on", "remove": "lost"}
 def of(user: Any, node: Node, action: str) -> dict[str, Any]:
     """The jobs there, and the cells that virtual clusters could not be given. Names of jobs, and
     other teams' losses, only for those who may see them."""
+    with view.current() as now:
+        lost = losses(now.state, node.name)
     visible = set(tenancy.visible_to(user).values_list("name", flat=True))
     return {
         "jobs": list(_jobs(node, visible, ACTIONS[action])),
         "virtual_clusters": [
-            {"name": name, "loses": loses}
-            for name, loses in losses(view.current().state, node.name).items()
-            if name in visible
+            {"name": name, "loses": loses} for name, loses in lost.items() if name in visible
         ],
     }
 

@@ -15,15 +15,16 @@ from skep_scheduler.cells.tree import Physical
 
 
 def cells(user: Any) -> dict[str, Any]:
-    layout, now = layouts.current(), view.current()
+    layout, pins = layouts.current(), stored().pins
     visible = set(tenancy.visible_to(user).values_list("name", flat=True))
     admin = tenancy.is_admin(user)
+    with view.current() as now:
+        pools = [pool for _, pool in sorted(now.state.chains.items())]
+        chains = [_chain(now, pool, visible, admin) for pool in pools]
     return {
         "revision": layout.revision,
         "source": "file" if layout.text else "inventory",
-        "chains": [
-            _chain(now, pool, visible, admin) for _, pool in sorted(now.state.chains.items())
-        ],
+        "chains": chains,
         "pins": [
             {
                 "name": pin.name,
@@ -32,7 +33,7 @@ def cells(user: Any) -> dict[str, Any]:
                 "device": pin.device,
                 "virtual_cluster": pin.vc or None,
             }
-            for pin in stored().pins
+            for pin in pins
             if admin or pin.vc in visible
         ],
     }

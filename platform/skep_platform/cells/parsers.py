@@ -10,8 +10,8 @@ from rest_framework.request import Request
 
 from skep_platform.core.errors import SkepError
 
-# 10,000 nodes that are listed one by one with their eight GPUs, and then some.
-MAX_BYTES = 2 * 1024 * 1024
+# Ten thousand nodes, each with its address, and twice that.
+MAX_BYTES = 1024 * 1024
 
 
 class LayoutTooLarge(SkepError):

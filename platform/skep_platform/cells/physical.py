@@ -27,19 +27,23 @@ def page(
     """Raises NotFound for a cell that is not there, or that the caller may not see."""
     user = request.user
     visible = set(tenancy.visible_to(user).values_list("name", flat=True))
-    state = view.current().state
-    if under:
-        cells = [find(state, chain, under)]
-        if not (tenancy.is_admin(user) or _is_within_one_of(cells[0], visible)):
-            raise _no_cell(under)
-    elif tenancy.is_admin(user):
-        cells = list(_tops(state, chain))
-    else:
-        cells = list(_bound(state, chain, visible))
-    shown = cells[cursor : cursor + limit]
-    rows = [_cell(cell, _bounded(cell, depth, len(shown)), visible) for cell in shown]
+    with view.current() as now:
+        cells = _asked(now.state, user, visible, chain, under)
+        shown = cells[cursor : cursor + limit]
+        rows = [_cell(cell, _bounded(cell, depth, len(shown)), visible) for cell in shown]
     names.fill_in(user, rows)
     return paging.answer(request, rows, cursor, limit, more=len(cells) > cursor + limit)
+
+
+def _asked(state: State, user: Any, visible: set[str], chain: str, under: str) -> list[Physical]:
+    if under:
+        cell = find(state, chain, under)
+        if not tenancy.is_admin(user) and _owner(cell) not in visible:
+            raise _no_cell(under)
+        return [cell]
+    if tenancy.is_admin(user):
+        return list(_tops(state, chain))
+    return list(_bound(state, chain, visible))
 
 
 def find(state: State, chain: str, address: str) -> Physical:
@@ -73,10 +77,6 @@ def _bound(state: State, chain: str, visible: set[str]) -> Iterator[Physical]:
             for root in domain.roots:
                 if root.physical is not None and chain in ("", domain.chain):
                     yield root.physical
-
-
-def _is_within_one_of(cell: Physical, visible: set[str]) -> bool:
-    return _owner(cell) in visible
 
 
 def _owner(cell: Physical) -> str | None:

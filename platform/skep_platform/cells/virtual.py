@@ -23,23 +23,23 @@ def cells(
 ) -> dict[str, Any]:
     """All chains; or one, or one cell of it (`under`), or what follows a cell (`after`). Raises
     NotFound for a cell that is not there."""
-    now = view.current()
-    roots = _roots(now.state, vc.name)
-    if under:
-        roots = {name: mine for name, mine in roots.items() if _towards(mine, under)}
-        if not roots:
-            raise NotFound(f"{vc.name} has no cell {under[:200]}.")
-    shown = [
-        _chain(now, vc.name, name, roots[name], under, after)
-        for name in sorted(roots)
-        if chain in ("", name)
-    ]
-    names.fill_in(user, [cell for row in shown for cell in row["cells"]])
-    return {
-        "chains": shown,
-        "borrowed_in": borrowed(now.state, vc.name),
-        "shortfalls": now.shortfalls(vc.name),
-    }
+    with view.current() as now:
+        roots = _roots(now.state, vc.name)
+        if under:
+            roots = {name: mine for name, mine in roots.items() if _towards(mine, under)}
+            if not roots:
+                raise NotFound(f"{vc.name} has no cell {under[:200]}.")
+        answer = {
+            "chains": [
+                _chain(now, vc.name, name, roots[name], under, after)
+                for name in sorted(roots)
+                if chain in ("", name)
+            ],
+            "borrowed_in": borrowed(now.state, vc.name),
+            "shortfalls": now.shortfalls(vc.name),
+        }
+    names.fill_in(user, [cell for row in answer["chains"] for cell in row["cells"]])
+    return answer
 
 
 def borrowed(state: State, vc: str) -> int:
@@ -145,7 +145,6 @@ def _tree(cell: Virtual, place: Physical | None, opened: str, most: int) -> dict
     bad = place.bad if place is not None else gpus * (opened == "bad")
     lent = place.used_at(OPPORTUNISTIC) if place is not None else gpus * (opened == "lent")
     told = cell.level > LEAF and gpus <= most
-    bound = cell.physical
     return {
         "address": cell.address,
         "type": cell.spec.type,
@@ -155,7 +154,7 @@ def _tree(cell: Virtual, place: Physical | None, opened: str, most: int) -> dict
         "used": cell.used_total,
         "bad": bad,
         "lent": lent,
-        "physical": {"address": bound.address, "node": bound.node} if bound is not None else None,
+        "physical": {"address": place.address, "node": place.node} if place is not None else None,
         "children": [_tree(c, p, opened, most) for c, p in _parts(cell, place)] if told else None,
         "job": user_of(place) if cell.level == LEAF and place is not None else None,
     }
