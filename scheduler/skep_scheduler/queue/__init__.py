@@ -10,7 +10,7 @@ for threads: one at a time per world.
 
 from __future__ import annotations
 
-from skep_scheduler.queue.answer import (
+from skep_scheduler.answer import (
     Placement,
     Plan,
     Preemption,
@@ -20,6 +20,7 @@ from skep_scheduler.queue.answer import (
 )
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.settings import DEFAULTS, Settings
+from skep_scheduler.queue.tick import explain, plan
 
 __all__ = [
     "DEFAULTS",
@@ -32,4 +33,6 @@ __all__ = [
     "Settings",
     "TaskPlacement",
     "Victim",
+    "explain",
+    "plan",
 ]

@@ -13,3 +13,9 @@
 Facts are idempotent and may come in any order. A gang that is told to run waits no more, and one
 that is told to wait runs no more; a reserved gang may be told to wait too.
 """
+
+from __future__ import annotations
+
+from skep_scheduler.world.world import Changed, World
+
+__all__ = ["Changed", "World"]

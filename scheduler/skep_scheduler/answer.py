@@ -1,4 +1,4 @@
-"""What the queue answers: placements, preemptions, downgrades, cancels; and reasons for the rest."""
+"""What a scheduler answers: placements, preemptions, downgrades, cancels; reasons for the rest."""
 
 from __future__ import annotations
 

@@ -1,0 +1,190 @@
+"""`plan`: one tick, as numbered steps, on the world itself by trial and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skep_scheduler.answer import Placement, Plan, Preemption, Reason
+from skep_scheduler.cells.answer import Refusal
+from skep_scheduler.facts import Gang
+from skep_scheduler.queue import preemption, reservations
+from skep_scheduler.queue.codes import Code, Downgrade
+from skep_scheduler.queue.find import Found, Task, find, tasks_of
+from skep_scheduler.queue.order import ordered
+from skep_scheduler.queue.reasons import Blocked, Explainer
+from skep_scheduler.queue.settings import DEFAULTS, Settings
+from skep_scheduler.world import World
+from skep_scheduler.world.request import Kind
+from skep_scheduler.world.world import held
+
+
+def plan(world: World, now: float, settings: Settings = DEFAULTS) -> Plan:
+    """What to do at `now` (seconds since the epoch), and why others wait."""
+    with world.trial():
+        return Tick(world, now, settings).run()
+
+
+def explain(
+    world: World, gang: Gang, now: float, settings: Settings = DEFAULTS
+) -> Placement | Preemption | Reason:
+    """What a tick would answer if `gang` waited too."""
+    with world.trial():
+        tick = Tick(world, now, settings, also=gang)
+        answer = tick.run()
+    for placement in answer.placements:
+        if placement.gang == gang.id:
+            return placement
+    for preempting in answer.preemptions:
+        if preempting.gang == gang.id:
+            return preempting
+    return answer.reasons[gang.id]
+
+
+class Tick:
+    """The cells and the room only fill up while it runs, so what was refused once stays refused:
+    one answer is for all gangs of a kind. (What gives something back clears `_refused`.)"""
+
+    def __init__(
+        self, world: World, now: float, settings: Settings, also: Gang | None = None
+    ) -> None:
+        self.world, self.now, self.settings = world, now, settings
+        self._also = also
+        self._refused: dict[Kind, Refusal] = {}
+        self._placements: list[Placement] = []
+        self._preemptions: list[Preemption] = []
+        self._downgrades = {g: world.downgrade_reason(g) for g in world.downgraded()}
+        self._cancels: dict[str, Reason] = {}
+        self._blocked: list[Blocked] = []
+
+    def run(self) -> Plan:
+        restored = tuple(self.world.restored())
+        # 1. Reservations: give back those that cannot be kept, start those whose victims are gone.
+        self._go_on_with_reservations()
+        # 2. The queue, in order.
+        queue = ordered(self._queue(), self.now, self.settings)
+        # 3. Each gang starts, makes others leave, or waits.
+        for gang in queue:
+            self._consider(gang)
+        # 4. Everyone left is told why.
+        reasons = Explainer(self.world, self.now, self.settings).reasons(self._blocked)
+        return Plan(
+            tuple(self._placements),
+            tuple(self._preemptions),
+            self._downgrades,
+            restored,
+            self._cancels,
+            reasons,
+        )
+
+    def _go_on_with_reservations(self) -> None:
+        for gang_id in sorted(self.world.reserved):
+            reserved = self.world.reserved[gang_id]
+            why = reservations.broken(self.world, reserved)
+            if why is not None:
+                self.world.holds.release(gang_id)
+                self._cancels[gang_id] = why
+            elif reservations.is_cleared(self.world, reserved):
+                self._placements.append(reserved.placement)
+            else:
+                waits = Refusal(Code.PREEMPTING, "", {"leaving": self._users_of(gang_id)})
+                self._blocked.append(Blocked(reserved.gang, waits))
+
+    def _users_of(self, gang_id: str) -> list[str]:
+        return reservations.waited_for(self.world, self.world.reserved[gang_id])
+
+    def _queue(self) -> Iterator[Gang]:
+        yield from (g for g in self.world.waiting.values() if g.id not in self.world.reserved)
+        for gang_id in self.world.growing:
+            holding = self.world.running[gang_id]
+            if not holding.leaving:
+                yield holding.gang
+        if self._also is not None and self._also.id not in self.world.waiting:
+            yield self._also
+
+    def _consider(self, gang: Gang) -> None:
+        kind = self.world.kind_of(gang)
+        if gang.not_before > self.now:
+            self._block(gang, Refusal(Code.BACKOFF, "", {"until": gang.not_before}))
+        elif kind in self._refused:
+            self._block(gang, self._refused[kind])
+        elif gang.vc not in self.world.holds.cells.vcs:
+            self._block(gang, Refusal(Code.UNKNOWN_VC, "", {"vc": gang.vc}))
+        elif gang.incremental:
+            self._place_one_by_one(gang, kind)
+        else:
+            self._place_whole(gang, kind)
+
+    def _place_whole(self, gang: Gang, kind: Kind) -> None:
+        answer = find(self.world, gang, kind, self.settings.room_tries)
+        if isinstance(answer, Refusal):
+            self._refused[kind] = answer
+            self._block(gang, answer)
+        elif answer.victims or answer.borrowers:
+            self._preempt(gang, answer)
+        else:
+            self._start(gang, answer)
+
+    def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
+        """Tasks of an incremental gang, as many as find a place."""
+        placed: list[Found] = []
+        refusal = None
+        for task in self._unplaced(gang, kind):
+            answer = find(self.world, gang, kind, self.settings.room_tries, [task])
+            if isinstance(answer, Refusal):
+                refusal = answer
+                break
+            if answer.victims or answer.borrowers:
+                break
+            self._put(gang, [*placed, answer])
+            placed.append(answer)
+        if placed:
+            tasks = tuple(task for found in placed for _, task in found.tasks)
+            self._placements.append(Placement(gang.id, tasks))
+        elif refusal is not None:
+            self._block(gang, refusal)
+
+    def _unplaced(self, gang: Gang, kind: Kind) -> Sequence[Task]:
+        holding = self.world.running.get(gang.id)
+        if holding is None:
+            return tasks_of(kind)
+        positions = {member.role: i for i, member in enumerate(gang.members)}
+        return sorted((positions[role], index) for role, index in holding.unplaced)
+
+    def _start(self, gang: Gang, found: Found) -> None:
+        self._apply(gang, found)
+        self._put(gang, [found])
+        self._placements.append(Placement(gang.id, tuple(task for _, task in found.tasks)))
+
+    def _put(self, gang: Gang, founds: Sequence[Found]) -> None:
+        tasks = tuple(task for found in founds for _, task in found.tasks)
+        before = self.world.running.get(gang.id)
+        kept = before.tasks if before is not None else ()
+        self.world.holds.put(gang, (*kept, *held(gang, Placement(gang.id, tasks))))
+
+    def _preempt(self, gang: Gang, found: Found) -> None:
+        """Its places are reserved in any case, so that nobody behind it takes them."""
+        placement = Placement(gang.id, tuple(task for _, task in found.tasks))
+        refusal = preemption.too_early(self.world, gang, found, self.now, self.settings)
+        if refusal is not None and refusal.code == Code.COOLING_DOWN:
+            self._block(gang, refusal)
+            return
+        if refusal is None:
+            self._apply(gang, found)
+            self._preemptions.append(preemption.of(self.world, placement, found))
+        self.world.holds.reserve(gang, held(gang, placement))
+        if refusal is not None:
+            self._block(gang, refusal)
+
+    def _apply(self, gang: Gang, found: Found) -> None:
+        """What it does to others that go on."""
+        for other in found.cancels:
+            self.world.holds.release(other)
+            self._cancels[other] = preemption.outranked(gang)
+        for other in found.downgrades:
+            self.world.holds.downgrade(other, Downgrade.PREEMPTED_LAZILY)
+            self._downgrades[other] = preemption.downgraded(gang)
+        if found.cancels or found.downgrades:
+            self._refused.clear()
+
+    def _block(self, gang: Gang, refusal: Refusal) -> None:
+        self._blocked.append(Blocked(gang, refusal))
