@@ -68,6 +68,17 @@ SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
+# Limits of the queue, in seconds; see skep_scheduler.queue.Settings.
+SKEP_SCHEDULING = {
+    "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
+    "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
+    "min_run_s": float(os.environ.get("SKEP_SCHEDULING_MIN_RUN_S", "60")),
+    "opportunistic_min_run_s": float(
+        os.environ.get("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", "10")
+    ),
+    "cooldown_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_S", "30")),
+    "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
+}
 SKEP_MAX_SPEC_BYTES = 512 * 1024
 
 DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"

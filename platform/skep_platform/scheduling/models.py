@@ -7,10 +7,9 @@ from django.db import models
 
 class Reservation(models.Model):
     """A preemptor that holds its places until its victims are gone. `placement` has a task per
-    entry: {role, index, node, gpu_uuids, cell_type}."""
+    entry: {role, index, node, gpu_uuids, gpu_model, cell_type}."""
 
     job = models.OneToOneField("jobs.Job", models.CASCADE, related_name="reservation")
-    chain = models.CharField(max_length=200)
     placement = models.JSONField()
     victims = models.JSONField()  # ids of jobs
     created_at = models.DateTimeField(auto_now_add=True)

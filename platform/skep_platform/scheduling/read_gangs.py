@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from skep_platform.jobs.bulk import fetch
+from skep_platform.jobs.models import Job, TaskRole
 from skep_scheduler import facts
 from skep_scheduler.queue import Placement, TaskPlacement
 
@@ -19,13 +20,15 @@ CHUNK = 5000  # gangs per query
 @dataclass(frozen=True, slots=True)
 class GangFacts:
     """All that there is to tell about a gang: what it holds, or that it waits, and what it has
-    reserved meanwhile. One that neither holds nor waits is of no more concern."""
+    reserved meanwhile. One that neither holds nor waits is of no more concern. `left_reserved`:
+    it has a reservation although it does not wait."""
 
     id: str
     gang: facts.Gang | None = None
     holding: facts.Holding | None = None
     waiting: bool = False
     reserved: Placement | None = None
+    left_reserved: bool = False
 
 
 def of_concern() -> list[str]:
@@ -38,6 +41,26 @@ def read(ids: Sequence[str]) -> Iterator[GangFacts]:
     left = iter(ids)
     while chunk := list(islice(left, CHUNK)):
         yield from _read(chunk)
+
+
+def gang_of(job: Job, roles: Iterable[TaskRole], now: float) -> facts.Gang:
+    """Of rows that are not stored, as if they had been stored now."""
+    columns = [[getattr(role, name) for name in MEMBER] for role in roles]
+    return facts.Gang(
+        id=str(job.pk),
+        name=job.name,
+        vc=job.vc.name,
+        priority=job.priority,
+        submitted_at=now,
+        members=tuple(_member(*values) for values in columns),
+        within=job.within or None,
+        pin=job.pinned_cell or None,
+        lazy=job.lazy_preemption,
+        preemptible=job.preemptible,
+        incremental=job.incremental,
+        duration_s=job.duration_s,
+        owner=job.owner.get_username(),
+    )
 
 
 def placement_data(placement: Placement) -> list[dict[str, Any]]:
@@ -97,9 +120,11 @@ class _Job:
                 complete=not unplaced,
                 unplaced=unplaced,
             )
-            return GangFacts(self.id, gang, holding)
-        reserved = _placement(self.id, self.reserved) if self.reserved and self.waiting else None
-        return GangFacts(self.id, gang, None, self.waiting, reserved)
+            return GangFacts(self.id, gang, holding, left_reserved=self.reserved is not None)
+        if not self.waiting:
+            return GangFacts(self.id, left_reserved=self.reserved is not None)
+        reserved = _placement(self.id, self.reserved) if self.reserved else None
+        return GangFacts(self.id, gang, waiting=True, reserved=reserved)
 
     def _gang(self, members: tuple[facts.Member, ...]) -> facts.Gang:
         return facts.Gang(
@@ -123,20 +148,31 @@ class _Job:
 
 def _members(ids: list[str]) -> dict[str, list[facts.Member]]:
     members: dict[str, list[facts.Member]] = defaultdict(list)
-    for pk, role, count, gpus, cpu, memory, model, cell_type, cells, within, group in fetch(
-        ROLES, [ids]
-    ):
-        members[pk].append(
-            facts.Member(
-                *(role, count, gpus, cpu, memory),
-                gpu_model=model or None,
-                cell_type=cell_type or None,
-                cells=cells,
-                within=within or None,
-                affinity_group=group,
-            )
-        )
+    for pk, *values in fetch(ROLES, [ids]):
+        members[pk].append(_member(*values))
     return members
+
+
+def _member(
+    role: str,
+    count: int,
+    gpus: int,
+    cpu: int,
+    memory: int,
+    model: str,
+    cell_type: str,
+    cells: int,
+    within: str,
+    group: str,
+) -> facts.Member:
+    return facts.Member(
+        *(role, count, gpus, cpu, memory),
+        gpu_model=model or None,
+        cell_type=cell_type or None,
+        cells=cells,
+        within=within or None,
+        affinity_group=group,
+    )
 
 
 def _held(ids: list[str]) -> dict[str, list[facts.HeldTask]]:
@@ -159,6 +195,10 @@ def _unplaced(jobs: Any) -> dict[str, list[tuple[str, int]]]:
     return unplaced
 
 
+MEMBER = (
+    *("name", "instances", "gpus", "cpu_millis", "memory_mb", "gpu_model", "cell_type", "cells"),
+    *("within", "affinity_group"),
+)
 TASK = ("role", "index", "node", "gpu_uuids", "gpu_model", "cell_type")
 
 
@@ -172,6 +212,7 @@ def _placement(gang_id: str, stored: str) -> Placement:
 OF_CONCERN = """
 SELECT id::text FROM jobs_job WHERE state = 'WAITING' AND placed_at IS NULL
 UNION SELECT id::text FROM jobs_job WHERE unplaced > 0
+UNION SELECT job_id::text FROM scheduling_reservation
 UNION SELECT job_id::text FROM jobs_taskattempt WHERE released_at IS NULL
 """
 

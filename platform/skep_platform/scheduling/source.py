@@ -14,7 +14,11 @@ from skep_scheduler.world import World
 
 
 class WorldSource:
-    """Not safe for threads."""
+    """Not safe for threads.
+
+    news: whether the last look found any
+    left_reserved: gangs with a reservation that do not wait: the scheduler deletes it
+    """
 
     def __init__(self) -> None:
         self._begin()
@@ -24,6 +28,7 @@ class WorldSource:
         that does not depend on how much has."""
         try:
             news = self._reader.look()
+            self.news = bool(news)
             if news.all:
                 self._build()
             elif news:
@@ -33,13 +38,19 @@ class WorldSource:
             raise
         return self.world
 
+    def become(self, other: WorldSource) -> None:
+        """Go on from where the other one is, which must not be used any more."""
+        self.__dict__.update(other.__dict__)
+
     def _begin(self) -> None:
+        self.news = False
+        self.left_reserved: set[str] = set()
         self.world = World()
         self._reader = Reader()
         self._nodes: dict[str, facts.Node] = {}
 
     def _build(self) -> None:
-        self.world = World()
+        self.world, self.left_reserved = World(), set()
         self._nodes = read_inventory.nodes()
         self._tell_inventory()
         self._tell_gangs(read_gangs.of_concern())
@@ -69,6 +80,10 @@ class WorldSource:
     def _tell_gangs(self, ids: list[str]) -> None:
         for known in read_gangs.read(ids):
             _tell_gang(self.world, known)
+            if known.left_reserved:
+                self.left_reserved.add(known.id)
+            else:
+                self.left_reserved.discard(known.id)
 
 
 def _other_shape(before: facts.Node | None, after: facts.Node | None) -> bool:
@@ -82,9 +97,9 @@ def _shape(node: facts.Node) -> tuple[object, ...]:
 
 
 def _tell_gang(world: World, known: GangFacts) -> None:
-    if known.gang is None or not (known.holding or known.waiting):
+    if known.gang is None:
         world.forget(known.id)
-    elif known.holding:
+    elif known.holding is not None:
         world.set_running(known.holding)
     else:
         world.set_waiting(known.gang)

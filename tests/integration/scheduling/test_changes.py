@@ -98,7 +98,7 @@ GANG: dict[str, Callable[[World], object]] = {
     "lacks places": lambda w: Job.objects.filter(pk=w.runs.pk).update(unplaced=1),
     "gives its GPUs back": lambda w: release(w.attempt),
     "reserves": lambda w: Reservation.objects.create(
-        job=w.runs, chain="A100", placement=[], victims=[]
+        job=w.runs, placement=[], victims=[]
     ),
 }
 

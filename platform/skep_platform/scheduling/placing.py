@@ -1,0 +1,261 @@
+"""Making placements true, a gang at a time: all of it or nothing, whatever happens in the middle.
+
+The plan was made from a world that is old by now, so everything is looked at again under the lock
+of the job's row. The unique constraints on leases of devices and ports are the last wall: a gang
+that runs into one is left in the queue, and the next tick plans it anew.
+
+An incremental gang is placed in parts, each whole: later tasks join the present job attempt.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.utils import timezone
+
+from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.cluster.services import bump_revision
+from skep_platform.core import doorbells
+from skep_platform.core.events import event
+from skep_platform.core.models import Event
+from skep_platform.jobs import queries, stories
+from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
+from skep_platform.scheduling.models import Reservation
+from skep_platform.scheduling.ports import HOST, PortRange, PortsExhausted, choose, network_of
+from skep_scheduler.queue import Placement, TaskPlacement
+
+log = structlog.get_logger(__name__)
+
+GROUP_TASKS = 64  # small gangs share a transaction up to this many tasks
+POSTPONE_S = 30.0
+JOB_ROW = (
+    "id",
+    "attempt",
+    "placed_at",
+    "incremental",
+    "tasks_total",
+    "unplaced",
+    "downgraded",
+    "wait_reason",
+)
+ROLE_ROW = ("id", "job_id", "name", "ports")
+JOB_CHANGES = (
+    *("attempt", "placed_at", "unplaced", "preempting_at", "downgraded"),
+    *("wait_reason", "exit_reason", "updated_at"),
+)
+
+
+def place(placements: Iterable[Placement]) -> set[str]:
+    """Write the placements; returns the ids of the gangs that were placed. The others changed
+    meanwhile, or lost a race, and stay in the queue."""
+    placed: set[str] = set()
+    for group in _groups(placements):
+        placed |= _place_group(group)
+    return placed
+
+
+def _groups(placements: Iterable[Placement]) -> Iterable[list[Placement]]:
+    group: list[Placement] = []
+    tasks = 0
+    for placement in placements:
+        if group and tasks + len(placement.tasks) > GROUP_TASKS:
+            yield group
+            group, tasks = [], 0
+        group.append(placement)
+        tasks += len(placement.tasks)
+    if group:
+        yield group
+
+
+def _place_group(group: Sequence[Placement]) -> set[str]:
+    """Together; or, when one of them runs into a wall, each alone."""
+    try:
+        return _write(group)
+    except (DatabaseError, PortsExhausted) as error:
+        if not connection.is_usable():
+            raise  # and with the connection the tick's lock is gone
+        if len(group) > 1:
+            return set(chain.from_iterable(_place_group([placement]) for placement in group))
+        log.warning("gang_not_placed", job=group[0].gang, error=str(error)[:300])
+        if not isinstance(error, IntegrityError):
+            _postpone(group[0].gang, error)
+        return set()
+
+
+def _postpone(gang_id: str, error: Exception) -> None:
+    """Not a race but a fault, which would be planned again and again and keep others out."""
+    message = f"It could not be placed now: {str(error)[:300]}"
+    queries.placeable().filter(pk=gang_id).update(
+        not_before=timezone.now() + timedelta(seconds=POSTPONE_S),
+        wait_reason=stories.reason("commit_failed", message, in_s=POSTPONE_S),
+    )
+
+
+@transaction.atomic
+def _write(group: Sequence[Placement]) -> set[str]:
+    # 1. Lock the jobs that still wait, in the order of their ids.
+    ids = [UUID(placement.gang) for placement in group]
+    locked = queries.placeable().filter(pk__in=ids).select_for_update(of=("self",), no_key=True)
+    jobs = {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
+    # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
+    room = Room(group)
+    kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and room.has(p.tasks)]
+    # 3. Write attempts, leases, the jobs' new state and story.
+    networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
+    room.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
+    rows = _Rows(room, _tasks_of(jobs[p.gang] for p in kept), timezone.now())
+    for placement in kept:
+        rows.add(jobs[placement.gang], placement, networks[placement.gang])
+    rows.write()
+    # 4. What was reserved is used now.
+    Reservation.objects.filter(job__in=[placement.gang for placement in kept]).delete()
+    return {placement.gang for placement in kept}
+
+
+def _fits(job: Job, placement: Placement) -> bool:
+    """Whole, or a part of what an incremental one lacks."""
+    missing = job.tasks_total if job.placed_at is None else job.unplaced
+    asked = len(placement.tasks)
+    return asked == missing or (job.incremental and 0 < asked < missing)
+
+
+Member = tuple[str, int]  # role, index
+
+
+class Room:
+    """The nodes and GPUs of a group of placements as they are now."""
+
+    def __init__(self, group: Sequence[Placement]) -> None:
+        tasks = [task for placement in group for task in placement.tasks]
+        nodes = Node.objects.filter(
+            name__in={task.node for task in tasks}, state=NodeState.ONLINE, cordoned=False
+        )
+        rows = nodes.values_list("name", "pk", "port_first", "port_last")
+        self.ids: dict[str, UUID] = {name: pk for name, pk, _, _ in rows}
+        seed = UUID(group[0].gang).int
+        self.ports = {name: PortRange(first, last, seed) for name, _, first, last in rows}
+        uuids = list(chain.from_iterable(task.gpu_uuids for task in tasks))
+        healthy = Device.objects.filter(pk__in=uuids, health=Device.Health.HEALTHY)
+        self._home: dict[str, UUID] = dict(healthy.values_list("uuid", "node_id"))
+
+    def has(self, tasks: Iterable[TaskPlacement]) -> bool:
+        return all(
+            task.node in self.ids
+            and all(self._home.get(uuid) == self.ids[task.node] for uuid in task.gpu_uuids)
+            for task in tasks
+        )
+
+    def know_ports(self, nodes: Collection[str]) -> None:
+        """Those that are held on these nodes; no query for none."""
+        names = {self.ids[name]: name for name in nodes}
+        if not names:
+            return
+        held = PortLease.objects.filter(node_id__in=names, released_at=None)
+        for node, port in held.values_list("node_id", "port"):
+            self.ports[names[node]].held.add(port)
+
+
+class _Rows:
+    """All rows of a group of gangs, written together."""
+
+    def __init__(
+        self, room: Room, tasks: dict[str, dict[Member, tuple[Task, TaskRole]]], now: datetime
+    ) -> None:
+        self._room, self._tasks, self._now = room, tasks, now
+        self.jobs: list[dict[str, Any]] = []
+        self.attempts: list[TaskAttempt] = []
+        self.leases: list[Lease] = []
+        self.ports: list[PortLease] = []
+        self.events: list[Event] = []
+        self.nodes: set[UUID] = set()
+
+    def add(self, job: Job, placement: Placement, network: str) -> None:
+        """Raises PortsExhausted."""
+        attempt = job.attempt + (job.placed_at is None)
+        for task in placement.tasks:
+            self._add_task(job, attempt, network, task)
+        self.jobs.append(self._job(job, attempt, len(placement.tasks)))
+        self.events.append(self._story(job, attempt, placement))
+        self.nodes |= {self._room.ids[task.node] for task in placement.tasks}
+
+    def write(self) -> None:
+        if not self.attempts:
+            return
+        TaskAttempt.objects.bulk_create(self.attempts)
+        # In one order over all commits: two that want the same GPUs wait, they do not deadlock.
+        Lease.objects.bulk_create(sorted(self.leases, key=lambda lease: lease.device_id))
+        PortLease.objects.bulk_create(self.ports)
+        update_rows(Job, JOB_CHANGES, self.jobs)
+        Event.objects.bulk_create(self.events)
+        bump_revision(self.nodes)
+        for job in self.jobs:
+            doorbells.ring_topic("job", job["id"])
+        doorbells.ring_topic("jobs")
+        doorbells.ring_topic("cluster")
+
+    def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
+        task, role = self._tasks[str(job.pk)][placed.role, placed.index]
+        node_id = self._room.ids[placed.node]
+        attempt = TaskAttempt(
+            job=job,
+            task=task,
+            role=role,
+            node_id=node_id,
+            index=number,
+            epoch=number,
+            gpu_uuids=list(placed.gpu_uuids),
+            gpu_model=placed.gpu_model or "",
+            cell_type=placed.cell_type,
+            network=network,
+            ports=choose(network, role.ports, task.rank, self._room.ports[placed.node]),
+        )
+        self.attempts.append(attempt)
+        self.leases += [Lease(device_id=uuid, attempt=attempt) for uuid in placed.gpu_uuids]
+        if network == HOST:
+            self.ports += [
+                PortLease(node_id=node_id, port=port, attempt=attempt)
+                for port in chain.from_iterable(attempt.ports.values())
+            ]
+
+    def _job(self, job: Job, attempt: int, placed: int) -> dict[str, Any]:
+        first = job.placed_at is None
+        unplaced = (job.tasks_total if first else job.unplaced) - placed
+        return {
+            "id": job.pk,
+            "attempt": attempt,
+            "placed_at": self._now if first else job.placed_at,
+            "unplaced": unplaced,
+            "preempting_at": None,
+            "downgraded": None if first else job.downgraded,
+            "wait_reason": job.wait_reason if unplaced else None,
+            "exit_reason": None,
+            "updated_at": self._now,
+        }
+
+    def _story(self, job: Job, attempt: int, placement: Placement) -> Event:
+        tasks_by_node: dict[str, int] = defaultdict(int)
+        for task in placement.tasks:
+            tasks_by_node[task.node] += 1
+        gpus = sum(len(task.gpu_uuids) for task in placement.tasks)
+        model = next((task.gpu_model for task in placement.tasks if task.gpu_model), None)
+        message = stories.placed(tasks_by_node, model, gpus)
+        data: dict[str, Any] = {"nodes": dict(tasks_by_node), "gpus": gpus, "gpu_model": model}
+        return event("job", job.pk, "job.placed", message, attempt=attempt, **data)
+
+
+def _tasks_of(jobs: Iterable[Job]) -> dict[str, dict[Member, tuple[Task, TaskRole]]]:
+    ids = [job.pk for job in jobs]
+    roles = {role.pk: role for role in TaskRole.objects.filter(job__in=ids).only(*ROLE_ROW)}
+    found: dict[str, dict[Member, tuple[Task, TaskRole]]] = defaultdict(dict)
+    for task in Task.objects.filter(job__in=ids):
+        role = roles[task.role_id]
+        found[str(task.job_id)][role.name, task.index] = (task, role)
+    return found
