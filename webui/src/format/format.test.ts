@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { exitWords, shortModel, shortUuid } from "./names";
 import { bytes, count } from "./size";
-import { ago, duration, span } from "./time";
+import { about, ago, duration, inAbout, span } from "./time";
 
 describe("duration", () => {
   test.each([
@@ -34,6 +34,24 @@ describe("span", () => {
     expect(span("2026-01-01T00:00:00Z", null, Date.parse("2026-01-01T00:01:00Z"))).toBe(60));
   test("ends at the end", () =>
     expect(span("2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z", Infinity)).toBe(5));
+});
+
+describe("how far off", () => {
+  test.each([
+    [-60, "any moment now"],
+    [30, "in less than a minute"],
+    [100, "in about 2 min"],
+    [25 * 60, "in about 25 min"],
+    [2 * 3600 + 600, "in about 2 h 10 min"],
+    [26 * 3600 + 600, "in about 26 h"],
+    [5 * 86_400, "in about 5 days"],
+  ])("%d seconds are %s", (seconds, words) => expect(inAbout(seconds * 1000, 0)).toBe(words));
+});
+
+test("the time of another day comes with the day", () => {
+  const noon = new Date(2026, 0, 5, 12).getTime();
+  expect(about(new Date(2026, 0, 5, 14, 20).getTime(), noon)).toBe("14:20");
+  expect(about(new Date(2026, 0, 7, 9, 5).getTime(), noon)).toBe("Wed 09:05");
 });
 
 describe("bytes", () => {

@@ -33,6 +33,12 @@ const clockFormat = new Intl.DateTimeFormat(undefined, {
   second: "2-digit",
   hourCycle: "h23",
 });
+const hourFormat = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  hourCycle: "h23",
+});
+const weekdayFormat = new Intl.DateTimeFormat("en", { weekday: "short" });
 
 /** Date and time in the reader's own zone. */
 export function fullTime(iso: string): string {
@@ -47,6 +53,29 @@ export function clock(iso: string): string {
 export function span(start: string | null, end: string | null, now: number): number | null {
   if (!start) return null;
   return ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000;
+}
+
+/** How far off a moment is (both in ms), as one says a guess: "in about 25 min". */
+export function inAbout(at: number, now: number): string {
+  const seconds = (at - now) / 1000;
+  if (seconds < 5) return "any moment now";
+  if (seconds < MINUTE) return "in less than a minute";
+  const minutes = Math.round(seconds / MINUTE);
+  if (minutes < 60) return `in about ${minutes} min`;
+  if (minutes < 48 * 60) {
+    const rest = minutes % 60;
+    return `in about ${Math.floor(minutes / 60)} h${rest && minutes < 12 * 60 ? ` ${rest} min` : ""}`;
+  }
+  return `in about ${Math.round(minutes / (24 * 60))} days`;
+}
+
+/** When something will be: the time of today, and for other days their name. */
+export function about(at: number, now: number): string {
+  const [then, today] = [new Date(at), new Date(now)];
+  const time = hourFormat.format(then);
+  if (then.toDateString() === today.toDateString()) return time;
+  const near = Math.abs(at - now) < 6 * DAY * 1000;
+  return `${(near ? weekdayFormat : dayFormat).format(then)} ${time}`;
 }
 
 function pad(value: number): string {

@@ -63,8 +63,13 @@ function JobWords({ job }: { job: ForecastJob }) {
 
 function Lost({ loses }: { loses: Record<string, number> }) {
   const { data } = useQuery(cells);
-  const words = Object.entries(loses).map(
-    ([type, number]) => `${number} × ${typeWords(data?.chains ?? [], type)}`,
+  return (
+    <span className={css.lost}>
+      {Object.entries(loses).map(([type, number]) => (
+        <span key={type}>
+          {number} × {typeWords(data?.chains ?? [], type)}
+        </span>
+      ))}
+    </span>
   );
-  return <span>{words.join(", ")}</span>;
 }

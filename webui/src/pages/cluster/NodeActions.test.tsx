@@ -52,8 +52,7 @@ beforeEach(() => {
 
 const draw = (node: Partial<Node> = {}) =>
   renderPage(<NodeActions node={aNode({ empty: false, ...node })} onRemoved={vi.fn()} />);
-const press = async (name: string) =>
-  userEvent.click(await screen.findByRole("button", { name }));
+const press = async (name: string) => userEvent.click(await screen.findByRole("button", { name }));
 
 test("before a drain one sees whose jobs restart and who does without which cells", async () => {
   const requests = serve(world);

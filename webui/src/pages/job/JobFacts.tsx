@@ -1,5 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { Job } from "@/api/types";
+import { count } from "@/format/size";
+import { duration } from "@/format/time";
 import { Fact, Facts } from "@/ui/Facts";
 import { Ago, Elapsed } from "@/ui/Time";
 import { TaskStrip } from "./TaskStrip";
@@ -34,10 +36,14 @@ export function JobFacts({ job }: { job: Job }) {
       <Fact name="Ran for">
         <Elapsed start={job.started_at} end={job.finished_at} />
       </Fact>
+      {job.duration_s ? (
+        <Fact name="Expected to run">
+          <span className="num">{duration(job.duration_s)}</span>
+        </Fact>
+      ) : null}
       {job.attempt > 1 ? (
         <Fact name="Attempt">
-          <span className="num">{job.attempt}</span>{" "}
-          <span className="dim">{job.retries_used} retries used</span>
+          <span className="num">{job.attempt}</span> <span className="dim">{retryWords(job)}</span>
         </Fact>
       ) : null}
       <Fact name="Tasks">
@@ -45,4 +51,10 @@ export function JobFacts({ job }: { job: Job }) {
       </Fact>
     </Facts>
   );
+}
+
+function retryWords({ retries_used, preemptions }: Job): string {
+  const parts = [retries_used === 1 ? "1 retry used" : `${retries_used} retries used`];
+  if (preemptions) parts.push(count(preemptions, "preemption"));
+  return parts.join(", ");
 }

@@ -1,5 +1,6 @@
 import { Tooltip, ActionIcon } from "@mantine/core";
 import type { Job } from "@/api/types";
+import { JobBadges } from "@/pages/jobs/JobBadges";
 import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
@@ -19,7 +20,12 @@ export function JobHeader({ job }: { job: Job }) {
       <PageHeader
         above={<JobsCrumb />}
         title={job.name}
-        note={<StateBadge state={job.state} large />}
+        note={
+          <span className={css.badges}>
+            <StateBadge state={job.state} large />
+            <JobBadges job={job} />
+          </span>
+        }
       >
         <Tooltip label="Download the job file">
           <ActionIcon

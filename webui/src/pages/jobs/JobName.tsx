@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { JobSummary } from "@/api/types";
+import { JobBadges } from "./JobBadges";
 import css from "./JobName.module.css";
 
 /** The name, and below it what one would open the job for: why it waits or failed. */
@@ -12,6 +13,7 @@ export function JobName({ job }: { job: JobSummary }) {
           {job.name}
         </Link>
         {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
+        <JobBadges job={job} />
       </span>
       {reason ? (
         <span className={css.reason} title={reason}>
@@ -24,6 +26,7 @@ export function JobName({ job }: { job: JobSummary }) {
 
 function reasonShown(job: JobSummary): string | undefined {
   if (job.state === "WAITING") return job.wait_reason?.message ?? preparing(job);
+  if (job.preempting) return job.wait_reason?.message;
   if (job.state === "FAILED") return job.exit_reason?.message;
   return undefined;
 }

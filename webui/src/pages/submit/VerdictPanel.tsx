@@ -3,6 +3,7 @@ import type { CheckResult, SpecError } from "@/api/types";
 import { count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
+import { Why } from "@/ui/why/Why";
 import type { Verdict } from "./useSubmit";
 import css from "./VerdictPanel.module.css";
 
@@ -50,7 +51,11 @@ function Good({ result }: { result: CheckResult }) {
           {count(summary.tasks, "task")}.
         </p>
       ) : null}
-      {forecast ? <p className={css.forecast}>{forecast.message}</p> : null}
+      {forecast ? (
+        <div className={css.forecast}>
+          <Why reason={forecast} vc={summary?.virtual_cluster ?? "Your virtual cluster"} />
+        </div>
+      ) : null}
     </Section>
   );
 }

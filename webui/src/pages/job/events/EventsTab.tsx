@@ -43,7 +43,7 @@ function Entry({ event }: { event: JobEvent }) {
 
 function tone(kind: string): string {
   if (/fail|lost|error|oom/.test(kind)) return "bad";
-  if (/succeed/.test(kind)) return "good";
-  if (/wait|retr|requeue|stop/.test(kind)) return "mind";
+  if (/succeed|restor/.test(kind)) return "good";
+  if (/wait|retr|requeue|stop|preempt|evict|downgrad/.test(kind)) return "mind";
   return "plain";
 }

@@ -1,0 +1,81 @@
+import type { Reason } from "@/api/types";
+
+/** A job that uses what another waits for. `until` is a guess in ms; null: nobody knows. */
+export interface Holder {
+  id: string;
+  name: string;
+  gpus: number;
+  until: number | null;
+}
+
+/** The numbers behind a waiting reason, as far as it has them. */
+export interface Numbers {
+  needs: { gpus: number | null; model: string; tasks: number | null; words: string } | null;
+  owns: number | null;
+  used_by: Holder[];
+  /** Jobs beside those in `used_by`. */
+  more: number;
+  bad: number | null;
+  ahead: number | null;
+  /** Milliseconds since the epoch. */
+  expected_start: number | null;
+  opportunistic_now: boolean;
+}
+
+/** Details are open data: what has not the shape it should have is left out. */
+export function numbersOf({ details }: Reason): Numbers {
+  return {
+    needs: needsOf(details["needs"]),
+    owns: number(details["owns"]),
+    used_by: list(details["used_by"]).flatMap(holderOf),
+    more: number(details["more"]) ?? 0,
+    bad: number(details["bad"]),
+    ahead: number(details["ahead"]),
+    expected_start: moment(details["expected_start"]),
+    opportunistic_now: details["opportunistic_now"] === true,
+  };
+}
+
+function needsOf(value: unknown): Numbers["needs"] {
+  if (!isRecord(value)) return null;
+  return {
+    gpus: number(value["gpus"]),
+    model: text(value["gpu_model"]),
+    tasks: number(value["tasks"]),
+    words: text(value["words"]),
+  };
+}
+
+function holderOf(value: unknown): Holder[] {
+  if (!isRecord(value) || typeof value["name"] !== "string") return [];
+  return [
+    {
+      id: text(value["gang"]),
+      name: value["name"],
+      gpus: number(value["gpus"]) ?? 0,
+      until: moment(value["until"]),
+    },
+  ];
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function number(value: unknown): number | null {
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
+
+/** The API's seconds as milliseconds. */
+function moment(value: unknown): number | null {
+  const seconds = number(value);
+  return seconds === null ? null : seconds * 1000;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
