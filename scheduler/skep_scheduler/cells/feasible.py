@@ -52,7 +52,7 @@ def _of_chain(config: Config, chain: str, shape: Shape, pins: set[str]) -> Itera
     free: Counter[int] = Counter()
     for name, top in config.tops:
         if name == chain:
-            free.update(_free_levels(top, shape.top, pins))
+            free.update(free_levels(shape, top, shape.top, pins))
     claims: Counter[int] = Counter()
     for vc in config.vcs.values():
         for share in vc.shares:
@@ -67,16 +67,20 @@ def _of_chain(config: Config, chain: str, shape: Shape, pins: set[str]) -> Itera
             yield Shortage(chain, level, shape.at(level).type, claims[level], available)
 
 
-def _free_levels(cell: CellSpec, level: int, pins: set[str]) -> Iterator[int]:
-    """The levels of the largest cells within `cell` that no VC has pinned a part of."""
+def free_levels(shape: Shape, cell: CellSpec, level: int, pins: set[str]) -> Iterator[int]:
+    """The levels of the largest whole cells within `cell` that no VC has pinned a part of."""
     if cell.pin in pins:
         return
-    if not _has_pin(cell, pins):
+    if _is_untouched(shape, cell, level, pins):
         yield level
         return
     for child in cell.children:
-        yield from _free_levels(child, level - 1, pins)
+        yield from free_levels(shape, child, level - 1, pins)
 
 
-def _has_pin(cell: CellSpec, pins: set[str]) -> bool:
-    return cell.pin in pins or any(_has_pin(child, pins) for child in cell.children)
+def _is_untouched(shape: Shape, cell: CellSpec, level: int, pins: set[str]) -> bool:
+    return (
+        cell.pin not in pins
+        and len(cell.children) == shape.at(level).width
+        and all(_is_untouched(shape, child, level - 1, pins) for child in cell.children)
+    )

@@ -12,7 +12,7 @@ from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.pool import Pool
 from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC
 from skep_scheduler.cells.state import Domain, State
-from skep_scheduler.cells.tree import Cell, Physical, Virtual
+from skep_scheduler.cells.tree import Cell, Physical, Virtual, is_whole
 from skep_scheduler.invariants import InvariantError
 
 
@@ -53,6 +53,8 @@ def _physical(cell: Physical) -> Iterator[str]:
             yield f"{cell.address} counts {cell.bad} bad leaves with faults {cell.faults}."
     elif cell.bad != sum(part.bad for part in cell.parts):
         yield f"{cell.address} counts {cell.bad} bad leaves, its parts have others."
+    if cell.whole != is_whole(cell):
+        yield f"{cell.address} says whole is {cell.whole}, its parts say otherwise."
     for part in cell.parts:
         yield from _physical(part)
 
@@ -115,6 +117,8 @@ def _partition(cell: Physical, listed: bool) -> Iterator[str]:
             yield f"{cell.address} is split, but free or given out as a whole."
         for part in cell.parts:
             yield from _partition(part, listed=False)
+    elif not cell.whole:
+        yield f"{cell.address} lacks parts, but is not split."
     elif not listed and cell.slot < 0 and not given:
         yield f"{cell.address} is neither split nor free nor given out."
     else:
@@ -130,6 +134,9 @@ def _counters(state: State, chain: str, pool: Pool) -> Iterator[str]:
         left[cell.level] += 1
         bad[cell.level] += int(cell.bad > 0)
         stack.extend(cell.parts)
+    total = Counter(cell.level for top in pool.tops for cell in _walk(top) if cell.whole)
+    if [total[level] for level in range(pool.shape.top + 1)] != pool.total:
+        yield f"{chain}: {pool.total} cells are said to be there, but it is {dict(total)}."
     if left != pool.left:
         yield f"{chain}: {pool.left} cells are said to be left, but it is {left}."
     if bad != pool.bad_left:
@@ -137,6 +144,12 @@ def _counters(state: State, chain: str, pool: Pool) -> Iterator[str]:
     if pool.bad != sum(top.bad for top in pool.tops):
         yield f"{chain}: {pool.bad} bad devices are counted wrongly."
     yield from _claims(state, chain, pool)
+
+
+def _walk(cell: Physical) -> Iterator[Physical]:
+    yield cell
+    for part in cell.parts:
+        yield from _walk(part)
 
 
 def _claims(state: State, chain: str, pool: Pool) -> Iterator[str]:

@@ -49,6 +49,7 @@ class FreeList:
 class Pool:
     """All lists are indexed by level; index 0 is unused.
 
+    total: all cells that are whole
     left: cells in the free lists, or to be had by splitting one of them (`totalLeft`)
     bad_left: those of them with a bad leaf; bad: all bad devices of the chain
     claims: preassigned cells of all VCs that are not bound at present (`allVCFree`)
@@ -60,15 +61,26 @@ class Pool:
         self.tops = list(tops)
         self.journal = journal
         self.free = [FreeList() for _ in range(shape.top + 1)]
+        self.total = [0] * (shape.top + 1)
+        self.left = [0] * (shape.top + 1)
         for top in tops:
-            self.free[shape.top].append(top)
-        self.left = [0] + [
-            len(tops) * shape.cells_in(shape.top, lower) for lower in range(1, shape.top + 1)
-        ]
+            self._open(top)
         self.bad_left = [0] * (shape.top + 1)
         self.bad = 0
         self.claims = [0] * (shape.top + 1)
         self.vc_claims: dict[str, list[int]] = {}
+
+    def _open(self, cell: Physical) -> None:
+        """What is whole is free, what lacks parts is handed out part by part."""
+        if cell.whole:
+            self.free[cell.level].append(cell)
+            for lower in range(1, cell.level + 1):
+                self.left[lower] += self.shape.cells_in(cell.level, lower)
+                self.total[lower] += self.shape.cells_in(cell.level, lower)
+            return
+        cell.split = True
+        for part in cell.parts:
+            self._open(part)
 
     def claim(self, vc: str, level: int, number: int) -> None:
         """A VC owns `number` more cells (fewer, when negative)."""
@@ -121,7 +133,7 @@ class Pool:
         here = cell
         while True:
             parent = here.up
-            if parent is None or any(b.slot < 0 for b in parent.parts if b is not here):
+            if parent is None or not self._is_free_beside(here, parent):
                 self._append(here)
                 return
             for buddy in parent.parts:
@@ -130,6 +142,10 @@ class Pool:
             self.journal.set(parent, "split", False)
             here = parent
             self._count_one(here, +1)
+
+    @staticmethod
+    def _is_free_beside(cell: Physical, parent: Physical) -> bool:
+        return parent.whole and all(part.slot >= 0 or part is cell for part in parent.parts)
 
     def mark_bad(self, cell: Physical, change: int) -> None:
         """A cell got its first bad leaf (+1), or lost its last one (-1)."""

@@ -119,6 +119,7 @@ class _Reader:
         children = tuple(
             self.read(child, where, shape, level - 1, default * spec.width + i, address, node)
             for i, (where, child) in enumerate(self._children(entry, path, spec))
+            if child.get("absent") is not True
         )
         return CellSpec(address, self._pin(entry, path), children)
 

@@ -57,7 +57,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class CellSpec:
-    """A physical cell as configured. `address` is the whole path, its last part names the cell."""
+    """A physical cell as configured. `address` is the whole path, its last part names the cell.
+
+    It may have fewer children than its level says, as a rack with room for another node. Such a
+    cell cannot be owned, its parts can.
+    """
 
     address: str
     pin: str | None = None

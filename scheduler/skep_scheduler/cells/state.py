@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.journal import Journal
 from skep_scheduler.cells.pool import Pool
-from skep_scheduler.cells.shape import FREE, OPPORTUNISTIC, Config, VcSpec
+from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC, Config, VcSpec
 from skep_scheduler.cells.startup import settle
 from skep_scheduler.cells.tree import (
     NODE_FAULT,
@@ -204,11 +204,12 @@ def _count(leaf: Cell, priority: int, change: int) -> None:
 
 
 def _mark_bad(top: Physical) -> None:
-    top.bad = top.spec.leaves
-    if not top.children:
-        top.faults = NODE_FAULT
-    for child in top.parts:
-        _mark_bad(child)
+    if top.spec.level == LEAF:
+        top.faults, top.bad = NODE_FAULT, 1
+        return
+    for part in top.parts:
+        _mark_bad(part)
+    top.bad = sum(part.bad for part in top.parts)
 
 
 def _domain(vc: str, chain: str, roots: list[Virtual]) -> Domain:

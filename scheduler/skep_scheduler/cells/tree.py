@@ -72,7 +72,8 @@ class Cell:
 
 class Physical(Cell):
     """`slot` is its place in its level's free list (-1: not in it), `split` says that its children
-    are handed out one by one, `bad` counts the bad leaves below."""
+    are handed out one by one, `bad` counts the bad leaves below. A cell that is not `whole` lacks
+    parts, somewhere below: it is split for ever, so nobody can own it."""
 
     __slots__ = (
         "bad",
@@ -85,6 +86,7 @@ class Physical(Cell):
         "split",
         "user",
         "virtual",
+        "whole",
     )
 
     def __init__(self, address: str, shape: Shape, spec: Level, node: str | None) -> None:
@@ -94,6 +96,7 @@ class Physical(Cell):
         self.virtual: Virtual | None = None
         self.slot = -1
         self.split = False
+        self.whole = True
         self.pin: str | None = None
         self.bad = 0
         self.faults = 0  # of a leaf: NODE_FAULT, DEVICE_FAULT
@@ -156,7 +159,13 @@ def _physical(shape: Shape, level: int, spec: CellSpec, node: str | None) -> Phy
         cell.index = int(spec.name) if spec.name.isdecimal() else spec.name
     children = tuple(_physical(shape, level - 1, child, cell.node) for child in spec.children)
     _adopt(cell, children)
+    cell.whole = is_whole(cell)
     return cell
+
+
+def is_whole(cell: Physical) -> bool:
+    """Looks at its parts only."""
+    return len(cell.parts) == cell.spec.width and all(part.whole for part in cell.parts)
 
 
 def build_virtual(
