@@ -19,6 +19,11 @@ import { useEditor } from "./useEditor";
 import { useSave } from "./useSave";
 import css from "./Editor.module.css";
 
+const NOTES = {
+  inventory: "What each virtual cluster owns",
+  file: "What each virtual cluster owns, laid out by an imported HiveD file",
+};
+
 export function Editor({ cells, assignment }: { cells: Cells; assignment: Assignment }) {
   const editor = useEditor(assignment);
   const check = useCheck(editor.draft, editor.revision);
@@ -32,7 +37,7 @@ export function Editor({ cells, assignment }: { cells: Cells; assignment: Assign
 
   return (
     <>
-      <PageHeader title="Cells" note="What each virtual cluster owns">
+      <PageHeader title="Cells" note={NOTES[cells.source]}>
         <Tooltip label="Undo the last edit (Ctrl+Z)">
           <Button
             variant="subtle"

@@ -1,8 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
+import { cells } from "@/api/cells";
 import { virtualClusters } from "@/api/tenancy";
 import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { useLiveQueries } from "@/live/live";
+import { ownedByModel } from "@/pages/vcs/owned";
 import { Section } from "@/ui/Section";
 import { UseBar } from "@/ui/UseBar";
 import css from "./RoomList.module.css";
@@ -25,7 +27,8 @@ export function RoomList() {
 }
 
 function Room({ vc }: { vc: VirtualCluster }) {
-  const models = Object.entries(vc.quotas);
+  const { data: shapes } = useQuery(cells);
+  const models = Object.entries(ownedByModel(vc, shapes));
   return (
     <li>
       <span className={css.name}>{vc.name}</span>
