@@ -76,7 +76,7 @@ def read_config(data: Mapping[str, Any]) -> Config:
     physical = problems.mapping(data.get("physicalCluster"), "physicalCluster")
     shapes = read_shapes(physical, problems)
     tops = read_tops(physical, shapes, problems)
-    skus = _read_skus(physical, problems)
+    skus = read_skus(physical, problems)
     vcs = read_vcs(data.get("virtualClusters"), shapes, tops, problems)
     problems.raise_any()
     used = {chain for chain, _ in tops}
@@ -93,7 +93,7 @@ def check_feasible(config: Config) -> None:
     problems.raise_any()
 
 
-def _read_skus(physical: Mapping[str, Any], problems: Problems) -> dict[str, Sku]:
+def read_skus(physical: Mapping[str, Any], problems: Problems) -> dict[str, Sku]:
     path = "physicalCluster.skuTypes"
     skus = {}
     for name, value in problems.mapping(physical.get("skuTypes"), path).items():
