@@ -27,6 +27,14 @@ def test_the_cluster_shows_every_gpu_and_nodes_are_cordoned(visit):
     visit("cluster")
 
 
+def test_cells_are_given_where_they_fit_and_a_member_sees_them(visit):
+    visit("cells")
+
+
+def test_a_drained_nodes_job_is_forecast_and_goes_on_elsewhere(visit):
+    visit("drain")
+
+
 def test_quotas_are_given_and_refused(visit):
     visit("quota")
 

@@ -114,6 +114,27 @@ defaults:
 `;
 }
 
+/** Asks the API as the page's visitor, for what a scenario needs and does not show. */
+export function ask(page, method, path, body) {
+  return page.evaluate(
+    async ([method, path, body]) => {
+      const token = /skep_csrf=([^;]+)/.exec(document.cookie)?.[1] ?? "";
+      const isText = typeof body === "string";
+      const answer = await fetch(`/api/v1${path}`, {
+        method,
+        headers: {
+          "Content-Type": isText ? "application/yaml" : "application/json",
+          "X-CSRFToken": token,
+        },
+        body: body && (isText ? body : JSON.stringify(body)),
+      });
+      if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
+      return answer.status === 204 ? null : answer.json();
+    },
+    [method, path, body],
+  );
+}
+
 /** A name that no job of an earlier run has. */
 export function freshName(name) {
   return `${name}-${Date.now().toString(36)}`;

@@ -16,6 +16,9 @@ export default () =>
       await page.getByRole("button", { name: /^node-1/ }).click();
       const drawer = page.getByRole("dialog", { name: "node-1" });
       await drawer.getByRole("button", { name: "Cordon", exact: true }).click();
+      const question = page.getByRole("dialog", { name: "Cordon node-1?" });
+      await question.getByText("No job runs here.").waitFor();
+      await question.getByRole("button", { name: "Cordon node-1" }).click();
       await drawer.getByRole("button", { name: "Uncordon" }).waitFor();
       await page.keyboard.press("Escape");
       await page.getByRole("button", { name: /^node-1: cordoned/ }).click();
