@@ -11,7 +11,7 @@ import { SkeletonRows } from "@/ui/Skeleton";
 import { CellsTab } from "./cells/CellsTab";
 import { HistoryTab } from "./history/HistoryTab";
 import { QueueTab } from "./queue/QueueTab";
-import type { Tab } from "./search";
+import type { VcSearch } from "./search";
 import { Members } from "./team/Members";
 import { Settings } from "./team/Settings";
 import { VcTabs } from "./VcTabs";
@@ -20,7 +20,7 @@ import css from "./VcPage.module.css";
 /** One virtual cluster: what it owns, who runs and waits in it, how that was, and who is in it. */
 export function VcPage() {
   const { name } = useParams({ from: "/shell/virtual-clusters/$name" });
-  const { tab = "cells" } = useSearch({ from: "/shell/virtual-clusters/$name" });
+  const search = useSearch({ from: "/shell/virtual-clusters/$name" });
   const { data: user } = useQuery(me);
   const vc = useQuery(virtualCluster(name));
   const admin = user?.is_admin ?? false;
@@ -29,10 +29,15 @@ export function VcPage() {
   if (!vc.data) {
     return <Failure error={vc.error} what="virtual cluster" retry={() => void vc.refetch()} />;
   }
+  const { tab = "cells" } = search;
   const shown = tab === "settings" && !admin ? "cells" : tab;
   return (
     <>
-      <PageHeader above={<Crumb />} title={name} note={noteOf(vc.data)}>
+      <PageHeader
+        above={<Crumb />}
+        title={name}
+        note={<span className={css.note}>{noteOf(vc.data)}</span>}
+      >
         <LinkButton
           to="/jobs"
           search={{ vc: name }}
@@ -44,18 +49,24 @@ export function VcPage() {
       </PageHeader>
       <VcTabs vc={vc.data} tab={shown} admin={admin} />
       <section className={css.tab} aria-label={shown} key={name}>
-        <Content vc={vc.data} tab={shown} admin={admin} />
+        <Content vc={vc.data} admin={admin} search={{ ...search, tab: shown }} />
       </section>
     </>
   );
 }
 
-function Content({ vc, tab, admin }: { vc: VirtualCluster; tab: Tab; admin: boolean }) {
-  switch (tab) {
+interface ContentProps {
+  vc: VirtualCluster;
+  admin: boolean;
+  search: VcSearch;
+}
+
+function Content({ vc, admin, search }: ContentProps) {
+  switch (search.tab) {
     case "queue":
       return <QueueTab name={vc.name} />;
     case "history":
-      return <HistoryTab name={vc.name} />;
+      return <HistoryTab name={vc.name} range={search.range ?? "24h"} />;
     case "members":
       return (
         <div className={css.form}>
@@ -65,7 +76,7 @@ function Content({ vc, tab, admin }: { vc: VirtualCluster; tab: Tab; admin: bool
     case "settings":
       return <Settings vc={vc} />;
     default:
-      return <CellsTab name={vc.name} admin={admin} />;
+      return <CellsTab name={vc.name} admin={admin} over={search.over} />;
   }
 }
 
@@ -80,7 +91,7 @@ function Crumb() {
   );
 }
 
-function noteOf({ description, role }: VirtualCluster): string | null {
+function noteOf({ description, role }: VirtualCluster): string {
   const about = [role && `you are a ${role}`, description].filter(Boolean);
-  return about.length > 0 ? about.join(" · ") : null;
+  return about.join(" · ");
 }

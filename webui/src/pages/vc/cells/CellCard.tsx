@@ -12,6 +12,7 @@ export function CellCard({ comb, place }: { comb: Comb; place: DOMRect }) {
       <span className={css.state} data-state={comb.bad > 0 ? "bad" : comb.state}>
         {words.charAt(0).toUpperCase() + words.slice(1)}
       </span>
+      {comb.leaf || comb.children ? null : <Detail name="GPUs">click to see each</Detail>}
       <Detail name="Job">{comb.job ? `${comb.job.name} (click to open)` : null}</Detail>
       <Detail name="Pinned">{comb.pin}</Detail>
       <Detail name="Node">{comb.node ?? "gets its place when it is used"}</Detail>

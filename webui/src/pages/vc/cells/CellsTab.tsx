@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { cells as allCells } from "@/api/cells";
 import { vcCells } from "@/api/vc";
 import { count } from "@/format/size";
@@ -14,12 +14,12 @@ import css from "./CellsTab.module.css";
 interface Props {
   name: string;
   admin: boolean;
+  over: "nodes" | undefined;
 }
 
 /** What the virtual cluster owns and how it is used, type by type and GPU by GPU. */
-export function CellsTab({ name, admin }: Props) {
+export function CellsTab({ name, admin, over }: Props) {
   const query = vcCells(name);
-  const { over } = useSearch({ from: "/shell/virtual-clusters/$name" });
   const navigate = useNavigate({ from: "/virtual-clusters/$name" });
   const own = useQuery({ ...query, refetchInterval: usePoll() });
   const all = useQuery(allCells);

@@ -1,8 +1,7 @@
-import { Button } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState, type KeyboardEvent, type PointerEvent } from "react";
-import { count } from "@/format/size";
 import { CellCard } from "./CellCard";
+import { Closed } from "./Closed";
 import type { Comb } from "./model";
 import { domId, Tile, treeItem } from "./Tile";
 import { next } from "./walk";
@@ -16,23 +15,19 @@ interface Props {
   onLoad: (address: string) => void;
 }
 
-interface Pointed {
-  comb: Comb;
-  place: DOMRect;
-}
-
 /** Nested cells down to the GPUs: one stop of the tab key, then the arrow keys. One listener
  * serves all of them. */
 export function CombTree({ label, combs, litJob, onLoad }: Props) {
   const navigate = useNavigate();
   const byId = useMemo(() => indexOf(combs), [combs]);
   const [active, setActive] = useState<string | null>(null);
-  const [pointed, setPointed] = useState<Pointed | null>(null);
+  const [pointed, setPointed] = useState<{ id: string; place: DOMRect } | null>(null);
   const current = active !== null && byId.has(active) ? active : null;
+  const shown = pointed && byId.get(pointed.id);
 
-  function point(element: Element | null) {
-    const comb = byId.get((element as HTMLElement | null)?.dataset["cell"] ?? "");
-    setPointed(element && comb ? { comb, place: element.getBoundingClientRect() } : null);
+  function point(element: HTMLElement | null) {
+    const id = element?.dataset["cell"];
+    setPointed(element && id ? { id, place: element.getBoundingClientRect() } : null);
   }
 
   function open(comb: Comb | undefined) {
@@ -62,18 +57,18 @@ export function CombTree({ label, combs, litJob, onLoad }: Props) {
       onKeyDown={onKeyDown}
       onBlur={() => setPointed(null)}
       onPointerOver={(event: PointerEvent) =>
-        point((event.target as Element).closest("[data-cell]"))
+        point((event.target as Element).closest<HTMLElement>("[data-cell]"))
       }
       onPointerLeave={() => setPointed(null)}
       onClick={(event) => {
-        const cell = (event.target as Element).closest<HTMLElement>("[data-state]");
+        const cell = (event.target as Element).closest<HTMLElement>("[data-cell]");
         open(byId.get(cell?.dataset["cell"] ?? ""));
       }}
     >
       {combs.map((comb) => (
-        <Branch key={comb.id} comb={comb} active={current} litJob={litJob} onLoad={onLoad} />
+        <Branch key={comb.id} comb={comb} active={current} litJob={litJob} />
       ))}
-      {pointed ? <CellCard {...pointed} /> : null}
+      {shown ? <CellCard comb={shown} place={pointed.place} /> : null}
     </div>
   );
 }
@@ -82,15 +77,15 @@ interface BranchProps {
   comb: Comb;
   active: string | null;
   litJob: string | null;
-  onLoad: (address: string) => void;
 }
 
-function Branch({ comb, active, litJob, onLoad }: BranchProps) {
+function Branch({ comb, active, litJob }: BranchProps) {
   const ids = useMemo(() => indexOf([comb]), [comb]);
   const here = active !== null && ids.has(active) ? active : null;
   if (comb.leaf || (comb.children && !comb.aboveNodes)) {
     return <Tile comb={comb} active={here} litJob={litJob} />;
   }
+  if (!comb.children) return <Closed comb={comb} active={here} />;
   return (
     <div {...treeItem(comb, here)} className={css.box}>
       <header className={css.head} aria-hidden="true">
@@ -99,17 +94,11 @@ function Branch({ comb, active, litJob, onLoad }: BranchProps) {
           {comb.used}/{comb.gpus}
         </span>
       </header>
-      {comb.children ? (
-        <div role="group" className={css.inside}>
-          {comb.children.map((child) => (
-            <Branch key={child.id} comb={child} active={here} litJob={litJob} onLoad={onLoad} />
-          ))}
-        </div>
-      ) : (
-        <Button variant="default" tabIndex={-1} onClick={() => onLoad(comb.id)}>
-          Show its {count(comb.gpus, "GPU")}
-        </Button>
-      )}
+      <div role="group" className={css.inside}>
+        {comb.children.map((child) => (
+          <Branch key={child.id} comb={child} active={here} litJob={litJob} />
+        ))}
+      </div>
     </div>
   );
 }

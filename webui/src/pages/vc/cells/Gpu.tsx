@@ -1,7 +1,9 @@
 import type { SVGProps } from "react";
 import type { CellState } from "@/api/vc";
-import { HEXAGON } from "./tile";
+import { hexagon } from "./tile";
 import css from "./Gpu.module.css";
+
+const CELL = hexagon({ x: 0, y: 0 });
 
 /** Shape tells the states apart as well as colour. */
 const MARKS: Partial<Record<CellState, string>> = {
@@ -19,7 +21,7 @@ export function Gpu({ state, ...rest }: Props) {
   const mark = MARKS[state];
   return (
     <g {...rest} className={css.gpu} data-state={state}>
-      <path d={HEXAGON} />
+      <path d={CELL} />
       {mark ? <path className={css.mark} d={mark} /> : null}
     </g>
   );

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { count } from "@/format/size";
 import css from "./JobChips.module.css";
 
 interface Props {
@@ -20,16 +21,14 @@ export function JobChips({ jobs, lit, onLight }: Props) {
             to="/jobs/$id"
             params={{ id }}
             className={css.chip}
+            aria-label={`${name}: ${count(gpus, "GPU")}`}
             data-lit={lit === id || undefined}
             onPointerEnter={() => onLight(id)}
             onFocus={() => onLight(id)}
             onBlur={() => onLight(null)}
           >
             <span className="clip">{name}</span>
-            <span className={css.gpus}>
-              {gpus}
-              <span className="sr-only"> GPUs</span>
-            </span>
+            <span className={css.gpus}>{gpus}</span>
           </Link>
         </li>
       ))}

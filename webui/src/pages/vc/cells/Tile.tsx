@@ -2,7 +2,7 @@ import { memo, useMemo } from "react";
 import { Icon } from "@/ui/Icon";
 import { Gpu } from "./Gpu";
 import type { Comb } from "./model";
-import { HEXAGON, hull, layTile } from "./tile";
+import { hexagon, hull, layTile } from "./tile";
 import { stateWords } from "./words";
 import css from "./Tile.module.css";
 
@@ -42,7 +42,7 @@ export const Tile = memo(function Tile({ comb, active, litJob }: Props) {
           className={css.hull}
           data-height={group.height}
           strokeWidth={2 * hull(group.height)}
-          d={group.spots.map(({ x, y }) => `M${x} ${y}${HEXAGON.replace("M", "m")}`).join("")}
+          d={group.spots.map(hexagon).join("")}
         />
         <g role="group">{cell.children?.map(shape)}</g>
       </g>
@@ -56,11 +56,6 @@ export const Tile = memo(function Tile({ comb, active, litJob }: Props) {
       data-lit={litJob ?? undefined}
     >
       <header className={css.head} aria-hidden="true">
-        {comb.pin ? (
-          <span className={css.pin} title={`Pinned cell ${comb.pin}`}>
-            <Icon name="pin" size={12} /> {comb.pin}
-          </span>
-        ) : null}
         <span className={css.title} data-placed={comb.node !== null || undefined}>
           {comb.title}
         </span>
@@ -68,12 +63,17 @@ export const Tile = memo(function Tile({ comb, active, litJob }: Props) {
           {comb.used}/{comb.gpus}
         </span>
       </header>
+      {comb.pin ? (
+        <span className={css.pin} title={`Pinned cell ${comb.pin}`} aria-hidden="true">
+          <Icon name="pin" size={12} /> {comb.pin}
+        </span>
+      ) : null}
       <svg role="group" width={tile.width} height={tile.height} className={css.comb}>
         {inside.map(shape)}
         {tile.spots
           .filter((spot) => spot.cell === null)
-          .map(({ x, y }) => (
-            <path key={`${x} ${y}`} className={css.other} d={HEXAGON} transform={at({ x, y })} />
+          .map((spot) => (
+            <path key={`${spot.x} ${spot.y}`} className={css.other} d={hexagon(spot)} />
           ))}
       </svg>
     </div>
@@ -93,7 +93,7 @@ export function treeItem(comb: Comb, active: string | null) {
     "data-active": comb.id === active || undefined,
     "aria-selected": comb.id === active,
     "aria-label": `${comb.pin ? `Pinned cell ${comb.pin}: ` : ""}${nameOf(comb)}: ${stateWords(comb)}`,
-    ...(comb.children && { "aria-expanded": true }),
+    ...(!comb.leaf && { "aria-expanded": comb.children !== null }),
   };
 }
 

@@ -58,6 +58,12 @@ test("over the nodes there is a box for each node that is used, and the rest is 
   expect(unplaced.map((comb) => comb.id)).toEqual(["v/0/1"]);
 });
 
+test("a used rack that was not told yet is not taken for an unused one", () => {
+  const rack = aCell("rack", "r", { used: 3, children: null, ...placed("pr", null) });
+  const { nodes, unplaced } = overNodes(aChain([rack]), levelOf);
+  expect([titles(nodes), unplaced]).toEqual([["Rack of 2 nodes of 8 A100"], []]);
+});
+
 test("jobs are told with their GPUs, the largest first", () => {
   const eval_ = aCell("gpu", "g", { job: { id: "j2", name: "eval" } });
   expect(jobsOn(ownCells(aChain([eval_, busyRack()]), levelOf))).toEqual([

@@ -50,16 +50,17 @@ export function ownCells({ chain, cells }: VcChain, levelOf: LevelOf): Comb[] {
 /** The same cells on the nodes that they are bound to, and what has no place yet. */
 export function overNodes(chain: VcChain, levelOf: LevelOf): { nodes: Comb[]; unplaced: Comb[] } {
   const placed = new Map<string, Comb[]>();
+  const untold: Comb[] = [];
   const unplaced: Comb[] = [];
   const visit = (comb: Comb) => {
     if (comb.node) placed.set(comb.node, [...(placed.get(comb.node) ?? []), comb]);
     else if (comb.place && comb.children) comb.children.forEach(visit);
-    else unplaced.push(comb);
+    else (comb.place ? untold : unplaced).push(comb);
   };
   chain.cells.map((cell) => toComb(cell, levelOf, null)).forEach(visit);
   const nodes = [...placed].map(([node, combs]) => onNode(node, combs, nodeSize(chain, levelOf)));
   nodes.sort((a, b) => a.title.localeCompare(b.title, "en", { numeric: true }));
-  return { nodes, unplaced };
+  return { nodes: [...nodes, ...untold], unplaced };
 }
 
 /** All GPUs below, in the order in which they are drawn. */
@@ -92,12 +93,13 @@ function toComb(cell: VirtualCell, levelOf: LevelOf, around: string | null): Com
   const node = cell.physical?.node ?? around;
   const isNode = level?.is_node ?? false;
   const words = level?.words ?? cell.type;
+  const aboveNodes = level?.kind === "rack" || level?.kind === "fabric";
   return {
     id: cell.address,
-    title: node ?? (isNode ? "No place yet" : words.charAt(0).toUpperCase() + words.slice(1)),
+    title: node ?? (isNode ? "No place yet" : capital(aboveNodes ? words : short(words))),
     words,
     isNode,
-    aboveNodes: level?.kind === "rack" || level?.kind === "fabric",
+    aboveNodes,
     leaf: cell.gpus === 1 && !cell.children,
     gpus: cell.gpus,
     used: cell.used,
@@ -111,6 +113,15 @@ function toComb(cell: VirtualCell, levelOf: LevelOf, around: string | null): Com
     children: cell.children?.map((child) => toComb(child, levelOf, node)) ?? null,
     others: 0,
   };
+}
+
+/** "half node of 4 A100" is "half node" where the drawing shows the rest. */
+function short(words: string): string {
+  return words.split(" of ")[0] ?? words;
+}
+
+function capital(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function nodeSize({ cells }: VcChain, levelOf: LevelOf): number {

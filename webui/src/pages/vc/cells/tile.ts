@@ -28,10 +28,18 @@ const PITCH_X = 23.5;
 const PITCH_Y = 20.5;
 /** Half the stroke that makes the hull of a group; hulls of higher groups are wider. */
 const HULL = [0, 4, 8, 12, 16];
-const SHAPE = 1.8;
+/** Broad to high, of groups: such that halves of a node are rhombs beside each other. */
+const SHAPE = 1.3;
 
-/** A hexagon that stands on its tip, around (0, 0). */
-export const HEXAGON = hexagon(RADIUS);
+/** A hexagon that stands on its tip. */
+export function hexagon({ x, y }: { x: number; y: number }): string {
+  const corners = Array.from({ length: 6 }, (_, corner) => {
+    const angle = (Math.PI / 3) * corner - Math.PI / 2;
+    const [dx, dy] = [RADIUS * Math.cos(angle), RADIUS * Math.sin(angle)];
+    return `${(x + dx).toFixed(1)} ${(y + dy).toFixed(1)}`;
+  });
+  return `M${corners.join("L")}Z`;
+}
 
 export function hull(height: number): number {
   return HULL[Math.min(height, HULL.length - 1)] ?? 0;
@@ -49,9 +57,10 @@ function blockOf(cell: Comb): Tile {
   const children: Tile[] = (cell.children ?? []).map((child) =>
     child.leaf ? lone(child) : blockOf(child),
   );
-  for (let other = 0; other < cell.others; other += 1) children.push(lone(null));
   const flat = children.every((child) => child.groups.length === 0);
-  const block = flat ? honeycomb(children) : side(children);
+  const others = Array.from({ length: cell.others }, () => lone(null));
+  const rest = others.length > 0 ? [honeycomb(others)] : [];
+  const block = flat ? honeycomb([...children, ...others]) : side([...children, ...rest]);
   const height = 1 + Math.max(0, ...block.groups.map((group) => group.height));
   return { ...block, groups: [{ cell, height, spots: block.spots }, ...block.groups] };
 }
@@ -68,7 +77,7 @@ function lone(cell: Comb | null): Tile {
 
 /** Single cells, every second row moved by half a cell so that they interlock. */
 function honeycomb(cells: Tile[]): Tile {
-  const columns = cells.length <= 3 ? cells.length : bestColumns(cells.length, PITCH_X, PITCH_Y);
+  const columns = cells.length <= 4 ? cells.length : bestColumns(cells.length, PITCH_X, PITCH_Y);
   const placed = cells.map((cell, index) => {
     const row = Math.floor(index / columns);
     return move(cell, ((index % columns) + (row % 2) / 2) * PITCH_X, row * PITCH_Y);
@@ -133,12 +142,4 @@ function move(tile: Tile, dx: number, dy: number): Tile {
 
 function grown({ width, height }: Tile, by: number) {
   return { width: Math.ceil(width + by), height: Math.ceil(height + by) };
-}
-
-function hexagon(radius: number): string {
-  const corners = Array.from({ length: 6 }, (_, corner) => {
-    const angle = (Math.PI / 3) * corner - Math.PI / 2;
-    return `${(radius * Math.cos(angle)).toFixed(2)} ${(radius * Math.sin(angle)).toFixed(2)}`;
-  });
-  return `M${corners.join("L")}Z`;
 }

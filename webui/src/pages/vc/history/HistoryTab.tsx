@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { vcHistory } from "@/api/vc";
 import { Blank, Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
@@ -14,8 +14,7 @@ import css from "./HistoryTab.module.css";
 const REFRESH_MS = 60_000;
 
 /** What it owned, used, borrowed and lent over the last hours or days, per GPU model. */
-export function HistoryTab({ name }: { name: string }) {
-  const { range = "24h" } = useSearch({ from: "/shell/virtual-clusters/$name" });
+export function HistoryTab({ name, range }: { name: string; range: Range }) {
   const navigate = useNavigate({ from: "/virtual-clusters/$name" });
   const { seconds, step } = RANGE[range];
   const history = useQuery({

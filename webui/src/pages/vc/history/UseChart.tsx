@@ -45,14 +45,15 @@ export function UseChart({ model, points, step, seconds }: Props) {
     setCursor(x < 0 || x > width ? null : timeAt(x, span, width));
   }
 
-  const total = MARGIN.top + HEIGHT + 24 + WAITING_HEIGHT + 24;
-  const below = MARGIN.top + HEIGHT + 24;
+  const below = MARGIN.top + HEIGHT + 48;
+  const total = below + WAITING_HEIGHT + 12;
   return (
-    <figure className={css.chart} ref={ref}>
+    <figure className={css.chart}>
       <figcaption className={css.head}>
         <h2 title={model}>{shortModel(model)}</h2>
         <Numbers use={shown ?? null} at={cursor} now={now} />
       </figcaption>
+      <div ref={ref} />
       <svg
         className={css.plot}
         width="100%"
@@ -72,8 +73,8 @@ export function UseChart({ model, points, step, seconds }: Props) {
           <UseAreas {...scale} y={(gpus) => HEIGHT * (1 - gpus / use.top)} />
         </g>
         <g transform={`translate(${MARGIN.left} ${below})`}>
-          <text className={css.name} x="0" y="-3">
-            Waiting
+          <text className={css.name} x="0" y="-8">
+            Waiting for GPUs
           </text>
           <Grid
             axis={{ top: waiting.top, lines: [0, waiting.top] }}

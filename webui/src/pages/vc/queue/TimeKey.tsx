@@ -15,6 +15,9 @@ export function TimeKey() {
         </li>
       ))}
       <li>
+        <i data-opportunistic /> Opportunistic
+      </li>
+      <li>
         <i data-open /> End not known
       </li>
     </ul>

@@ -12,10 +12,14 @@ import { Track } from "./Track";
 import { barWords } from "./words";
 import css from "./TimeLine.module.css";
 
-const TICK_ROOM = 90;
+const TICK_ROOM = 60;
+const MOST_TICKS = 10;
 /** Where the page has no size, in tests, a line of this width is drawn. */
 const FALLBACK_WIDTH = 800;
 const FEW = 24;
+/** Closer to "now" or to the edge a label would be cut. */
+const LABEL_ROOM = 34;
+const EDGE_ROOM = 18;
 
 /** Who runs until when, and who starts then; a row for each job. */
 export function TimeLine({ bars }: { bars: Bar[] }) {
@@ -26,16 +30,19 @@ export function TimeLine({ bars }: { bars: Bar[] }) {
   const width = measured || FALLBACK_WIDTH;
   const shown = all ? bars : bars.slice(0, FEW);
   const span = spanOf(shown, now);
-  const marks = ticks(span, Math.floor(width / TICK_ROOM));
+  const marks = ticks(span, Math.min(MOST_TICKS, Math.floor(width / TICK_ROOM)));
   const nowX = toX(now, span, width);
+  const labels = marks
+    .map((time) => ({ time, x: toX(time, span, width) }))
+    .filter(({ x }) => Math.abs(x - nowX) > LABEL_ROOM && x > EDGE_ROOM && x < width - EDGE_ROOM);
 
   return (
     <div className={css.line} onPointerLeave={() => setOver(null)}>
       <div className={css.axis} aria-hidden="true">
         <span />
         <div ref={ref} className={css.scale}>
-          {marks.map((time) => (
-            <span key={time} className={css.tick} style={{ left: toX(time, span, width) }}>
+          {labels.map(({ time, x }) => (
+            <span key={time} className={css.tick} style={{ left: x }}>
               {tickLabel(time)}
             </span>
           ))}

@@ -8,8 +8,6 @@ const HEIGHT = 28;
 const BAR = 14;
 const TOP = (HEIGHT - BAR) / 2;
 const ROUND = 4;
-/** Over so many pixels an end that nobody knows fades out. */
-const FADE = 90;
 
 interface Props {
   bar: Bar;
@@ -26,7 +24,8 @@ export function Track({ bar, span, width, marks, now, onOver }: Props) {
   const fade = useId();
   const drawn = draw(bar, span, width, now);
   const nowX = toX(now, span, width);
-  const solid = drawn?.after ? Math.max(0, 1 - FADE / drawn.width) : 1;
+  // What nobody knows fades out: from now on, or from an expected start.
+  const solid = drawn?.after ? Math.max(0, (nowX - drawn.x) / drawn.width) : 1;
   return (
     <svg className={css.track} width={width} height={HEIGHT} aria-hidden="true">
       {marks.map((time) => (

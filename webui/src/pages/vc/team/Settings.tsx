@@ -1,7 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
+import { cells } from "@/api/cells";
 import { deleteVirtualCluster, virtualClusters } from "@/api/tenancy";
-import type { VirtualCluster } from "@/api/types";
+import type { Cells, VirtualCluster } from "@/api/types";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { tellDone, tellError } from "@/ui/notify";
@@ -10,6 +11,7 @@ import css from "./Settings.module.css";
 
 /** For administrators: what it owns, and its end. */
 export function Settings({ vc }: { vc: VirtualCluster }) {
+  const { data: shapes } = useQuery(cells);
   return (
     <div className={css.settings}>
       <section>
@@ -22,7 +24,7 @@ export function Settings({ vc }: { vc: VirtualCluster }) {
       </section>
       <section>
         <h2 className={css.title}>Cells</h2>
-        <p className={css.about}>{cellsOwned(vc)}</p>
+        <p className={css.about}>{cellsOwned(vc, shapes)}</p>
         <LinkButton to="/cells" variant="default">
           Edit the cells of all virtual clusters
         </LinkButton>
@@ -32,12 +34,14 @@ export function Settings({ vc }: { vc: VirtualCluster }) {
   );
 }
 
-function cellsOwned({ cells, pins }: VirtualCluster): string {
-  const owned = [
-    ...cells.map(({ number, cell_type }) => `${number} × ${cell_type}`),
+function cellsOwned({ cells: owned, pins }: VirtualCluster, shapes: Cells | undefined): string {
+  const levels = shapes?.chains.flatMap((chain) => chain.levels) ?? [];
+  const words = (type: string) => levels.find((level) => level.type === type)?.words ?? type;
+  const parts = [
+    ...owned.map(({ number, cell_type }) => `${number} × ${words(cell_type)}`),
     ...pins.map((pin) => `pinned cell ${pin}`),
   ];
-  return owned.length > 0 ? `Owns ${owned.join(", ")}.` : "Owns no cells by type.";
+  return parts.length > 0 ? `Owns ${parts.join(", ")}.` : "Owns no cells of a certain type.";
 }
 
 function DeleteVc({ vc }: { vc: VirtualCluster }) {
@@ -54,7 +58,7 @@ function DeleteVc({ vc }: { vc: VirtualCluster }) {
   });
   return (
     <section>
-      <h2 className={css.title}>The end of it</h2>
+      <h2 className={css.title}>Delete</h2>
       <ConfirmButton
         question={`Delete ${vc.name}?`}
         explanation="Its GPUs become free to give to others. This is possible only while it has no jobs."

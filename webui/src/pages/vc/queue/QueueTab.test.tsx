@@ -1,0 +1,56 @@
+import { screen, within } from "@testing-library/react";
+import { expect, test, vi } from "vitest";
+import type { VcQueue } from "@/api/vc";
+import { renderPage } from "@/test/render";
+import { aJob } from "@/test/rows";
+import { serve } from "@/test/server";
+import { QueueTab } from "./QueueTab";
+
+vi.mock("@/live/live", () => ({ useLiveQueries: () => undefined, usePoll: () => false }));
+
+const soon = new Date(Date.now() + 3_600_000).toISOString();
+const running = {
+  job: aJob({ id: "r", name: "train" }),
+  expected_end: soon,
+  opportunistic: false,
+  preemptible: true,
+};
+const waiting = {
+  position: 1,
+  job: aJob({ id: "w", name: "next", state: "WAITING", started_at: null }),
+  needs_words: "2 nodes of 8 A100",
+  reserved: { start: soon, nodes: ["n1", "n2"] },
+  expected_start: soon,
+  reason: { code: "x", message: "Needs 2 nodes of 8 A100; 1 is free.", details: {} },
+};
+
+function show(queue: VcQueue) {
+  serve({ "GET /virtual-clusters/vision/queue": queue });
+  renderPage(<QueueTab name="vision" />);
+}
+
+test("running and waiting jobs share the time line, each a link to its page", async () => {
+  show({ running: [running], waiting: [waiting], next: null });
+  const line = await screen.findByRole("region", { name: "Time line" });
+  expect(within(line).getByRole("link", { name: "train" })).toHaveAttribute("href", "/jobs/r");
+  expect(within(line).getByText(/^running since .* until about/)).toBeInTheDocument();
+  expect(within(line).getByText(/^reserved to start at/)).toBeInTheDocument();
+});
+
+test("a waiting job tells its place, its needs, why it waits, when and where it starts", async () => {
+  show({ running: [], waiting: [waiting], next: null });
+  const row = await screen.findByRole("row", { name: /next/ });
+  for (const words of ["1", "2 nodes of 8 A100", waiting.reason.message, "on n1, n2"]) {
+    expect(within(row).getByText(words)).toBeVisible();
+  }
+});
+
+test("when nobody waits, that is said", async () => {
+  show({ running: [running], waiting: [], next: null });
+  expect(await screen.findByText(/Nobody waits/)).toBeVisible();
+});
+
+test("an empty virtual cluster leads to a new job", async () => {
+  show({ running: [], waiting: [], next: null });
+  expect(await screen.findByRole("link", { name: "New job" })).toHaveAttribute("href", "/jobs/new");
+});
