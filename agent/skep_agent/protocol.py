@@ -21,6 +21,7 @@ MAX_LOG_BYTES = 256 * 1024
 # An agent keeps at most this many log bytes unacknowledged on a connection, so that heartbeats
 # never wait behind logs for a slow log store.
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
+MAX_GRACE_S = 3600  # the longest time that a job may ask for, of each kind, before it is killed
 
 # WebSocket close codes; the agent stops for good on the fatal ones.
 CLOSE_UNAUTHORIZED = 4401
@@ -31,6 +32,8 @@ CLOSE_REPLACED = 4410
 FATAL_CLOSE_CODES = frozenset({CLOSE_UNAUTHORIZED, CLOSE_PROTOCOL})
 
 Stream = Literal["stdout", "stderr"]
+# What a job may ask to be sent when it shall save its work.
+CHECKPOINT_SIGNALS = frozenset({"SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"})
 # What the agent knows about an attempt; the control plane maps it onto its own state machine.
 Phase = Literal["pulling", "creating", "running", "stopping", "exited", "failed", "released"]
 
@@ -105,7 +108,12 @@ class AttemptSpec(Message):
     network: Literal["isolated", "job", "host"] = "isolated"
     hostname: str = ""
     ports: dict[str, list[int]] = {}
-    stop_grace_s: float = 30.0
+    stop_grace_s: float = 30.0  # between SIGTERM and SIGKILL
+    # An attempt that is stopped because it was preempted gets this signal first ("": none), and so
+    # long to save its work before SIGTERM.
+    checkpoint_signal: str = ""
+    checkpoint_grace_s: float = 0.0
+    stop_cause: Literal["", "preempted"] = ""
 
 
 # --- agent to server --------------------------------------------------------------------------

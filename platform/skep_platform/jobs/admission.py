@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from django.db.models import Count, Max, Q
 
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Device, Node, NodeState
-from skep_platform.core.errors import NotFound, SkepError
 from skep_platform.images.models import Image
+from skep_platform.jobs import owning
+from skep_platform.jobs.owning import VC_PATH, Objection
 from skep_platform.jobs.protocol import JobFile
 from skep_platform.jobs.protocol.problems import Path
 from skep_platform.tenancy import queries as tenancy
-from skep_platform.tenancy.models import Quota, VirtualCluster
+from skep_platform.tenancy.models import VirtualCluster
 
-VC_PATH: Path = ("defaults", "virtualCluster")
 LIMITS_FRESH_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """Why the job is refused, the field that is to blame, and the numbers."""
-
-    code: str
-    message: str
-    path: Path
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def error(self) -> SkepError:
-        kind = NotFound if self.code == "unknown_virtual_cluster" else SkepError
-        return kind(self.message, code=self.code, **self.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +28,7 @@ class Limits:
     gpus: int
     cpu_millis: int
     memory_mb: int
+    models: frozenset[str] = frozenset()  # of the GPUs of all nodes
 
 
 def find_vc(user: User, job: JobFile) -> VirtualCluster | None:
@@ -58,10 +44,10 @@ def unknown_vc(job: JobFile) -> Objection:
 
 def objections(job: JobFile, vc: VirtualCluster) -> list[Objection]:
     """What can never run, told at once instead of waiting for ever."""
-    found = list(_against_nodes(job, _limits()))
+    found = _against_limits(job, vc, _limits())
     if found:  # what was remembered may be older than a new, larger node
-        found = list(_against_nodes(job, _limits(fresh=True)))
-    return [*_against_quota(job, vc), *found]
+        found = _against_limits(job, vc, _limits(fresh=True))
+    return found
 
 
 def image_references(job: JobFile, vc: VirtualCluster) -> dict[str, str]:
@@ -77,20 +63,27 @@ def image_references(job: JobFile, vc: VirtualCluster) -> dict[str, str]:
     return references
 
 
-def _against_quota(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
-    """A gang gets GPUs of one model; an opportunistic one needs no quota."""
-    if not job.gpus or job.priority_class.priority < 0:
-        return
-    quotas = Quota.objects.filter(vc=vc, gpus__gt=0).values_list("gpu_model", "gpus")
-    owns: Mapping[str, int] = dict(quotas)
-    if job.gpus > max(owns.values(), default=0):
-        has = ", ".join(f"{n} x {model}" for model, n in sorted(owns.items())) or "none"
+def _against_limits(job: JobFile, vc: VirtualCluster, limits: Limits | None) -> list[Objection]:
+    models = limits.models if limits else frozenset()
+    return [
+        *owning.objections(job, vc, models),
+        *_against_graces(job, vc),
+        *_against_nodes(job, limits),
+    ]
+
+
+def _against_graces(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    """From the first signal to the last one."""
+    skep = job.extras.skep
+    asked = (skep.stop_grace or 0) + (skep.checkpoint.grace if skep.checkpoint else 0)
+    if asked > vc.max_stop_grace_s:
         message = (
-            f"The job needs {job.gpus} GPUs of one model, {vc.name} owns {has}. Ask for fewer, "
-            "or submit it with jobPriorityClass oppo, which needs no quota."
+            f"The job asks for {asked} s to save its work and to stop, {vc.name} allows "
+            f"{vc.max_stop_grace_s} s. Lower checkpoint.grace or stopGrace."
         )
-        details = {"needs": job.gpus, "owns": owns, "virtual_cluster": vc.name}
-        yield Objection("exceeds_quota", message, VC_PATH, details)
+        path: Path = ("extras", "skep", "checkpoint" if skep.checkpoint else "stopGrace")
+        details = {"needs": asked, "allowed": vc.max_stop_grace_s, "virtual_cluster": vc.name}
+        yield Objection("exceeds_stop_grace", message, path, details)
 
 
 def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
@@ -131,5 +124,7 @@ def _read_limits() -> Limits | None:
         return None
     devices = Device.objects.exclude(health=Device.Health.ABSENT)
     devices = devices.exclude(node__state__in=[NodeState.JOINED, NodeState.REMOVED])
-    gpus = devices.values("node", "model").annotate(n=Count("pk")).aggregate(most=Max("n"))["most"]
-    return Limits(gpus or 0, most["cpus"], most["memory"])
+    kinds = devices.values("node", "model").annotate(n=Count("pk"))
+    gpus = list(kinds.values_list("model", "n"))
+    largest = max((n for _, n in gpus), default=0)
+    return Limits(largest, most["cpus"], most["memory"], frozenset(model for model, _ in gpus))

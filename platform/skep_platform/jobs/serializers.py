@@ -116,5 +116,6 @@ class CheckSummarySerializer(Serializer):
 class CheckSerializer(Serializer):
     valid = serializers.BooleanField()
     errors = ProblemSerializer(many=True)  # type: ignore[assignment]
+    notes = ProblemSerializer(many=True, help_text="Fields of a good file that have no effect.")
     summary = CheckSummarySerializer(allow_null=True)
     forecast = ReasonSerializer(allow_null=True)

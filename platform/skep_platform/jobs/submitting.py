@@ -23,19 +23,23 @@ from skep_platform.jobs.protocol import (
     Problem,
     Trouble,
     located,
+    notes,
     parse,
 )
 from skep_platform.jobs.stories import Reason
 from skep_platform.tenancy.models import VirtualCluster
 
 MAX_TOKEN = 64
+DEFAULT_STOP_GRACE_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a submit would answer. `forecast`: when it would start, as a reason."""
+    """What a submit would answer. `forecast`: when it would start, as a reason; `notes`: what its
+    author should know of a good file."""
 
     errors: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
     summary: dict[str, Any] | None = None
     forecast: Reason | None = None
 
@@ -47,8 +51,9 @@ class CheckResult:
 def submit(user: User, text: str, *, client_token: str = "") -> Job:
     """The new job, WAITING. The same `client_token` again answers with the same job.
 
-    Raises InvalidJobFile, NotFound `unknown_virtual_cluster`, SkepError `exceeds_quota` and
-    `exceeds_node`, Conflict `job_name_taken` and `client_token_reused`."""
+    Raises InvalidJobFile, NotFound `unknown_virtual_cluster`, SkepError with the code of an
+    objection (`exceeds_quota`, `exceeds_node`, `unknown_sku_type`, …), Conflict `job_name_taken`
+    and `client_token_reused`."""
     _check_token(client_token)
     if client_token and (known := _submitted(user, client_token, text)):
         return known
@@ -81,6 +86,7 @@ def check(user: User, text: str) -> CheckResult:
     troubles = [Trouble(o.code, o.message, o.path) for o in found]
     return CheckResult(
         located(document, troubles) if troubles else [],
+        notes(document),
         _summary(job),
         _forecast(user, vc, job, text) if vc is not None and not troubles else None,
     )
@@ -109,17 +115,29 @@ def _create(
 
 
 def _job(user: User, vc: VirtualCluster, spec: JobFile, text: str, client_token: str = "") -> Job:
+    skep = spec.extras.skep
     return Job(
         name=spec.name,
         owner=user,
         vc=vc,
         priority_class=str(spec.priority_class),
-        priority=spec.priority_class.priority,
+        priority=spec.priority,
         spec_text=text,
         spec=spec.model_dump(mode="json", exclude_none=True),
         gpus=spec.gpus,
         tasks_total=spec.tasks,
         client_token=client_token,
+        incremental=spec.incremental,
+        lazy_preemption=spec.lazy_preemption,
+        pinned_cell=spec.pinned_cell,
+        preemptible=skep.preemptible,
+        duration_s=skep.duration,
+        within=skep.within_one_cell or "",
+        stop_grace_s=min(DEFAULT_STOP_GRACE_S, vc.max_stop_grace_s)
+        if skep.stop_grace is None
+        else skep.stop_grace,
+        checkpoint_signal=skep.checkpoint.signal if skep.checkpoint else "",
+        checkpoint_grace_s=skep.checkpoint.grace if skep.checkpoint else 0,
     )
 
 
@@ -131,6 +149,11 @@ def _roles(job: Job, spec: JobFile, images: Mapping[str, str]) -> list[TaskRole]
             position=position,
             instances=role.instances,
             gpus=role.resource_per_instance.gpu,
+            gpu_model=spec.sku_of(name),
+            cell_type=spec.demand_of(name).cell_type or "",
+            cells=spec.demand_of(name).cells,
+            within=spec.demand_of(name).cell,
+            affinity_group=spec.demand_of(name).affinity_group_name or "",
             cpu_millis=max(round(role.resource_per_instance.cpu * 1000), 1),
             memory_mb=role.resource_per_instance.memory_mb,
             shm_mb=role.extra_container_options.shm_mb,

@@ -190,11 +190,6 @@ CHANGES = {
         "    extraContainerOptions: {infiniband: true}",
         ("not_supported_yet", "taskRoles.worker.extraContainerOptions.infiniband", 8),
     ),
-    "a SKU": (
-        "{jobPriorityClass: prod}",
-        "{taskRoles: {worker: {skuType: K80}}}",
-        ("not_supported_yet", "extras.hivedScheduler.taskRoles", 16),
-    ),
     "runtime plugins": (
         "extras:",
         "extras:\n  com.microsoft.pai.runtimeplugin: []",
@@ -465,12 +460,8 @@ def test_every_field_of_the_protocol_is_honoured_or_refused_by_name():
         "taskRoles.worker": ["taskRetryCount", "prerequisites", "data", "output", "script"],
         "defaults": ["deployment"],
         "extras": [
-            *("gangAllocation", "com.microsoft.pai.runtimeplugin", "storages", "submitFrom"),
+            *("com.microsoft.pai.runtimeplugin", "storages", "submitFrom"),
             *("jobStatusChangeNotification", "tensorBoard"),
-        ],
-        "extras.hivedScheduler": [
-            *("taskRoles", "gangReleaseEnable", "lazyPreemptionEnable"),
-            "ignoreK8sSuggestedNodes",
         ],
     }
     for path, names in fields.items():

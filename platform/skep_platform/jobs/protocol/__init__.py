@@ -6,13 +6,22 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from skep_platform.jobs.protocol import references
+from skep_platform.jobs.protocol import placing, references
 from skep_platform.jobs.protocol.document import Document, read
 from skep_platform.jobs.protocol.explain import explain
 from skep_platform.jobs.protocol.models import JobFile, TaskRole
 from skep_platform.jobs.protocol.problems import InvalidJobFile, Problem, Trouble
 
-__all__ = ["InvalidJobFile", "JobFile", "Problem", "TaskRole", "Trouble", "located", "parse"]
+__all__ = [
+    "InvalidJobFile",
+    "JobFile",
+    "Problem",
+    "TaskRole",
+    "Trouble",
+    "located",
+    "notes",
+    "parse",
+]
 
 
 def parse(text: str) -> tuple[JobFile, Document]:
@@ -20,10 +29,15 @@ def parse(text: str) -> tuple[JobFile, Document]:
     Raises InvalidJobFile for anything else, never another error."""
     document = read(text)
     job, troubles = explain(JobFile, document.data)
-    troubles += references.check(document.data)
+    troubles += references.check(document.data) + placing.check(document.data)
     if job is None or troubles:
         raise InvalidJobFile(located(document, troubles))
     return job, document
+
+
+def notes(document: Document) -> list[Problem]:
+    """What the author should know of a good file: fields that change nothing."""
+    return located(document, placing.unused(document.data))
 
 
 def located(document: Document, troubles: list[Trouble]) -> list[Problem]:

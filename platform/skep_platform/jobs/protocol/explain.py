@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from skep_platform.jobs.protocol.models import Part
+from skep_platform.jobs.protocol.part import Part
 from skep_platform.jobs.protocol.problems import Path, Trouble
 
 Model = TypeVar("Model", bound=Part)

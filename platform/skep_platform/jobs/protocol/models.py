@@ -6,41 +6,23 @@ by name. To honour one, move it from there into the model.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+
+from skep_platform.jobs.protocol.extras import (
+    OPPORTUNISTIC,
+    HivedRole,
+    HivedScheduler,
+    PriorityClass,
+    SkepExtras,
+)
+from skep_platform.jobs.protocol.part import Part, RoleName
 
 DEFAULT_VC = "default"
 MAX_TASKS = 10_000
 MAX_COMMAND_BYTES = 128_000  # of one script: a kernel takes 128 KiB in an argument
-
-
-class PriorityClass(StrEnum):
-    OPPO = "oppo"
-    TEST = "test"
-    PROD = "prod"
-
-    @property
-    def priority(self) -> int:
-        """Negative: opportunistic, without guarantee or quota."""
-        return {"oppo": -1, "test": 10, "prod": 100}[self]
-
-
-class Part(BaseModel):
-    """An object of the protocol. Values are taken as written: no text becomes a number."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        alias_generator=to_camel,
-        serialize_by_alias=True,
-    )
-    NOT_YET: ClassVar[frozenset[str]] = frozenset()
 
 
 def _without_template(text: str) -> str:
@@ -57,7 +39,6 @@ def _or_none(value: Any) -> Any:
 
 # Patterns mean the same here and in JavaScript: `$` is the end of the text in both.
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]+$", min_length=1, max_length=255)]
-RoleName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=50)]
 PortLabel = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=50)]
 # registry:port/path/name:tag@digest, or the name of a known image.
 REFERENCE = (
@@ -148,18 +129,9 @@ class Defaults(Part):
     virtual_cluster: Annotated[str, Field(min_length=1, max_length=63)] = DEFAULT_VC
 
 
-class HivedScheduler(Part):
-    NOT_YET = frozenset(
-        {"taskRoles", "gangReleaseEnable", "lazyPreemptionEnable", "ignoreK8sSuggestedNodes"}
-    )
-
-    job_priority_class: Annotated[PriorityClass, Field(strict=False)] = PriorityClass.TEST
-
-
 class Extras(Part):
     NOT_YET = frozenset(
         {
-            "gangAllocation",
             "com.microsoft.pai.runtimeplugin",
             "storages",
             "jobStatusChangeNotification",
@@ -168,7 +140,11 @@ class Extras(Part):
         }
     )
 
+    gang_allocation: bool | None = Field(
+        default=None, description="All tasks start together; false: each when it finds a place."
+    )
     hived_scheduler: HivedScheduler = HivedScheduler()
+    skep: SkepExtras = SkepExtras()
 
 
 class JobFile(Part):
@@ -193,12 +169,49 @@ class JobFile(Part):
         return self.extras.hived_scheduler.job_priority_class
 
     @property
+    def priority(self) -> int:
+        own = self.extras.skep.priority
+        return self.priority_class.priority if own is None else own
+
+    @property
+    def opportunistic(self) -> bool:
+        return self.priority == OPPORTUNISTIC
+
+    @property
+    def incremental(self) -> bool:
+        return self.extras.gang_allocation is False
+
+    @property
+    def lazy_preemption(self) -> bool:
+        own = self.extras.skep.lazy_preemption
+        return bool(self.extras.hived_scheduler.lazy_preemption_enable if own is None else own)
+
+    @property
+    def pinned_cell(self) -> str:
+        """Of the whole job: its roles name one."""
+        roles = self.extras.hived_scheduler.task_roles.values()
+        return next((r.pinned_cell_id for r in roles if r.pinned_cell_id), "")
+
+    @property
     def gpus(self) -> int:
         return sum(r.instances * r.resource_per_instance.gpu for r in self.task_roles.values())
 
     @property
     def tasks(self) -> int:
         return sum(role.instances for role in self.task_roles.values())
+
+    def demand_of(self, role: str) -> HivedRole:
+        """Where the tasks of this role shall lie."""
+        return self.extras.hived_scheduler.task_roles.get(role, HivedRole())
+
+    def sku_of(self, role: str) -> str:
+        """The role's own, or that of its affinity group."""
+        demand = self.demand_of(role)
+        if demand.sku_type or not demand.affinity_group_name:
+            return demand.sku_type or ""
+        peers = self.extras.hived_scheduler.task_roles.values()
+        group = [p for p in peers if p.affinity_group_name == demand.affinity_group_name]
+        return next((peer.sku_type for peer in group if peer.sku_type), "")
 
     def uri_of(self, role: TaskRole) -> str:
         return next(p.uri for p in self.prerequisites if p.name == role.docker_image)
