@@ -8,8 +8,15 @@ const reason = {
   code: "vc_busy",
   message: "Needs 2 nodes of 8 A100; vision owns 4, 3 are used.",
   details: {
-    needs: { gpus: 16, gpu_model: "NVIDIA A100", tasks: 2, words: "2 nodes of 8 A100" },
-    owns: 4,
+    needs: {
+      gpus: 16,
+      gpu_model: "NVIDIA A100",
+      tasks: 2,
+      shape: "2 nodes of 8 A100",
+      whole_nodes: true,
+    },
+    owns: 32,
+    nodes: { owns: 4, used: 3, bad: 1 },
     used_by: [
       { gang: "j1", name: "bert", gpus: 8, until: soon },
       { gang: "", name: "a job of another team", gpus: 4, until: null },
@@ -30,7 +37,8 @@ test("the sentence comes with its numbers, who uses what until when, and the hin
   renderPage(<Why reason={reason} vc="vision" />);
   expect(await screen.findByText(reason.message)).toBeVisible();
   expect(figure("Needs")).toBe("2 nodes of 8 A100");
-  expect(figure("vision owns")).toBe("4");
+  expect(figure("vision owns")).toBe("4 nodes");
+  expect(figure("Used")).toBe("3");
   expect(figure("Ahead")).toBe("1 job");
   expect(figure("Expected start")).toMatch(/\d\d:\d\d in about 25 min$/);
   expect(figure("Used by")).toMatch(/bert 8 GPUs, until about .*\d\d:\d\d/);

@@ -25,7 +25,10 @@ export function Why({ reason, vc }: Props) {
         <Start numbers={numbers} />
         {numbers.needs ? <Needs needs={numbers.needs} /> : null}
         {numbers.owns === null ? null : (
-          <Figure name={`${vc} owns`}>{numbers.owns.toLocaleString("en")}</Figure>
+          <Figure name={`${vc} owns`}>{count(numbers.owns, numbers.unit)}</Figure>
+        )}
+        {numbers.used === null ? null : (
+          <Figure name="Used">{numbers.used.toLocaleString("en")}</Figure>
         )}
         {numbers.bad ? (
           <Figure name="Bad">

@@ -5,8 +5,9 @@ const reason = (details: Record<string, unknown>) => ({ code: "x", message: "", 
 
 test("numbers are read as the scheduler tells them, times as milliseconds", () => {
   const told = {
-    needs: { gpus: 16, gpu_model: "A100", tasks: 2, words: "2 nodes of 8 A100 within one rack" },
+    needs: { gpus: 16, gpu_model: "A100", tasks: 2, shape: "2 nodes of 8 A100 within one rack" },
     owns: 32,
+    used: 24,
     used_by: [{ gang: "j1", name: "bert", gpus: 8, until: 1000 }],
     more: 2,
     bad: 8,
@@ -17,6 +18,8 @@ test("numbers are read as the scheduler tells them, times as milliseconds", () =
   expect(numbersOf(reason(told))).toEqual({
     needs: { gpus: 16, model: "A100", tasks: 2, words: "2 nodes of 8 A100 within one rack" },
     owns: 32,
+    used: 24,
+    unit: "GPU",
     used_by: [{ id: "j1", name: "bert", gpus: 8, until: 1_000_000 }],
     more: 2,
     bad: 8,
@@ -32,6 +35,8 @@ test("what is missing, unknown or of another shape is left out", () =>
   ).toEqual({
     needs: null,
     owns: null,
+    used: null,
+    unit: "GPU",
     used_by: [],
     more: 0,
     bad: null,
@@ -39,3 +44,9 @@ test("what is missing, unknown or of another shape is left out", () =>
     expected_start: null,
     opportunistic_now: false,
   }));
+
+test("who needs whole nodes is told in nodes", () => {
+  const nodes = { owns: 4, used: 3, bad: 1 };
+  const told = { needs: { whole_nodes: true }, owns: 32, used: 20, bad: 1, nodes };
+  expect(numbersOf(reason(told))).toMatchObject({ owns: 4, used: 3, bad: 1, unit: "node" });
+});

@@ -11,7 +11,10 @@ export interface Holder {
 /** The numbers behind a waiting reason, as far as it has them. */
 export interface Numbers {
   needs: { gpus: number | null; model: string; tasks: number | null; words: string } | null;
+  /** In GPUs, or in whole nodes for a job that needs such; as `used` and `bad`. */
   owns: number | null;
+  used: number | null;
+  unit: "GPU" | "node";
   used_by: Holder[];
   /** Jobs beside those in `used_by`. */
   more: number;
@@ -26,10 +29,9 @@ export interface Numbers {
 export function numbersOf({ details }: Reason): Numbers {
   return {
     needs: needsOf(details["needs"]),
-    owns: number(details["owns"]),
+    ...owned(details),
     used_by: list(details["used_by"]).flatMap(holderOf),
     more: number(details["more"]) ?? 0,
-    bad: number(details["bad"]),
     ahead: number(details["ahead"]),
     expected_start: moment(details["expected_start"]),
     opportunistic_now: details["opportunistic_now"] === true,
@@ -42,7 +44,20 @@ function needsOf(value: unknown): Numbers["needs"] {
     gpus: number(value["gpus"]),
     model: text(value["gpu_model"]),
     tasks: number(value["tasks"]),
-    words: text(value["words"]),
+    words: text(value["shape"]),
+  };
+}
+
+function owned(details: Reason["details"]): Pick<Numbers, "owns" | "used" | "bad" | "unit"> {
+  const { needs, nodes } = details;
+  const whole = isRecord(needs) && needs["whole_nodes"] === true;
+  const inNodes = whole && isRecord(nodes) && number(nodes["owns"]) ? nodes : null;
+  const { owns, used, bad } = inNodes ?? details;
+  return {
+    owns: number(owns),
+    used: number(used),
+    bad: number(bad),
+    unit: inNodes ? "node" : "GPU",
   };
 }
 
