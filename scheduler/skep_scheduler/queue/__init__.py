@@ -2,7 +2,7 @@
 
     plan(world, now, settings=DEFAULTS) -> Plan
     explain(world, gang, now, settings=DEFAULTS) -> Placement | Preemption | Reason   # a dry run
-    forecast(world, vc, now, limit, settings=DEFAULTS) -> VcQueue    # positions, expected starts
+    forecast.queue(world, vc, now, limit=100, settings=DEFAULTS, after=0) -> VcQueue
 
 All of them work on the world itself by trial and undo, and leave it as it was. They are not made
 for threads: one at a time per world.
@@ -18,6 +18,7 @@ from skep_scheduler.answer import (
     TaskPlacement,
     Victim,
 )
+from skep_scheduler.queue import forecast
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.settings import DEFAULTS, Settings
 from skep_scheduler.queue.tick import explain, plan
@@ -34,5 +35,6 @@ __all__ = [
     "TaskPlacement",
     "Victim",
     "explain",
+    "forecast",
     "plan",
 ]

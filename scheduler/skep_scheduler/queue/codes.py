@@ -12,7 +12,6 @@ class Code(StrEnum):
     VICTIMS_TOO_YOUNG = "victims_too_young"  # `at` says when they may be preempted
     COOLING_DOWN = "cooling_down"  # a preemption was cancelled: the next one not before `until`
     BACKOFF = "backoff"
-    QUEUED = "queued"  # far back in a deep queue: only the position is told
     HELD_BACK = "held_back"  # it could start, but would delay a gang before it
     VC_BUSY = "vc_busy"
     CLUSTER_BUSY = "cluster_busy"

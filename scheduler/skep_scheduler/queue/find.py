@@ -13,7 +13,7 @@ from skep_scheduler.cells.place import place
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue.codes import Code
 from skep_scheduler.world import World
-from skep_scheduler.world.request import Kind, Part, name_of, piece_of
+from skep_scheduler.world.request import Kind, Part, name_of, owner_of, piece_of
 from skep_scheduler.world.room import NOTHING, Amount, NodeRoom
 
 Task = tuple[int, int]  # position of the member in the gang, index within the role
@@ -134,15 +134,15 @@ class _Attempt:
 
     def _take(self, part: Part, answer: cells.Placement | cells.Preemption) -> None:
         found, groups = self._found, self._world.holds.cells.groups
-        placement = answer
         if isinstance(answer, cells.Preemption):
-            placement = answer.placement
             for victim in answer.victims:
-                owner = groups[victim.gang].gang.owner
-                wanted = found.victims.setdefault(owner, [])
+                wanted = found.victims.setdefault(owner_of(groups[victim.gang]), [])
                 wanted += [str(device) for _, device in victim.overlap]
-        found.downgrades |= dict.fromkeys(groups[g].gang.owner for g in placement.downgrades)
-        found.cancels |= dict.fromkeys(groups[g].gang.owner for g in placement.cancels)
+            placement = answer.placement
+        else:
+            placement = answer
+        found.downgrades |= dict.fromkeys(owner_of(groups[g]) for g in placement.downgrades)
+        found.cancels |= dict.fromkeys(owner_of(groups[g]) for g in placement.cancels)
         self._take_spots(part, placement.spots)
 
     def _take_spots(self, part: Part, spots: Sequence[cells.Spot]) -> None:

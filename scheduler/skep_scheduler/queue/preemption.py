@@ -24,7 +24,11 @@ def too_early(
         return Refusal(Code.COOLING_DOWN, "", {"until": until})
     at = max(_preemptible_from(world, gang_id, now, settings) for gang_id in asked)
     if now < at:
-        return Refusal(Code.VICTIMS_TOO_YOUNG, "", {"at": at, "victims": asked})
+        return Refusal(
+            Code.VICTIMS_TOO_YOUNG,
+            "",
+            {"at": at, "victims": [world.name_of(gang_id) for gang_id in asked]},
+        )
     return None
 
 

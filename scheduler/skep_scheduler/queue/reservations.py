@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skep_scheduler.answer import Reason
-from skep_scheduler.world import World
+from skep_scheduler.world import World, owner_of
 from skep_scheduler.world.world import Reserved
 
 
@@ -16,7 +16,7 @@ def waited_for(world: World, reserved: Reserved) -> list[str]:
     """The gangs that have to leave yet."""
     gang_id = reserved.gang.id
     users = {
-        leaf.user.gang.owner
+        owner_of(leaf.user)
         for group in world.holds.groups_of(gang_id)
         for leaf, _ in group.pairs()
         if leaf.user is not None
@@ -41,8 +41,8 @@ def broken(world: World, reserved: Reserved) -> Reason | None:
     for leaf in leaves:
         if leaf.bad:
             return _broken(f"A GPU of {leaf.node} went bad.", node=leaf.node)
-        if leaf.user is not None and not _leaves(world, leaf.user.gang.owner):
-            return _broken("Its cells are in use otherwise.", by=leaf.user.gang.owner)
+        if leaf.user is not None and not _leaves(world, owner_of(leaf.user)):
+            return _broken("Its cells are in use otherwise.", by=owner_of(leaf.user))
     return _without_room(world, reserved)
 
 

@@ -18,8 +18,8 @@ class Settings:
         time, which doubles with each further one
     leave_s: how long a gang that was asked to leave takes, for forecasts
     promises: blocked gangs per VC whose earliest start is reserved
-    promise_tries: ends of gangs that are tried one by one for it, larger steps follow
-    rechecks: per tick, gangs that may be tried whether a promise holds with them running
+    promise_tries: so many ends of running gangs are played through for it
+    rechecks: per tick, gangs for which all promises are played through anew
     room_tries: how often a gang is placed anew because a node lacked CPU or memory
     full_reasons: gangs per VC, from the first, that get all the numbers
     """
@@ -32,9 +32,9 @@ class Settings:
     cooldown_s: float = 30.0
     cooldown_limit_s: float = 1800.0
     leave_s: float = 30.0
-    promises: int = 4
-    promise_tries: int = 16
-    rechecks: int = 200
+    promises: int = 3
+    promise_tries: int = 100
+    rechecks: int = 30
     room_tries: int = 6
     full_reasons: int = 200
 

@@ -10,12 +10,16 @@ from skep_scheduler.facts import Gang
 from skep_scheduler.queue import preemption, reservations
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.find import Found, Task, find, tasks_of
-from skep_scheduler.queue.order import ordered
+from skep_scheduler.queue.order import is_starving, ordered
+from skep_scheduler.queue.promises import NEVER, Promise, Promises
 from skep_scheduler.queue.reasons import Blocked, Explainer
 from skep_scheduler.queue.settings import DEFAULTS, Settings
 from skep_scheduler.world import World
-from skep_scheduler.world.request import Kind
+from skep_scheduler.world.request import Kind, Request
 from skep_scheduler.world.world import held
+
+BUSY = {Code.VC_BUSY, Code.BAD_HARDWARE}  # time may help
+LACKS_ROOM = {Code.CPU_BUSY, Code.MEMORY_BUSY, Code.NEVER_FITS_NODE}
 
 
 def plan(world: World, now: float, settings: Settings = DEFAULTS) -> Plan:
@@ -29,8 +33,7 @@ def explain(
 ) -> Placement | Preemption | Reason:
     """What a tick would answer if `gang` waited too."""
     with world.trial():
-        tick = Tick(world, now, settings, also=gang)
-        answer = tick.run()
+        answer = Tick(world, now, settings, also=gang, only=gang.vc).run()
     for placement in answer.placements:
         if placement.gang == gang.id:
             return placement
@@ -45,11 +48,20 @@ class Tick:
     one answer is for all gangs of a kind. (What gives something back clears `_refused`.)"""
 
     def __init__(
-        self, world: World, now: float, settings: Settings, also: Gang | None = None
+        self,
+        world: World,
+        now: float,
+        settings: Settings,
+        also: Gang | None = None,
+        only: str | None = None,
     ) -> None:
+        """`also` waits, too; `only` this VC's queue matters."""
         self.world, self.now, self.settings = world, now, settings
-        self._also = also
-        self._refused: dict[Kind, Refusal] = {}
+        self._also, self._only = also, only
+        self.queue: list[Gang] = []
+        self._promises = Promises(world, now, settings)
+        self._refused: dict[Kind | Request, Refusal] = {}
+        self._held_back: dict[Request, tuple[float, Refusal]] = {}  # by the shortest duration
         self._placements: list[Placement] = []
         self._preemptions: list[Preemption] = []
         self._downgrades = {g: world.downgrade_reason(g) for g in world.downgraded()}
@@ -61,9 +73,9 @@ class Tick:
         # 1. Reservations: give back those that cannot be kept, start those whose victims are gone.
         self._go_on_with_reservations()
         # 2. The queue, in order.
-        queue = ordered(self._queue(), self.now, self.settings)
+        self.queue = self._ordered()
         # 3. Each gang starts, makes others leave, or waits.
-        for gang in queue:
+        for gang in self.queue:
             self._consider(gang)
         # 4. Everyone left is told why.
         reasons = Explainer(self.world, self.now, self.settings).reasons(self._blocked)
@@ -76,6 +88,10 @@ class Tick:
             reasons,
         )
 
+    def promises_of(self, vc: str) -> list[Promise]:
+        line = self._promises.line(vc)
+        return line.promises if line is not None else []
+
     def _go_on_with_reservations(self) -> None:
         for gang_id in sorted(self.world.reserved):
             reserved = self.world.reserved[gang_id]
@@ -85,14 +101,21 @@ class Tick:
                 self._cancels[gang_id] = why
             elif reservations.is_cleared(self.world, reserved):
                 self._placements.append(reserved.placement)
+                self._promises.note_start(reserved.gang, self.now)
             else:
-                waits = Refusal(Code.PREEMPTING, "", {"leaving": self._users_of(gang_id)})
-                self._blocked.append(Blocked(reserved.gang, waits))
+                leaving = reservations.waited_for(self.world, reserved)
+                names = [self.world.name_of(other) for other in leaving]
+                self._block(reserved.gang, Refusal(Code.PREEMPTING, "", {"leaving": names}))
 
-    def _users_of(self, gang_id: str) -> list[str]:
-        return reservations.waited_for(self.world, self.world.reserved[gang_id])
+    def _ordered(self) -> list[Gang]:
+        gangs = list(self._waiting())
+        if self._only is not None:
+            mine = [gang for gang in gangs if gang.vc == self._only]
+            if not any(gang.opportunistic for gang in mine):
+                gangs = mine  # what others get is none of their business
+        return ordered(gangs, self.now, self.settings)
 
-    def _queue(self) -> Iterator[Gang]:
+    def _waiting(self) -> Iterator[Gang]:
         yield from (g for g in self.world.waiting.values() if g.id not in self.world.reserved)
         for gang_id in self.world.growing:
             holding = self.world.running[gang_id]
@@ -105,10 +128,14 @@ class Tick:
         kind = self.world.kind_of(gang)
         if gang.not_before > self.now:
             self._block(gang, Refusal(Code.BACKOFF, "", {"until": gang.not_before}))
-        elif kind in self._refused:
-            self._block(gang, self._refused[kind])
         elif gang.vc not in self.world.holds.cells.vcs:
             self._block(gang, Refusal(Code.UNKNOWN_VC, "", {"vc": gang.vc}))
+        elif (refusal := self._refused.get(kind.request) or self._refused.get(kind)) is not None:
+            self._wait(gang, kind, refusal)
+        elif (first := self._promises.closed_by(gang, kind)) is not None:
+            self._block(gang, _held_back(first.id, first.name, None))
+        elif (refusal := self._held_back_before(gang, kind)) is not None:
+            self._block(gang, refusal)
         elif gang.incremental:
             self._place_one_by_one(gang, kind)
         else:
@@ -117,12 +144,46 @@ class Tick:
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
         answer = find(self.world, gang, kind, self.settings.room_tries)
         if isinstance(answer, Refusal):
-            self._refused[kind] = answer
-            self._block(gang, answer)
+            self._refused[kind if answer.code in LACKS_ROOM else kind.request] = answer
+            self._wait(gang, kind, answer)
+        elif (delayed := self._delayed_by(gang, [answer])) is not None:
+            self._hold_back(gang, kind, delayed)
         elif answer.victims or answer.borrowers:
             self._preempt(gang, answer)
         else:
             self._start(gang, answer)
+
+    def _wait(self, gang: Gang, kind: Kind, refusal: Refusal) -> None:
+        """It is blocked: perhaps a start can be promised to it, and if it starves, others wait."""
+        promise = None
+        if refusal.code in BUSY and not (gang.opportunistic or gang.incremental):
+            promise = self._promises.promise(gang, kind)
+            if promise is None and is_starving(gang, self.now, self.settings):
+                self._promises.close(gang)
+        self._blocked.append(Blocked(gang, kind, refusal, promise))
+
+    def _delayed_by(self, gang: Gang, founds: Sequence[Found]) -> Promise | None:
+        """The promise to an earlier gang that would not hold."""
+        line = self._promises.line(gang.vc)
+        if line is None or not line.promises or gang.opportunistic:
+            return None
+        with self.world.holds.trial():
+            for found in founds:
+                for other in (*found.victims, *found.cancels):
+                    self.world.holds.release(other)
+            self._put(gang, founds)
+            return self._promises.delayed_by(gang)
+
+    def _hold_back(self, gang: Gang, kind: Kind, delayed: Promise) -> None:
+        refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
+        self._held_back[kind.request] = _duration(gang), refusal
+        promise = self._promises.promise(gang, kind)
+        self._blocked.append(Blocked(gang, kind, refusal, promise))
+
+    def _held_back_before(self, gang: Gang, kind: Kind) -> Refusal | None:
+        """As a shorter one with the same request was."""
+        least, refusal = self._held_back.get(kind.request, (NEVER, None))
+        return refusal if _duration(gang) >= least else None
 
     def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
         """Tasks of an incremental gang, as many as find a place."""
@@ -133,10 +194,17 @@ class Tick:
             if isinstance(answer, Refusal):
                 refusal = answer
                 break
-            if answer.victims or answer.borrowers:
+            delayed = self._delayed_by(gang, [*placed, answer])
+            if delayed is not None:
+                refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
                 break
-            self._put(gang, [*placed, answer])
+            if answer.victims or answer.borrowers:
+                if not placed and gang.id not in self.world.running:
+                    self._preempt(gang, answer)
+                    return
+                break
             placed.append(answer)
+            self._put(gang, placed)
         if placed:
             tasks = tuple(task for found in placed for _, task in found.tasks)
             self._placements.append(Placement(gang.id, tasks))
@@ -153,6 +221,7 @@ class Tick:
     def _start(self, gang: Gang, found: Found) -> None:
         self._apply(gang, found)
         self._put(gang, [found])
+        self._promises.note_start(gang, self.now)
         self._placements.append(Placement(gang.id, tuple(task for _, task in found.tasks)))
 
     def _put(self, gang: Gang, founds: Sequence[Found]) -> None:
@@ -171,6 +240,7 @@ class Tick:
         if refusal is None:
             self._apply(gang, found)
             self._preemptions.append(preemption.of(self.world, placement, found))
+            self._promises.note_start(gang, self.now + self.settings.leave_s)
         self.world.holds.reserve(gang, held(gang, placement))
         if refusal is not None:
             self._block(gang, refusal)
@@ -187,4 +257,12 @@ class Tick:
             self._refused.clear()
 
     def _block(self, gang: Gang, refusal: Refusal) -> None:
-        self._blocked.append(Blocked(gang, refusal))
+        self._blocked.append(Blocked(gang, self.world.kind_of(gang), refusal))
+
+
+def _held_back(gang_id: str, name: str, start: float | None) -> Refusal:
+    return Refusal(Code.HELD_BACK, "", {"by": gang_id, "by_name": name, "by_start": start})
+
+
+def _duration(gang: Gang) -> float:
+    return NEVER if gang.duration_s is None else gang.duration_s

@@ -9,6 +9,7 @@
     world.forget(gang_id)             # it is gone, whatever it was
     world.note_cancelled(gang_id, now)    # its reservation was cancelled: it cools down
     world.digest(); world.validate()
+    world.cells                       # `cells.state.State`, to look at; owner_of(group): gang id
 
 Facts are idempotent and may come in any order. A gang that is told to run waits no more, and one
 that is told to wait runs no more; a reserved gang may be told to wait too.
@@ -16,6 +17,7 @@ that is told to wait runs no more; a reserved gang may be told to wait too.
 
 from __future__ import annotations
 
+from skep_scheduler.world.request import owner_of
 from skep_scheduler.world.world import Changed, World
 
-__all__ = ["Changed", "World"]
+__all__ = ["Changed", "World", "owner_of"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from skep_scheduler.cells import answer, ledger
 from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.shape import Config
 from skep_scheduler.cells.state import State
 from skep_scheduler.facts import Gang, HeldTask
-from skep_scheduler.world.request import name_of, parts_of, piece_of
+from skep_scheduler.world.request import name_of, owner_of, parts_of, piece_of
 from skep_scheduler.world.room import Amount, Room
 
 Spots = dict[str, list[answer.Spot]]  # by the name of the group
+T = TypeVar("T")
 NO_CELLS = Config({}, (), {})
 
 
@@ -106,7 +108,7 @@ class Holds:
         group = self.cells.groups.get(name)
         if group is not None and group.preempting:
             users = {leaf.user for leaf, _ in group.pairs() if leaf.user is not None}
-            self._squeezed |= {user.gang.owner for user in users}
+            self._squeezed |= {owner_of(user) for user in users}
 
     def nodes_of(self, gang_id: str) -> set[str]:
         return {task.node for task in self.tasks.get(gang_id, ())}
@@ -120,10 +122,13 @@ class Holds:
             self.room.give(task.node, gang_id, _amount(task))
         for task in tasks:
             self.room.take(task.node, gang_id, _amount(task))
-        journal = self.cells.journal
-        for table, value in ((self.groups, groups), (self.tasks, tasks)):
-            journal.note(_restore, table, gang_id, table.get(gang_id))
-            _restore(table, gang_id, value or None)
+        self._set(self.groups, gang_id, groups)
+        self._set(self.tasks, gang_id, tasks)
+
+    def _set(self, table: dict[str, T], gang_id: str, value: T) -> None:
+        before = table.get(gang_id)
+        self.cells.journal.note(_put_back, table, gang_id, before)
+        _put_back(table, gang_id, value or None)
 
 
 def spots_of(gang: Gang, tasks: Iterable[HeldTask]) -> Spots:
@@ -153,8 +158,8 @@ def _amount(task: HeldTask) -> Amount:
     return Amount(task.cpu_millis, task.memory_mb, len(task.gpu_uuids))
 
 
-def _restore(table: dict[str, object], key: str, value: object) -> None:
+def _put_back(table: dict[str, T], gang_id: str, value: T | None) -> None:
     if value is None:
-        table.pop(key, None)
+        table.pop(gang_id, None)
     else:
-        table[key] = value
+        table[gang_id] = value

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 from skep_scheduler.cells import request as cells
+from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.shape import MAX_PRIORITY
 from skep_scheduler.facts import Gang, Member
 
@@ -19,6 +21,12 @@ class Piece(cells.Gang):
     owner: str = ""  # the gang's id
 
 
+def owner_of(group: Group) -> str:
+    """The id of the gang that a group of the cells is a part of."""
+    assert isinstance(group.gang, Piece)
+    return group.gang.owner
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Members that lie in one chain. `positions` are those of the cells' members in the gang,
@@ -29,7 +37,14 @@ class Part:
     asked: tuple[cells.Gang, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Request:
+    """What gangs ask of the cells: what the cells answer to one, they answer to all with it."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Kind:
     """What gangs with equal demands have in common: one answer is for all of them."""
 
@@ -39,8 +54,12 @@ class Kind:
     within: str | None
     pin: str | None
     incremental: bool
-    parts: tuple[Part, ...]
+    request: Request
     bare: tuple[int, ...]  # positions of the members without GPUs
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.request.parts
 
     @property
     def opportunistic(self) -> bool:
@@ -48,11 +67,13 @@ class Kind:
 
 
 class Kinds:
-    """Interns kinds; to be thrown away when GPU models come to mean other cells."""
+    """Interns kinds, as long as anybody has them; to be thrown away when GPU models come to mean
+    other cells."""
 
     def __init__(self, leaf_types: LeafTypes) -> None:
         self._leaf_types = leaf_types
-        self._known: dict[object, Kind] = {}
+        self._known: WeakValueDictionary[object, Kind] = WeakValueDictionary()
+        self._requests: WeakValueDictionary[object, Request] = WeakValueDictionary()
 
     def of(self, gang: Gang) -> Kind:
         members = tuple(map(_demand, gang.members))
@@ -63,7 +84,6 @@ class Kinds:
         return kind
 
     def _make(self, gang: Gang) -> Kind:
-        labels = parts_of(gang)
         return Kind(
             gang.vc,
             gang.priority,
@@ -71,9 +91,19 @@ class Kinds:
             gang.within,
             gang.pin,
             gang.incremental,
-            tuple(self._part(gang, label, members) for label, members in labels.items()),
+            self._request(gang),
             tuple(i for i, member in enumerate(gang.members) if is_bare(member)),
         )
+
+    def _request(self, gang: Gang) -> Request:
+        demands = tuple(_cells_demand(member) for member in gang.members)
+        key = (gang.vc, gang.priority, demands, gang.within, gang.pin, gang.incremental)
+        request = self._requests.get(key)
+        if request is None:
+            parts = parts_of(gang).items()
+            request = Request(tuple(self._part(gang, label, some) for label, some in parts))
+            self._requests[key] = request
+        return request
 
     def _part(self, gang: Gang, label: str, positions: Sequence[int]) -> Part:
         if gang.incremental:
@@ -128,9 +158,12 @@ def piece_of(gang: Gang, name: str) -> Piece:
 
 def _demand(member: Member) -> tuple[object, ...]:
     """All of a member but its name."""
+    return (member.cpu_millis, member.memory_mb, *_cells_demand(member))
+
+
+def _cells_demand(member: Member) -> tuple[object, ...]:
     m = member
-    size = (m.count, m.gpus, m.cpu_millis, m.memory_mb, m.gpu_model)
-    return (*size, m.cell_type, m.cells, m.within, m.affinity_group)
+    return m.count, m.gpus, m.gpu_model, m.cell_type, m.cells, m.within, m.affinity_group
 
 
 def _by_affinity(gang: Gang, positions: Sequence[int]) -> Mapping[str, list[int]]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from skep_scheduler.answer import Placement, Reason
 from skep_scheduler.cells import health
 from skep_scheduler.cells.reconfigure import reconfigure
+from skep_scheduler.cells.state import State
 from skep_scheduler.facts import Gang, HeldTask, Holding, Inventory, Node
+from skep_scheduler.inventory import build
 from skep_scheduler.world import digest, invariants
 from skep_scheduler.world.holds import Holds
-from skep_scheduler.world.request import Kind, Kinds
+from skep_scheduler.world.request import Kind, Kinds, owner_of
 from skep_scheduler.world.room import Amount
 
 CELLS_CHANGED = "cells_changed"
@@ -68,8 +70,6 @@ class World:
 
     def set_inventory(self, inventory: Inventory) -> Changed:
         """Nodes, virtual clusters, pins, layout: nothing moves and nothing is killed by it."""
-        from skep_scheduler.inventory import build
-
         built = build(inventory)
         self.shortfalls, self.problems = tuple(built.shortfalls), tuple(built.problems)
         self._others = replace(inventory, nodes=())
@@ -97,6 +97,11 @@ class World:
             return self.set_inventory(replace(self._others, nodes=nodes))
         self._know(node)
         return Changed()
+
+    @property
+    def cells(self) -> State:
+        """To look at. The id of the gang that a group belongs to is `owner_of(group)`."""
+        return self.holds.cells
 
     @property
     def inventory(self) -> Inventory:
@@ -181,6 +186,12 @@ class World:
             return [model]
         return sorted(self._leaf_types.get(model, ()))
 
+    def name_of(self, gang_id: str) -> str:
+        """For people."""
+        known = self.running.get(gang_id) or self.reserved.get(gang_id)
+        gang = known.gang if known is not None else self.waiting.get(gang_id)
+        return gang.name if gang is not None else gang_id
+
     def is_guaranteed(self, gang_id: str) -> bool:
         """Whether it runs in its VC's cells, as it was told and as the cells see it."""
         holding = self.running[gang_id]
@@ -190,7 +201,7 @@ class World:
 
     def downgraded(self) -> list[str]:
         """Gangs that were told to be guaranteed, but for which their VC cannot account."""
-        owners = {self.holds.cells.groups[name].gang.owner for name in self.holds.cells.downgraded}
+        owners = {owner_of(self.holds.cells.groups[name]) for name in self.holds.cells.downgraded}
         return sorted(g for g in owners if g in self.running and not self.running[g].downgraded)
 
     def restored(self) -> list[str]:

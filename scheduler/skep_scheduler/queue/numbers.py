@@ -1,0 +1,167 @@
+"""What a VC owns of the cells that a gang could use, who uses it, and what of it is bad."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from skep_scheduler.cells.health import lost
+from skep_scheduler.cells.state import Domain
+from skep_scheduler.cells.tree import Cell, Physical
+from skep_scheduler.queue.settings import Settings
+from skep_scheduler.world import World, owner_of
+from skep_scheduler.world.request import Kind
+
+NAMED = 5  # gangs that a reason names
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """GPUs, or whole nodes where the gang needs such. `used`: at the gang's priority or above."""
+
+    gpus: int
+    nodes: int
+    used: int
+    used_nodes: int
+    bad: int
+    bad_nodes: int
+    model: str
+
+
+class Numbers:
+    """Of one moment; counted once for all gangs that ask for the same."""
+
+    def __init__(self, world: World, now: float, settings: Settings) -> None:
+        self._world, self._now, self._settings = world, now, settings
+        self._owned: dict[tuple[str, str | None, int, tuple[str, ...]], Owned] = {}
+        self._users: dict[str, Counter[str]] | None = None
+
+    def owned(self, kind: Kind) -> Owned:
+        """An opportunistic gang may use what anybody owns."""
+        chains = self.chains(kind)
+        key = ("" if kind.opportunistic else kind.vc, kind.pin, kind.priority, chains)
+        if key not in self._owned:
+            opportunistic = kind.opportunistic
+            self._owned[key] = self._cluster(chains) if opportunistic else self._of_vc(kind, chains)
+        return self._owned[key]
+
+    def chains(self, kind: Kind) -> tuple[str, ...]:
+        """Those that some part of the gang could use."""
+        types = {asked.leaf_type for part in kind.parts for asked in part.asked}
+        shapes = self._world.cells.config.shapes
+        return tuple(
+            sorted(c for c, shape in shapes.items() if None in types or shape.leaf_type in types)
+        )
+
+    def used_by(self, kind: Kind) -> tuple[list[dict[str, Any]], int]:
+        """The gangs of its VC that use the most, until when, and how many others there are."""
+        users = self._all_users().get(kind.vc, Counter())
+        chains = set(self.chains(kind))
+        mine = [
+            gang_id
+            for gang_id in users
+            if any(group.chain in chains for group in self._world.holds.groups_of(gang_id))
+        ]
+        ranked = sorted(mine, key=lambda gang_id: (-users[gang_id], gang_id))
+        named = [self._user(gang_id, users[gang_id]) for gang_id in ranked[:NAMED]]
+        return named, len(ranked) - len(named)
+
+    def end_of(self, gang_id: str) -> float | None:
+        """When a gang that runs is expected to end; None: unknown, or it should have by now."""
+        holding = self._world.running.get(gang_id)
+        if holding is None:
+            return None
+        if holding.leaving:
+            return self._now + self._settings.leave_s
+        duration = holding.gang.duration_s
+        end = None if duration is None else holding.placed_at + duration
+        return end if end is not None and end > self._now else None
+
+    def _user(self, gang_id: str, gpus: int) -> dict[str, Any]:
+        return {
+            "gang": gang_id,
+            "name": self._world.name_of(gang_id),
+            "gpus": gpus,
+            "until": self.end_of(gang_id),
+        }
+
+    def _all_users(self) -> dict[str, Counter[str]]:
+        """GPUs by gang and VC, of all that use their VC's cells, reserved ones too."""
+        if self._users is None:
+            self._users = defaultdict(Counter)
+            for group in self._world.cells.groups.values():
+                if not group.opportunistic:
+                    gpus = sum(len(seat.indices) for seat in group.seats)
+                    self._users[group.gang.vc][owner_of(group)] += gpus
+        return self._users
+
+    def _of_vc(self, kind: Kind, chains: tuple[str, ...]) -> Owned:
+        vc = self._world.cells.vcs.get(kind.vc)
+        domains: list[Domain] = []
+        if vc is not None and kind.pin is not None:
+            domains = [vc.pins[kind.pin]] if kind.pin in vc.pins else []
+        elif vc is not None:
+            domains = [vc.chains[chain] for chain in chains if chain in vc.chains]
+        roots = [root for domain in domains for root in domain.roots]
+        nodes = [n for domain in domains for n in domain.view.nodes if n.spec.is_node]
+        priority = kind.priority
+        bad, bad_nodes = self._bad(kind.vc, domains)
+        return Owned(
+            sum(root.spec.leaves for root in roots),
+            len(nodes),
+            sum(root.used_from(priority) for root in roots),
+            sum(node.used_from(priority) > 0 for node in nodes),
+            bad,
+            bad_nodes,
+            self._model(chains),
+        )
+
+    def _bad(self, vc: str, domains: list[Domain]) -> tuple[int, int]:
+        """GPUs and nodes that the VC owns and cannot be given now."""
+        gpus = nodes = 0
+        for domain in domains:
+            for root in domain.roots:
+                under = root.physical
+                if under is not None and under.bad:
+                    gpus += under.bad
+                    nodes += _bad_nodes(under)
+            for level, roots in domain.by_level.items():
+                missing = 0 if roots[0].pin else lost(self._world.cells, vc, domain.chain, level)
+                gpus += missing * roots[0].spec.leaves
+                nodes += missing * _nodes_in(roots[0])
+        return gpus, nodes
+
+    def _cluster(self, chains: tuple[str, ...]) -> Owned:
+        pools = [self._world.cells.chains[chain] for chain in chains]
+        tops = [top for pool in pools for top in pool.tops]
+        views = [self._world.cells.views[chain] for chain in chains]
+        nodes = [node for view in views for node in view.nodes]
+        return Owned(
+            sum(node.spec.leaves for node in nodes),
+            len(nodes),
+            sum(top.used_total for top in tops),
+            sum(node.used_total > 0 for node in nodes),
+            sum(pool.bad for pool in pools),
+            sum(_bad_nodes(top) for top in tops),
+            self._model(chains),
+        )
+
+    def _model(self, chains: tuple[str, ...]) -> str:
+        types = {self._world.cells.config.shapes[chain].leaf_type for chain in chains}
+        return types.pop() if len(types) == 1 else "GPUs"
+
+
+def _bad_nodes(cell: Physical) -> int:
+    """Nodes below with a bad device."""
+    if not cell.bad:
+        return 0
+    if cell.spec.is_node or cell.spec.below_node:
+        return 1
+    return sum(_bad_nodes(part) for part in cell.parts)
+
+
+def _nodes_in(cell: Cell) -> int:
+    if cell.spec.below_node:
+        return 0
+    return cell.spec.leaves // cell.shape.at(cell.shape.node_level).leaves

@@ -1,0 +1,195 @@
+"""One sentence for the owner of a gang that waits. No clock is in it: "in about 25 min"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skep_scheduler.facts import Gang
+from skep_scheduler.queue import words
+from skep_scheduler.queue.codes import Code
+
+Details = Mapping[str, Any]
+
+
+def sentence(code: str, gang: Gang, details: Details, now: float) -> str:
+    cause = CAUSES.get(code, _plainly)(gang, details, now)
+    parts = [cause, _ahead(details), _start(gang, details, now)]
+    return "; ".join(filter(None, parts)) + "."
+
+
+def _plainly(gang: Gang, details: Details, now: float) -> str:
+    return f"Needs {details['needs']['shape']}"
+
+
+def _vc_busy(gang: Gang, details: Details, now: float) -> str:
+    needs, vc = details["needs"], gang.vc
+    used = " ".join(filter(None, [_uses(details), _users(details, now)]))
+    parts = [used, _bad(details)]
+    return f"Needs {needs['shape']}; {vc} owns {_owned(details)}, {words.listing(parts)}".rstrip(
+        ", "
+    )
+
+
+def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
+    idle = details["owns"] - details["used"]
+    return (
+        f"Needs {details['needs']['shape']} that nobody uses; of all {details['owns']} "
+        f"{details['model']} {idle} are idle and {details['bad']} are bad, or they are not "
+        "together as asked"
+    )
+
+
+def _bad_hardware(gang: Gang, details: Details, now: float) -> str:
+    return f"{_vc_busy(gang, details, now)}, and what is free is on bad hardware"
+
+
+def _never_fits_vc(gang: Gang, details: Details, now: float) -> str:
+    return (
+        f"Needs {details['needs']['shape']}, but {gang.vc} owns {_owned(details)}: ask for fewer, "
+        "have more given to it, or submit it as opportunistic"
+    )
+
+
+def _not_owned(gang: Gang, details: Details, now: float) -> str:
+    return f"Needs {details['needs']['shape']}, of which {gang.vc} owns nothing"
+
+
+def _unknown_type(gang: Gang, details: Details, now: float) -> str:
+    return f"Needs {details['needs']['shape']}, which the cluster does not have"
+
+
+def _unknown_vc(gang: Gang, details: Details, now: float) -> str:
+    return f"There is no virtual cluster {gang.vc}"
+
+
+def _unknown_pin(gang: Gang, details: Details, now: float) -> str:
+    return f"{gang.vc} has no pinned cell {gang.pin}"
+
+
+def _backoff(gang: Gang, details: Details, now: float) -> str:
+    return f"It is tried again {words.soon(details['until'] - now)}"
+
+
+def _preempting(gang: Gang, details: Details, now: float) -> str:
+    return f"Its cells are reserved; {_jobs(details['leaving'])} make room for it"
+
+
+def _too_young(gang: Gang, details: Details, now: float) -> str:
+    who = _jobs(details["victims"])
+    at = words.soon(details["at"] - now)
+    return f"Needs {details['needs']['shape']}; {who} may be preempted for it {at}"
+
+
+def _cooling_down(gang: Gang, details: Details, now: float) -> str:
+    until = words.soon(details["until"] - now)
+    return f"What it had reserved was cancelled; it may preempt others again {until}"
+
+
+def _held_back(gang: Gang, details: Details, now: float) -> str:
+    by, start = details["by_name"], details["by_start"]
+    if start is None:
+        return f"It could start, but {by} has waited too long and goes first"
+    return f"It could start, but might delay {by}, which starts {words.soon(start - now)}"
+
+
+def _lacks_room(what: str) -> Callable[[Gang, Details, float], str]:
+    def cause(gang: Gang, details: Details, now: float) -> str:
+        task, free = details["task"], details["largest_free"]
+        return (
+            f"Its cells are free, but on no node enough {what} with them: a task needs "
+            f"{_size(task)}, and at most {_size(free)} are left on a node"
+        )
+
+    return cause
+
+
+def _never_fits_node(gang: Gang, details: Details, now: float) -> str:
+    task, node = details["task"], details["largest_node"]
+    return f"A task needs {_size(task)}, but the largest node has {_size(node)}"
+
+
+def _size(amount: Mapping[str, int]) -> str:
+    return f"{words.cpus(amount['cpu_millis'])} and {words.memory(amount['memory_mb'])}"
+
+
+def _counts_nodes(details: Details) -> bool:
+    return bool(details["needs"]["whole_nodes"] and details["nodes"]["owns"])
+
+
+def _owned(details: Details) -> str:
+    if _counts_nodes(details):
+        return words.count(details["nodes"]["owns"], "node")
+    return f"{details['owns'] or 'no'} {details['model']}"
+
+
+def _uses(details: Details) -> str:
+    used = details["nodes"]["used"] if _counts_nodes(details) else details["used"]
+    return f"{used} {'is' if used == 1 else 'are'} used" if used else ""
+
+
+def _users(details: Details, now: float) -> str:
+    named, more = details["used_by"], details["more"]
+    if not named:
+        return ""
+    names = [_user(user, now) for user in named[:3]]
+    more += len(named) - len(names)
+    if more:
+        names.append(words.count(more, "other"))
+    return f"by {words.listing(names)}"
+
+
+def _user(user: Mapping[str, Any], now: float) -> str:
+    until = user["until"]
+    return user["name"] if until is None else f"{user['name']} (ends {words.soon(until - now)})"
+
+
+def _bad(details: Details) -> str:
+    bad = details["nodes"]["bad"] if _counts_nodes(details) else details["bad"]
+    return f"{bad} {'is' if bad == 1 else 'are'} bad" if bad else ""
+
+
+def _ahead(details: Details) -> str:
+    ahead = details["ahead"]
+    return f"{words.count(ahead, 'job')} {'is' if ahead == 1 else 'are'} ahead" if ahead else ""
+
+
+def _start(gang: Gang, details: Details, now: float) -> str:
+    start, idle = details["expected_start"], details["opportunistic_now"]
+    parts = []
+    if start is not None:
+        parts.append(f"expected start {words.soon(start - now)}")
+    if idle:
+        parts.append(
+            "at once as opportunistic" if parts else "it could start at once as opportunistic"
+        )
+    return ", or ".join(parts)
+
+
+def _jobs(names: list[str]) -> str:
+    some = names[:3]
+    if len(names) > 3:
+        some = [*some, words.count(len(names) - 3, "other")]
+    return words.listing(some)
+
+
+CAUSES: dict[str, Callable[[Gang, Details, float], str]] = {
+    Code.VC_BUSY: _vc_busy,
+    Code.CLUSTER_BUSY: _cluster_busy,
+    Code.BAD_HARDWARE: _bad_hardware,
+    Code.NEVER_FITS_VC: _never_fits_vc,
+    Code.VC_OWNS_NOTHING: _not_owned,
+    Code.LEAF_TYPE_NOT_OWNED: _not_owned,
+    Code.UNKNOWN_LEAF_TYPE: _unknown_type,
+    Code.UNKNOWN_CELL_TYPE: _unknown_type,
+    Code.UNKNOWN_VC: _unknown_vc,
+    Code.UNKNOWN_PINNED_CELL: _unknown_pin,
+    Code.BACKOFF: _backoff,
+    Code.PREEMPTING: _preempting,
+    Code.VICTIMS_TOO_YOUNG: _too_young,
+    Code.COOLING_DOWN: _cooling_down,
+    Code.HELD_BACK: _held_back,
+    Code.CPU_BUSY: _lacks_room("CPU"),
+    Code.MEMORY_BUSY: _lacks_room("memory"),
+    Code.NEVER_FITS_NODE: _never_fits_node,
+}
