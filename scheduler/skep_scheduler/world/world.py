@@ -47,7 +47,7 @@ class Cancelled:
 class World:
     """waiting, running, reserved: the gangs by id, as they were told
     holds: the cells and the room, as they follow from that
-    cancelled: preemptors that were cancelled; shortfalls, problems: see `inventory.build`
+    cancelled: preemptors that were cancelled; built: what the inventory was made into
     models: the GPU model by UUID; growing: gangs that run while tasks of them wait for places
     """
 
@@ -59,21 +59,18 @@ class World:
         self.reserved: dict[str, Reserved] = {}
         self.cancelled: dict[str, Cancelled] = {}
         self.holds = Holds()
-        self.shortfalls: tuple[object, ...] = ()
-        self.problems: tuple[object, ...] = ()
+        self.built = build(Inventory())
         self._kinds = Kinds(self.leaf_types)
         self._kind_of: dict[str, Kind] = {}
         self.models: dict[str, str] = {}
-        self._leaf_types: dict[str, set[str]] = {}
         self.growing: set[str] = set()
         self._stale = False
 
     def set_inventory(self, inventory: Inventory) -> Changed:
         """Nodes, virtual clusters, pins, layout: nothing moves and nothing is killed by it."""
-        built = build(inventory)
-        self.shortfalls, self.problems = tuple(built.shortfalls), tuple(built.problems)
+        self.built = build(inventory)
         self._others = replace(inventory, nodes=())
-        self.holds.use(reconfigure(self.holds.cells, built.config)[0])
+        self.holds.use(reconfigure(self.holds.cells, self.built.config)[0])
         for name in self.nodes.keys() - {node.name for node in inventory.nodes}:
             self.holds.room.remove(name)
         self.nodes = {}
@@ -181,10 +178,9 @@ class World:
 
     def leaf_types(self, model: str) -> list[str]:
         """The leaf types that a GPU model, or the leaf type itself, stands for."""
-        shapes = self.holds.cells.config.shapes.values()
-        if any(shape.leaf_type == model for shape in shapes):
+        if model in self.built.models:
             return [model]
-        return sorted(self._leaf_types.get(model, ()))
+        return sorted(leaf for leaf, models in self.built.models.items() if model in models)
 
     def name_of(self, gang_id: str) -> str:
         """For people."""
@@ -285,13 +281,9 @@ class World:
             health.set_device(self.holds.cells, node.name, device.uuid, device.healthy)
 
     def _learn_models(self) -> None:
-        self.models, self._leaf_types = {}, {}
-        for node in self.nodes.values():
-            for device in node.devices:
-                self.models[device.uuid] = device.model
-                leaf = self.holds.cells.leaves.get((node.name, device.uuid))
-                if leaf is not None:
-                    self._leaf_types.setdefault(device.model, set()).add(leaf.shape.leaf_type)
+        self.models = {
+            device.uuid: device.model for node in self.nodes.values() for device in node.devices
+        }
         self._kinds = Kinds(self.leaf_types)
         self._kind_of.clear()
 
