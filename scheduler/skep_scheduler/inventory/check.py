@@ -35,7 +35,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`errors` are new, `shortfalls` were there before: hardware went away since."""
+    """`errors` are new, or worse than before; `shortfalls` are old: hardware went away since."""
 
     built: Built
     errors: tuple[Finding, ...]
@@ -51,14 +51,14 @@ def check(before: facts.Inventory, after: facts.Inventory) -> Checked:
     """Whether what VCs are to own can be given to them all. `reconfigure` tells what becomes of
     running gangs under `built.config`."""
     built = build(after)
-    known = {_claim(short) for short in build(before).shortfalls}
-    old = tuple(short for short in built.shortfalls if _claim(short) in known)
-    new = [short for short in built.shortfalls if _claim(short) not in known]
+    known = {_claim(short): short.asked - short.got for short in build(before).shortfalls}
+    new = [s for s in built.shortfalls if s.asked - s.got > known.get(_claim(s), 0)]
+    old = tuple(short for short in built.shortfalls if short not in new)
     return Checked(built, tuple(_finding(short) for short in new), _left(built), old)
 
 
-def _claim(short: Shortfall) -> tuple[str, str, str, str, int, int]:
-    return short.vc, short.chain, short.cell_type, short.pin, short.asked, short.got
+def _claim(short: Shortfall) -> tuple[str, str, str, str]:
+    return short.vc, short.chain, short.cell_type, short.pin
 
 
 def _finding(short: Shortfall) -> Finding:

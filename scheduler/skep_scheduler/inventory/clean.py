@@ -43,8 +43,7 @@ class _Cleaner:
         return found
 
     def node(self, node: facts.Node) -> facts.Node:
-        devices = sorted(node.devices, key=lambda device: (device.index, device.uuid, repr(device)))
-        return replace(node, devices=tuple(d for d in devices if self._is_new(node.name, d)))
+        return replace(node, devices=tuple(d for d in node.devices if self._is_new(node.name, d)))
 
     def _is_new(self, node: str, device: facts.Device) -> bool:
         path = f"nodes.{node}"
@@ -63,7 +62,7 @@ def clean(inventory: facts.Inventory) -> Clean:
     """A GPU that several nodes report belongs to the first of them by name."""
     cleaner = _Cleaner()
     nodes = {}
-    for name, node in cleaner.once(inventory.nodes, "nodes").items():
+    for name, node in cleaner.once(map(_ordered, inventory.nodes), "nodes").items():
         if is_name_of_node(name):
             nodes[name] = cleaner.node(node)
         else:
@@ -71,6 +70,11 @@ def clean(inventory: facts.Inventory) -> Clean:
     vcs = cleaner.once(inventory.virtual_clusters, "virtual_clusters")
     pins = cleaner.once(inventory.pins, "pins")
     return Clean(nodes, vcs, pins, tuple(cleaner.problems))
+
+
+def _ordered(node: facts.Node) -> facts.Node:
+    devices = sorted(node.devices, key=lambda device: (device.index, device.uuid, repr(device)))
+    return replace(node, devices=tuple(devices))
 
 
 def is_name_of_node(name: str) -> bool:

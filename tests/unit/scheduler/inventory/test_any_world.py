@@ -1,0 +1,72 @@
+"""`build` takes the world as it is: nothing that agents, admins or files tell makes it raise."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.inventories import worlds
+
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.health import set_node
+from skep_scheduler.cells.invariants import validate
+from skep_scheduler.cells.state import State
+from skep_scheduler.facts import Inventory, VirtualCluster
+from skep_scheduler.inventory import build, check, describe, from_hived, to_hived
+
+thorough = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@thorough
+@given(worlds())
+def test_every_world_has_valid_cells(world: Inventory) -> None:
+    built = build(world)
+    state = State(built.config)
+    validate(state)
+    for node in state.nodes:
+        set_node(state, node, healthy=True)
+    validate(state)
+    for shape in built.config.shapes.values():
+        for level in shape.levels:
+            assert describe(built.config, level.type)["words"]
+
+
+@thorough
+@given(worlds(), st.randoms())
+def test_order_does_not_matter(world: Inventory, order: random.Random) -> None:
+    def mixed(things: tuple[object, ...]) -> tuple[object, ...]:
+        return tuple(order.sample(things, len(things)))
+
+    nodes = [dataclasses.replace(n, devices=mixed(n.devices)) for n in world.nodes]
+    permuted = Inventory(
+        mixed(tuple(nodes)),  # type: ignore[arg-type]
+        mixed(world.virtual_clusters),  # type: ignore[arg-type]
+        mixed(world.pins),  # type: ignore[arg-type]
+        world.layout,
+    )
+    assert build(permuted) == build(world)
+
+
+@thorough
+@given(worlds())
+def test_what_is_exported_reads_back_as_it_was(world: Inventory) -> None:
+    built = build(world)
+    data = to_hived(world)
+    assert read_config(data) == built.config
+    imported = from_hived(data, world.nodes)
+    vcs = tuple(VirtualCluster(*named) for named in imported.claims.items())
+    again = build(Inventory(world.nodes, vcs, imported.pins, imported.layout))
+    assert again.config.shapes == built.config.shapes
+    assert again.config.tops == built.config.tops
+    assert not again.shortfalls
+
+
+@thorough
+@given(worlds())
+def test_an_assignment_that_is_there_already_is_no_error(world: Inventory) -> None:
+    checked = check(world, world)
+    assert checked.fits
+    for left in checked.left:
+        assert 0 <= left.left <= left.total
