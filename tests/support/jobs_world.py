@@ -66,6 +66,16 @@ def placed(user: User, vc: VirtualCluster, **changes: Any) -> Job:
     return Job.objects.get(pk=job.pk)
 
 
+def partly_placed(user: User, vc: VirtualCluster, *, tasks: int, placed_tasks: int) -> Job:
+    """An incremental job of which the first tasks are placed, the others wait."""
+    job = placed(user, vc, instances=tasks)
+    for attempt in attempts_of(job)[placed_tasks:]:
+        attempt.delete()
+    Job.objects.filter(pk=job.pk).update(incremental=True, unplaced=tasks - placed_tasks)
+    job.refresh_from_db()
+    return job
+
+
 def fact(attempt: TaskAttempt, phase: str, **fields: Any) -> AttemptFact:
     known = {"seq": next(_seq), "epoch": attempt.epoch, "at": time.time()}
     return AttemptFact(attempt_id=str(attempt.pk), phase=phase, **{**known, **fields})

@@ -17,7 +17,7 @@ from skep_platform.core.errors import SkepError
 from skep_platform.core.keyset import keyset_page
 from skep_platform.core.models import Event
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.jobs import queries, services
+from skep_platform.jobs import queries, services, telling
 from skep_platform.jobs.models import Job, Task, TaskRole
 from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.protocol import schema
@@ -43,6 +43,11 @@ ORDERINGS = {
     "gpus": "gpus",
     "tasks": "tasks_total",
 }
+# Of a job's detail: where it shall lie, and how it makes room.
+PLACING = (
+    *("lazy_preemption", "preemptible", "pinned_cell", "within"),
+    *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
+)
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
 LIST_PARAMETERS = [
@@ -160,7 +165,7 @@ class EventsView(APIView):
     def get(self, request: Request, id: UUID) -> Response:
         """The story of the job, oldest first."""
         rows = queries.events(queries.find(request.user, id))
-        return page(self, request, rows, _events, "id")
+        return page(self, request, rows, lambda found: _events(request, found), "id")
 
 
 def _text(request: Request) -> str:
@@ -179,6 +184,7 @@ def _detail(request: Request, job: Job) -> dict[str, Any]:
         **JobSummarySerializer(job).data,
         "spec_text": job.spec_text,
         "task_roles": TaskRoleSerializer(roles, many=True).data,
+        **{name: getattr(job, name) for name in PLACING},
         "may_stop": queries.may_stop(request.user, job),
     }
 
@@ -188,6 +194,11 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "name": role.name,
         "instances": role.instances,
         "gpus": role.gpus,
+        "gpu_model": role.gpu_model,
+        "cell_type": role.cell_type,
+        "cells": role.cells,
+        "within": role.within,
+        "affinity_group": role.affinity_group,
         "cpus": role.cpu_millis / 1000,
         "memory_mb": role.memory_mb,
         "image": role.image,
@@ -198,7 +209,6 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
 
 def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
     attempts = queries.newest_attempts(tasks)
-    waits = queries.in_queue(job)
     show = AttemptSerializer().to_representation
     return [
         {
@@ -206,7 +216,7 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
             "role": task.role.name,
             "index": task.index,
             "rank": task.rank,
-            "state": JobState.WAITING if waits or attempt is None else attempt.state,
+            "state": attempt.state if queries.is_present(job, attempt) else JobState.WAITING,
             "attempt": None if attempt is None else show(attempt),
         }
         for task in tasks
@@ -214,9 +224,9 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
     ]
 
 
-def _events(events: list[Event]) -> list[dict[str, Any]]:
+def _events(request: Request, events: list[Event]) -> list[dict[str, Any]]:
     show = EventSerializer().to_representation
-    return [show(event) for event in events]
+    return [show(event) for event in telling.for_reader(request.user, events)]
 
 
 def _list(request: Request, name: str) -> list[str]:

@@ -1,7 +1,10 @@
 """The complete desired state of a node, from its unreleased attempts.
 
-An attempt's spec never changes but for `desired`, so specs are remembered: a node that is told
-about one more attempt costs one small query and the new one's details.
+An attempt's spec never changes but for `desired` and its cause, so specs are remembered: a node
+that is told about one more attempt costs one small query and the new one's details.
+
+Tasks of an incremental job start when they find a place, each for itself: each is told of a world
+with nobody else in it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -30,14 +34,14 @@ REMEMBERED_BYTES = 64 * 1024**2
 MAX_DESIRED_BYTES = MAX_TEXT_FRAME * 3 // 4
 log = structlog.get_logger(__name__)
 
-STOP_GRACE_S = 30.0
 STOP_STATES = ATTEMPT.terminal | {AttemptState.STOPPING}
 LOCALHOST = "127.0.0.1"
 
 ROW: tuple[str, ...] = (
     *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
     *("gpu_uuids", "network", "ports", "job__name", "job__tasks_total"),
-    *("job__owner__username", "job__vc__name", "node__address"),
+    *("job__owner__username", "job__vc__name", "node__address", "job__incremental"),
+    *("job__stop_grace_s", "job__checkpoint_signal", "job__checkpoint_grace_s"),
 )
 PEER: tuple[str, ...] = (
     *("id", "job_id", "index", "role_id", "task__index", "task__rank", "node_id"),
@@ -54,11 +58,17 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
     """Every attempt that the node holds or shall hold, oldest first: one query for those known to
     this process, and three more for all others together."""
     held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
-    states = dict(held.values_list("pk", "state"))
+    rows = held.values_list("pk", "state", "job__preempting_at")
+    states = {pk: (state, preempting_at) for pk, state, preempting_at in rows}
     return [
-        spec.model_copy(update={"desired": "stop"}) if states[pk] in STOP_STATES else spec
+        spec.model_copy(update=_stop(*states[pk])) if states[pk][0] in STOP_STATES else spec
         for pk, spec in _within_bounds(node_id, _known.specs(states))
     ]
+
+
+def _stop(state: str, preempting_at: datetime | None) -> dict[str, str]:
+    asked = preempting_at is not None and state == AttemptState.STOPPING
+    return {"desired": "stop", "stop_cause": "preempted" if asked else ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +134,20 @@ def _roles(jobs: Iterable[UUID]) -> list[dict[str, Any]]:
     return list(rows.values(*ROLE))
 
 
-Key = tuple[UUID, int]  # job, and its attempt
+Key = tuple[UUID, int, int | None]  # job, its attempt, and the rank of a task that is alone
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["job_id"], row["index"], row["task__rank"] if row["job__incremental"] else None
 
 
 def _gangs(
     rows: Iterable[dict[str, Any]], roles: Mapping[int, dict[str, Any]]
 ) -> dict[Key, tuple[Environments, dict[UUID, Member]]]:
-    keys = {(row["job_id"], row["index"]): row for row in rows}
+    keys = {_key(row): row for row in rows}
     members: dict[Key, dict[UUID, Member]] = defaultdict(dict)
     for peer in _peers(keys):
-        key = (peer["job_id"], peer["index"])
+        key = _key({"job__incremental": False, **peer})
         members[key][peer["id"]] = _member(peer, roles[peer["role_id"]]["name"])
     return {
         key: (Environments(_gang(row, roles, members[key].values())), members[key])
@@ -143,10 +157,10 @@ def _gangs(
 
 def _peers(keys: Mapping[Key, dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """All tasks of these gangs by rank; a gang of one is known already."""
-    alone = [row for row in keys.values() if row["job__tasks_total"] == 1]
+    alone = [row for row in keys.values() if _is_alone(row)]
     wanted = Q()
-    for (job_id, index), row in keys.items():
-        if row["job__tasks_total"] > 1:
+    for (job_id, index, _), row in keys.items():
+        if not _is_alone(row):
             wanted |= Q(job=job_id, index=index)
     if not wanted:
         return alone
@@ -154,12 +168,16 @@ def _peers(keys: Mapping[Key, dict[str, Any]]) -> Iterable[dict[str, Any]]:
     return [*alone, *peers]
 
 
+def _is_alone(row: Mapping[str, Any]) -> bool:
+    return row["job__tasks_total"] == 1 or row["job__incremental"]
+
+
 def _member(row: Mapping[str, Any], role: str) -> Member:
     return Member(
         attempt_id=str(row["id"]),
         role=role,
         index=row["task__index"],
-        rank=row["task__rank"],
+        rank=0 if row.get("job__incremental") else row["task__rank"],
         node=str(row["node_id"]),
         host=_host(row, role),
         ports=row["ports"],
@@ -193,7 +211,7 @@ def _spec(
     role: Mapping[str, Any],
     gangs: Mapping[Key, tuple[Environments, dict[UUID, Member]]],
 ) -> AttemptSpec:
-    environments, members = gangs[row["job_id"], row["index"]]
+    environments, members = gangs[_key(row)]
     return AttemptSpec(
         attempt_id=str(row["id"]),
         epoch=row["epoch"],
@@ -211,5 +229,7 @@ def _spec(
         network=row["network"],
         hostname=hostname(role["name"], row["task__index"]),
         ports={label: numbers for label, numbers in row["ports"].items() if numbers},
-        stop_grace_s=STOP_GRACE_S,
+        stop_grace_s=row["job__stop_grace_s"],
+        checkpoint_signal=row["job__checkpoint_signal"],
+        checkpoint_grace_s=row["job__checkpoint_grace_s"],
     )

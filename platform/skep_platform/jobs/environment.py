@@ -113,7 +113,7 @@ def _master(gang: Gang) -> dict[str, str]:
 def _pai_job(gang: Gang) -> dict[str, str]:
     full_name = f"{gang.owner}~{gang.name}"
     names = ",".join(role.name for role in gang.roles)
-    roles, tasks = str(len(gang.roles)), str(len(gang.members))
+    roles, tasks = str(len(gang.roles)), str(sum(role.instances for role in gang.roles))
     env = {
         "PAI_FRAMEWORK_NAME": full_name,
         "PAI_JOB_NAME": full_name,

@@ -69,19 +69,29 @@ def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
         for role_id, state, count in rows:
             states[role_id][state] = count
     roles = TaskRole.objects.filter(job=job).order_by("position")
-    return [(role, states[role.pk] or {JobState.WAITING: role.instances}) for role in roles]
+    return [(role, _with_unplaced(role, states[role.pk])) for role in roles]
+
+
+def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
+    unplaced = role.instances - sum(states.values())
+    return states | ({JobState.WAITING.value: unplaced} if unplaced else {})
+
+
+def is_present(job: Job, attempt: TaskAttempt | None) -> bool:
+    """Whether it belongs to the job's newest attempt: of an incremental job some tasks may not."""
+    return attempt is not None and attempt.index == job.attempt and not in_queue(job)
 
 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
-    """The job's tasks with their state, which is that of the newest attempt, or WAITING."""
+    """The job's tasks with their state, which is that of the present attempt, or WAITING."""
     rows = Task.objects.filter(job=job).select_related("role")
     if roles:
         rows = rows.filter(role__name__in=roles)
     if states and in_queue(job):
         return rows if JobState.WAITING in states else rows.none()
     if states:
-        newest = TaskAttempt.objects.filter(task=OuterRef("pk")).order_by("-index")
-        state = Coalesce(Subquery(newest.values("state")[:1]), Value(JobState.WAITING.value))
+        present = TaskAttempt.objects.filter(task=OuterRef("pk"), index=job.attempt)
+        state = Coalesce(Subquery(present.values("state")[:1]), Value(JobState.WAITING.value))
         rows = rows.annotate(newest_state=state).filter(newest_state__in=states)
     return rows
 

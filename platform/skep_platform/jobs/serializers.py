@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from skep_platform.core.models import Event
@@ -36,14 +38,46 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     placed_at = serializers.DateTimeField(allow_null=True, help_text="Null: in the queue.")
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
-    wait_reason = ReasonSerializer(allow_null=True)
+    duration_s = serializers.IntegerField(allow_null=True, help_text="As declared.")
+    preemptions = serializers.IntegerField(help_text="How often it made room.")
+    preempting = serializers.SerializerMethodField(help_text="It was asked to make room.")
+    downgraded = ReasonSerializer(
+        allow_null=True, help_text="Guaranteed, but runs as opportunistic now."
+    )
+    incremental = serializers.BooleanField(help_text="Each task starts when it finds a place.")
+    unplaced = serializers.IntegerField(help_text="Tasks without a place, if it is incremental.")
+    expected_start = serializers.SerializerMethodField(help_text="Null: nobody knows.")
+    wait_reason = serializers.SerializerMethodField()
     exit_reason = ReasonSerializer(allow_null=True)
+
+    def get_preempting(self, job: Job) -> bool:
+        return job.preempting_at is not None
+
+    def get_expected_start(self, job: Job) -> datetime | None:
+        """As the scheduler said when it last looked; of a running job it is history."""
+        told = (job.wait_reason or {}).get("details", {}).get("expected_start")
+        waits = job.state == JobState.WAITING and job.placed_at is None
+        return datetime.fromtimestamp(told, UTC) if waits and told is not None else None
+
+    @extend_schema_field(ReasonSerializer(allow_null=True))
+    def get_wait_reason(self, job: Job) -> dict[str, Any] | None:
+        """Without the id of a job that its reader may not know."""
+        reason: dict[str, Any] | None = job.wait_reason
+        if reason is None or "by" not in reason["details"]:
+            return reason
+        details = {key: value for key, value in reason["details"].items() if key != "by"}
+        return {**reason, "details": details}
 
 
 class TaskRoleSerializer(Serializer):
     name = serializers.CharField()
     instances = serializers.IntegerField()
     gpus = serializers.IntegerField(help_text="Per task, as all that follow.")
+    gpu_model = serializers.CharField(help_text="Empty: any one model.")
+    cell_type = serializers.CharField(help_text="Of whole cells that it asks for, or empty.")
+    cells = serializers.IntegerField()
+    within = serializers.CharField(help_text="Type of the cell that holds the role, or empty.")
+    affinity_group = serializers.CharField()
     cpus = serializers.FloatField()
     memory_mb = serializers.IntegerField()
     image = serializers.CharField()
@@ -56,6 +90,13 @@ class TaskRoleSerializer(Serializer):
 class JobSerializer(JobSummarySerializer):
     spec_text = serializers.CharField()
     task_roles = TaskRoleSerializer(many=True)
+    lazy_preemption = serializers.BooleanField()
+    preemptible = serializers.BooleanField()
+    pinned_cell = serializers.CharField()
+    within = serializers.CharField(help_text="Type of the cell that holds it all, or empty.")
+    stop_grace_s = serializers.IntegerField()
+    checkpoint_signal = serializers.CharField(help_text="Sent first where it makes room.")
+    checkpoint_grace_s = serializers.IntegerField()
     may_stop = serializers.BooleanField()
 
 

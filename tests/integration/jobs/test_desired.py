@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from tests.support.jobs_world import attempts_of, placed, tell, tick
+from django.utils import timezone
+from tests.support.jobs_world import attempts_of, partly_placed, placed, tell, tick
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_agent.protocol import MAX_TEXT_FRAME, Desired
-from skep_platform.jobs import desired, services
+from skep_platform.jobs import desired, preempting, services
 from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs.models import Job
 
 pytestmark = pytest.mark.django_db
 
@@ -154,3 +156,37 @@ def test_31_huge_commands_cannot_make_a_frame_that_no_agent_reads(alice, vc):
     assert len(frame) < MAX_TEXT_FRAME
     assert specs[0].job_id == str(early.pk)  # what is there already is never left out
     assert 10 < len(specs) < 201
+
+
+def test_a_job_tells_how_it_is_stopped_and_why(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    job = placed(alice, vc)
+    Job.objects.filter(pk=job.pk).update(
+        stop_grace_s=90, checkpoint_signal="SIGUSR2", checkpoint_grace_s=60
+    )
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.stop_grace_s, spec.checkpoint_signal, spec.checkpoint_grace_s) == (
+        *(90, "SIGUSR2"),
+        60,
+    )
+    assert (spec.desired, spec.stop_cause) == ("run", "")
+    preempting.evict([job.pk], "Node gpu-1 is being drained.", timezone.now())
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.desired, spec.stop_cause) == ("stop", "preempted")
+
+
+def test_a_stop_by_its_owner_has_no_cause(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    services.stop(alice, placed(alice, vc).pk)
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.desired, spec.stop_cause) == ("stop", "")
+
+
+def test_a_task_of_an_incremental_job_is_alone_in_its_world(alice, vc):
+    node = make_node("gpu-1", gpus=8)
+    partly_placed(alice, vc, tasks=3, placed_tasks=2)
+    specs = desired_attempts(node.pk)
+    assert [spec.env["RANK"] for spec in specs] == ["0", "0"]
+    assert [spec.env["WORLD_SIZE"] for spec in specs] == ["1", "1"]
+    assert sorted(spec.env["PAI_TASK_INDEX"] for spec in specs) == ["0", "1"]
+    assert {spec.env["PAI_TASKS_NUM"] for spec in specs} == {"3"}

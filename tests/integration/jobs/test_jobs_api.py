@@ -20,7 +20,12 @@ pytestmark = pytest.mark.django_db
 SUMMARY = {
     *("id", "name", "owner", "virtual_cluster", "state", "priority_class", "priority", "gpus"),
     *("tasks", "attempt", "retries_used", "submitted_at", "placed_at", "started_at"),
-    *("finished_at", "wait_reason", "exit_reason"),
+    *("finished_at", "wait_reason", "exit_reason", "duration_s", "preemptions", "preempting"),
+    *("downgraded", "incremental", "unplaced", "expected_start"),
+}
+DETAIL = SUMMARY | {
+    *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
+    *("within", "stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
 }
 
 
@@ -70,7 +75,7 @@ def test_a_job_file_is_submitted_as_it_is(api, vc, content_type):
     answer = post(api, text, content_type)
     assert answer.status_code == 201, answer.content
     job = answer.json()
-    assert set(job) == SUMMARY | {"spec_text", "task_roles", "may_stop"}
+    assert set(job) == DETAIL
     assert (job["name"], job["owner"], job["virtual_cluster"], job["state"]) == (
         *("hello", "alice"),
         *("vision", "WAITING"),
@@ -81,6 +86,11 @@ def test_a_job_file_is_submitted_as_it_is(api, vc, content_type):
             "name": "worker",
             "instances": 1,
             "gpus": 1,
+            "gpu_model": "",
+            "cell_type": "",
+            "cells": 0,
+            "within": "",
+            "affinity_group": "",
             "cpus": 2.0,
             "memory_mb": 1024,
             "image": "test/image:1",

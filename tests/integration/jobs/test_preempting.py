@@ -6,6 +6,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, lose, placed, states_of, story_of, submit, tell
+from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core.models import Event
@@ -215,3 +216,46 @@ def test_the_next_attempt_is_not_downgraded(alice, vc, owner_of_cells):
     preempt(job, by=preemptor(owner_of_cells))
     end_all(job)
     assert job.downgraded is None
+
+
+def events_of(user, job: Job) -> dict[str, dict]:
+    rows = Api(user).get(f"/jobs/{job.pk}/events").json()["results"]
+    return {row["kind"]: row for row in rows}
+
+
+def test_who_may_see_the_preemptor_reads_its_name(alice, vc, owner_of_cells):
+    job, by = running(alice, vc), preemptor(owner_of_cells)
+    preempt(job, by=by)
+    end_all(job)
+    carol = make_user("carol")
+    for team in (vc, owner_of_cells):
+        team.memberships.create(user=carol)
+    named, unnamed = events_of(carol, job), events_of(alice, job)
+    for kind in ("job.preempted", "job.requeued"):
+        assert named[kind]["message"].startswith("Preempted by test job big of speech, which owns")
+        assert unnamed[kind]["message"].startswith("Preempted by a job of speech, which owns")
+        assert (named[kind]["data"]["by"], named[kind]["data"]["name"]) == (str(by.pk), "big")
+        assert "by" not in unnamed[kind]["data"]
+
+
+def test_rest_tells_that_a_job_makes_room(alice, vc, owner_of_cells):
+    job = running(alice, vc)
+    preempt(job, by=preemptor(owner_of_cells))
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert (shown["preempting"], shown["preemptions"]) == (True, 0)
+    assert shown["wait_reason"]["code"] == "preempted"
+    assert "by" not in shown["wait_reason"]["details"]
+    end_all(job)
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert (shown["preempting"], shown["preemptions"]) == (False, 1)
+
+
+def test_rest_tells_the_expected_start_of_what_waits(alice, vc):
+    job = submit(alice, vc)
+    why = {"code": "vc_busy", "message": "…", "details": {"expected_start": 1_800_000_000.0}}
+    Job.objects.filter(pk=job.pk).update(wait_reason=why)
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert shown["expected_start"] == "2027-01-15T08:00:00Z"
+    why["details"] = {"expected_start": None}
+    Job.objects.filter(pk=job.pk).update(wait_reason=why)
+    assert Api(alice).get(f"/jobs/{job.pk}").json()["expected_start"] is None
