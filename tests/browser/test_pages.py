@@ -35,6 +35,10 @@ def test_a_drained_nodes_job_is_forecast_and_goes_on_elsewhere(visit):
     visit("drain")
 
 
+def test_a_virtual_cluster_shows_its_jobs_in_cells_queue_and_time_line(visit):
+    visit("vc")
+
+
 def test_quotas_are_given_and_refused(visit):
     visit("quota")
 

@@ -69,7 +69,7 @@ test("screen readers hear of every cell what it is, where it lies and who uses i
   show({});
   const tree = await screen.findByRole("tree", { name: "A100: cells as they are owned" });
   for (const name of [
-    "node of 8 A100 on n1: 1 of 8 GPUs in use, 1 lent to other teams",
+    "node of 8 A100 on n1: 1 of 8 GPUs in use, 1 lent out",
     "A100 on n1: in use by train",
     "A100 on n1: lent to another team until it is needed",
   ]) {

@@ -52,7 +52,7 @@ export function CellsTab({ name, admin, over }: Props) {
         />
         {borrowed_in > 0 ? (
           <span className={css.borrowed}>
-            + {count(borrowed_in, "GPU")} borrowed from others by opportunistic jobs
+            + {count(borrowed_in, "idle GPU")} used by its opportunistic jobs
           </span>
         ) : null}
         <CombLegend />

@@ -27,6 +27,7 @@ export function ChainCells({ name, chain: told, all, overNodes }: Props) {
   const own = useMemo(() => ownCells(chain, levelOf), [chain, levelOf]);
   const placed = useMemo(() => toNodes(chain, levelOf), [chain, levelOf]);
   const jobs = useMemo(() => jobsOn(own), [own]);
+  const combs = overNodes ? placed.nodes : own;
   const model = shortModel(chain.gpu_model);
   return (
     <section className={css.chain} aria-label={chain.gpu_model}>
@@ -38,12 +39,14 @@ export function ChainCells({ name, chain: told, all, overNodes }: Props) {
       </header>
       <TypeBars types={chain.types} />
       <JobChips jobs={jobs} lit={litJob} onLight={setLitJob} />
-      <CombTree
-        label={overNodes ? `${model}: cells on their nodes` : `${model}: cells as they are owned`}
-        combs={overNodes ? placed.nodes : own}
-        litJob={litJob}
-        onLoad={ask}
-      />
+      {combs.length > 0 ? (
+        <CombTree
+          label={`${model}: cells ${overNodes ? "on their nodes" : "as they are owned"}`}
+          combs={combs}
+          litJob={litJob}
+          onLoad={ask}
+        />
+      ) : null}
       {overNodes && placed.unplaced.length > 0 ? (
         <p className={css.unplaced}>
           {placed.nodes.length > 0 ? "Not used yet: " : "Nothing is used yet: "}

@@ -6,7 +6,7 @@ const KEY: [CellState, string][] = [
   ["free", "Free"],
   ["used", "In use"],
   ["reserved", "Reserved"],
-  ["lent", "Lent to another team"],
+  ["lent", "Lent out, until needed"],
   ["bad", "Bad"],
 ];
 

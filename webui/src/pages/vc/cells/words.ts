@@ -10,18 +10,24 @@ export const STATE_WORDS: Record<CellState, string> = {
   lent: "lent to another team until it is needed",
 };
 
+/** A job that the reader may see. */
+const WITH_JOB: Partial<Record<CellState, string>> = {
+  reserved: "reserved for",
+  lent: "lent to the opportunistic job",
+};
+
 /** How a GPU is, or how many GPUs of a larger cell are how. */
 export function stateWords(comb: Comb): string {
   if (comb.leaf) return gpuWords(comb);
   const parts = [`${comb.used} of ${count(comb.gpus, "GPU")} in use`];
-  if (comb.lent > 0) parts.push(`${comb.lent} lent to other teams`);
+  if (comb.lent > 0) parts.push(`${comb.lent} lent out`);
   if (comb.bad > 0) parts.push(`${comb.bad} bad`);
   return parts.join(", ");
 }
 
 function gpuWords({ state, job }: Comb): string {
   if (!job) return STATE_WORDS[state];
-  return state === "reserved" ? `reserved for ${job.name}` : `in use by ${job.name}`;
+  return `${WITH_JOB[state] ?? "in use by"} ${job.name}`;
 }
 
 /** "2 nodes of 8 A100": cells without a place, by what they are. */
