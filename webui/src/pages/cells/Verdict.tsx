@@ -26,13 +26,31 @@ export function Verdict({ chains, check, changed }: Props) {
       </Section>
     );
   }
-  if (!result) return null;
+  const fits = result?.fits ?? true;
   return (
     <Section title="Check">
-      <p className={result.fits ? css.good : css.no} role="status" aria-busy={busy}>
-        {busy ? <Loader size={14} color="gray" /> : <Sign fits={result.fits} />}
-        {wordsOf(result.fits, busy, changed)}
+      <p className={fits ? css.good : css.no} role="status" aria-busy={busy}>
+        {busy ? (
+          <Loader size={14} color="gray" />
+        ) : (
+          <Icon name={fits ? "check" : "cross"} size={14} />
+        )}
+        {wordsOf(fits, busy, changed)}
       </p>
+      {result ? <Findings chains={chains} result={result} /> : null}
+    </Section>
+  );
+}
+
+function wordsOf(fits: boolean, busy: boolean, changed: boolean): string {
+  if (busy) return "Checking";
+  if (!fits) return "It does not fit";
+  return changed ? "It fits" : "What is owned fits";
+}
+
+function Findings({ chains, result }: { chains: Chain[]; result: Answer }) {
+  return (
+    <>
       {result.errors.length > 0 ? <Errors answer={result} /> : null}
       {result.shortfalls.length > 0 ? (
         <ul className={css.shortfalls}>
@@ -43,18 +61,8 @@ export function Verdict({ chains, check, changed }: Props) {
           ))}
         </ul>
       ) : null}
-    </Section>
+    </>
   );
-}
-
-function Sign({ fits }: { fits: boolean }) {
-  return <Icon name={fits ? "check" : "cross"} size={14} />;
-}
-
-function wordsOf(fits: boolean, busy: boolean, changed: boolean): string {
-  if (busy) return "Checking";
-  if (!fits) return "It does not fit";
-  return changed ? "It fits" : "What is owned fits";
 }
 
 function Errors({ answer }: { answer: Answer }) {

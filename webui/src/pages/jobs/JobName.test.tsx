@@ -11,6 +11,12 @@ test("a waiting job tells in the list why it waits", async () => {
   expect(await screen.findByText("Needs 16 GPUs, 8 are free.")).toBeVisible();
 });
 
+test("a waiting job whose start is known tells how far off it is", async () => {
+  const details = { expected_start: Date.now() / 1000 + 25 * 60 };
+  renderPage(<JobName job={aJob({ state: "WAITING", wait_reason: { ...reason, details } })} />);
+  expect(await screen.findByText("starts in about 25 min")).toBeVisible();
+});
+
 test("a placed job says that it is being prepared", async () => {
   renderPage(<JobName job={aJob({ state: "WAITING" })} />);
   expect(await screen.findByText(/prepare/)).toBeVisible();
