@@ -149,20 +149,21 @@ def test_jobs_outlive_the_box_unless_they_are_stopped():
     build = Path(__file__).parents[3] / "examples/demo/build_image.py"
     subprocess.run([sys.executable, build], check=True)
     command = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done"
-    with stack("--gpus", "2") as box:
+    lease = {"SKEP_LEASE_S": "300"}  # outlasts the slowest restart
+    with stack("--gpus", "2", **lease) as box:
         image = {"image": "skep-demo:latest", "command": command}
         jobs = [box.submit(name=f"outlives-{n}", **image) for n in (1, 2)]
         for job in jobs:
             box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
         assert "2 jobs go on" in run(box, "down").stderr
         box.process.wait(timeout=60)
-        box.process = start(box.home, port_of(box), "--gpus=2")
+        box.process = start(box.home, port_of(box), "--gpus=2", **lease)
         with box.client() as skep:
             assert [skep.job(job.id).state for job in jobs] == ["RUNNING", "RUNNING"]
             assert [skep.job(job.id).attempt for job in jobs] == [1, 1]
         assert "go on" not in run(box, "down", "--stop-jobs").stderr
         box.process.wait(timeout=60)
-        box.process = start(box.home, port_of(box), "--gpus=2")
+        box.process = start(box.home, port_of(box), "--gpus=2", **lease)
         with box.client() as skep:
             assert [skep.job(job.id).state for job in jobs] == ["STOPPED", "STOPPED"]
 
