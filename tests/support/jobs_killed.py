@@ -22,17 +22,17 @@ POINTS = (
 def hold_at(point: str) -> None:
     """From now on the tick stops at `point` for ever."""
     from skep_platform.jobs.models import Lease, PortLease
-    from skep_platform.scheduling import commit
-    from skep_platform.scheduling.commit import _Rows
+    from skep_platform.scheduling import placing
+    from skep_platform.scheduling.placing import _Rows
 
     if point == "planned":
-        commit.commit = _stop  # type: ignore[assignment]
+        placing.place = _stop  # type: ignore[assignment]
     elif point == "attempts":
         Lease.objects.bulk_create = _stop  # type: ignore[method-assign]
     elif point == "leases":
         PortLease.objects.bulk_create = _stop  # type: ignore[method-assign]
     elif point == "job":
-        commit.bump_revision = _stop
+        placing.bump_revision = _stop
     elif point == "commit":
         _Rows.write = _then_stop(_Rows.write)  # type: ignore[method-assign]
     else:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
 from skep_platform.jobs.environment import own_ports, ports_wanted
-from skep_scheduler.plan import TaskPlacement
+from skep_platform.jobs.models import Job
+from skep_scheduler.queue import TaskPlacement
 
 # Networks of a gang's tasks, see docs/jobs.md.
 ISOLATED, JOB, HOST = "isolated", "job", "host"
@@ -35,13 +36,13 @@ class PortRange:
         return found
 
 
-def network_of(tasks: Iterable[TaskPlacement]) -> str:
+def network_of(job: Job, tasks: Iterable[TaskPlacement]) -> str:
     """One task alone needs nobody; tasks on one node get a bridge; over nodes it is the nodes' own
-    network."""
-    nodes = [task.node_id for task in tasks]
-    if len(nodes) == 1:
+    network, also for tasks of which nobody knows yet where the others will be."""
+    if job.tasks_total == 1:
         return ISOLATED
-    return JOB if len(set(nodes)) == 1 else HOST
+    one_node = len({task.node for task in tasks}) == 1
+    return JOB if one_node and not job.incremental else HOST
 
 
 def choose(

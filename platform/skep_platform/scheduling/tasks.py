@@ -1,11 +1,13 @@
-"""The scheduler's Celery task."""
+"""The scheduler's Celery tasks."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
 from skep_platform.core import doorbells
+from skep_platform.scheduling import changes, uses
 from skep_platform.scheduling import tick as ticks
+from skep_platform.scheduling.verify import verify
 
 _scheduler = ticks.Scheduler()
 
@@ -17,3 +19,23 @@ def tick(hinted: bool = False) -> None:
     if hinted and not doorbells.tick_hinted():
         return  # an earlier round took the hint while this message lay in the queue
     ticks.tick(_scheduler)
+
+
+@shared_task(name="skep.scheduling.verify")
+def verify_world() -> None:
+    """On queue "scheduler", as the world is its worker's. Left out while there is work to do."""
+    if not doorbells.tick_hinted():
+        verify(_scheduler.source)
+
+
+@shared_task(name="skep.scheduling.sample_use")
+def sample_use() -> None:
+    """On queue "scheduler", every minute."""
+    uses.sample(_scheduler.source.catch_up())
+
+
+@shared_task(name="skep.scheduling.tidy")
+def tidy() -> None:
+    """Forget old changes and old samples."""
+    changes.prune()
+    uses.prune()

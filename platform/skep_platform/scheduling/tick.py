@@ -1,23 +1,24 @@
-"""One tick of the scheduler: snapshot, plan, commit. At most one runs in the whole cluster."""
+"""One tick of the scheduler: catch up, plan, commit. At most one runs in the whole cluster."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
-import structlog
-from django.db import connection
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
 
 from skep_platform.core import doorbells
-from skep_platform.jobs import queries
-from skep_platform.scheduling import commit
-from skep_platform.scheduling.snapshot import SnapshotSource
-from skep_platform.scheduling.waiting import Reasons
-from skep_scheduler import engine
-
-log = structlog.get_logger(__name__)
+from skep_platform.jobs import preempting
+from skep_platform.scheduling import placing, reserving
+from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.waiting import Reasons, plain
+from skep_scheduler import queue
+from skep_scheduler.world import World
 
 LOCK = 0x5CED  # of PostgreSQL's advisory locks, for the whole database
 ROUNDS_S = 5.0  # after which a tick ends although more hints came: its message would come again
@@ -32,16 +33,17 @@ MOST_PAUSE_S = 0.5
 class Scheduler:
     """What a process keeps between its ticks. None of it is truth."""
 
-    source: SnapshotSource = field(default_factory=SnapshotSource)
+    source: WorldSource = field(default_factory=WorldSource)
     reasons: Reasons = field(default_factory=Reasons)
+    idle: bool = False  # the last plan had nothing to say
 
 
 def tick(scheduler: Scheduler) -> int:
     """Run rounds until no hint is left; returns their number, 0 when another process ticks."""
-    with _alone() as alone:
+    with _alone() as mine:
         rounds = 0
         end = time.monotonic() + ROUNDS_S
-        while alone and (rounds == 0 or (doorbells.tick_hinted() and time.monotonic() < end)):
+        while mine and (rounds == 0 or (doorbells.tick_hinted() and time.monotonic() < end)):
             started = time.monotonic()
             run_once(scheduler)
             rounds += 1
@@ -53,19 +55,53 @@ def run_once(scheduler: Scheduler) -> set[str]:
     """One round; returns the ids of the gangs that were placed."""
     # 1. From here on a hint means news that this round may not have seen.
     doorbells.take_tick_hint()
-    # 2. Look.
-    if not queries.queue().exists():
+    # 2. Catch up. What an earlier round wrote is in the log, too.
+    world = scheduler.source.catch_up()
+    if scheduler.idle and not scheduler.source.news:
         return set()
-    snapshot = scheduler.source.take()
     # 3. Decide.
-    plan = engine.plan(snapshot, time.time())
-    # 4. Act: each gang whole or not at all.
-    placed = commit.commit(plan.placements)
+    plan = queue.plan(world, time.time(), limits())
+    # 4. Act, those first who make room for others; each gang whole or not at all.
+    _change_ranks(plan)
+    _cancel(world, {*plan.cancels, *scheduler.source.left_reserved})
+    reserved = reserving.reserve(plan.preemptions)
+    placed = placing.place(plan.placements)
     # 5. Tell those left why.
     scheduler.reasons.store(plan.reasons)
-    if len(placed) < len(plan.placements):
+    scheduler.idle = not _says_something(plan)
+    if len(placed) < len(plan.placements) or len(reserved) < len(plan.preemptions):
         doorbells.ring_scheduler()  # someone was faster: plan again with what is true now
     return placed
+
+
+def limits() -> queue.Settings:
+    """As the operator wants them."""
+    return queue.Settings(**settings.SKEP_SCHEDULING)
+
+
+def _change_ranks(plan: queue.Plan) -> None:
+    if not plan.downgrades and not plan.restored:
+        return
+    now = timezone.now()
+    reasons = {UUID(gang): plain(why) for gang, why in plan.downgrades.items()}
+    with transaction.atomic():
+        preempting.downgrade(reasons, now)
+        preempting.restore([UUID(gang) for gang in plan.restored], now)
+
+
+def _cancel(world: World, gangs: set[str]) -> None:
+    reserving.cancel(gangs)
+    now = time.time()
+    for gang in gangs & world.waiting.keys():
+        world.note_cancelled(gang, now)
+
+
+def _says_something(plan: queue.Plan) -> bool:
+    told: tuple[Mapping[str, object] | tuple[object, ...], ...] = (
+        *(plan.placements, plan.preemptions, plan.downgrades),
+        *(plan.restored, plan.cancels, plan.reasons),
+    )
+    return any(told)
 
 
 @contextmanager

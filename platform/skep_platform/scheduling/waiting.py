@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from skep_platform.jobs import stories
 from skep_platform.jobs.bulk import update_rows
 from skep_platform.jobs.models import Job
-from skep_scheduler.plan import Reason
-from skep_scheduler.reasons.codes import Code
+from skep_scheduler.queue import Code, Reason
 
 REFRESH_S = 10.0  # numbers of a reason may be this old; a new code is stored at once
 MOST = 500  # rows per tick
-STILL_WAITING = "t.state = 'WAITING' AND t.placed_at IS NULL AND t.stop_requested_at IS NULL"
+STILL_WAITING = """
+t.stop_requested_at IS NULL AND (
+    t.state = 'WAITING' AND t.placed_at IS NULL OR t.unplaced > 0 AND t.preempting_at IS NULL)
+"""
 
 
 class Reasons:
@@ -28,7 +30,7 @@ class Reasons:
         self._stored = {job: known for job, known in self._stored.items() if job in reasons}
         now = time.monotonic()
         news = [job for job, reason in reasons.items() if self._is_news(job, reason, now)][:MOST]
-        rows = [{"id": job, "wait_reason": _plain(reasons[job])} for job in news]
+        rows = [{"id": job, "wait_reason": plain(reasons[job])} for job in news]
         for job in news:
             self._stored[job] = (reasons[job], now)
         return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
@@ -44,5 +46,6 @@ class Reasons:
         return now - at >= REFRESH_S and known != reason
 
 
-def _plain(reason: Reason) -> stories.Reason:
+def plain(reason: Reason) -> stories.Reason:
+    """As it is stored and shown."""
     return stories.reason(str(reason.code), reason.message, **reason.details)

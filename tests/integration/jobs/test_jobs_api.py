@@ -307,7 +307,7 @@ def test_a_waiting_job_says_why(api, alice, vc):
     tick()
     reason = api.get(f"/jobs/{job.pk}").json()["wait_reason"]
     assert set(reason) == {"code", "message", "details"}
-    assert reason["code"] in ("never_fits_cluster", "no_capacity")
+    assert reason["code"] == "never_fits_vc"
     assert reason["message"]
 
 

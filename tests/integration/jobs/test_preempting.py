@@ -31,9 +31,10 @@ def node():
     return make_node("gpu-1", gpus=8)
 
 
+# What it owns is not there: the GPUs are enough for who comes first by name.
 @pytest.fixture
 def owner_of_cells():
-    return make_vc("speech", quotas={"A100": 64}, members=[make_user("bob")])
+    return make_vc("wave", quotas={"A100": 64}, members=[make_user("bob")])
 
 
 def preemptor(vc, name: str = "big") -> Job:
@@ -79,7 +80,7 @@ def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of
     assert node.desired_revision > before
     event = told(job, "job.preempted")
     assert event.message == (
-        "Preempted by a job of speech, which owns the cells. "
+        "Preempted by a job of wave, which owns the cells. "
         "It makes room, and starts again from its old place in the queue."
     )
     assert "big" not in str(event.data)
@@ -194,7 +195,7 @@ COST = 10  # with the savepoint
 
 def test_a_downgraded_job_goes_on_and_is_restored(alice, vc):
     job = running(alice, vc)
-    why = {"code": "lazy", "message": "Job big of speech took its cells.", "details": {"gpus": 1}}
+    why = {"code": "lazy", "message": "Job big of wave took its cells.", "details": {"gpus": 1}}
     with transaction.atomic():
         assert preempting.downgrade({job.pk: why}, timezone.now()) == [job.pk]
         assert preempting.downgrade({job.pk: why}, timezone.now()) == []
@@ -232,8 +233,8 @@ def test_who_may_see_the_preemptor_reads_its_name(alice, vc, owner_of_cells):
         team.memberships.create(user=carol)
     named, unnamed = events_of(carol, job), events_of(alice, job)
     for kind in ("job.preempted", "job.requeued"):
-        assert named[kind]["message"].startswith("Preempted by test job big of speech, which owns")
-        assert unnamed[kind]["message"].startswith("Preempted by a job of speech, which owns")
+        assert named[kind]["message"].startswith("Preempted by test job big of wave, which owns")
+        assert unnamed[kind]["message"].startswith("Preempted by a job of wave, which owns")
         assert (named[kind]["data"]["by"], named[kind]["data"]["name"]) == (str(by.pk), "big")
         assert "by" not in unnamed[kind]["data"]
 

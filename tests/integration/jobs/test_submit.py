@@ -227,7 +227,7 @@ def test_check_of_a_broken_file_has_problems_and_no_summary(alice):
 
 def test_check_forecasts_a_start_or_the_reason_to_wait(alice, vc):
     text = json.dumps(job_file(vc, instances=4))
-    assert services.check(alice, text).forecast["code"] == "no_gpu_model"
+    assert services.check(alice, text).forecast["code"] == "vc_owns_nothing"
     make_node("gpu-1", gpus=8)
     forecast = services.check(alice, text).forecast
     assert (forecast["code"], forecast["details"]["nodes"]) == ("starts_now", ["gpu-1"])

@@ -25,7 +25,6 @@ from skep_platform.core import doorbells
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import tasks, waiting
 from skep_platform.scheduling import tick as ticks
-from skep_platform.scheduling.snapshot import SnapshotSource
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.tenancy import services as tenancy
 from skep_platform.tenancy.models import Quota
@@ -59,7 +58,7 @@ def test_a_gang_starts_whole_or_not_at_all(alice, vc):
     job = submit(alice, vc, instances=5)
     assert tick() == set()
     assert states_of(job) == []
-    make_node("gpu-2", gpus=1)
+    make_node("gpu-2", gpus=4)
     assert tick() == {str(job.pk)}
     assert len({a.node_id for a in attempts_of(job)}) == 2
 
@@ -70,7 +69,7 @@ def test_quota_is_kept_over_ticks(alice):
     first, second = submit(alice, vc, gpus=2), submit(alice, vc, gpus=1)
     assert tick() == {str(first.pk)}
     second.refresh_from_db()
-    assert second.wait_reason["code"] == "quota_exceeded"
+    assert second.wait_reason["code"] == "vc_busy"
     assert submit(alice, vc, gpus=6, priority="oppo")
     assert len(tick()) == 1
 
@@ -90,67 +89,14 @@ def test_nothing_new_goes_where_it_should_not(alice, vc, use):
     assert job.wait_reason["code"]
 
 
-def test_what_stopped_waits_no_longer_in_the_snapshot(alice, vc):
-    make_node("gpu-1", gpus=1)
-    running, waiting_ = placed(alice, vc), submit(alice, vc)
-    source = SnapshotSource()
-    snapshot = source.take()
-    assert [gang.id for gang in snapshot.waiting] == [str(waiting_.pk)]
-    assert [r.gang_id for r in snapshot.running] == [str(running.pk)]
-    tell(attempts_of(running), "running", "exited")
-    assert len(source.take().running) == 1  # its GPU is not clean yet
-    tell(attempts_of(running), "released")
-    assert source.take().running == ()
-
-
-def test_a_source_that_remembers_sees_the_same_as_a_new_one(alice, vc):
-    make_node("gpu-1", gpus=4)
-    source = SnapshotSource()
-    steps = [
-        lambda: submit(alice, vc, retries=1),
-        lambda: submit(alice, vc, instances=9),
-        tick,
-        lambda: tell(TaskAttempt.objects.first(), "running"),
-        lambda: tell(TaskAttempt.objects.first(), "exited", exit_code=1),
-        lambda: tell(TaskAttempt.objects.first(), "released"),
-        lambda: tenancy.update(None, vc, name="renamed"),
-        lambda: Quota.objects.update(gpus=3),
-        lambda: make_node("gpu-2", gpus=2),
-        lambda: Job.objects.update(not_before=None),
-        tick,
-        lambda: lose(TaskAttempt.objects.latest("created_at").node),
-    ]
-    for step in steps:
-        step()
-        assert source.take() == SnapshotSource().take()
-
-
-def test_a_snapshot_of_what_is_known_takes_few_queries_and_details_of_the_new(alice, vc):
-    make_node("gpu-1", gpus=8)
-    for _ in range(5):
-        placed(alice, vc)
-    for _ in range(20):
-        submit(alice, vc, gpus=8, instances=2)
-    source = SnapshotSource()
-    source.take()
-
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as captured:
-            source.take()
-        return len(captured)
-
-    few = queries()
-    assert few <= 6
-    submit(alice, vc, gpus=8)
-    assert queries() == few + 2
-    assert queries() == few
-
-
-def test_an_empty_queue_is_one_query(alice, vc):
+def test_a_round_without_news_and_without_a_queue_is_one_query(alice, vc):
     make_node("gpu-1", gpus=8)
     placed(alice, vc)
+    scheduler = Scheduler()
+    for _ in range(2):
+        run_once(scheduler)
     with CaptureQueriesContext(connection) as captured:
-        run_once(Scheduler())
+        run_once(scheduler)
     assert len(captured) == 1
 
 
@@ -162,7 +108,7 @@ def test_reasons_are_written_when_they_are_news(alice, vc, monkeypatch):
     run_once(scheduler)
     job = Job.objects.get(pk=jobs[0].pk)
     assert set(job.wait_reason) == {"code", "message", "details"}
-    assert job.wait_reason["code"] == "no_capacity"
+    assert job.wait_reason["code"] == "vc_busy"
     seen = job.updated_at
     with CaptureQueriesContext(connection) as captured:
         run_once(scheduler)
@@ -189,11 +135,11 @@ def test_a_long_queue_is_told_its_reasons_in_portions(alice, vc, monkeypatch):
 
 
 def test_a_reason_never_lands_on_a_job_that_was_placed_meanwhile(alice, vc):
-    from skep_scheduler.plan import Reason
+    from skep_scheduler.queue import Reason
 
     make_node("gpu-1", gpus=1)
     job = placed(alice, vc)
-    waiting.Reasons().store({str(job.pk): Reason("no_capacity", "No room.")})
+    waiting.Reasons().store({str(job.pk): Reason("vc_busy", "No room.")})
     job.refresh_from_db()
     assert job.wait_reason is None
 
@@ -243,7 +189,7 @@ def test_a_hint_that_comes_during_a_tick_is_another_round(sent, monkeypatch):
 
     submit(alice, vc, gpus=0)
     with monkeypatch.context() as during:
-        during.setattr(ticks.commit, "commit", submit_late)
+        during.setattr(ticks.placing, "place", submit_late)
         during.setattr(ticks, "ROUNDS_S", 5.0)
         rounds = ticks.tick(Scheduler())
     assert rounds >= 2

@@ -1,4 +1,4 @@
-"""Making plans true: races, the last wall, ports, and what a commit costs."""
+"""Making placements true: races, the last wall, ports, and what a commit costs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
-from skep_platform.scheduling import commit
-from skep_platform.scheduling.snapshot import SnapshotSource
-from skep_scheduler import engine
-from skep_scheduler.plan import Placement, TaskPlacement
+from skep_platform.scheduling import placing
+from skep_platform.scheduling.source import WorldSource
+from skep_scheduler import queue
+from skep_scheduler.queue import Placement, TaskPlacement
 
 pytestmark = pytest.mark.django_db
 
@@ -35,14 +35,14 @@ def vc(alice):
 
 
 def planned() -> list[Placement]:
-    return list(engine.plan(SnapshotSource().take(), 4e9).placements)
+    return list(queue.plan(WorldSource().catch_up(), 4e9).placements)
 
 
 def place_by_hand(job: Job, node: Node, *indices: int) -> Placement:
     """One task of role worker on each of these GPUs."""
     uuids = list(node.devices.order_by("index").values_list("uuid", flat=True))
     tasks = (
-        TaskPlacement("worker", i, str(node.pk), (uuids[index],), "A100")
+        TaskPlacement("worker", i, node.name, (uuids[index],), "A100", "A100")
         for i, index in enumerate(indices)
     )
     return Placement(str(job.pk), tuple(tasks))
@@ -52,7 +52,7 @@ def test_a_gang_is_committed_whole(alice, vc):
     node = make_node("gpu-1", gpus=4)
     job = submit(alice, vc, instances=2, gpus=2)
     (placement,) = planned()
-    assert commit.commit([placement]) == {str(job.pk)}
+    assert placing.place([placement]) == {str(job.pk)}
     job.refresh_from_db()
     assert (job.attempt, job.wait_reason) == (1, None)
     assert job.placed_at is not None
@@ -82,7 +82,7 @@ def test_a_plan_that_is_no_longer_true_is_not_carried_out(alice, vc, change):
     placements = planned()
     CHANGES[change](alice, job, node)
     before = TaskAttempt.objects.count()
-    assert commit.commit(placements) == set()
+    assert placing.place(placements) == set()
     assert TaskAttempt.objects.count() == before
 
 
@@ -92,7 +92,7 @@ def test_a_gpu_that_moved_to_another_node_is_not_leased_there(alice, vc):
     submit(alice, vc)
     placements = planned()
     Device.objects.update(node=other)
-    assert commit.commit(placements) == set()
+    assert placing.place(placements) == set()
 
 
 def test_the_lease_constraint_is_the_last_wall_and_hits_one_gang_alone(alice, vc):
@@ -103,7 +103,7 @@ def test_the_lease_constraint_is_the_last_wall_and_hits_one_gang_alone(alice, vc
         place_by_hand(job, node, *gpus)
         for job, gpus in zip(jobs, [(0, 1), (1, 2), (3, 4)], strict=True)
     )
-    assert commit.commit([first, second, third]) == {str(jobs[0].pk), str(jobs[2].pk)}
+    assert placing.place([first, second, third]) == {str(jobs[0].pk), str(jobs[2].pk)}
     assert states_of(jobs[0]) == states_of(jobs[2]) == ["ASSIGNED"] * 2
     assert (state_of(jobs[1]), states_of(jobs[1])) == ("WAITING", [])
     assert Lease.objects.filter(released_at=None).count() == 4
@@ -124,7 +124,7 @@ def test_of_two_commits_for_one_gpu_at_the_same_moment_one_wins():
         def run(placement: Placement, together: threading.Barrier = together) -> set[str]:
             try:
                 together.wait(timeout=60)
-                return commit.commit([placement])
+                return placing.place([placement])
             finally:
                 connections.close_all()
 
@@ -156,7 +156,7 @@ def test_a_stop_at_the_moment_of_the_commit_leaves_no_running_task():
                 connections.close_all()
 
         steps = [
-            lambda placements=placements: commit.commit(placements),
+            lambda placements=placements: placing.place(placements),
             lambda job=job: services.stop(alice, job.pk),
         ]
         with ThreadPoolExecutor(2) as pool:
@@ -176,7 +176,7 @@ def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc):
     right = place_by_hand(good, node, 0)
     wrong = place_by_hand(bad, node, 1)
     wrong = replace(wrong, tasks=(replace(wrong.tasks[0], gpu_model="x" * 1000),))
-    assert commit.commit([right, wrong]) == {str(good.pk)}
+    assert placing.place([right, wrong]) == {str(good.pk)}
     bad.refresh_from_db()
     assert bad.wait_reason["code"] == "commit_failed"
     assert bad.not_before is not None
@@ -214,7 +214,7 @@ def test_a_port_is_held_once_whatever_a_plan_says(alice, vc):
             replace(place_by_hand(job, node, gpu).tasks[0], index=i) for i, node in enumerate(nodes)
         )
         held.append(Placement(str(job.pk), tasks))
-    assert len(commit.commit(held)) == 4
+    assert len(placing.place(held)) == 4
     for node in nodes:
         ports = list(PortLease.objects.filter(node=node).values_list("port", flat=True))
         assert len(ports) == len(set(ports)) >= 8

@@ -1,0 +1,287 @@
+"""A world that was caught up by news equals one that is read anew, after any history."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from tests.support.jobs_world import lose, tell
+from tests.support.platform_factories import (
+    make_hello,
+    make_inventory,
+    make_job,
+    make_node,
+    make_user,
+    make_vc,
+)
+
+from skep_agent.protocol import Gpu
+from skep_platform.cluster import services as cluster
+from skep_platform.cluster.models import Device, Node
+from skep_platform.core.errors import SkepError
+from skep_platform.jobs import preempting, services
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.scheduling import verify, world
+from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
+
+pytestmark = pytest.mark.django_db
+
+
+class History:
+    """Random events on a small cluster, as they happen: by the services that make them happen."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.alice = make_user()
+        self.nodes = [make_node(f"n{i}", gpus=4) for i in range(3)]
+        self.vcs = [
+            make_vc("blue", quotas={"A100": 6}, members=[self.alice]),
+            make_vc("red", quotas={"A100": 4}, members=[self.alice]),
+        ]
+        self.scheduler = Scheduler()
+        self.told: list[str] = []
+
+    def step(self) -> None:
+        event = self.random.choice(EVENTS)
+        self.told.append(event.__name__)
+        event(self)
+
+    def job(self, **filters: object) -> Job | None:
+        return self._any(Job.objects.filter(**filters).order_by("pk"))
+
+    def node(self) -> Node:
+        return self.random.choice(self.nodes)
+
+    def vc(self) -> VirtualCluster:
+        return self.random.choice(self.vcs)
+
+    def _any(self, rows):
+        found = list(rows)
+        return self.random.choice(found) if found else None
+
+
+def submit(h: History) -> None:
+    make_job(
+        h.vc(),
+        h.alice,
+        tasks=h.random.choice([1, 1, 2, 3]),
+        gpus=h.random.choice([0, 1, 1, 2, 4]),
+        priority=h.random.choice([-1, 0, 10, 100]),
+        lazy_preemption=h.random.random() < 0.3,
+        preemptible=h.random.random() < 0.8,
+        incremental=h.random.random() < 0.2,
+        duration_s=h.random.choice([None, 600]),
+    )
+
+
+def round_(h: History) -> None:
+    run_once(h.scheduler)
+
+
+def begin(h: History) -> None:
+    if job := h.job(state="WAITING", placed_at__isnull=False):
+        tell(job.attempts.filter(released_at=None), "running")
+
+
+def end(h: History) -> None:
+    attempts = list(TaskAttempt.objects.filter(released_at=None).order_by("pk"))
+    if attempts:
+        phases = h.random.choice([["exited"], ["exited", "released"], ["released"]])
+        tell(
+            h.random.sample(attempts, min(len(attempts), 2)),
+            *phases,
+            exit_code=h.random.choice([0, 1]),
+        )
+
+
+def leave(h: History) -> None:
+    if job := h.job(attempts__state="STOPPING"):
+        tell(job.attempts.filter(released_at=None), "exited", "released")
+
+
+def stop(h: History) -> None:
+    if job := h.job(state__in=["WAITING", "RUNNING"]):
+        services.stop(h.alice, job.pk)
+
+
+def preempt(h: History) -> None:
+    victim, by = h.job(placed_at__isnull=False), h.job()
+    if victim and by:
+        preempting.preempt([victim.pk], by, timezone.now())
+
+
+def downgrade(h: History) -> None:
+    if job := h.job(placed_at__isnull=False, priority__gte=0):
+        why = {"code": "cells_changed", "message": "Gone.", "details": {}}
+        preempting.downgrade({job.pk: why}, timezone.now())
+
+
+def restore(h: History) -> None:
+    if job := h.job(downgraded__isnull=False):
+        preempting.restore([job.pk], timezone.now())
+
+
+def requeue_at_once(h: History) -> None:
+    Job.objects.exclude(not_before=None).update(not_before=None)
+
+
+def cordon(h: History) -> None:
+    h.random.choice([cluster.cordon, cluster.uncordon])(None, h.node().name)
+
+
+def lose_node(h: History) -> None:
+    lose(h.node())
+    services.reconcile()
+
+
+def come_back(h: History) -> None:
+    node = h.node()
+    gpus = [
+        Gpu(uuid=d.uuid, model=d.model, memory_mb=d.memory_mb, index=d.index)
+        for d in node.devices.order_by("index")
+    ]
+    node.refresh_from_db()
+    cluster.open_session(
+        node.pk, node.instance_id, make_hello(node.instance_id, make_inventory(gpus))
+    )
+
+
+def gpu_health(h: History) -> None:
+    device = h.random.choice(list(Device.objects.order_by("pk")))
+    health = h.random.choice(["HEALTHY", "BAD", "ABSENT"])
+    Device.objects.filter(pk=device.pk).update(health=health)
+
+
+def new_node(h: History) -> None:
+    if len(h.nodes) < 6:
+        h.nodes.append(make_node(gpus=h.random.choice([2, 4])))
+
+
+def remove_node(h: History) -> None:
+    if len(h.nodes) > 2:
+        node = h.node()
+        try:
+            cluster.remove_node(None, node.name)
+        except SkepError:
+            return
+        h.nodes.remove(node)
+
+
+def label(h: History) -> None:
+    Node.objects.filter(pk=h.node().pk).update(labels={"rack": h.random.choice(["r1", "r2"])})
+
+
+def claims(h: History) -> None:
+    Quota.objects.filter(vc=h.vc()).update(gpus=h.random.randrange(9))
+
+
+def cells(h: History) -> None:
+    vc = h.vc()
+    rows = VcCell.objects.filter(vc=vc)
+    if rows.exists():
+        rows.delete()
+    else:
+        VcCell.objects.create(vc=vc, chain="A100-NODE4", cell_type="A100-NODE4", number=1)
+
+
+def pin(h: History) -> None:
+    if PinnedCell.objects.exists():
+        PinnedCell.objects.all().delete()
+    else:
+        node = h.node().name
+        PinnedCell.objects.create(name="p", cell_type="A100-NODE4", node_name=node, vc=h.vc())
+
+
+def rename(h: History) -> None:
+    VirtualCluster.objects.filter(pk=h.vcs[0].pk).update(name=h.random.choice(["blue", "green"]))
+
+
+OFTEN: list[Callable[[History], None]] = [submit, submit, round_, round_, round_, begin, end, leave]
+EVENTS = OFTEN * 3 + [
+    *(stop, preempt, downgrade, restore, requeue_at_once, cordon, lose_node, come_back),
+    *(gpu_health, gpu_health, new_node, remove_node, label, claims, cells, pin, rename),
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_world_caught_up_by_news_equals_one_read_anew_after_any_history(seed):
+    history = History(seed)
+    follower = WorldSource()
+    for _ in range(60):
+        history.step()
+        if history.random.random() < 0.5:
+            continue
+        fresh = WorldSource().catch_up()
+        caught_up = follower.catch_up()
+        found = verify.differences(caught_up.digest(), fresh.digest())
+        assert not found, history.told
+        caught_up.validate()
+        fresh.validate()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_scheduler_s_own_world_never_differs(seed):
+    history = History(100 + seed)
+    for _ in range(60):
+        history.step()
+    assert verify.verify(history.scheduler.source) == []
+
+
+def test_a_world_that_differs_is_told_and_replaced(caplog):
+    history = History(0)
+    submit(history)
+    source = WorldSource()
+    source.catch_up()
+    lost = source.catch_up()
+    lost.forget(str(Job.objects.get().pk))
+    assert verify.verify(source)
+    assert source.world is not lost
+    assert verify.verify(source) == []
+
+
+def queries_of(source: WorldSource) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        source.catch_up()
+    return len(captured)
+
+
+def test_catching_up_takes_one_query_without_news_and_few_with_any_number():
+    history = History(0)
+    source = WorldSource()
+    source.catch_up()
+    source.catch_up()
+    assert queries_of(source) == 1
+    submit(history)
+    few = queries_of(source)
+    for _ in range(50):
+        submit(history)
+    assert queries_of(source) == few <= 4
+    Device.objects.update(health="BAD")
+    assert queries_of(source) == 3
+    run_once(history.scheduler)
+    assert queries_of(source) <= 4
+
+
+def test_a_rebuild_takes_as_many_queries_for_many_gangs_as_for_one():
+    history = History(0)
+    submit(history)
+    few = queries_of(WorldSource())
+    for _ in range(50):
+        submit(history)
+    assert queries_of(WorldSource()) == few
+
+
+def test_a_view_follows_without_being_told():
+    history = History(0)
+    submit(history)
+    with world.view() as seen:
+        assert len(seen.waiting) == 1
+    submit(history)
+    with world.view() as seen:
+        assert len(seen.waiting) == 2
