@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.core.validators import RegexValidator
 from django.db import models
 
 from skep_platform.core.machine import StateMachine
 from skep_platform.core.models import Entity
-from skep_platform.tenancy.models import NAME
+
+# Host names and addresses, too: HiveD's files call nodes so.
+NODE_NAME = RegexValidator(
+    r"\A[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}\Z", "Use letters, digits, '.', '-' and '_'."
+)
 
 
 class NodeState(models.TextChoices):
@@ -33,7 +38,7 @@ NODE = StateMachine(
 class Node(Entity):
     """A machine with an agent. `desired_revision` rises with every change of what it shall run."""
 
-    name = models.CharField(max_length=63, validators=[NAME])
+    name = models.CharField(max_length=63, validators=[NODE_NAME])
     state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
     cordoned = models.BooleanField(default=False)  # admin: place nothing new here
     draining = models.BooleanField(default=False)  # admin: and what is here shall go

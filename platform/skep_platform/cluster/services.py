@@ -21,13 +21,12 @@ from django.db.models.functions import Now
 from skep_agent.protocol import Hello, Inventory
 from skep_platform.accounts.models import User
 from skep_platform.cluster import inventory as inventories
-from skep_platform.cluster.models import NODE, Device, JoinToken, Node, NodeState
+from skep_platform.cluster.models import NODE, NODE_NAME, Device, JoinToken, Node, NodeState
 from skep_platform.cluster.tokens import CREDENTIAL_PREFIX, JOIN_PREFIX, digest, new_secret
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
-from skep_platform.tenancy.models import NAME
 
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
 ADMIN_LABELS = frozenset({"rack", "fabric"})
@@ -277,7 +276,7 @@ def lease() -> timedelta:
 def check_name(name: str) -> None:
     """Raises SkepError `name_invalid`."""
     try:
-        NAME(name)
+        NODE_NAME(name)
         if name in RESERVED_NAMES:
             raise ValidationError("This name is taken by an address of the API.")
     except ValidationError as error:
