@@ -7,16 +7,14 @@ type Schemas = components["schemas"];
 
 export type VcCells = Schemas["VcCells"];
 export type VcChain = Schemas["VcChain"];
-/** How many cells of a type it owns; `bad` and `borrowed_out` are parts of `free`. */
+/** How many cells of a type it owns: used, lent, free, bad and missing ones. */
 export type OwnedType = Schemas["OwnedType"];
 /** A cell of a virtual cluster; numbers count GPUs. */
 export type VirtualCell = Schemas["VirtualCell"];
 export type CellState = VirtualCell["state"];
 
-/** `duration_s` is how long the job says that it runs. */
-type Queued<T extends { job: object }> = T & { job: { duration_s?: number | null } };
-export type RunningJob = Queued<Schemas["Running"]>;
-export type WaitingJob = Queued<Schemas["Waiting"]>;
+export type RunningJob = Schemas["Running"];
+export type WaitingJob = Schemas["Waiting"];
 export type VcQueue = Schemas["VcQueue"];
 
 export type VcHistory = Schemas["VcHistory"];

@@ -33,7 +33,7 @@ const type: OwnedType = {
   gpus: 8,
   owned: 5,
   used: 1,
-  free: 3,
+  free: 1,
   bad: 1,
   missing: 1,
   borrowed_out: 1,

@@ -42,12 +42,11 @@ function Bar({ type }: { type: OwnedType }) {
 }
 
 /** In the order of the bar; together they are all that is owned. */
-export function partsOf({ owned, used, free, bad, missing, borrowed_out: lent }: OwnedType) {
-  const idle = Math.max(0, free - bad - lent);
+export function partsOf({ used, free, bad, missing, borrowed_out: lent }: OwnedType) {
   return [
     { part: "used", number: used, words: "in use" },
     { part: "lent", number: lent, words: "lent out" },
-    { part: "idle", number: owned > 0 ? idle : 0, words: "free" },
+    { part: "free", number: free, words: "free" },
     { part: "bad", number: bad, words: "bad" },
     { part: "missing", number: missing, words: "missing" },
   ];

@@ -45,7 +45,7 @@ export function barOfWaiting({ job, reserved, expected_start, position }: Waitin
     certainty: reserved ? "reserved" : at ? "expected" : "unknown",
     opportunistic: job.priority < 0,
     start,
-    end: start !== null && job.duration_s != null ? start + job.duration_s * 1000 : null,
+    end: start !== null && job.duration_s !== null ? start + job.duration_s * 1000 : null,
     nodes: reserved?.nodes ?? [],
     position,
   };

@@ -1,11 +1,14 @@
 import { ActionIcon, Button, NumberInput, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type FormEvent } from "react";
+import { cells } from "@/api/cells";
 import { cluster } from "@/api/cluster";
 import { explain } from "@/api/errors";
 import { setQuotas, virtualClusters } from "@/api/tenancy";
-import type { VirtualCluster } from "@/api/types";
+import { vcCells } from "@/api/vc";
+import type { Cells, VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
+import { ownedByModel } from "@/pages/vcs/owned";
 import { Icon } from "@/ui/Icon";
 import { tellDone } from "@/ui/notify";
 import css from "./QuotaForm.module.css";
@@ -15,13 +18,15 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   const queries = useQueryClient();
   const { data: summary } = useQuery(cluster);
   const { data: all } = useQuery(virtualClusters);
+  const { data: shapes } = useQuery(cells);
   const [draft, setDraft] = useState(vc.quotas);
   const saving = useMutation({
     mutationFn: () => setQuotas(vc.name, draft),
     onSuccess: (saved) => {
       setDraft(saved.quotas);
       tellDone(`${vc.name}: quotas saved`);
-      return queries.invalidateQueries({ queryKey: virtualClusters.queryKey });
+      const stale = [virtualClusters.queryKey, cells.queryKey, vcCells(vc.name).queryKey];
+      return Promise.all(stale.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
   });
   const models = Object.keys(draft).sort();
@@ -49,7 +54,12 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
         <div key={model} className={css.row}>
           <NumberInput
             label={shortModel(model)}
-            description={roomWords(model, vc, all, summary?.gpus[model]?.total)}
+            description={roomWords(
+              model,
+              vc,
+              givenToOthers(model, vc, all, shapes),
+              summary?.gpus[model]?.total,
+            )}
             value={draft[model]}
             onChange={(value) => set(model, Number(value) || 0)}
             min={0}
@@ -98,17 +108,19 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   );
 }
 
-/** How many of a model others have not been given, and how many are in use here. */
-function roomWords(
+function roomWords(model: string, vc: VirtualCluster, others: number, total = 0): string {
+  return `${vc.used[model] ?? 0} in use; the cluster has ${total}, others own ${others}`;
+}
+
+function givenToOthers(
   model: string,
   vc: VirtualCluster,
-  all: VirtualCluster[] | undefined,
-  total = 0,
-): string {
-  const given = (all ?? [])
+  all: VirtualCluster[] = [],
+  shapes: Cells | undefined,
+): number {
+  return all
     .filter((each) => each.name !== vc.name)
-    .reduce((sum, each) => sum + (each.quotas[model] ?? 0), 0);
-  return `${vc.used[model] ?? 0} in use; the cluster has ${total}, others own ${given}`;
+    .reduce((sum, each) => sum + (ownedByModel(each, shapes)[model] ?? 0), 0);
 }
 
 export function sameQuotas(a: Record<string, number>, b: Record<string, number>): boolean {
