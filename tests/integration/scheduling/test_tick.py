@@ -26,8 +26,6 @@ from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import tasks, waiting
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.tick import Scheduler, run_once
-from skep_platform.tenancy import services as tenancy
-from skep_platform.tenancy.models import Quota
 
 pytestmark = pytest.mark.django_db
 
