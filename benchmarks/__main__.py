@@ -15,6 +15,7 @@ BENCHMARKS = {
     "plan": "benchmarks.sched_plan",
     "place": "benchmarks.cells_place",
     "sweep": "benchmarks.cells_sweep",
+    "queue": "benchmarks.queue_tick",
     "soak": "benchmarks.cells_soak",
 }
 

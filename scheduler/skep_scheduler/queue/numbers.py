@@ -35,7 +35,8 @@ class Numbers:
     def __init__(self, world: World, now: float, settings: Settings) -> None:
         self._world, self._now, self._settings = world, now, settings
         self._owned: dict[tuple[str, str | None, int, tuple[str, ...]], Owned] = {}
-        self._users: dict[str, Counter[str]] | None = None
+        self._users: defaultdict[tuple[str, str], Counter[str]] | None = None
+        self._used_by: dict[tuple[str, tuple[str, ...]], tuple[list[dict[str, Any]], int]] = {}
 
     def owned(self, kind: Kind) -> Owned:
         """An opportunistic gang may use what anybody owns."""
@@ -56,15 +57,17 @@ class Numbers:
 
     def used_by(self, kind: Kind) -> tuple[list[dict[str, Any]], int]:
         """The gangs of its VC that use the most, until when, and how many others there are."""
-        users = self._all_users().get(kind.vc, Counter())
-        chains = set(self.chains(kind))
-        mine = [
-            gang_id
-            for gang_id in users
-            if any(group.chain in chains for group in self._world.holds.groups_of(gang_id))
-        ]
-        ranked = sorted(mine, key=lambda gang_id: (-users[gang_id], gang_id))
-        named = [self._user(gang_id, users[gang_id]) for gang_id in ranked[:NAMED]]
+        key = (kind.vc, self.chains(kind))
+        if key not in self._used_by:
+            self._used_by[key] = self._rank(*key)
+        return self._used_by[key]
+
+    def _rank(self, vc: str, chains: tuple[str, ...]) -> tuple[list[dict[str, Any]], int]:
+        gpus: Counter[str] = Counter()
+        for chain in chains:
+            gpus += self._all_users()[vc, chain]
+        ranked = sorted(gpus, key=lambda gang_id: (-gpus[gang_id], gang_id))
+        named = [self._user(gang_id, gpus[gang_id]) for gang_id in ranked[:NAMED]]
         return named, len(ranked) - len(named)
 
     def end_of(self, gang_id: str) -> float | None:
@@ -86,14 +89,14 @@ class Numbers:
             "until": self.end_of(gang_id),
         }
 
-    def _all_users(self) -> dict[str, Counter[str]]:
-        """GPUs by gang and VC, of all that use their VC's cells, reserved ones too."""
+    def _all_users(self) -> defaultdict[tuple[str, str], Counter[str]]:
+        """GPUs by gang, of all that use their VC's cells in a chain, reserved ones too."""
         if self._users is None:
             self._users = defaultdict(Counter)
             for group in self._world.cells.groups.values():
                 if not group.opportunistic:
                     gpus = sum(len(seat.indices) for seat in group.seats)
-                    self._users[group.gang.vc][owner_of(group)] += gpus
+                    self._users[group.gang.vc, group.chain][owner_of(group)] += gpus
         return self._users
 
     def _of_vc(self, kind: Kind, chains: tuple[str, ...]) -> Owned:

@@ -72,9 +72,10 @@ class Promises:
         if not gang.opportunistic and end < NEVER:
             self._started.append((gang.vc, end, gang.id))
 
-    def close(self, gang: Gang) -> None:
+    def close(self, gang: Gang, kind: Kind) -> None:
         """Nobody behind a starving gang starts on what it could use."""
-        self._lines[gang.vc].closed_by.append(gang)
+        if self.closed_by(gang, kind) is None:
+            self._lines[gang.vc].closed_by.append(gang)
 
     def closed_by(self, gang: Gang, kind: Kind) -> Gang | None:
         """Who holds the line before a gang."""

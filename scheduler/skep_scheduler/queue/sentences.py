@@ -89,7 +89,7 @@ def _cooling_down(gang: Gang, details: Details, now: float) -> str:
 def _held_back(gang: Gang, details: Details, now: float) -> str:
     by, start = details["by_name"], details["by_start"]
     if start is None:
-        return f"It could start, but {by} has waited too long and goes first"
+        return f"{by} has waited too long: nobody behind it starts on what it could use"
     return f"It could start, but might delay {by}, which starts {words.soon(start - now)}"
 
 

@@ -159,7 +159,7 @@ class Tick:
         if refusal.code in BUSY and not (gang.opportunistic or gang.incremental):
             promise = self._promises.promise(gang, kind)
             if promise is None and is_starving(gang, self.now, self.settings):
-                self._promises.close(gang)
+                self._promises.close(gang, kind)
         self._blocked.append(Blocked(gang, kind, refusal, promise))
 
     def _delayed_by(self, gang: Gang, founds: Sequence[Found]) -> Promise | None:

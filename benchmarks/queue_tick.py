@@ -1,0 +1,154 @@
+"""A tick over a deep mixed queue before a cluster that is filling up, and after it has.
+
+2,000 nodes of 8 GPUs, 10 VCs with equal shares, 50,000 gangs of many sizes, priorities and needs of
+CPU, some of which say how long they run. For comparison: Kueue's performance harness admits 42
+workloads/s (its test/performance/scheduler, 50,000 workloads). Times are CPU time of one core.
+Prints JSON lines: bench, metric, value, unit. `python benchmarks/queue_tick.py [--quick]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import resource
+import sys
+import time
+from collections import Counter
+
+from skep_scheduler import queue
+from skep_scheduler.facts import (
+    Claim,
+    Device,
+    Gang,
+    HeldTask,
+    Holding,
+    Inventory,
+    Member,
+    Node,
+    VirtualCluster,
+)
+from skep_scheduler.world import World
+
+GPUS = 8
+VCS = 10
+NOW = 1_000_000.0
+KUEUE = 42.0  # admissions/s
+# (tasks, GPUs per task): what a mixed queue asks for, small jobs more often.
+SIZES = (
+    [(1, 1)] * 8 + [(1, 2)] * 4 + [(1, 4)] * 4 + [(1, 8)] * 3 + [(2, 8), (4, 8), (16, 8), (4, 2)]
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    scale = 20 if parser.parse_args().quick else 1
+    measure(nodes=2_000 // scale, gangs=50_000 // scale)
+
+
+def measure(nodes: int, gangs: int) -> None:
+    world = World()
+    timed("inventory", lambda: world.set_inventory(inventory(nodes)))
+    waiting = mixed_queue(gangs)
+    timed("tell_queue", lambda: [world.set_waiting(gang) for gang in waiting])
+    gc.collect()
+    gc.freeze()  # as a scheduler does that keeps its world
+    for name in ("fill", "full"):
+        plan, seconds = timed(f"{name}_tick", lambda: queue.plan(world, NOW))
+        report(f"{name}_placed", len(plan.placements), "gangs")
+        report(f"{name}_preempting", len(plan.preemptions), "gangs")
+        report(f"{name}_waiting", len(plan.reasons), "gangs")
+        report(f"{name}_decided", gangs / seconds, "gangs/s")
+        if name == "fill":
+            report("admissions", len(plan.placements) / seconds, "gangs/s")
+            report("admissions_kueue", KUEUE, "gangs/s")
+            timed("tell_placed", lambda: commit(world, plan))
+    turn_over(world)
+    report("peak_rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
+    world.validate()
+
+
+def turn_over(world: World, rounds: int = 10) -> None:
+    """Ticks as gangs end: what a busy cluster does all day."""
+    rng, seconds, placed = random.Random(3), 0.0, 0
+    for number in range(rounds):
+        for gang_id in rng.sample(sorted(world.running), len(world.running) // 20):
+            world.forget(gang_id)
+        start = time.thread_time()
+        plan = queue.plan(world, NOW + 60.0 * number)
+        seconds += time.thread_time() - start
+        placed += len(plan.placements)
+        commit(world, plan)
+    report("turnover_tick", seconds / rounds, "s")
+    report("turnover_admissions", placed / seconds, "gangs/s")
+
+
+def commit(world: World, plan: queue.Plan) -> None:
+    for placement in plan.placements:
+        gang = world.waiting[placement.gang]
+        one = gang.members[0]
+        tasks = tuple(
+            HeldTask(
+                task.role,
+                task.index,
+                task.node,
+                task.gpu_uuids,
+                one.cpu_millis,
+                one.memory_mb,
+                task.cell_type,
+            )
+            for task in placement.tasks
+        )
+        world.set_running(Holding(gang, tasks, NOW))
+
+
+def timed(name, run):  # type: ignore[no-untyped-def]
+    start = time.thread_time()
+    result = run()
+    seconds = time.thread_time() - start
+    report(name, seconds, "s")
+    return result, seconds
+
+
+def report(metric: str, value: float, unit: str) -> None:
+    line = {"bench": "queue", "metric": metric, "value": round(value, 3), "unit": unit}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def inventory(nodes: int) -> Inventory:
+    share = (Claim("", "A100", nodes // VCS * GPUS),)
+    vcs = tuple(VirtualCluster(f"vc{i}", share) for i in range(VCS))
+    return Inventory(tuple(machine(i) for i in range(nodes)), vcs)
+
+
+def machine(i: int) -> Node:
+    name = f"node-{i:05}"
+    devices = tuple(Device(f"GPU-{i:05}-{g}", "A100", g) for g in range(GPUS))
+    return Node(name, 64_000, 262_144, devices, labels={"rack": f"r{i // 20}"})
+
+
+def mixed_queue(gangs: int) -> list[Gang]:
+    rng = random.Random(11)
+    return [one(i, rng) for i in range(gangs)]
+
+
+def one(i: int, rng: random.Random) -> Gang:
+    tasks, gpus = rng.choice(SIZES)
+    cpu = rng.choice((1_000, 2_000, 4_000, 8_000)) * gpus
+    member = Member("worker", tasks, gpus, cpu, 16_384 * gpus, "A100")
+    return Gang(
+        f"g{i:06}",
+        f"job-{i}",
+        f"vc{rng.randrange(VCS)}",
+        rng.choice((-1, 0, 0, 10, 10, 100)),
+        NOW - 50_000 + i,
+        (member,),
+        duration_s=rng.choice((None, 600.0, 3_600.0, 86_400.0)),
+    )
+
+
+if __name__ == "__main__":
+    main()

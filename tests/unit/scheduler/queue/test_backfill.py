@@ -1,0 +1,147 @@
+"""Promised starts: nobody delays them, and who cannot delay them need not wait."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.cluster import Cluster, gang, node, owns
+
+from skep_scheduler.facts import Gang
+from skep_scheduler.queue import Code, Settings
+
+HOUR = 3600.0
+
+
+def cluster_with_one_node_free_in_an_hour() -> Cluster:
+    """Of two nodes, one is in use for an hour, and a job for both waits."""
+    cluster = Cluster([node("n0"), node("n1")], owns(a=16))
+    cluster.run(gang("runs", gpus=8, duration_s=HOUR))
+    cluster.submit(gang("wide", tasks=2, gpus=8, at=1.0, duration_s=HOUR))
+    return cluster
+
+
+def test_a_blocked_gang_is_promised_the_earliest_start() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    reason = cluster.tick().reasons["wide"]
+    assert reason.details["expected_start"] == HOUR
+    assert "expected start in about 1 h" in reason.message
+
+
+def test_what_ends_before_a_promised_start_is_let_by() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    cluster.submit(
+        gang("short", at=2.0, duration_s=HOUR),
+        gang("long", at=2.0, duration_s=HOUR + 1),
+        gang("unknown", at=3.0),
+    )
+    plan = cluster.tick()
+    assert [p.gang for p in plan.placements] == ["short"]
+    assert plan.reasons["long"].code == Code.HELD_BACK
+    assert plan.reasons["long"].details["by"] == "wide"
+    assert plan.reasons["unknown"].code == Code.HELD_BACK
+    cluster.go_to(HOUR)
+    assert cluster.started["wide"] == HOUR
+
+
+def test_who_uses_other_cells_than_those_promised_is_let_by() -> None:
+    cluster = Cluster([node(f"n{i}") for i in range(3)], owns(a=24))
+    cluster.run(gang("runs", gpus=8, duration_s=HOUR), gang("more", gpus=4, duration_s=2 * HOUR))
+    cluster.submit(gang("wide", tasks=2, gpus=8, at=1.0), gang("small", gpus=4, at=2.0))
+    plan = cluster.tick()
+    assert [p.gang for p in plan.placements] == ["small"]
+    assert plan.reasons["wide"].details["expected_start"] == HOUR
+
+
+def test_a_gang_that_depends_on_one_without_a_duration_blocks_nobody() -> None:
+    cluster = Cluster([node("n0"), node("n1")], owns(a=16))
+    cluster.run(gang("endless", gpus=8))
+    cluster.submit(gang("wide", tasks=2, gpus=8, at=1.0), gang("small", at=2.0))
+    plan = cluster.tick()
+    assert [p.gang for p in plan.placements] == ["small"]
+    assert plan.reasons["wide"].details["expected_start"] is None
+
+
+def test_opportunistic_gangs_use_what_is_held_back_and_make_room_in_time() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    cluster.submit(gang("guest", gpus=8, priority=-1))
+    assert [p.gang for p in cluster.tick().placements] == ["guest"]
+    cluster.go_to(HOUR + cluster.grace_s)
+    assert cluster.started["wide"] == HOUR + cluster.grace_s
+
+
+def test_several_promises_hold_at_the_same_time() -> None:
+    cluster = Cluster([node("n0"), node("n1")], owns(a=16))
+    cluster.run(gang("first", gpus=8, duration_s=HOUR), gang("second", gpus=8, duration_s=HOUR / 2))
+    cluster.submit(
+        gang("wide", tasks=2, gpus=8, at=1.0, duration_s=HOUR),
+        gang("fits", gpus=8, at=2.0, duration_s=HOUR / 2),
+        gang("after", gpus=8, at=3.0, duration_s=HOUR),
+    )
+    starts = {g: r.details["expected_start"] for g, r in cluster.tick().reasons.items()}
+    assert starts == {"wide": HOUR, "fits": HOUR / 2, "after": 2 * HOUR}
+
+
+def test_equal_gangs_run_in_the_order_they_came() -> None:
+    cluster = Cluster([node("n0")], owns(a=8))
+    cluster.submit(*(gang(f"g{i}", gpus=8, at=float(i), duration_s=60.0) for i in range(4)))
+    cluster.go_to(300.0, step_s=10.0)
+    assert sorted(cluster.started, key=cluster.started.__getitem__) == ["g0", "g1", "g2", "g3"]
+
+
+MIXES = st.lists(
+    st.builds(
+        lambda tasks, gpus, duration, at: (tasks, gpus, duration, at),
+        st.integers(1, 3),
+        st.sampled_from([1, 1, 2, 4, 8]),
+        st.sampled_from([60.0, 300.0, 900.0, 1800.0]),
+        st.integers(0, 1200),
+    ),
+    min_size=2,
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mix=MIXES, vcs=st.sampled_from([owns(a=24), owns(a=12, b=12), owns(a=16, b=4)]))
+def test_a_promised_start_is_never_delayed(
+    mix: list[tuple[int, int, float, int]], vcs: tuple[object, ...]
+) -> None:
+    """Gangs of equal priority that say the truth about how long they run: from tick to tick, no
+    promise gets later, and every gang starts when it was promised at the latest."""
+    limits = Settings(ageing_limit=0, starvation_s=1e9)
+    cluster = Cluster([node(f"n{i}") for i in range(3)], vcs, limits)  # type: ignore[arg-type]
+    coming = sorted(
+        (
+            gang(f"g{i}", "ab"[i % len(vcs)], tasks, gpus, at=float(at), duration_s=duration)
+            for i, (tasks, gpus, duration, at) in enumerate(mix)
+        ),
+        key=lambda one: (one.submitted_at, one.id),
+    )
+    promised: dict[str, float] = {}
+    while coming or cluster.world.running or promised:
+        step(cluster, coming)
+        decided = cluster.tick()
+        for one in decided.placements:
+            assert cluster.now <= promised.pop(one.gang, cluster.now), one.gang
+        for gang_id, reason in decided.reasons.items():
+            start = reason.details["expected_start"]
+            if gang_id in promised:
+                assert start is not None, gang_id
+                assert start <= promised[gang_id], gang_id
+            if start is not None:
+                promised[gang_id] = start
+        if not coming and not cluster.world.running:
+            break
+    assert not promised
+
+
+def step(cluster: Cluster, coming: list[Gang]) -> None:
+    """To the next moment at which a gang comes or ends."""
+    ends = [h.placed_at + (h.gang.duration_s or 0.0) for h in cluster.world.running.values()]
+    nexts = [at for at in (*ends, *(one.submitted_at for one in coming[:1])) if at > cluster.now]
+    cluster.now = min(nexts, default=cluster.now)
+    for holding in list(cluster.world.running.values()):
+        if holding.placed_at + (holding.gang.duration_s or 0.0) <= cluster.now:
+            cluster.end(holding.gang.id)
+    while coming and coming[0].submitted_at <= cluster.now:
+        cluster.submit(coming.pop(0))
