@@ -11,18 +11,9 @@ export type ApiToken = Schemas["Token"];
 
 /** Why something is as it is: a stable code, one sentence, the numbers behind it. */
 export type Reason = Schemas["Reason"];
-export type JobSummary = Schemas["JobSummary"] & Standing;
+export type JobSummary = Schemas["JobSummary"];
 export type JobState = JobSummary["state"];
-export type Job = Schemas["Job"] & Standing;
-// Until the server's schema tells of these.
-interface Standing {
-  duration_s?: number | null;
-  preemptions?: number;
-  preempting?: boolean;
-  downgraded?: Reason | null;
-  incremental?: boolean;
-  unplaced?: number;
-}
+export type Job = Schemas["Job"];
 export type TaskRole = Schemas["TaskRole"];
 export type Task = Schemas["Task"];
 export type TaskState = Task["state"];

@@ -1,4 +1,4 @@
-import type { JobSummary, LogChunk, Me, Node, Task } from "@/api/types";
+import type { Job, JobSummary, LogChunk, Me, Node, Task, TaskRole } from "@/api/types";
 
 /** A job as the server tells of it; name what matters to the test. */
 export function aJob(part: Partial<JobSummary> = {}): JobSummary {
@@ -18,8 +18,52 @@ export function aJob(part: Partial<JobSummary> = {}): JobSummary {
     placed_at: "2026-01-01T10:00:02Z",
     started_at: "2026-01-01T10:00:05Z",
     finished_at: null,
+    duration_s: null,
+    preemptions: 0,
+    preempting: false,
+    downgraded: null,
+    incremental: false,
+    unplaced: 0,
+    expected_start: null,
     wait_reason: null,
     exit_reason: null,
+    ...part,
+  };
+}
+
+/** The same with all that its own page tells. */
+export function aWholeJob(part: Partial<Job> = {}): Job {
+  return {
+    ...aJob(),
+    spec_text: "",
+    task_roles: [],
+    may_stop: true,
+    lazy_preemption: false,
+    preemptible: true,
+    pinned_cell: "",
+    within: "",
+    stop_grace_s: 10,
+    checkpoint_signal: "",
+    checkpoint_grace_s: 0,
+    ...part,
+  };
+}
+
+export function aRole(part: Partial<TaskRole> = {}): TaskRole {
+  return {
+    name: "w",
+    instances: 4,
+    gpus: 0,
+    gpu_model: "",
+    cell_type: "",
+    cells: 0,
+    within: "",
+    affinity_group: "",
+    cpus: 1,
+    memory_mb: 1,
+    image: "",
+    command: "",
+    states: {},
     ...part,
   };
 }

@@ -36,6 +36,8 @@ export function JobFacts({ job }: { job: Job }) {
       <Fact name="Ran for">
         <Elapsed start={job.started_at} end={job.finished_at} />
       </Fact>
+      {job.pinned_cell ? <Fact name="Pinned cell">{job.pinned_cell}</Fact> : null}
+      {job.within ? <Fact name="Within one">{job.within}</Fact> : null}
       {job.duration_s ? (
         <Fact name="Expected to run">
           <span className="num">{duration(job.duration_s)}</span>

@@ -1,17 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { Job } from "@/api/types";
-import { aJob } from "@/test/rows";
+import { aRole, aWholeJob } from "@/test/rows";
 import { sentence, waited } from "./words";
 
-function job(part: Partial<Job>): Job {
-  return { ...aJob(), spec_text: "", task_roles: [], may_stop: true, ...part };
-}
-
-function role(states: Record<string, number>): Job["task_roles"] {
-  return [
-    { name: "w", instances: 4, gpus: 0, cpus: 1, memory_mb: 1, image: "", command: "", states },
-  ];
-}
+const job = aWholeJob;
+const role = (states: Record<string, number>) => [aRole({ states })];
 
 const reason = { code: "x", message: "The reason.", details: {} };
 

@@ -12,8 +12,8 @@ test("a waiting job tells in the list why it waits", async () => {
 });
 
 test("a waiting job whose start is known tells how far off it is", async () => {
-  const details = { expected_start: Date.now() / 1000 + 25 * 60 };
-  renderPage(<JobName job={aJob({ state: "WAITING", wait_reason: { ...reason, details } })} />);
+  const expected_start = new Date(Date.now() + 25 * 60_000).toISOString();
+  renderPage(<JobName job={aJob({ state: "WAITING", wait_reason: reason, expected_start })} />);
   expect(await screen.findByText("starts in about 25 min")).toBeVisible();
 });
 

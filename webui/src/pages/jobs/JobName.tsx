@@ -1,8 +1,7 @@
 import { Link } from "@tanstack/react-router";
-import type { JobSummary, Reason } from "@/api/types";
+import type { JobSummary } from "@/api/types";
 import { useNow } from "@/format/now";
 import { about, inAbout } from "@/format/time";
-import { numbersOf } from "@/ui/why/numbers";
 import { JobBadges } from "./JobBadges";
 import css from "./JobName.module.css";
 
@@ -17,7 +16,7 @@ export function JobName({ job }: { job: JobSummary }) {
         </Link>
         {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
         <JobBadges job={job} />
-        {job.state === "WAITING" && job.wait_reason ? <Start reason={job.wait_reason} /> : null}
+        {job.expected_start ? <Start at={Date.parse(job.expected_start)} /> : null}
       </span>
       {reason ? (
         <span className={css.reason} title={reason}>
@@ -28,13 +27,11 @@ export function JobName({ job }: { job: JobSummary }) {
   );
 }
 
-function Start({ reason }: { reason: Reason }) {
+function Start({ at }: { at: number }) {
   const now = useNow();
-  const start = numbersOf(reason).expected_start;
-  if (start === null) return null;
   return (
-    <time className={css.start} dateTime={new Date(start).toISOString()} title={about(start, now)}>
-      starts {inAbout(start, now)}
+    <time className={css.start} dateTime={new Date(at).toISOString()} title={about(at, now)}>
+      starts {inAbout(at, now)}
     </time>
   );
 }

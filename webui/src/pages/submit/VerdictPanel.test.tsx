@@ -9,6 +9,7 @@ import { VerdictPanel } from "./VerdictPanel";
 const good: CheckResult = {
   valid: true,
   errors: [],
+  notes: [],
   summary: { name: "train", virtual_cluster: "vision", gpus: 16, tasks: 1 },
   forecast: { code: "quota_exceeded", message: "Needs 16; vision has 4 free.", details: {} },
 };
@@ -18,6 +19,7 @@ const bad: CheckResult = {
     { code: "x", message: "There is no field cpus.", path: "taskRoles.w", line: 12, column: 5 },
     { code: "y", message: "No such image.", path: "prerequisites[0]", line: 4, column: 3 },
   ],
+  notes: [],
   summary: null,
   forecast: null,
 };
@@ -33,6 +35,14 @@ test("a good job is summed up, with why it would wait", async () => {
   draw(good);
   expect(await screen.findByText(/asks vision for 16 GPUs in/)).toHaveTextContent("1 task.");
   expect(screen.getByText("Needs 16; vision has 4 free.")).toBeVisible();
+});
+
+test("fields without an effect are told with their line", async () => {
+  const message = "gangReleaseEnable has no effect.";
+  const note = { code: "unused", message, path: "extras", line: 7, column: 3 };
+  const onGoTo = draw({ ...good, notes: [note] });
+  await userEvent.click(await screen.findByRole("button", { name: /Line 7.*has no effect/ }));
+  expect(onGoTo).toHaveBeenCalledWith(7, 3);
 });
 
 test("every mistake is told with its line, and leads there", async () => {

@@ -35,11 +35,17 @@ export function VerdictPanel({ verdict, failure, onGoTo }: Props) {
     );
   }
   const { result } = verdict;
-  return result.valid ? <Good result={result} /> : <Bad errors={result.errors} onGoTo={onGoTo} />;
+  return result.valid ? (
+    <Good result={result} onGoTo={onGoTo} />
+  ) : (
+    <Section title={count(result.errors.length, "mistake")}>
+      <Places role="alert" tone="bad" places={result.errors} onGoTo={onGoTo} />
+    </Section>
+  );
 }
 
-function Good({ result }: { result: CheckResult }) {
-  const { summary, forecast } = result;
+function Good({ result, onGoTo }: { result: CheckResult; onGoTo: Props["onGoTo"] }) {
+  const { summary, forecast, notes } = result;
   return (
     <Section title="Check">
       <p className={css.good} role="status">
@@ -56,30 +62,42 @@ function Good({ result }: { result: CheckResult }) {
           <Why reason={forecast} vc={summary?.virtual_cluster ?? "Your virtual cluster"} />
         </div>
       ) : null}
+      {notes.length > 0 ? (
+        <div className={css.notes}>
+          <Places tone="calm" places={notes} onGoTo={onGoTo} />
+        </div>
+      ) : null}
     </Section>
   );
 }
 
-function Bad({ errors, onGoTo }: { errors: SpecError[]; onGoTo: Props["onGoTo"] }) {
+interface PlacesProps {
+  role?: "alert";
+  tone: "bad" | "calm";
+  places: SpecError[];
+  onGoTo: Props["onGoTo"];
+}
+
+/** What is said of the file, each leading to its line. */
+function Places({ role, tone, places, onGoTo }: PlacesProps) {
   return (
-    <Section title={count(errors.length, "mistake")}>
-      <ul className={css.errors} role="alert">
-        {errors.map((error, number) => (
-          <li key={number}>
-            <button
-              type="button"
-              className={css.error}
-              onClick={() => onGoTo(error.line ?? 1, error.column ?? 1)}
-            >
-              <span className={css.place}>
-                {error.line === null ? "Whole file" : `Line ${error.line}`}
-                {error.path ? <code>{error.path}</code> : null}
-              </span>
-              {error.message}
-            </button>
-          </li>
-        ))}
-      </ul>
-    </Section>
+    <ul className={css.errors} role={role}>
+      {places.map((place, number) => (
+        <li key={number}>
+          <button
+            type="button"
+            className={css.error}
+            data-tone={tone}
+            onClick={() => onGoTo(place.line ?? 1, place.column ?? 1)}
+          >
+            <span className={css.place}>
+              {place.line === null ? "Whole file" : `Line ${place.line}`}
+              {place.path ? <code>{place.path}</code> : null}
+            </span>
+            {place.message}
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }

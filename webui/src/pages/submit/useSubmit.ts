@@ -61,7 +61,8 @@ async function mistakesBehind(error: unknown, text: string): Promise<CheckResult
   if (!isApiError(error) || error.status >= 500) return null;
   const { errors } = error.details;
   if (Array.isArray(errors)) {
-    return { valid: false, errors: errors as SpecError[], summary: null, forecast: null };
+    const none = { notes: [], summary: null, forecast: null };
+    return { valid: false, errors: errors as SpecError[], ...none };
   }
   const result = await check(text).catch(() => null);
   return result?.valid === false ? result : null;

@@ -1,6 +1,6 @@
 import { Drawer } from "@mantine/core";
-import type { Attempt, Job, Task } from "@/api/types";
-import { exitWords, taskName } from "@/format/names";
+import type { Attempt, Job, Task, TaskRole } from "@/api/types";
+import { exitWords, shortModel, taskName } from "@/format/names";
 import { count, megabytes } from "@/format/size";
 import { CopyButton } from "@/ui/CopyButton";
 import { LinkButton } from "@/ui/LinkButton";
@@ -54,8 +54,7 @@ function About({ job, task }: { job: Job; task: Task }) {
           <>
             <Entry name="Image">{role.image}</Entry>
             <Entry name="Given">
-              {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory,{" "}
-              {count(role.gpus, "GPU")}
+              {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory, {gpuWords(role)}
             </Entry>
             <Entry name="Command">
               <pre className={css.command}>{role.command}</pre>
@@ -65,6 +64,11 @@ function About({ job, task }: { job: Job; task: Task }) {
       </dl>
     </div>
   );
+}
+
+function gpuWords({ gpus, gpu_model, cell_type, cells }: TaskRole): string {
+  if (cell_type) return `${count(cells, "cell")} of ${cell_type}`;
+  return gpu_model && gpus ? `${gpus} × ${shortModel(gpu_model)}` : count(gpus, "GPU");
 }
 
 function AttemptEntries({ attempt }: { attempt: Attempt }) {
