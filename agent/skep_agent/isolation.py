@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skep_agent.isolation_env import check_env, container_env
-from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import RuntimeFailure
 
 __all__ = [
@@ -39,7 +39,6 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
-MAX_GRACE_S = 3600
 # The engine refuses less.
 MIN_MEMORY_MB = 6
 
@@ -55,6 +54,8 @@ _REFERENCE = re.compile(
 # the container: with a trap it first lets its foreground child end in its own time. On the first
 # line of the script, so that the shell's messages keep their line numbers.
 _WAIT_FOR_CHILD = "trap 'exit 143' TERM; "
+# It shall outlive the checkpoint signal, too; its children get it as if there were no trap.
+_OUTLIVE = "trap : {}; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def create_call(
         "Image": image.image_id,
         "Hostname": _hostname(spec),
         "Entrypoint": ["/bin/sh", "-c"],
-        "Cmd": [_WAIT_FOR_CHILD + spec.command],
+        "Cmd": [_script(spec)],
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Labels": labels(spec, node),
         # An image may say SIGKILL here, or run commands of its own every second.
@@ -157,12 +158,21 @@ def _check_sizes(spec: AttemptSpec) -> None:
     _require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
     _require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
     _require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
-    _require(0 <= spec.stop_grace_s <= MAX_GRACE_S, f"{spec.stop_grace_s:g} s of grace")
-    size = len((_WAIT_FOR_CHILD + spec.command).encode())
+    for grace in (spec.stop_grace_s, spec.checkpoint_grace_s):
+        _require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
+    signal = spec.checkpoint_signal
+    _require(not signal or signal in CHECKPOINT_SIGNALS, f"{signal[:20]!r} as checkpoint signal")
+    size = len(_script(spec).encode())
     _require("\0" not in spec.command, "the command holds a NUL byte")
     _require(
         size <= MAX_ARGUMENT_BYTES, f"the command has {size} bytes, at most {MAX_ARGUMENT_BYTES}"
     )
+
+
+def _script(spec: AttemptSpec) -> str:
+    signal = spec.checkpoint_signal
+    outlive = _OUTLIVE.format(signal.removeprefix("SIG")) if signal not in ("", "SIGTERM") else ""
+    return _WAIT_FOR_CHILD + outlive + spec.command
 
 
 def _check_working_dir(image: ImageFacts) -> None:

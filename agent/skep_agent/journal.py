@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from skep_agent.core.records import Outcome, Remembered
+from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan
 
 _GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
 _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
-_FIELDS = [field.name for field in fields(Remembered)]
 
 
 class Journal:
@@ -118,22 +117,22 @@ def _line(raw: dict[str, Any]) -> bytes:
 
 
 def _raw(record: Remembered) -> dict[str, Any]:
-    raw: dict[str, Any] = {"op": "hold"} | {name: getattr(record, name) for name in _FIELDS}
-    if record.outcome is not None:
-        raw["outcome"] = asdict(record.outcome)
-    return raw
+    return {"op": "hold", **asdict(record)}
 
 
 def _record(raw: dict[str, Any]) -> Remembered:
-    outcome = raw["outcome"]
+    outcome, stopping = raw["outcome"], raw.get("stopping")
+    # An older agent wrote the grace alone.
+    plan = raw.get("plan") or {"grace_s": raw["stop_grace_s"]}
     return Remembered(
         attempt_id=str(raw["attempt_id"]),
         epoch=int(raw["epoch"]),
         job_id=str(raw["job_id"]),
         gpu_uuids=tuple(raw["gpu_uuids"]),
         ports=tuple(raw["ports"]),
-        stop_grace_s=float(raw["stop_grace_s"]),
+        plan=StopPlan(**plan),
         container_id=str(raw["container_id"]),
         outcome=Outcome(**outcome) if outcome else None,
         released=bool(raw["released"]),
+        stopping=Stopping(**stopping) if stopping else None,
     )

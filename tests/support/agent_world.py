@@ -48,6 +48,7 @@ class World:
         self.inventories = 0
         self.reconnects = 0
         self.evidence: set[tuple[str, int]] = set()  # lives (id, epoch) that may be stopped
+        self.signals: dict[tuple[str, int], str] = {}  # by life
         self.busy: set[str] = set()  # GPUs with a process left on them
         self.lease_until: float | None = None
         self.revision = -1
@@ -164,6 +165,10 @@ class World:
             case do.Watch():
                 self._tell_end(operation)
 
+    def fail_signal(self, attempt_id: str, epoch: int) -> None:
+        """The engine did not answer when the checkpoint signal was to be sent."""
+        self.send(ev.OperationFailed(attempt_id, epoch, "signal", "engine_down", "gone"))
+
     def complete_all(self) -> None:
         while self.pending:
             self.complete(self.pending[0])
@@ -274,6 +279,12 @@ class World:
                     if op.attempt_id != attempt_id
                     or not isinstance(op, do.Pull | do.Create | do.Start)
                 ]
+            case do.Signal(attempt_id, epoch):
+                life = (attempt_id, epoch)
+                if self.strict:
+                    assert life in self.evidence, f"{attempt_id}: no evidence"
+                    assert life not in self.signals, f"{attempt_id}: signalled twice"
+                self.signals[life] = instruction.signal
             case do.Stop(attempt_id, epoch):
                 if self.strict:
                     assert (attempt_id, epoch) in self.evidence, f"{attempt_id}: no evidence"

@@ -6,7 +6,7 @@ from skep_agent.core import events as ev
 from skep_agent.core.attempt import Attempt
 from skep_agent.core.instructions import Remove, ShipLogs, Warn
 from skep_agent.core.lifecycle import Lifecycle
-from skep_agent.core.records import Outcome, Remembered
+from skep_agent.core.records import Outcome, Remembered, Stopping
 from skep_agent.runtimes.base import Container
 
 # For containers whose lease nobody remembers (the journal is lost): time to find the server.
@@ -66,7 +66,9 @@ class Adoption(Lifecycle):
         attempt = Attempt(container.attempt_id, container.epoch, container.job_id)
         attempt.container_id = container.container_id
         if record is not None:
-            attempt.stop_grace_s, attempt.ports = record.stop_grace_s, record.ports
+            attempt.plan, attempt.ports = record.plan, record.ports
+            if record.stopping is not None:
+                self._resume(attempt, record.stopping)
         self.attempts[attempt.attempt_id] = attempt
         outcome = record.outcome if record is not None else None
         if outcome is None and container.exit is not None:
@@ -78,6 +80,15 @@ class Adoption(Lifecycle):
         else:
             self.move(attempt, "created" if container.status == "created" else "running")
         return attempt
+
+    def _resume(self, attempt: Attempt, stopping: Stopping) -> None:
+        """Not beyond what it may have, should the clock have begun anew."""
+        attempt.stop_reason = stopping.reason
+        if stopping.save_until is not None:
+            latest = self.now.mono + attempt.plan.signal_grace_s
+            attempt.save_until = min(stopping.save_until, latest)
+        if stopping.kill_at is not None:
+            attempt.kill_at = min(stopping.kill_at, self.now.mono + attempt.plan.grace_s)
 
     def _adopt_dead(self, attempt: Attempt, outcome: Outcome) -> None:
         key = attempt.attempt_id, attempt.epoch

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from skep_agent.core.records import Outcome, Remembered
+from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan, StopReason
 from skep_agent.protocol import AttemptSpec
 
 State = Literal[
@@ -16,6 +16,7 @@ State = Literal[
     "created",  # adopted before its start; waits for the server to list it again
     "starting",
     "running",
+    "saving",  # preempted: it was sent its checkpoint signal, and has some time before the stop
     "stopping",
     "ended",  # its process is dead or never was; its GPUs are being looked at
     "released",  # its GPUs are clean and given back; facts and logs are still on their way
@@ -24,14 +25,9 @@ State = Literal[
 ]
 OVER: frozenset[State] = frozenset({"ended", "released", "removing"})
 # Not yet over, and nothing but a stop or its own end may happen to it.
-ALIVE: frozenset[State] = frozenset(
-    {"pulling", "creating", "created", "starting", "running", "stopping"}
-)
-WITH_CONTAINER: frozenset[State] = frozenset({"created", "starting", "running", "stopping"})
-
-# told: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.
-# fenced: the node's lease ran out.
-StopReason = Literal["told", "unlisted", "superseded", "fenced"]
+RUNNING: frozenset[State] = frozenset({"running", "saving", "stopping"})
+WITH_CONTAINER: frozenset[State] = RUNNING | {"created", "starting"}
+ALIVE: frozenset[State] = WITH_CONTAINER | {"pulling", "creating"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class Attempt:
     attempt_id: str
     epoch: int
     job_id: str
-    stop_grace_s: float = 30.0
+    plan: StopPlan = field(default_factory=StopPlan)
     # None for an adopted attempt that the present server has not listed yet.
     spec: AttemptSpec | None = None
     # Held by this attempt alone until they are seen clean; then ().
@@ -64,6 +60,9 @@ class Attempt:
     container_id: str = ""
     shipping: bool = False  # the container's own log is being shipped
     stop_reason: StopReason | None = None
+    preempted: bool = False  # that is why; only then is its checkpoint signal sent
+    save_until: float | None = None  # monotonic, as the next
+    kill_at: float | None = None
     outcome: Outcome | None = None
     pull_percent: int = 0
     retries: int = 0  # of the present state
@@ -80,11 +79,17 @@ class Attempt:
             job_id=self.job_id,
             gpu_uuids=self.gpus,
             ports=self.ports,
-            stop_grace_s=self.stop_grace_s,
+            plan=self.plan,
             container_id=self.container_id,
             outcome=self.outcome,
             released=self.state in ("released", "removing"),
+            stopping=self._stopping(),
         )
+
+    def _stopping(self) -> Stopping | None:
+        if self.stop_reason is None or self.state not in ("saving", "stopping"):
+            return None
+        return Stopping(self.stop_reason, self.save_until, self.kill_at)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from skep_agent.core.gpus import GpuTable
 from skep_agent.isolation import check_env
-from skep_agent.protocol import AttemptSpec
+from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec
 from skep_agent.runtimes.base import RuntimeFailure
 
 _ATTEMPT_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
@@ -58,8 +58,11 @@ def _size_problem(spec: AttemptSpec, limits: Limits) -> str:
         return f"{spec.memory_mb} MB of memory asked, this node has {limits.memory_mb} MB"
     if not 0 <= spec.shm_mb <= limits.memory_mb:
         return f"{spec.shm_mb} MB of shared memory asked, this node has {limits.memory_mb} MB"
-    if spec.pids_limit < 1 or not 0 <= spec.stop_grace_s <= 3600:
-        return "the process limit or the grace time of stop is out of range"
+    graces = (spec.stop_grace_s, spec.checkpoint_grace_s)
+    if spec.pids_limit < 1 or not all(0 <= grace <= MAX_GRACE_S for grace in graces):
+        return "the process limit or a grace time of its stop is out of range"
+    if spec.checkpoint_signal and spec.checkpoint_signal not in CHECKPOINT_SIGNALS:
+        return f"{spec.checkpoint_signal[:20]!r} is not a checkpoint signal"
     if spec.hostname and not _HOSTNAME.fullmatch(spec.hostname):
         return f"{spec.hostname[:80]!r} is not a host name"
     return ""

@@ -13,7 +13,7 @@ from skep_agent.core.records import Remembered
 from skep_agent.protocol import AttemptSpec, Gpu
 from skep_agent.runtimes.base import Container, Exit
 
-Operation = Literal["pull", "create", "start", "stop", "remove"]
+Operation = Literal["pull", "create", "start", "signal", "stop", "remove"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,14 @@ class Watch(AttemptInstruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Signal(AttemptInstruction):
+    """Sent once; what comes of it, the watch tells."""
+
+    container_id: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(AttemptInstruction):
     container_id: str
     grace_s: float
@@ -124,6 +132,7 @@ Instruction = (
     | Start
     | Cancel
     | Watch
+    | Signal
     | Stop
     | Remove
     | ShipLogs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from skep_agent.core.attempt import ALIVE, OVER, WITH_CONTAINER, Attempt
+from skep_agent.core.attempt import ALIVE, OVER, RUNNING, WITH_CONTAINER, Attempt
 from skep_agent.core.machine import NodeMachine
 
-_TIMED = frozenset({"pulling", "creating", "starting", "stopping", "ended", "released", "removing"})
+_TIMED = frozenset(
+    {"pulling", "creating", "starting", "saving", "stopping", "ended", "released", "removing"}
+)
 
 
 class Violation(AssertionError):
@@ -44,13 +46,17 @@ def _of_attempt(machine: NodeMachine, key: str, attempt: Attempt) -> dict[str, b
         "an ended attempt waits only for GPUs": state != "ended" or bool(attempt.gpus),
         "every state that must pass has a deadline": state not in _TIMED
         or key in machine.deadlines,
-        "what is being stopped has a reason": state != "stopping"
+        "what is being stopped has a reason": state not in ("saving", "stopping")
         or attempt.stop_reason is not None,
+        "what is being stopped knows when it is killed": (attempt.kill_at is not None)
+        >= (state == "stopping"),
+        "what saves its work has a time for it, and was not told to end": state != "saving"
+        or (attempt.save_until is not None and attempt.kill_at is None),
         "what runs is not to be stopped": state not in ("pulling", "created", "running")
         or attempt.stop_reason is None,
         "a listed attempt alone is prepared": state not in ("pulling", "creating")
         or attempt.spec is not None,
-        "its log is shipped once it runs": state not in ("running", "stopping") or attempt.shipping,
+        "its log is shipped once it runs": state not in RUNNING or attempt.shipping,
         "the container goes last": state != "removing" or (attempt.told and attempt.drained),
         "what is told and drained does not linger": state != "released"
         or not (attempt.told and attempt.drained),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skep_agent.core.attempt import OVER, Attempt, Chapter, Grave, State, StopReason, Story
+from skep_agent.core.attempt import OVER, Attempt, Chapter, Grave, State, Story
 from skep_agent.core.checks import Limits
 from skep_agent.core.deadlines import Deadlines
 from skep_agent.core.events import Moment
@@ -20,13 +20,14 @@ from skep_agent.core.instructions import (
     Remove,
     SendFacts,
     ShipLogs,
+    Signal,
     Start,
     Stop,
     VerifyGpus,
     Watch,
 )
 from skep_agent.core.outbox import Outbox
-from skep_agent.core.records import Outcome
+from skep_agent.core.records import Outcome, StopReason
 from skep_agent.protocol import AttemptFact, AttemptSpec, Phase
 
 # How long a state may last, in seconds, before the tick does something about it.
@@ -77,12 +78,12 @@ class Lifecycle:
         if attempt.state in OVER:
             return
         if attempt.stop_reason is not None:
-            if reason == "fenced" and attempt.state == "stopping":
-                self._send_stop(attempt, FENCE_GRACE_S)
+            if reason == "fenced":
+                self._hurry(attempt)
             return
         attempt.stop_reason = reason
         if attempt.state == "running":
-            self.move(attempt, "stopping")
+            self._begin_stop(attempt)
         elif attempt.state == "pulling":
             self.out.append(Cancel(attempt.attempt_id, attempt.epoch))
             self.end(attempt, NEVER_STARTED)
@@ -188,12 +189,26 @@ class Lifecycle:
         attempt.shipping = True
         self.tell(attempt, "running")
         if attempt.stop_reason is not None:
-            self.move(attempt, "stopping")
+            self._begin_stop(attempt)
+
+    def _save(self, attempt: Attempt) -> None:
+        self.tell(attempt, "stopping")
+        key = attempt.attempt_id, attempt.epoch, attempt.container_id
+        if attempt.save_until is None:
+            attempt.save_until = self.now.mono + attempt.plan.signal_grace_s
+            self.out.append(Remember(attempt.record()))
+            self.out.append(Signal(*key, attempt.plan.signal))
+        self.deadlines.set(attempt.attempt_id, attempt.save_until)
 
     def _stop(self, attempt: Attempt) -> None:
-        self.tell(attempt, "stopping")
-        fenced = attempt.stop_reason == "fenced"
-        self._send_stop(attempt, FENCE_GRACE_S if fenced else attempt.stop_grace_s)
+        if attempt.save_until is None:
+            self.tell(attempt, "stopping")
+        if attempt.kill_at is None:
+            fenced = attempt.stop_reason == "fenced"
+            grace_s = FENCE_GRACE_S if fenced else attempt.plan.grace_s
+            attempt.kill_at = self.now.mono + grace_s
+            self.out.append(Remember(attempt.record()))
+        self._send_stop(attempt, self._grace_left(attempt))
 
     def _end(self, attempt: Attempt) -> None:
         outcome = attempt.outcome
@@ -234,6 +249,27 @@ class Lifecycle:
 
     # --- what several transitions share
 
+    def _begin_stop(self, attempt: Attempt) -> None:
+        """Or go on with one that an agent before this one began."""
+        saves = attempt.preempted and attempt.plan.signal and attempt.stop_reason != "fenced"
+        saving = attempt.save_until is not None or saves
+        self.move(attempt, "saving" if saving and attempt.kill_at is None else "stopping")
+
+    def _grace_left(self, attempt: Attempt) -> float:
+        """In whole milliseconds: deadlines are sums."""
+        assert attempt.kill_at is not None
+        return max(round(attempt.kill_at - self.now.mono, 3), 0.0)
+
+    def _hurry(self, attempt: Attempt) -> None:
+        if attempt.state not in ("saving", "stopping"):
+            return
+        latest = self.now.mono + FENCE_GRACE_S
+        attempt.kill_at = min(attempt.kill_at or latest, latest)
+        if attempt.state == "saving":
+            self.move(attempt, "stopping")
+        else:
+            self._send_stop(attempt, self._grace_left(attempt))
+
     def _within(self, attempt: Attempt, seconds: float) -> None:
         self.deadlines.set(attempt.attempt_id, self.now.mono + seconds)
 
@@ -264,8 +300,11 @@ _TABLE: dict[tuple[State, State], Callable[[Lifecycle, Attempt], None]] = {
     ("created", "ended"): Lifecycle._end,
     ("starting", "running"): Lifecycle._run,
     ("starting", "ended"): Lifecycle._end,
+    ("running", "saving"): Lifecycle._save,
     ("running", "stopping"): Lifecycle._stop,
     ("running", "ended"): Lifecycle._end,
+    ("saving", "stopping"): Lifecycle._stop,
+    ("saving", "ended"): Lifecycle._end,
     ("stopping", "ended"): Lifecycle._end,
     ("ended", "released"): Lifecycle._release,
     ("released", "removing"): Lifecycle._remove,

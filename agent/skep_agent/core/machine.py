@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from skep_agent.core import events as ev
 from skep_agent.core.adoption import Adoption
-from skep_agent.core.attempt import Attempt
+from skep_agent.core.attempt import RUNNING, Attempt
 from skep_agent.core.checks import Limits, check, host_ports, well_formed
 from skep_agent.core.instructions import (
     Cancel,
@@ -27,7 +27,7 @@ from skep_agent.core.instructions import (
     Warn,
 )
 from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
-from skep_agent.core.records import Outcome
+from skep_agent.core.records import Outcome, StopPlan
 from skep_agent.protocol import AttemptSpec
 
 PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
@@ -63,7 +63,7 @@ class NodeMachine(Adoption):
         return max(self.session.revision, 0) if self.session else 0
 
     def running(self) -> list[Attempt]:
-        return [a for a in self.attempts.values() if a.state in ("running", "stopping")]
+        return [a for a in self.attempts.values() if a.state in RUNNING]
 
     # --- the server
 
@@ -124,8 +124,9 @@ class NodeMachine(Adoption):
             self.stop(attempt, "superseded")
             return
         attempt.spec = attempt.spec or spec
-        attempt.stop_grace_s = attempt.spec.stop_grace_s
+        attempt.plan = StopPlan.of(attempt.spec)
         if spec.desired == "stop":
+            attempt.preempted |= spec.stop_cause == "preempted" and attempt.stop_reason is None
             self.stop(attempt, "told")
         elif attempt.state == "created":
             self.move(attempt, "starting")
@@ -134,9 +135,8 @@ class NodeMachine(Adoption):
         if not well_formed(spec.attempt_id):
             self.out.append(Warn("bad_attempt_id", f"not an attempt id: {spec.attempt_id[:80]!r}"))
             return
-        attempt = Attempt(
-            spec.attempt_id, spec.epoch, spec.job_id, stop_grace_s=spec.stop_grace_s, spec=spec
-        )
+        plan = StopPlan.of(spec)
+        attempt = Attempt(spec.attempt_id, spec.epoch, spec.job_id, plan=plan, spec=spec)
         if spec.desired == "stop":
             self.attempts[spec.attempt_id] = attempt
             self.stop(attempt, "told")
@@ -211,12 +211,12 @@ class NodeMachine(Adoption):
 
     def _exited(self, event: ev.Exited) -> None:
         attempt = self._held(event)
-        if attempt is not None and attempt.state in ("running", "stopping"):
+        if attempt is not None and attempt.state in RUNNING:
             self.end(attempt, Outcome.of(event.exit))
 
     def _vanished(self, event: ev.Vanished) -> None:
         attempt = self._held(event)
-        if attempt is None or attempt.state not in ("running", "stopping"):
+        if attempt is None or attempt.state not in RUNNING:
             return
         attempt.container_id = ""
         self.end(attempt, Outcome("lost", message="Someone removed its container."))
@@ -234,6 +234,9 @@ class NodeMachine(Adoption):
             self._fail(attempt, event.code, event.message)
         elif (event.operation, attempt.state) in _RETRIED:
             self._retry(attempt)
+        elif event.operation == "signal":
+            text = f"{attempt.attempt_id} did not get its checkpoint signal: {event.message}"
+            self.out.append(Warn("signal_failed", text))
 
     def _fail(self, attempt: Attempt, code: str, message: str) -> None:
         if attempt.stop_reason is not None:
@@ -312,6 +315,8 @@ class NodeMachine(Adoption):
                 if attempt.container_id:
                     self.out.append(Stop(*key, attempt.container_id, 0.0))
                 self._fail(attempt, "engine_down", f"The engine did not answer while {state}.")
+            case "saving":
+                self.move(attempt, "stopping")
             case "stopping":
                 self._send_stop(attempt, 0.0)
             case "ended":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec
 from skep_agent.runtimes.base import Exit
 
 
@@ -36,6 +37,40 @@ class Outcome:
         )
 
 
+# told: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.
+# fenced: the node's lease ran out.
+StopReason = Literal["told", "unlisted", "superseded", "fenced"]
+
+
+@dataclass(frozen=True, slots=True)
+class StopPlan:
+    """How an attempt is stopped when its time has come, within bounds. A checkpoint signal is for
+    those that are preempted alone."""
+
+    grace_s: float = 30.0
+    signal: str = ""
+    signal_grace_s: float = 0.0
+
+    @classmethod
+    def of(cls, spec: AttemptSpec) -> StopPlan:
+        signal = spec.checkpoint_signal if spec.checkpoint_signal in CHECKPOINT_SIGNALS else ""
+        return cls(_bounded(spec.stop_grace_s), signal, _bounded(spec.checkpoint_grace_s))
+
+
+def _bounded(grace_s: float) -> float:
+    return min(grace_s, float(MAX_GRACE_S)) if grace_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """A stop under way, by this machine's monotonic clock: an agent that comes back goes on with
+    the same deadlines, and sends no checkpoint signal twice."""
+
+    reason: StopReason
+    save_until: float | None = None  # it was sent its checkpoint signal, and has so long
+    kill_at: float | None = None  # it was sent SIGTERM, and has so long
+
+
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """An attempt in the journal. With the labels of its container it is enough to go on."""
@@ -45,7 +80,8 @@ class Remembered:
     job_id: str
     gpu_uuids: tuple[str, ...]
     ports: tuple[int, ...]
-    stop_grace_s: float
+    plan: StopPlan
     container_id: str
     outcome: Outcome | None
     released: bool
+    stopping: Stopping | None = None

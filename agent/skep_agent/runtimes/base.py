@@ -59,6 +59,10 @@ class Runtime(Protocol):
 
     async def start(self, container_id: str) -> None: ...
 
+    async def signal(self, container_id: str, signal: str) -> None:
+        """Send one signal ("SIGUSR1") to all processes of a running container; one that does not
+        run has no use for it."""
+
     async def stop(self, container_id: str, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after `grace_s` seconds; returns when the container is dead."""
 

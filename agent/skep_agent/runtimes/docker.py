@@ -72,6 +72,14 @@ class DockerRuntime:
             raise _start_failure(error) from None
         self._stats.started(container_id)
 
+    async def signal(self, container_id: str, signal: str) -> None:
+        try:
+            path = f"/containers/{container_id}/kill"
+            await self._engine.post(path, params={"signal": signal})
+        except EngineError as error:
+            if error.status not in (404, 409):  # 409: it does not run
+                raise error.failure("engine_down") from None
+
     async def stop(self, container_id: str, grace_s: float) -> None:
         grace = math.ceil(grace_s)
         try:

@@ -11,6 +11,8 @@ A line of the attempt's command that begins with `mock` is read, for example
     pull_seconds=SECONDS  how long it takes to create (the pull itself knows only the image)
     create_error=CODE, start_error=CODE    fail so
     stop_seconds=SECONDS  how long it takes to die of SIGTERM
+    on_checkpoint=exit    it ends by itself after a checkpoint signal; else it goes on
+    checkpoint_seconds=SECONDS    how long that takes
     oom=1                 end as killed for memory
 
 An image reference may end in `?pull_seconds=2&pull_error=image_not_found`.
@@ -22,7 +24,7 @@ import asyncio
 import builtins
 import math
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
@@ -44,6 +46,7 @@ class MockContainer:
     status: str = "created"
     started_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    signals: list[str] = field(default_factory=list)
     lines: dict[Stream, int] | None = None
 
     def number(self, word: str, default: float = 0.0) -> float:
@@ -105,6 +108,18 @@ class MockRuntime:
         run_for = container.number("run_for", 1.0)
         if run_for != math.inf:
             container.timer = loop.call_later(run_for, self._end, container, None)
+
+    async def signal(self, container_id: str, signal: str) -> None:
+        container = self.containers.get(container_id)
+        if container is None or container.status != "running":
+            return
+        container.signals.append(signal)
+        if container.words.get("on_checkpoint") == "exit":
+            if container.timer is not None:
+                container.timer.cancel()
+            seconds = container.number("checkpoint_seconds")
+            loop = asyncio.get_running_loop()
+            container.timer = loop.call_later(seconds, self.end, container_id, 0)
 
     async def stop(self, container_id: str, grace_s: float) -> None:
         container = self.containers.get(container_id)

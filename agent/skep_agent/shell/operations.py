@@ -22,6 +22,7 @@ _FALLBACK: dict[ev.Operation, str] = {
     "pull": "image_pull",
     "create": "create_failed",
     "start": "start_failed",
+    "signal": "engine_down",
     "stop": "engine_down",
     "remove": "engine_down",
 }
@@ -82,7 +83,9 @@ class Operations:
         """Nothing under way is waited for; containers stay as they are."""
         await self._tasks.close()
 
-    def run(self, what: do.Pull | do.Create | do.Start | do.Watch | do.Stop | do.Remove) -> None:
+    def run(
+        self, what: do.Pull | do.Create | do.Start | do.Watch | do.Signal | do.Stop | do.Remove
+    ) -> None:
         match what:
             case do.Pull():
                 self._go(what, "prepare", self._attempted(what, "pull", self._pull(what)))
@@ -92,6 +95,8 @@ class Operations:
                 self._go(what, "prepare", self._attempted(what, "start", self._start(what)))
             case do.Watch():
                 self._go(what, "watch", self._watch(what))
+            case do.Signal():
+                self._go(what, "stop", self._attempted(what, "signal", self._signal(what)))
             case do.Stop():
                 self._go(what, "stop", self._attempted(what, "stop", self._stop(what)))
             case do.Remove():
@@ -137,6 +142,9 @@ class Operations:
         async with self._creates:
             await self._runtime.start(what.container_id)
         return ev.Started(what.attempt_id, what.epoch)
+
+    async def _signal(self, what: do.Signal) -> None:
+        await self._runtime.signal(what.container_id, what.signal)
 
     async def _stop(self, what: do.Stop) -> None:
         """The end itself is reported by the watch."""

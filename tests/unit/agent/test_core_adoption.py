@@ -61,7 +61,7 @@ def test_labels_alone_are_enough_without_a_journal(world: World) -> None:
     assert world.machine.lease_until == world.now + UNKNOWN_LEASE_S
     world.welcome()
     world.desire(spec(**FIELDS))
-    assert world.machine.attempts["a1"].stop_grace_s == 5.0
+    assert world.machine.attempts["a1"].plan.grace_s == 5.0
 
 
 def test_an_adopted_container_that_is_not_listed_is_stopped(world: World) -> None:

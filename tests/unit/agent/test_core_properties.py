@@ -23,6 +23,9 @@ specs = st.builds(
     desired=st.sampled_from(["run", "run", "run", "stop"]),
     gpu_uuids=st.lists(st.sampled_from([*UUIDS, *UUIDS, "GPU-9"]), max_size=2),
     cpus=st.sampled_from([1.0, 1.0, 1.0, 99.0]),
+    stop_cause=st.sampled_from(["", "preempted"]),
+    checkpoint_signal=st.sampled_from(["", "SIGUSR1", "SIGUSR1", "SIGKILL"]),
+    checkpoint_grace_s=st.sampled_from([0.0, 5.0, 50.0]),
     network=st.sampled_from(["isolated", "host"]),
     ports=st.dictionaries(st.just("http"), st.lists(st.integers(20000, 20003), max_size=2)),
 )
@@ -107,6 +110,7 @@ class Node(RuleBasedStateMachine):
     def the_agent_is_killed_and_comes_back(self, keep_journal) -> None:
         if not keep_journal:
             self.world.journal.clear()
+            self.world.signals.clear()  # what was sent is not known any more
         self.world.restart()
 
     @rule(uuids=st.sets(st.sampled_from(UUIDS)))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skep_agent import journal as journal_module
-from skep_agent.core.records import Outcome, Remembered
+from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan
 from skep_agent.journal import Journal
 from skep_agent.statedir import Identity, StateDir, StateError
 
@@ -19,7 +19,7 @@ def record(attempt_id: str, **fields) -> Remembered:
         "job_id": "j",
         "gpu_uuids": ("GPU-1",),
         "ports": (20000,),
-        "stop_grace_s": 5.0,
+        "plan": StopPlan(5.0, "SIGUSR1", 60.0),
         "container_id": "c",
         "outcome": None,
         "released": False,
@@ -38,9 +38,21 @@ def test_records_outlive_the_process(path: Path) -> None:
     journal.remember(record("a1"))
     journal.remember(record("a2"))
     journal.remember(ended)
+    leaving = record("a4", stopping=Stopping("told", save_until=12.5))
     journal.remember(record("a3"))
     journal.forget("a3")
-    assert Journal(path, "boot").records == [record("a1"), ended]
+    journal.remember(leaving)
+    assert Journal(path, "boot").records == [record("a1"), ended, leaving]
+
+
+def test_a_line_of_an_agent_that_knew_no_checkpoints_is_read(path: Path) -> None:
+    path.write_text(
+        '{"op":"hold","attempt_id":"a1","epoch":1,"job_id":"j","gpu_uuids":[],"ports":[],'
+        '"stop_grace_s":5.0,"container_id":"c","outcome":null,"released":false}\n'
+    )
+    (found,) = Journal(path, "boot").records
+    assert found.plan == StopPlan(5.0)
+    assert found.stopping is None
 
 
 def test_a_torn_or_strange_line_is_skipped(path: Path) -> None:
