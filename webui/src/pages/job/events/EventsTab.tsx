@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { events } from "@/api/jobs";
 import type { Job, JobEvent } from "@/api/types";
 import { clock, fullTime } from "@/format/time";
@@ -35,9 +36,24 @@ function Entry({ event }: { event: JobEvent }) {
         <p className={css.small}>
           <Ago at={event.at} /> · {event.kind}
           {event.actor ? <> · by {event.actor}</> : null}
+          <Preemptor data={event.data} />
         </p>
       </div>
     </li>
+  );
+}
+
+/** The job that took the place, if one may see it. */
+function Preemptor({ data: { by, name } }: { data: JobEvent["data"] }) {
+  if (typeof by !== "string" || typeof name !== "string") return null;
+  return (
+    <>
+      {" "}
+      ·{" "}
+      <Link to="/jobs/$id" params={{ id: by }} className="link">
+        open {name}
+      </Link>
+    </>
   );
 }
 
