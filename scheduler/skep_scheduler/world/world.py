@@ -44,6 +44,10 @@ class Cancelled:
     at: float
 
 
+class _NoPlaceError(Exception):
+    pass
+
+
 class World:
     """waiting, running, reserved: the gangs by id, as they were told
     holds: the cells and the room, as they follow from that
@@ -77,12 +81,13 @@ class World:
         for node in inventory.nodes:
             self._know(node)
         self._learn_models()
-        self._restore()
         self._stale = True
         self.settle()
+        with self.trial():
+            restored = tuple(self.restored())
         return Changed(
             {gang: self.downgrade_reason(gang) for gang in self.downgraded()},
-            tuple(self.restored()),
+            restored,
             tuple(gang for gang in self.reserved if not self.holds.groups.get(gang)),
         )
 
@@ -120,7 +125,10 @@ class World:
         known, self.running[gang_id] = self.running.get(gang_id), holding
         self._kind_of.pop(gang_id, None)
         (self.growing.add if holding.unplaced else self.growing.discard)(gang_id)
-        if known is None or known.tasks != holding.tasks or known.downgraded != holding.downgraded:
+        if known is not None and known.downgraded != holding.downgraded:
+            self.holds.release(gang_id)
+            known = None
+        if known is None or known.tasks != holding.tasks:
             self._put(holding)
             self._stale = True
 
@@ -201,14 +209,10 @@ class World:
         return sorted(g for g in owners if g in self.running and not self.running[g].downgraded)
 
     def restored(self) -> list[str]:
-        """Gangs that were told to be downgraded, but for which their VC accounts."""
-        return sorted(
-            gang_id
-            for gang_id, holding in self.running.items()
-            if holding.downgraded
-            and self.holds.groups.get(gang_id)
-            and not self.holds.is_downgraded(gang_id)
-        )
+        """Gangs that were told to be downgraded, but for which their VC can account without taking
+        a place from another one. It does so from then on: call it in a trial."""
+        lost = [h for h in self.running.values() if h.downgraded and not h.leaving]
+        return [h.gang.id for h in sorted(lost, key=_precedence) if self._restore(h)]
 
     def downgrade_reason(self, gang_id: str) -> Reason:
         why = next(g.downgraded_by for g in self.holds.groups_of(gang_id) if g.downgraded_by)
@@ -259,14 +263,17 @@ class World:
         told = "it was told so" if holding.downgraded else None
         self.holds.put(holding.gang, holding.tasks, told)
 
-    def _restore(self) -> None:
-        """New cells: perhaps VCs own again what gangs run on that lost it."""
-        lost = [h for h in self.running.values() if h.downgraded]
-        for holding in sorted(lost, key=_precedence):
-            self.holds.release(holding.gang.id)
-            self.holds.put(holding.gang, holding.tasks)
-            if self.holds.is_downgraded(holding.gang.id):
-                self.holds.downgrade(holding.gang.id, "it was told so")
+    def _restore(self, holding: Holding) -> bool:
+        gang, before = holding.gang, self.downgraded()
+        try:
+            with self.holds.transaction():
+                self.holds.release(gang.id)
+                self.holds.put(gang, holding.tasks)
+                if self.holds.is_downgraded(gang.id) or self.downgraded() != before:
+                    raise _NoPlaceError
+        except _NoPlaceError:
+            return False
+        return bool(self.holds.groups.get(gang.id))
 
     def _gang(self, gang_id: str) -> Gang:
         known = self.running.get(gang_id) or self.reserved[gang_id]
