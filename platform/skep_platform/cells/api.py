@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
-from skep_platform.cells import assignment, overview, physical, services
+from skep_platform.cells import assignment, layout, overview, physical, services
 from skep_platform.cells.parsers import LAYOUT_PARSERS, layout_text
 from skep_platform.cells.serializers import (
     AssignmentSerializer,
@@ -113,7 +113,7 @@ class HivedView(APIView):
     )
     def get(self, request: Request) -> HttpResponse:
         """The whole configuration as a HiveD file, whether one was imported or not."""
-        text = services.export()
+        text = layout.export()
         name = {"Content-Disposition": 'attachment; filename="hivedscheduler.yaml"'}
         return HttpResponse(text, content_type="text/yaml; charset=utf-8", headers=name)
 
@@ -127,12 +127,12 @@ class HivedView(APIView):
     def put(self, request: Request) -> Response:
         """Lays the nodes that the file names out as it says; others stay as their agents tell."""
         text, assign = layout_text(request), _assign(request)
-        return Response(services.import_layout(acting.user(request), text, assign=assign))
+        return Response(layout.put(acting.user(request), text, assign=assign))
 
     @extend_schema(operation_id="delete_hived", responses={204: None}, tags=TAGS)
     def delete(self, request: Request) -> Response:
         """Back to what the agents tell. What virtual clusters own stays, as far as it exists."""
-        services.delete_layout(acting.user(request))
+        layout.delete(acting.user(request))
         return Response(status=204)
 
 
@@ -149,7 +149,7 @@ class HivedCheckView(APIView):
     )
     def post(self, request: Request) -> Response:
         """All that is wrong with a file, or what importing it would do. Changes nothing."""
-        return Response(services.check_layout(layout_text(request), assign=_assign(request)))
+        return Response(layout.check(layout_text(request), assign=_assign(request)))
 
 
 def _assign(request: Request) -> bool:

@@ -8,3 +8,9 @@ from django.apps import AppConfig
 class CellsConfig(AppConfig):
     name = "skep_platform.cells"
     label = "cells"
+
+    def ready(self) -> None:
+        from skep_platform.cells import services
+        from skep_platform.tenancy import changes
+
+        changes.checked_by(services.check_raised)

@@ -29,14 +29,6 @@ class Error:
     path: str
     details: Mapping[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "message": self.message,
-            "path": self.path,
-            "details": dict(self.details),
-        }
-
 
 def stored() -> Assignment:
     return Assignment(*claims.read())
@@ -103,15 +95,11 @@ def _owned(vc: facts.VirtualCluster, pins: tuple[facts.Pin, ...]) -> dict[str, A
 
 
 def _claims(vc: Mapping[str, Any]) -> Iterator[facts.Claim]:
-    cells = [
-        facts.Claim(cell["chain"], cell["cell_type"], cell["number"])
-        for cell in vc["cells"]
-        if cell["number"]
-    ]
-    yield from sorted(cells, key=lambda claim: (claim.chain, claim.cell_type))
-    for model, gpus in sorted(vc["quotas"].items()):
-        if gpus:
-            yield facts.Claim("", model, gpus)
+    """In the order of the body: paths of errors count them."""
+    for cell in vc["cells"]:
+        yield facts.Claim(cell["chain"], cell["cell_type"], cell["number"])
+    for model, gpus in vc["quotas"].items():
+        yield facts.Claim("", model, gpus)
 
 
 def _unknown_vcs(body: Body) -> Iterator[Error]:

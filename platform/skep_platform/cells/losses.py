@@ -66,7 +66,7 @@ def _healthy(cell: Physical, away: set[Physical]) -> Iterator[int]:
     """The levels of the largest cells that are wholly there and belong to no pin."""
     if cell.virtual is not None and cell.virtual.root.pin and cell.virtual.up is None:
         return
-    if not cell.bad and cell not in away and not _has_pin(cell):
+    if cell.whole and not cell.bad and cell not in away and not _has_pin(cell):
         yield cell.level
         return
     for child in cell.parts:

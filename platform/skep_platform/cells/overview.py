@@ -42,11 +42,11 @@ def cells(user: Any) -> dict[str, Any]:
 def _chain(now: view.View, pool: Pool, visible: set[str], admin: bool) -> dict[str, Any]:
     shape = pool.shape
     owned, bad = _owned(now.state, shape.chain, visible), _bad(pool)
-    left = [max(n, 0) for n in pool.spare()]
+    left = now.world.built.left[shape.chain]
     return {
         "chain": shape.chain,
-        "gpu_model": now.gpu_model(shape),
-        "nodes": len(pool.tops) * shape.cells_in(shape.top, shape.node_level),
+        "gpu_model": now.gpu_model(shape.leaf_type),
+        "nodes": pool.total[shape.node_level],
         "levels": [
             {
                 "type": level.type,
@@ -60,7 +60,7 @@ def _chain(now: view.View, pool: Pool, visible: set[str], admin: bool) -> dict[s
         "totals": [
             {
                 "type": level.type,
-                "total": len(pool.tops) * shape.cells_in(shape.top, level.level),
+                "total": pool.total[level.level],
                 "owned": owned[level.level],
                 "left": left[level.level] if admin else None,
                 "bad": bad[level.level],
@@ -81,11 +81,11 @@ def _owned(state: State, chain: str, visible: set[str]) -> Counter[int]:
 
 
 def _bad(pool: Pool) -> Counter[int]:
-    """Cells by level with a bad GPU: looks only where there are some."""
+    """Whole cells by level with a bad GPU: looks only where there are some."""
     bad: Counter[int] = Counter()
     stack: list[Physical] = [top for top in pool.tops if top.bad]
     while stack:
         cell = stack.pop()
-        bad[cell.level] += 1
+        bad[cell.level] += cell.whole
         stack.extend(part for part in cell.parts if part.bad)
     return bad

@@ -16,8 +16,9 @@ from skep_platform.core.errors import NotFound
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler.cells.shape import LEAF, OPPORTUNISTIC
 from skep_scheduler.cells.state import State
-from skep_scheduler.cells.tree import Physical
+from skep_scheduler.cells.tree import Physical, leaves_of
 
+NOBODY = ""  # where the name of a virtual cluster is expected
 MAX_CELLS = 5000  # in one answer, children included
 
 
@@ -27,10 +28,12 @@ def page(
     """Raises NotFound for a cell that is not there, or that the caller may not see."""
     user = request.user
     visible = set(tenancy.visible_to(user).values_list("name", flat=True))
+    if tenancy.is_admin(user):
+        visible.add(NOBODY)
     with view.current() as now:
         cells = _asked(now.state, user, visible, chain, under)
         shown = cells[cursor : cursor + limit]
-        rows = [_cell(cell, _bounded(cell, depth, len(shown)), visible) for cell in shown]
+        rows = [_cell(now, cell, _bounded(cell, depth, len(shown)), visible) for cell in shown]
     names.fill_in(user, rows)
     return paging.answer(request, rows, cursor, limit, more=len(cells) > cursor + limit)
 
@@ -79,14 +82,14 @@ def _bound(state: State, chain: str, visible: set[str]) -> Iterator[Physical]:
                     yield root.physical
 
 
-def _owner(cell: Physical) -> str | None:
+def _owner(cell: Physical) -> str:
     """Whose preassigned cell it is, or lies in."""
     here: Physical | None = cell
     while here is not None:
         if here.virtual is not None:
             return here.virtual.vc
         here = here.up
-    return None
+    return NOBODY
 
 
 def _bounded(cell: Physical, depth: int, together: int) -> int:
@@ -101,31 +104,32 @@ def _bounded(cell: Physical, depth: int, together: int) -> int:
     return levels
 
 
-def _cell(cell: Physical, depth: int, visible: set[str]) -> dict[str, Any]:
+def _cell(now: view.View, cell: Physical, depth: int, visible: set[str]) -> dict[str, Any]:
     owner = _owner(cell)
     row = {
         "address": cell.address,
         "type": cell.spec.type,
-        "gpus": cell.spec.leaves,
+        "gpus": cell.spec.leaves if cell.whole else sum(1 for _ in leaves_of(cell)),
         "bad": cell.bad,
         "used": cell.used_total,
         "lent": cell.used_at(OPPORTUNISTIC),
-        "virtual_cluster": owner if owner in visible else None,
+        "virtual_cluster": owner or None if owner in visible else None,
         "pin": cell.pin if owner in visible else None,
         "node": cell.node,
         "children": None,
     }
     if cell.level == LEAF:
-        return row | _leaf(cell)
+        return row | _leaf(now, cell)
     if depth > 1:
-        row["children"] = [_cell(part, depth - 1, visible) for part in cell.parts]
+        row["children"] = [_cell(now, part, depth - 1, visible) for part in cell.parts]
     return row
 
 
-def _leaf(leaf: Physical) -> dict[str, Any]:
+def _leaf(now: view.View, leaf: Physical) -> dict[str, Any]:
+    device = now.device(leaf)
     return {
         "uuid": str(leaf.index),
-        "index": leaf.parent.children.index(leaf) if leaf.parent else 0,
+        "index": device.index if device is not None else None,
         "state": leaf_state(leaf),
         "job": user_of(leaf),
     }

@@ -157,6 +157,11 @@ class ShortfallSerializer(Serializer):
     got = serializers.IntegerField()
 
 
+class OdditySerializer(Serializer):
+    path = serializers.CharField()
+    message = serializers.CharField()
+
+
 class CheckedAssignmentSerializer(Serializer):
     revision = serializers.IntegerField(help_text="The present one.")
     fits = serializers.BooleanField()
@@ -169,7 +174,10 @@ class CheckedAssignmentSerializer(Serializer):
         many=True, help_text="Opportunistic ones that would be guaranteed again."
     )
     shortfalls = ShortfallSerializer(
-        many=True, help_text="Claims that the cluster cannot meet at present."
+        many=True, help_text="Older claims that the cluster cannot meet at present."
+    )
+    problems = OdditySerializer(
+        many=True, help_text="Where nodes or the file are odd; nothing is refused for it."
     )
 
 
@@ -228,7 +236,7 @@ class VcCellsSerializer(Serializer):
 
 
 class ReservedSerializer(Serializer):
-    start = serializers.DateTimeField()
+    start = serializers.DateTimeField(help_text="Not later.")
     nodes = serializers.ListField(child=serializers.CharField())
 
 

@@ -70,7 +70,7 @@ def _chain(
     whole = bool(under) or sum(root.spec.leaves for root in roots) <= WHOLE_GPUS
     return {
         "chain": chain,
-        "gpu_model": now.gpu_model(shape),
+        "gpu_model": now.gpu_model(shape.leaf_type),
         "types": [
             _type(now, shape.at(level), mine, missing.get(shape.at(level).type, 0))
             for level, mine in counts.items()
@@ -128,14 +128,13 @@ def _find(roots: Sequence[Virtual], address: str) -> tuple[Virtual, Physical | N
 
 
 def _parts(cell: Virtual, place: Physical | None) -> Iterator[tuple[Virtual, Physical | None]]:
-    """Each part with its place: that which it is bound to, or else the best that is left."""
+    """Each part with its place: that which it is bound to, or else one that is left."""
     if place is None:
         yield from ((part, None) for part in cell.parts)
         return
-    left = [part for part in place.parts if part.virtual is None]
-    best = iter(sorted(left, key=lambda part: (part.bad, part.used_total)))
+    left = (part for part in place.parts if part.virtual is None)
     for part in cell.parts:
-        yield part, part.physical if part.physical is not None else next(best, None)
+        yield part, part.physical if part.physical is not None else next(left, None)
 
 
 def _tree(cell: Virtual, place: Physical | None, opened: str, most: int) -> dict[str, Any]:

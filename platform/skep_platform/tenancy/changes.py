@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from skep_scheduler import facts
 
-def _nothing() -> object:
-    return None
+Claims = tuple[tuple[facts.VirtualCluster, ...], tuple[facts.Pin, ...]]
 
 
-_count: Callable[[], object] = _nothing
-_check: Callable[[], object] = _nothing
+def _nobody_counts() -> None:
+    pass
+
+
+def _nobody_checks(before: Claims) -> None:
+    pass
+
+
+_count: Callable[[], object] = _nobody_counts
+_check: Callable[[Claims], object] = _nobody_checks
 
 
 def counted_by(count: Callable[[], object]) -> None:
@@ -23,9 +31,9 @@ def counted_by(count: Callable[[], object]) -> None:
     _count = count
 
 
-def checked_by(check: Callable[[], object]) -> None:
-    """`check()` is called within the transaction in which a claim was raised, after it was
-    written. It raises SkepError where not all claims fit."""
+def checked_by(check: Callable[[Claims], object]) -> None:
+    """`check(before)` is called within the transaction in which a claim was raised, after it was
+    written. It raises SkepError where not all claims fit any more."""
     global _check
     _check = check
 
@@ -34,6 +42,6 @@ def changed() -> None:
     _count()
 
 
-def raised() -> None:
+def raised(before: Claims) -> None:
     """Raises SkepError."""
-    _check()
+    _check(before)

@@ -15,11 +15,10 @@ from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.tenancy import changes
+from skep_platform.tenancy.changes import Claims
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
 from skep_scheduler import facts
 
-Vcs = tuple[facts.VirtualCluster, ...]
-Pins = tuple[facts.Pin, ...]
 Owned = dict[str, Any]  # {"quotas": {model: GPUs}, "cells": {"chain type": number}, "pins": [name]}
 
 
@@ -44,7 +43,7 @@ def replace(
     after = read()
     if before == after:
         return
-    was, now = _owned(*before), _owned(*after)
+    was, now = _owned(before), _owned(after)
     changed = [name for name in known if was[name] != now[name]]
     Event.objects.bulk_create(_told(user, known[n], was[n], now[n]) for n in changed)
     changes.changed()
@@ -52,23 +51,23 @@ def replace(
     doorbells.ring_topic("cluster")
 
 
-def read() -> tuple[Vcs, Pins]:
+def read() -> Claims:
     """What they own, by name, in four queries."""
-    claims: dict[str, list[facts.Claim]] = {
+    mine: dict[str, list[facts.Claim]] = {
         name: [] for name in VirtualCluster.objects.order_by("name").values_list("name", flat=True)
     }
     cells = VcCell.objects.order_by("chain", "cell_type")
     for vc, chain, cell_type, number in cells.values_list(
         "vc__name", "chain", "cell_type", "number"
     ):
-        claims[vc].append(facts.Claim(chain, cell_type, number))
+        mine[vc].append(facts.Claim(chain, cell_type, number))
     quotas = Quota.objects.order_by("gpu_model")
     for vc, model, gpus in quotas.values_list("vc__name", "gpu_model", "gpus"):
-        claims[vc].append(facts.Claim("", model, gpus))
+        mine[vc].append(facts.Claim("", model, gpus))
     pins = PinnedCell.objects.order_by("name")
     columns = ("name", "cell_type", "node_name", "device_uuid", "vc__name")
     return (
-        tuple(facts.VirtualCluster(name, tuple(mine)) for name, mine in claims.items()),
+        tuple(facts.VirtualCluster(name, tuple(some)) for name, some in mine.items()),
         tuple(
             facts.Pin(name, cell_type, node, device, vc or "")
             for name, cell_type, node, device, vc in pins.values_list(*columns)
@@ -76,7 +75,8 @@ def read() -> tuple[Vcs, Pins]:
     )
 
 
-def _owned(vcs: Vcs, pins: Pins) -> dict[str, Owned]:
+def _owned(claims: Claims) -> dict[str, Owned]:
+    vcs, pins = claims
     owned: dict[str, Owned] = {vc.name: {"quotas": {}, "cells": {}, "pins": []} for vc in vcs}
     for vc in vcs:
         for claim in vc.claims:

@@ -90,6 +90,7 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
     Raises SkepError `quota_invalid`, `quota_exceeds_cluster` and `cells_do_not_fit`."""
     _check_quotas(quotas)
     claims.lock()
+    owned = claims.read()
     before = dict(vc.quotas.values_list("gpu_model", "gpus"))
     after = {model: gpus for model, gpus in sorted(quotas.items()) if gpus}
     _check_capacity(vc, before, after)
@@ -105,7 +106,7 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
         data = {"before": before, "after": after}
         record("vc", vc.pk, "quota.changed", message, actor=_who(user), **data)
         if _raised(before, after) and (VcCell.objects.exists() or PinnedCell.objects.exists()):
-            changes.raised()  # without cells, counts fit whenever their sum does
+            changes.raised(owned)  # without cells, counts fit whenever their sum does
         changes.changed()
         doorbells.ring_scheduler()
         doorbells.ring_topic("cluster")

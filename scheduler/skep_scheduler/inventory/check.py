@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,13 +52,20 @@ def check(before: facts.Inventory, after: facts.Inventory) -> Checked:
     """Whether what VCs are to own can be given to them all. `reconfigure` tells what becomes of
     running gangs under `built.config`."""
     built = build(after)
-    known = {_claim(short): short.asked - short.got for short in build(before).shortfalls}
-    new = [s for s in built.shortfalls if s.asked - s.got > known.get(_claim(s), 0)]
+    known, now = _missing(build(before)), _missing(built)
+    new = [short for short in built.shortfalls if now[_claim(short)] > known[_claim(short)]]
     old = tuple(short for short in built.shortfalls if short not in new)
     return Checked(built, tuple(_finding(short) for short in new), _left(built), old)
 
 
-def _claim(short: Shortfall) -> tuple[str, str, str, str]:
+def _missing(built: Built) -> Counter[tuple[str, ...]]:
+    missing: Counter[tuple[str, ...]] = Counter()
+    for short in built.shortfalls:
+        missing[_claim(short)] += short.asked - short.got
+    return missing
+
+
+def _claim(short: Shortfall) -> tuple[str, ...]:
     return short.vc, short.chain, short.cell_type, short.pin
 
 
