@@ -27,7 +27,7 @@ export default () =>
     await tab(page, /^Members/);
     await page.getByPlaceholder("Add a member").click();
     await page.getByRole("option", { name: "admin" }).click();
-    await page.getByText("admin", { exact: true }).waitFor();
+    await page.getByRole("combobox", { name: "Role of admin" }).waitFor();
 
     await page.getByRole("link", { name: "Virtual clusters" }).first().click();
     const card = page.getByRole("listitem").filter({ hasText: name });

@@ -16,7 +16,7 @@ export default () =>
     await busy.first().waitFor();
     expect((await busy.count()) === 8, "not all GPUs of the job are shown in use");
     await busy.first().hover();
-    await page.getByRole("tooltip").getByText(holds.name).waitFor();
+    await page.getByRole("tooltip").getByText(`In use by ${holds.name}`).waitFor();
     await shoot(page, "vc-cells");
     await page.getByText("On the nodes", { exact: true }).click();
     await page.getByRole("treeitem", { name: /on node-\d: 8 of 8 GPUs in use/ }).waitFor();
@@ -39,7 +39,7 @@ export default () =>
     await line.locator(`[data-bar="${waits.name}"][data-certainty="running"]`).click();
     await page.getByRole("heading", { name: waits.name }).waitFor();
     await ask(page, "POST", `/jobs/${waits.id}/stop`);
-    await page.getByText("Stopped", { exact: true }).waitFor();
+    await page.getByText("Stopped", { exact: true }).first().waitFor();
   });
 
 function submit(page, job) {
