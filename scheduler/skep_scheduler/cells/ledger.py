@@ -125,6 +125,26 @@ def downgrade(state: State, group: Group, reason: str) -> None:
             _set_virtual(state, seat, i, None)
 
 
+def lose(state: State, leaf: Physical) -> None:
+    """A device goes away: who has reserved it has nothing then, who runs on it is unaccounted."""
+    if leaf.holder is not None:
+        cancel(state, leaf.holder.name)
+    if leaf.user is not None:
+        state.release(leaf)
+        _forget(state, leaf.user, leaf)
+        state.journal.set(leaf, "user", None)
+
+
+def find_again(state: State, leaf: Physical) -> None:
+    """A device is there that was not: perhaps a gang runs on it that is to be accounted then."""
+    groups = [state.groups[name] for name in state.unaccounted if name in state.groups]
+    for group in sorted(groups, key=lambda group: group.order):
+        for seat in group.seats:
+            if seat.node == leaf.node and leaf.index in seat.indices:
+                _rejoin(state, group, seat, seat.indices.index(leaf.index), leaf)
+                return
+
+
 def victims_cleared(group: Group) -> bool:
     """Whether nobody else runs any more on what a preempting group has reserved."""
     return all(leaf.user is None for leaf, _ in group.pairs())
@@ -146,6 +166,8 @@ def _add(state: State, group: Group) -> None:
     state.journal.note(state.groups.pop, group.name)
     if group.downgraded_by is not None:
         _list_downgraded(state, group.name)
+    if any(leaf is None for seat in group.seats for leaf in seat.leaves):
+        state.unaccounted.add(group.name)
 
 
 def _remove(state: State, group: Group) -> None:
@@ -154,6 +176,9 @@ def _remove(state: State, group: Group) -> None:
     if group.name in state.downgraded:
         state.downgraded.remove(group.name)
         state.journal.note(state.downgraded.add, group.name)
+    if group.name in state.unaccounted:
+        state.unaccounted.remove(group.name)
+        state.journal.note(state.unaccounted.add, group.name)
 
 
 def _list_downgraded(state: State, name: str) -> None:
@@ -188,6 +213,7 @@ def _forget(state: State, group: Group, leaf: Physical) -> None:
                 _set_virtual(state, seat, i, None)
                 state.journal.note(seat.leaves.__setitem__, i, leaf)
                 seat.leaves[i] = None
+                state.unaccounted.add(group.name)
 
 
 def _make_room(state: State, group: Group) -> None:
@@ -244,6 +270,20 @@ def _hold(state: State, group: Group, seat: Seat, i: int) -> None:
         _note_lost(state, leaf.user, leaf)
     _account(state, group, seat, i, leaf)
     state.journal.set(leaf, "holder", group)
+
+
+def _rejoin(state: State, group: Group, seat: Seat, i: int, leaf: Physical) -> None:
+    try:
+        if group.opportunistic:
+            raise Misfit("opportunistic")
+        with state.journal.transaction():
+            _account(state, group, seat, i, leaf)
+            _check_safety(state, group)
+    except Misfit as misfit:
+        downgrade(state, group, str(misfit))
+        state.account(leaf, None, OPPORTUNISTIC)
+    seat.leaves[i] = leaf
+    leaf.user = group
 
 
 def _note_lost(state: State, group: Group, leaf: Physical) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from skep_scheduler.cells.feasible import spare
 from skep_scheduler.cells.journal import Journal
 from skep_scheduler.cells.shape import Shape
-from skep_scheduler.cells.tree import Physical
+from skep_scheduler.cells.tree import Physical, is_whole
 
 
 class FreeList:
@@ -63,24 +63,60 @@ class Pool:
         self.free = [FreeList() for _ in range(shape.top + 1)]
         self.total = [0] * (shape.top + 1)
         self.left = [0] * (shape.top + 1)
-        for top in tops:
-            self._open(top)
         self.bad_left = [0] * (shape.top + 1)
         self.bad = 0
+        for top in tops:
+            self._enter(top)
         self.claims = [0] * (shape.top + 1)
         self.vc_claims: dict[str, list[int]] = {}
 
-    def _open(self, cell: Physical) -> None:
+    def learn(self, cell: Physical, above: Physical | None) -> None:
+        """A cell that nobody uses is there now, as a top cell or as a part of another."""
+        if above is None:
+            self.tops.append(cell)
+        else:
+            cell.parent = above
+            above.children = (*above.children, cell)
+        self._enter(cell)
+
+    def forget(self, cell: Physical) -> None:
+        """The opposite; all that it consists of must have been taken."""
+        self._count_total(cell, -1)
+        if cell.up is None:
+            self.tops.remove(cell)
+        else:
+            cell.up.children = tuple(part for part in cell.up.children if part is not cell)
+        self._update_above(cell, -1)
+
+    def _enter(self, cell: Physical) -> None:
+        self._count_total(cell, +1)
+        self._update_above(cell, +1)
+        self._offer(cell)
+
+    def _count_total(self, cell: Physical, sign: int) -> None:
+        self.total[cell.level] += sign * cell.whole
+        for part in cell.parts:
+            self._count_total(part, sign)
+
+    def _update_above(self, cell: Physical, sign: int) -> None:
+        """What contains a cell gets or loses its bad devices, and may be whole or not by it."""
+        self.bad += sign * cell.bad
+        above = cell.up
+        while above is not None:
+            above.bad += sign * cell.bad
+            whole = is_whole(above)
+            self.total[above.level] += whole - above.whole
+            above.whole = whole
+            above = above.up
+
+    def _offer(self, cell: Physical) -> None:
         """What is whole is free, what lacks parts is handed out part by part."""
         if cell.whole:
-            self.free[cell.level].append(cell)
-            for lower in range(1, cell.level + 1):
-                self.left[lower] += self.shape.cells_in(cell.level, lower)
-                self.total[lower] += self.shape.cells_in(cell.level, lower)
+            self.give(cell)
             return
         cell.split = True
         for part in cell.parts:
-            self._open(part)
+            self._offer(part)
 
     def claim(self, vc: str, level: int, number: int) -> None:
         """A VC owns `number` more cells (fewer, when negative)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.journal import Journal
 from skep_scheduler.cells.pool import Pool
-from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC, Config, VcSpec
+from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC, Config, Shape, VcSpec
 from skep_scheduler.cells.startup import settle
 from skep_scheduler.cells.tree import (
     NODE_FAULT,
@@ -47,6 +47,7 @@ class State:
     chains: the pools by chain, in the order in which chains are tried (descending names)
     leaves: every device by node and address; nodes: every device by node
     groups: all that holds cells, by name; downgraded: the names of those that are it
+    unaccounted: names of those with a device that the cells do not have, and perhaps of others
     """
 
     def __init__(self, config: Config) -> None:
@@ -59,23 +60,28 @@ class State:
         self.nodes: dict[str, list[Physical]] = {}
         self.groups: dict[str, Group] = {}
         self.downgraded: set[str] = set()
+        self.unaccounted: set[str] = set()
         self.arrivals = 0
-        self._build_chains()
+        for chain in sorted(config.shapes, reverse=True):
+            self._build_chain(config.shapes[chain])
         pinned = self._find_pins()
         for vc in config.vcs.values():
             self.vcs[vc.name] = self._build_vc(vc, pinned)
         self._start_bad()
 
-    def _build_chains(self) -> None:
-        for chain in sorted(self.config.shapes, reverse=True):
-            shape = self.config.shapes[chain]
-            tops = [build_physical(shape, spec) for name, spec in self.config.tops if name == chain]
-            self.chains[chain] = Pool(shape, tops, self.journal)
-            self.views[chain] = View(tops, nodes_of(tops), across=False)
-            for top in tops:
-                for leaf in leaves_of(top):
-                    self.leaves[leaf.node or "", leaf.index] = leaf
-                    self.nodes.setdefault(leaf.node or "", []).append(leaf)
+    def enter(self, cell: Physical) -> None:
+        """Lists the devices of a cell."""
+        for leaf in leaves_of(cell):
+            self.leaves[leaf.node or "", leaf.index] = leaf
+            self.nodes.setdefault(leaf.node or "", []).append(leaf)
+
+    def _build_chain(self, shape: Shape) -> None:
+        specs = (spec for chain, spec in self.config.tops if chain == shape.chain)
+        tops = [build_physical(shape, spec) for spec in specs]
+        self.chains[shape.chain] = Pool(shape, tops, self.journal)
+        self.views[shape.chain] = View(tops, nodes_of(tops), across=False)
+        for top in tops:
+            self.enter(top)
 
     def _start_bad(self) -> None:
         for pool in self.chains.values():

@@ -147,8 +147,13 @@ class Virtual(Cell):
         return self.children  # type: ignore[return-value]
 
 
-def build_physical(shape: Shape, spec: CellSpec) -> Physical:
-    return _physical(shape, shape.top, spec, None)
+def build_physical(shape: Shape, spec: CellSpec, level: int | None = None) -> Physical:
+    """A top cell, or one of another level down to that of nodes."""
+    return _physical(shape, level or shape.top, spec, None)
+
+
+def device_of(leaf: CellSpec) -> Address:
+    return int(leaf.name) if leaf.name.isdecimal() else leaf.name
 
 
 def _physical(shape: Shape, level: int, spec: CellSpec, node: str | None) -> Physical:
@@ -156,7 +161,7 @@ def _physical(shape: Shape, level: int, spec: CellSpec, node: str | None) -> Phy
     cell = Physical(spec.address, shape, kind, spec.name if kind.is_node else node)
     cell.pin = spec.pin
     if level == LEAF:
-        cell.index = int(spec.name) if spec.name.isdecimal() else spec.name
+        cell.index = device_of(spec)
     children = tuple(_physical(shape, level - 1, child, cell.node) for child in spec.children)
     _adopt(cell, children)
     cell.whole = is_whole(cell)

@@ -34,6 +34,18 @@ class View:
         for node in nodes:
             node.view = self
 
+    def enter(self, node: Cell) -> None:
+        self.nodes.append(node)
+        self.dirty.add(node)
+        node.view = self
+
+    def drop(self, node: Cell) -> None:
+        self.nodes.remove(node)
+        self.dirty.discard(node)
+        self._suspects.discard(node)
+        self._leaves.pop(node, None)
+        node.view = None
+
     def ordered(self, avoid: Collection[str], any_bad: bool) -> list[Cell]:
         """The nodes in the order to try them. With `any_bad`, bad hardware is looked for."""
         stale = self.dirty | self._suspects

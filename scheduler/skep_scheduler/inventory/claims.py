@@ -73,6 +73,8 @@ def meet(
     for vc in vcs:
         cells = [claim for claim in vc.claims if claim.chain]
         for i, claim in enumerate(cells):
+            if claim.number <= 0:
+                continue
             path = f"virtual_clusters.{vc.name}.cells[{i}]"
             _cells(stock, vc.name, claim, path, shares[vc.name], short)
     for vc in vcs:
