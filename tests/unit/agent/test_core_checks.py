@@ -19,6 +19,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "CPUs that are no number": ({"cpus": float("nan")}, "spec_refused", "nan CPUs"),
     "more memory than the node has": ({"memory_mb": 2048}, "spec_refused", "1024 MB"),
     "more shared memory than the node has": ({"shm_mb": 2048}, "spec_refused", "1024 MB"),
+    "an endless time to save its work": (
+        {"checkpoint_grace_s": 1e9},
+        *("spec_refused", "grace"),
+    ),
+    "a checkpoint signal that kills": (
+        {"checkpoint_signal": "SIGKILL"},
+        *("spec_refused", "SIGKILL"),
+    ),
     "an endless grace time": ({"stop_grace_s": 1e9}, "spec_refused", "grace"),
     "a host name with a newline": ({"hostname": "a\nb"}, "spec_refused", "host name"),
     "a port outside of the range": (

@@ -127,3 +127,19 @@ async def test_a_pull_progresses_and_fails_as_the_image_says(runtime: MockRuntim
 async def test_thousands_of_containers_are_cheap(runtime: MockRuntime) -> None:
     ids = [await started(runtime, "mock run_for=0.01", attempt_id=f"a{n}") for n in range(3000)]
     assert len(await asyncio.gather(*map(runtime.wait, ids))) == 3000
+
+
+async def test_a_checkpoint_signal_is_heard_and_survived(runtime: MockRuntime) -> None:
+    container_id = await started(runtime, "mock run_for=forever")
+    await runtime.signal(container_id, "SIGUSR1")
+    assert runtime.containers[container_id].signals == ["SIGUSR1"]
+    assert runtime.containers[container_id].status == "running"
+
+
+async def test_a_container_may_end_by_itself_after_its_checkpoint(runtime: MockRuntime) -> None:
+    command = "mock run_for=forever on_checkpoint=exit checkpoint_seconds=0.05"
+    container_id = await started(runtime, command)
+    await runtime.signal(container_id, "SIGUSR1")
+    assert (await runtime.wait(container_id)).exit_code == 0
+    await runtime.signal(container_id, "SIGUSR1")
+    await runtime.signal("gone", "SIGUSR1")

@@ -325,3 +325,20 @@ async def test_a_node_turned_away_still_fences_itself(
 )
 def test_the_socket_is_found_from_the_web_address(server_url: str, expected: str) -> None:
     assert socket_url(server_url) == expected
+
+
+async def test_a_preempted_attempt_saves_its_work_before_it_ends(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    asked = spec(
+        command="mock run_for=forever on_checkpoint=exit",
+        checkpoint_signal="SIGUSR1",
+        checkpoint_grace_s=600.0,
+    )
+    await server.desire(asked)
+    await server.until(lambda: "running" in server.node().phases("a1"))
+    stop = {"desired": "stop", "stop_cause": "preempted"}
+    await server.desire(asked.model_copy(update=stop))
+    await server.until(lambda: server.node().complete("a1"))
+    exited = next(f for f in server.node().facts if f.phase == "exited")
+    assert exited.exit_code == 0
