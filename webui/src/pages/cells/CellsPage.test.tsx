@@ -51,6 +51,7 @@ const fits: CheckedAssignment = {
   downgraded: [],
   restored: [],
   shortfalls: [],
+  problems: [],
 };
 const told = "vision asks for 5 nodes of 8 A100; there are 4.";
 

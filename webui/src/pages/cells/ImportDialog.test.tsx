@@ -14,6 +14,7 @@ const good: CheckedAssignment = {
   downgraded: [{ job_id: "j1", name: "bert", virtual_cluster: "vision", reason: null }],
   restored: [],
   shortfalls: [],
+  problems: [],
 };
 const path = "virtualClusters.vc1.virtualCells[0].cellType";
 const error = { code: "bad_file", message: "There is no cell type DGY.", path, details: {} };

@@ -1,11 +1,12 @@
 import type { CheckedAssignment } from "@/api/types";
 import { count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
+import { PathList } from "./PathList";
 import css from "./ImportVerdict.module.css";
 
 /** What is wrong with a file, each with its path; or what importing it would do. */
 export function ImportVerdict({ check, busy }: { check: CheckedAssignment; busy: boolean }) {
-  const { fits, errors } = check;
+  const { fits, errors, problems } = check;
   return (
     <section className={css.verdict} data-busy={busy || undefined} aria-busy={busy}>
       <p className={fits ? css.good : css.no} role="status">
@@ -13,15 +14,12 @@ export function ImportVerdict({ check, busy }: { check: CheckedAssignment; busy:
         {fits ? "Nothing is wrong with it" : count(errors.length, "mistake")}
       </p>
       {fits ? <Effects check={check} /> : null}
-      {errors.length > 0 ? (
-        <ul className={css.errors} tabIndex={0} aria-label="Mistakes">
-          {errors.map((error) => (
-            <li key={error.path + error.message}>
-              {error.path ? <code>{error.path}</code> : null}
-              <p>{error.message}</p>
-            </li>
-          ))}
-        </ul>
+      {errors.length > 0 ? <PathList label="Mistakes" items={errors} /> : null}
+      {problems.length > 0 ? (
+        <>
+          <p className={css.odd}>{count(problems.length, "oddity", "oddities")}, no hindrance</p>
+          <PathList label="Oddities" items={problems} />
+        </>
       ) : null}
     </section>
   );

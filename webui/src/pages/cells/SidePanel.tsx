@@ -4,6 +4,7 @@ import type { Chain } from "@/api/types";
 import { count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
+import { PathList } from "./PathList";
 import { TouchedJobs } from "./TouchedJobs";
 import { Verdict } from "./Verdict";
 import type { Checked } from "./useCheck";
@@ -33,6 +34,12 @@ export function SidePanel({ chains, editor, check, refusal }: Props) {
       ) : null}
       <Changes chains={chains} editor={editor} />
       {check.result && changed ? <TouchedJobs check={check.result} /> : null}
+      {check.result && check.result.problems.length > 0 ? (
+        <Section title={`${count(check.result.problems.length, "oddity", "oddities")} of nodes`}>
+          <p className="dim">Nothing is refused for these.</p>
+          <PathList label="Oddities" items={check.result.problems} />
+        </Section>
+      ) : null}
     </aside>
   );
 }

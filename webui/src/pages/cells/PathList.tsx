@@ -1,0 +1,20 @@
+import css from "./PathList.module.css";
+
+interface Props {
+  label: string;
+  items: { path: string; message: string }[];
+}
+
+/** What is said of places in a file or of nodes, each with its path. */
+export function PathList({ label, items }: Props) {
+  return (
+    <ul className={css.list} tabIndex={0} aria-label={label}>
+      {items.map(({ path, message }) => (
+        <li key={path + message}>
+          {path ? <code>{path}</code> : null}
+          <p>{message}</p>
+        </li>
+      ))}
+    </ul>
+  );
+}
