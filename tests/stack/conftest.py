@@ -18,8 +18,10 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def skep() -> Iterator[Stack]:
-    """Leases short enough to see a node lost, long enough for a web server to come back."""
-    with stack("--nodes", "2", "--gpus", "8", SKEP_LEASE_S="25", SKEP_HEARTBEAT_S="1") as started:
+    """Leases short enough to see a node lost, long enough for a web server to come back; victims
+    need not have run for a while first."""
+    timing = {"SKEP_LEASE_S": "25", "SKEP_HEARTBEAT_S": "1", "SKEP_SCHEDULING_MIN_RUN_S": "0"}
+    with stack("--nodes", "2", "--gpus", "8", **timing) as started:
         yield started
 
 
