@@ -15,7 +15,8 @@ import random
 import resource
 import sys
 import time
-from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 from skep_scheduler import queue
 from skep_scheduler.facts import (
@@ -31,6 +32,7 @@ from skep_scheduler.facts import (
 )
 from skep_scheduler.world import World
 
+T = TypeVar("T")
 GPUS = 8
 VCS = 10
 NOW = 1_000_000.0
@@ -55,19 +57,23 @@ def measure(nodes: int, gangs: int) -> None:
     timed("tell_queue", lambda: [world.set_waiting(gang) for gang in waiting])
     gc.collect()
     gc.freeze()  # as a scheduler does that keeps its world
-    for name in ("fill", "full"):
-        plan, seconds = timed(f"{name}_tick", lambda: queue.plan(world, NOW))
-        report(f"{name}_placed", len(plan.placements), "gangs")
-        report(f"{name}_preempting", len(plan.preemptions), "gangs")
-        report(f"{name}_waiting", len(plan.reasons), "gangs")
-        report(f"{name}_decided", gangs / seconds, "gangs/s")
-        if name == "fill":
-            report("admissions", len(plan.placements) / seconds, "gangs/s")
-            report("admissions_kueue", KUEUE, "gangs/s")
-            timed("tell_placed", lambda: commit(world, plan))
+    plan, seconds = tick("fill", world)
+    report("admissions", len(plan.placements) / seconds, "gangs/s")
+    report("admissions_kueue", KUEUE, "gangs/s")
+    timed("tell_placed", lambda: commit(world, plan))
+    tick("full", world)
     turn_over(world)
     report("peak_rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
     world.validate()
+
+
+def tick(name: str, world: World) -> tuple[queue.Plan, float]:
+    """Over the whole queue; nothing is done about it."""
+    plan, seconds = timed(f"{name}_tick", lambda: queue.plan(world, NOW))
+    report(f"{name}_placed", len(plan.placements), "gangs")
+    report(f"{name}_preempting", len(plan.preemptions), "gangs")
+    report(f"{name}_waiting", len(plan.reasons), "gangs")
+    return plan, seconds
 
 
 def turn_over(world: World, rounds: int = 10) -> None:
@@ -104,7 +110,7 @@ def commit(world: World, plan: queue.Plan) -> None:
         world.set_running(Holding(gang, tasks, NOW))
 
 
-def timed(name, run):  # type: ignore[no-untyped-def]
+def timed(name: str, run: Callable[[], T]) -> tuple[T, float]:
     start = time.thread_time()
     result = run()
     seconds = time.thread_time() - start

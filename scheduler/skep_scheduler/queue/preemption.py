@@ -7,6 +7,7 @@ from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.find import Found
+from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.settings import Settings
 from skep_scheduler.world import World
 
@@ -27,7 +28,7 @@ def too_early(
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,
             "",
-            {"at": at, "victims": [world.name_of(gang_id) for gang_id in asked]},
+            {"at": at, "victims": names_for(world, gang, asked)},
         )
     return None
 

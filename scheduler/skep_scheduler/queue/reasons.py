@@ -13,6 +13,7 @@ from skep_scheduler.facts import Gang
 from skep_scheduler.queue import sentences
 from skep_scheduler.queue.codes import Code
 from skep_scheduler.queue.find import Found, find
+from skep_scheduler.queue.names import name_for
 from skep_scheduler.queue.needs import needs_of
 from skep_scheduler.queue.numbers import Numbers
 from skep_scheduler.queue.preemption import cools_until
@@ -60,6 +61,8 @@ class Explainer:
             "expected_start": self._start(blocked),
             "opportunistic_now": None,
         }
+        if "by" in details:
+            details["by_name"] = name_for(self._world, gang, details["by"])
         if ahead < self._settings.full_reasons:
             details["opportunistic_now"] = self._opportunistic_now(gang, blocked.kind, refusal)
         code = str(refusal.code)

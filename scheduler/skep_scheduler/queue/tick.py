@@ -10,6 +10,7 @@ from skep_scheduler.facts import Gang
 from skep_scheduler.queue import preemption, reservations
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.find import Found, Task, find, tasks_of
+from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.order import is_starving, ordered
 from skep_scheduler.queue.promises import NEVER, Promise, Promises
 from skep_scheduler.queue.reasons import Blocked, Explainer
@@ -104,7 +105,7 @@ class Tick:
                 self._promises.note_start(reserved.gang, self.now)
             else:
                 leaving = reservations.waited_for(self.world, reserved)
-                names = [self.world.name_of(other) for other in leaving]
+                names = names_for(self.world, reserved.gang, leaving)
                 self._block(reserved.gang, Refusal(Code.PREEMPTING, "", {"leaving": names}))
 
     def _ordered(self) -> list[Gang]:

@@ -27,7 +27,8 @@ def of(world: World) -> Hashable:
 
 def _nodes(world: World) -> Iterator[Hashable]:
     for name, room in world.holds.room.nodes.items():
-        yield name, room.total, room.used, room.open, frozenset(room.users.items())
+        if name in world.nodes or room.users:
+            yield name, room.total, room.used, room.open, frozenset(room.users.items())
 
 
 def _pool(pool: Pool) -> Hashable:
