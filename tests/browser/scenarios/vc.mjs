@@ -30,7 +30,7 @@ export default () =>
     const line = page.getByRole("region", { name: "Time line" });
     await line.getByRole("link", { name: waits.name }).waitFor();
     await line.locator(`[data-bar="${holds.name}"]`).hover();
-    await page.getByRole("tooltip").getByText(/^Running since/).waitFor();
+    await page.getByRole("tooltip").getByText(/since \d/).waitFor();
     await shoot(page, "vc-queue");
 
     // Nobody reloads: the waiting one starts when it can.

@@ -23,9 +23,9 @@ interface Props {
 export function ChainCells({ name, chain: told, all, overNodes }: Props) {
   const { chain, ask, askMore } = useParts(name, told);
   const [litJob, setLitJob] = useState<string | null>(null);
-  const levelOf = useMemo(() => levelsOf(all, chain.chain), [all, chain.chain]);
-  const own = useMemo(() => ownCells(chain, levelOf), [chain, levelOf]);
-  const placed = useMemo(() => toNodes(chain, levelOf), [chain, levelOf]);
+  const levels = useMemo(() => levelsOf(all, chain.chain), [all, chain.chain]);
+  const own = useMemo(() => ownCells(chain, levels), [chain, levels]);
+  const placed = useMemo(() => toNodes(chain, levels), [chain, levels]);
   const jobs = useMemo(() => jobsOn(own), [own]);
   const combs = overNodes ? placed.nodes : own;
   const model = shortModel(chain.gpu_model);

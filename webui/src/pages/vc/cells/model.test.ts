@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { A100, aCell, aChain } from "@/test/cells";
 import { jobsOn, leaves, levelsOf, overNodes, ownCells, withChildren, type Comb } from "./model";
 
-const levelOf = levelsOf([A100], "a100");
+const levels = levelsOf([A100], "a100");
 const train = { id: "j1", name: "train" };
 const placed = (address: string, node: string | null) => ({ physical: { address, node } });
 
@@ -27,20 +27,20 @@ function busyRack() {
 const titles = (combs: Comb[]) => combs.map((comb) => comb.title);
 
 test("a cell is called by its node, once it has one", () => {
-  const [rack] = ownCells(aChain([busyRack()]), levelOf);
+  const [rack] = ownCells(aChain([busyRack()]), levels);
   expect(titles(rack?.children ?? [])).toEqual(["n1", "No place yet"]);
   expect(rack).toMatchObject({ title: "Rack of 2 nodes of 8 A100", aboveNodes: true });
 });
 
 test("what has no place of its own lies on the node that contains it", () => {
-  const [rack] = ownCells(aChain([busyRack()]), levelOf);
+  const [rack] = ownCells(aChain([busyRack()]), levels);
   const free = rack?.children?.[0]?.children?.[1];
   expect(free).toMatchObject({ node: "n1", place: null });
 });
 
 test("single GPUs lie together", () => {
   const cells = [aCell("node", "a"), aCell("gpu", "b"), aCell("gpu", "c", { used: 1 })];
-  const combs = ownCells(aChain(cells), levelOf);
+  const combs = ownCells(aChain(cells), levels);
   expect(titles(combs)).toEqual(["No place yet", "Single GPUs"]);
   expect(combs[1]).toMatchObject({ gpus: 2, used: 1, leaf: false });
 });
@@ -49,7 +49,7 @@ test("over the nodes there is a box for each node that is used, and the rest is 
   const half = aCell("half", "h", placed("x", "n10"));
   const { nodes, unplaced } = overNodes(
     aChain([busyRack(), half, aCell("gpu", "g", placed("y", "n10"))]),
-    levelOf,
+    levels,
   );
   expect(nodes.map(({ title, gpus, others }) => [title, gpus, others])).toEqual([
     ["n1", 8, 0],
@@ -60,13 +60,13 @@ test("over the nodes there is a box for each node that is used, and the rest is 
 
 test("a used rack that was not told yet is not taken for an unused one", () => {
   const rack = aCell("rack", "r", { used: 3, children: null, ...placed("pr", null) });
-  const { nodes, unplaced } = overNodes(aChain([rack]), levelOf);
+  const { nodes, unplaced } = overNodes(aChain([rack]), levels);
   expect([titles(nodes), unplaced]).toEqual([["Rack of 2 nodes of 8 A100"], []]);
 });
 
 test("jobs are told with their GPUs, the largest first", () => {
   const eval_ = aCell("gpu", "g", { job: { id: "j2", name: "eval" } });
-  expect(jobsOn(ownCells(aChain([eval_, busyRack()]), levelOf))).toEqual([
+  expect(jobsOn(ownCells(aChain([eval_, busyRack()]), levels))).toEqual([
     { ...train, gpus: 4 },
     { id: "j2", name: "eval", gpus: 1 },
   ]);
@@ -79,6 +79,6 @@ test("what was read later gets into its place, however deep", () => {
     ["r", nodes],
     ["r/1", [aCell("half", "r/1/0"), aCell("half", "r/1/1")]],
   ]);
-  const [whole] = ownCells(aChain(withChildren([rack], read)), levelOf);
+  const [whole] = ownCells(aChain(withChildren([rack], read)), levels);
   expect(whole && leaves(whole)).toHaveLength(16);
 });

@@ -30,17 +30,17 @@ export interface Comb {
   others: number;
 }
 
-export type LevelOf = (type: string) => CellLevel | undefined;
+/** The types of cells of one chain, by name. */
+export type Levels = Map<string, CellLevel>;
 
-export function levelsOf(chains: Chain[], name: string): LevelOf {
+export function levelsOf(chains: Chain[], name: string): Levels {
   const own = chains.find((chain) => chain.chain === name)?.levels ?? [];
-  const byType = new Map(own.map((level) => [level.type, level]));
-  return (type) => byType.get(type);
+  return new Map(own.map((level) => [level.type, level]));
 }
 
 /** The cells as the virtual cluster sees them. Single GPUs that it owns lie together. */
-export function ownCells({ chain, cells }: VcChain, levelOf: LevelOf): Comb[] {
-  const combs = cells.map((cell) => toComb(cell, levelOf, null));
+export function ownCells({ chain, cells }: VcChain, levels: Levels): Comb[] {
+  const combs = cells.map((cell) => toComb(cell, levels, null));
   const singles = combs.filter((comb) => comb.leaf);
   if (singles.length < 2) return combs;
   const rest = combs.filter((comb) => !comb.leaf);
@@ -48,7 +48,7 @@ export function ownCells({ chain, cells }: VcChain, levelOf: LevelOf): Comb[] {
 }
 
 /** The same cells on the nodes that they are bound to, and what has no place yet. */
-export function overNodes(chain: VcChain, levelOf: LevelOf): { nodes: Comb[]; unplaced: Comb[] } {
+export function overNodes(chain: VcChain, levels: Levels): { nodes: Comb[]; unplaced: Comb[] } {
   const placed = new Map<string, Comb[]>();
   const untold: Comb[] = [];
   const unplaced: Comb[] = [];
@@ -57,8 +57,9 @@ export function overNodes(chain: VcChain, levelOf: LevelOf): { nodes: Comb[]; un
     else if (comb.place && comb.children) comb.children.forEach(visit);
     else (comb.place ? untold : unplaced).push(comb);
   };
-  chain.cells.map((cell) => toComb(cell, levelOf, null)).forEach(visit);
-  const nodes = [...placed].map(([node, combs]) => onNode(node, combs, nodeSize(chain, levelOf)));
+  chain.cells.map((cell) => toComb(cell, levels, null)).forEach(visit);
+  const size = [...levels.values()].find((level) => level.is_node)?.gpus ?? 0;
+  const nodes = [...placed].map(([node, combs]) => onNode(node, combs, size));
   nodes.sort((a, b) => a.title.localeCompare(b.title, "en", { numeric: true }));
   return { nodes: [...nodes, ...untold], unplaced };
 }
@@ -88,8 +89,8 @@ export function withChildren(cells: VirtualCell[], read: Map<string, VirtualCell
   });
 }
 
-function toComb(cell: VirtualCell, levelOf: LevelOf, around: string | null): Comb {
-  const level = levelOf(cell.type);
+function toComb(cell: VirtualCell, levels: Levels, around: string | null): Comb {
+  const level = levels.get(cell.type);
   const node = cell.physical?.node ?? around;
   const isNode = level?.is_node ?? false;
   const words = level?.words ?? cell.type;
@@ -110,7 +111,7 @@ function toComb(cell: VirtualCell, levelOf: LevelOf, around: string | null): Com
     node,
     place: cell.physical?.address ?? null,
     job: cell.job,
-    children: cell.children?.map((child) => toComb(child, levelOf, node)) ?? null,
+    children: cell.children?.map((child) => toComb(child, levels, node)) ?? null,
     others: 0,
   };
 }
@@ -122,17 +123,6 @@ function short(words: string): string {
 
 function capital(words: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
-function nodeSize({ cells }: VcChain, levelOf: LevelOf): number {
-  const types = new Set<string>();
-  const visit = (cell: VirtualCell) => {
-    types.add(cell.type);
-    cell.children?.forEach(visit);
-  };
-  cells.forEach(visit);
-  const sizes = [...types].map(levelOf).filter((level) => level?.is_node);
-  return Math.max(0, ...sizes.map((level) => level?.gpus ?? 0));
 }
 
 function onNode(node: string, combs: Comb[], size: number): Comb {

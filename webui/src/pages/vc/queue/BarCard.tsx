@@ -14,6 +14,8 @@ export function BarCard({ bar, place, now }: { bar: Bar; place: DOMRect; now: nu
         {words.charAt(0).toUpperCase() + words.slice(1)}
         {isLate(bar, now) ? "; it takes longer than expected" : ""}
       </span>
+      {job.preempting ? <span>It is asked to make room for another job.</span> : null}
+      {job.downgraded ? <span>It was guaranteed: {job.downgraded.message}</span> : null}
       <Detail name="Owner">{job.owner}</Detail>
       <Detail name="Size">
         {count(job.gpus, "GPU")} in {count(job.tasks, "task")}

@@ -55,7 +55,7 @@ export function TimeLine({ bars }: { bars: Bar[] }) {
         {shown.map((bar) => (
           <li key={bar.job.id} className={css.row} data-over={over?.bar === bar || undefined}>
             <span className={css.name}>
-              <StateIcon state={bar.job.state} size={13} />
+              <StateIcon state={iconOf(bar)} size={13} />
               <Link to="/jobs/$id" params={{ id: bar.job.id }} className="link clip">
                 {bar.job.name}
               </Link>
@@ -83,4 +83,9 @@ export function TimeLine({ bars }: { bars: Bar[] }) {
       {over ? <BarCard {...over} now={now} /> : null}
     </div>
   );
+}
+
+/** A job that is placed but does not run yet counts as waiting in the list of jobs, not here. */
+function iconOf({ certainty, job }: Bar) {
+  return certainty === "running" && job.state === "WAITING" ? "PREPARING" : job.state;
 }

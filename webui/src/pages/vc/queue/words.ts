@@ -13,7 +13,7 @@ export function barWords(bar: Bar, now: number): string {
 }
 
 function runningWords(bar: Bar, now: number): string {
-  const since = `running since ${moment(bar.start ?? now, now)}`;
+  const since = `${bar.job.started_at ? "running" : "placed, and prepared"} since ${moment(bar.start ?? now, now)}`;
   if (bar.end === null) return `${since}, end not known`;
   if (isLate(bar, now)) return `${since}, was expected to end at ${moment(bar.end, now)}`;
   return `${since}, until about ${moment(bar.end, now)}`;
@@ -29,7 +29,7 @@ export function startWords({ reserved, expected_start }: WaitingJob, now: number
   const at = reserved?.start ?? expected_start;
   const nodes = reserved?.nodes ?? [];
   const where = nodes.length > 3 ? count(nodes.length, "node") : nodes.join(", ");
-  if (!at) return { at: "not known", far: "jobs ahead of it tell no duration", where };
+  if (!at) return { at: "not known", far: "what it waits for tells no end", where };
   const time = Date.parse(at);
   if (time <= now) return { at: "now", far: "as soon as its cells are clear", where };
   return { at: moment(time, now), far: distance(time, now), where };
