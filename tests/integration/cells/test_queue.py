@@ -1,0 +1,98 @@
+"""The queue of a virtual cluster: who runs until when, who waits where and for how long."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+from tests.support.cells_live import own, run
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_job, make_node, make_user, make_vc
+
+pytestmark = pytest.mark.django_db
+
+
+def queue(api: Api, vc: str, **query: object) -> dict:
+    answer = api.get(f"/virtual-clusters/{vc}/queue", **query)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def names(rows: list[dict]) -> list[str]:
+    return [row["job"]["name"] for row in rows]
+
+
+@pytest.fixture
+def vision():
+    vc = make_vc("vision", members=[make_user("ann")])
+    own(vc, 1)
+    return vc
+
+
+@pytest.fixture
+def ann(vision) -> Api:
+    return Api(vision.memberships.get().user)
+
+
+def test_who_runs_and_who_waits_in_order(vision, ann):
+    node = make_node("n1", gpus=8)
+    user = ann.user
+    run(vision, node, 6, name="train", duration_s=3600)
+    run(vision, node, 2, name="scraps", cell_type="")
+    make_job(vision, user, gpus=8, name="low", priority=1, duration_s=60)
+    make_job(vision, user, gpus=8, name="high", priority=10, duration_s=60)
+    make_job(vision, user, gpus=1, name="extra", priority=-1)
+    told = queue(ann, "vision")
+    assert names(told["running"]) == ["train", "scraps"]
+    train, scraps = told["running"]
+    assert (train["opportunistic"], scraps["opportunistic"]) == (False, True)
+    end = datetime.fromisoformat(train["expected_end"])
+    assert timedelta(minutes=59) < end - timezone.now() <= timedelta(hours=1)
+    assert scraps["expected_end"] is None
+    assert [(row["position"], row["job"]["name"]) for row in told["waiting"]] == [
+        (1, "high"),
+        (2, "low"),
+        (3, "extra"),
+    ]
+    high = told["waiting"][0]
+    assert high["needs_words"] == "1 node of 8 GPUs"
+    assert high["reason"]["message"]
+    assert abs(datetime.fromisoformat(high["expected_start"]) - end) < timedelta(minutes=1)
+    assert told["next"] is None
+
+
+def test_it_is_told_in_pages_by_the_same_queries(vision, ann, django_assert_max_num_queries):
+    run(vision, make_node("n1", gpus=8), 8, name="train")
+    for i in range(7):
+        make_job(vision, ann.user, gpus=8, name=f"job-{i}", priority=10)
+    queue(ann, "vision")
+    with django_assert_max_num_queries(4):  # token, virtual cluster, news for the world, jobs
+        first = queue(ann, "vision", limit=3)
+    assert names(first["running"]) == ["train"]
+    assert names(first["waiting"]) == ["job-0", "job-1", "job-2"]
+    second = ann.client.get(first["next"]).json()
+    assert second["running"] == []
+    assert [row["position"] for row in second["waiting"]] == [4, 5, 6]
+    third = ann.client.get(second["next"]).json()
+    assert names(third["waiting"]) == ["job-6"]
+    assert third["next"] is None
+
+
+def test_nothing_of_other_teams_shows(vision, ann):
+    bob = make_user("bob")
+    speech = make_vc("speech", members=[bob])
+    node = make_node("n1", gpus=8)
+    run(speech, node, 8, name="secret-plan", cell_type="")
+    make_job(speech, bob, gpus=8, name="secret-wish")
+    make_job(vision, ann.user, gpus=8, name="mine")
+    answer = ann.get("/virtual-clusters/vision/queue")
+    assert names(answer.json()["waiting"]) == ["mine"]
+    for hidden in ("secret", "bob"):
+        assert hidden not in answer.content.decode()
+    assert refusal(ann.get("/virtual-clusters/speech/queue")) == (404, "not_found")
+
+
+@pytest.mark.parametrize("query", [{"limit": 101}, {"cursor": -1}, {"limit": "x"}])
+def test_what_makes_no_sense_is_refused(vision, ann, query):
+    assert refusal(ann.get("/virtual-clusters/vision/queue", **query))[0] == 400
