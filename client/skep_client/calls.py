@@ -60,7 +60,7 @@ def check(text: str) -> Call[models.Check]:
 
 
 def jobs(**params: Any) -> Call[models.Page[models.JobSummary]]:
-    return Call("GET", "jobs", models.Page[models.JobSummary], params=_given(params))
+    return Call("GET", "jobs", models.Page[models.JobSummary], params=given(params))
 
 
 def job(job_id: str) -> Call[models.Job]:
@@ -72,19 +72,19 @@ def stop(job_id: str) -> Call[models.Job]:
 
 
 def tasks(job_id: str, **params: Any) -> Call[models.Page[models.Task]]:
-    return Call("GET", f"jobs/{job_id}/tasks", models.Page[models.Task], params=_given(params))
+    return Call("GET", f"jobs/{job_id}/tasks", models.Page[models.Task], params=given(params))
 
 
 def events(job_id: str, **params: Any) -> Call[models.Page[models.Event]]:
-    return Call("GET", f"jobs/{job_id}/events", models.Page[models.Event], params=_given(params))
+    return Call("GET", f"jobs/{job_id}/events", models.Page[models.Event], params=given(params))
 
 
 def logs(job_id: str, **params: Any) -> Call[models.LogPage]:
-    return Call("GET", f"jobs/{job_id}/logs", models.LogPage, params=_given(params))
+    return Call("GET", f"jobs/{job_id}/logs", models.LogPage, params=given(params))
 
 
 def nodes(**params: Any) -> Call[models.Page[models.Node]]:
-    return Call("GET", "nodes", models.Page[models.Node], params=_given(params))
+    return Call("GET", "nodes", models.Page[models.Node], params=given(params))
 
 
 def cordon(name: str) -> Call[models.Node]:
@@ -105,7 +105,7 @@ def create_join_token() -> Call[models.JoinToken]:
 
 def virtual_clusters(**params: Any) -> Call[models.Page[models.VirtualCluster]]:
     answer = models.Page[models.VirtualCluster]
-    return Call("GET", "virtual-clusters", answer, params=_given(params))
+    return Call("GET", "virtual-clusters", answer, params=given(params))
 
 
 def create_virtual_cluster(name: str, description: str = "") -> Call[models.VirtualCluster]:
@@ -127,7 +127,7 @@ def cluster() -> Call[models.Cluster]:
     return Call("GET", "cluster", models.Cluster)
 
 
-def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+def given(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that were given; lists become comma lists."""
     return {
         name: ",".join(value) if isinstance(value, list | tuple) else value

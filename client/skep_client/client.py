@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from skep_client import calls, models
+from skep_client import calls, cell_calls, cells, models
 from skep_client.calls import Call
 from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
 
@@ -114,6 +114,45 @@ class Skep:
     def cluster(self) -> models.Cluster:
         return self.run(calls.cluster())
 
+    def cells(self) -> cells.Cells:
+        return self.run(cell_calls.overview())
+
+    def cells_of(self, vc: str, **params: Any) -> cells.VcCells:
+        return self.run(cell_calls.of_vc(vc, **params))
+
+    def queue(self, vc: str, **params: Any) -> cells.VcQueue:
+        return self.run(cell_calls.queue(vc, **params))
+
+    def history(self, vc: str, **params: Any) -> cells.VcHistory:
+        return self.run(cell_calls.history(vc, **params))
+
+    def assignment(self) -> cells.Assignment:
+        return self.run(cell_calls.assignment())
+
+    def check_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+        return self.run(cell_calls.check_assignment(wanted))
+
+    def set_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+        return self.run(cell_calls.set_assignment(wanted))
+
+    def export_hived(self) -> str:
+        return self.run(cell_calls.export_hived())
+
+    def check_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+        return self.run(cell_calls.check_hived(text, assign=assign))
+
+    def import_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+        return self.run(cell_calls.import_hived(text, assign=assign))
+
+    def node_forecast(self, node: str, action: str = "drain") -> cells.NodeForecast:
+        return self.run(cell_calls.node_forecast(node, action))
+
+    def drain(self, node: str) -> models.Node:
+        return self.run(cell_calls.drain(node))
+
+    def undrain(self, node: str) -> models.Node:
+        return self.run(cell_calls.undrain(node))
+
 
 class AsyncSkep:
     """The same for asyncio; use it in an `async with` block."""
@@ -206,6 +245,45 @@ class AsyncSkep:
 
     async def cluster(self) -> models.Cluster:
         return await self.run(calls.cluster())
+
+    async def cells(self) -> cells.Cells:
+        return await self.run(cell_calls.overview())
+
+    async def cells_of(self, vc: str, **params: Any) -> cells.VcCells:
+        return await self.run(cell_calls.of_vc(vc, **params))
+
+    async def queue(self, vc: str, **params: Any) -> cells.VcQueue:
+        return await self.run(cell_calls.queue(vc, **params))
+
+    async def history(self, vc: str, **params: Any) -> cells.VcHistory:
+        return await self.run(cell_calls.history(vc, **params))
+
+    async def assignment(self) -> cells.Assignment:
+        return await self.run(cell_calls.assignment())
+
+    async def check_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+        return await self.run(cell_calls.check_assignment(wanted))
+
+    async def set_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+        return await self.run(cell_calls.set_assignment(wanted))
+
+    async def export_hived(self) -> str:
+        return await self.run(cell_calls.export_hived())
+
+    async def check_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+        return await self.run(cell_calls.check_hived(text, assign=assign))
+
+    async def import_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+        return await self.run(cell_calls.import_hived(text, assign=assign))
+
+    async def node_forecast(self, node: str, action: str = "drain") -> cells.NodeForecast:
+        return await self.run(cell_calls.node_forecast(node, action))
+
+    async def drain(self, node: str) -> models.Node:
+        return await self.run(cell_calls.drain(node))
+
+    async def undrain(self, node: str) -> models.Node:
+        return await self.run(cell_calls.undrain(node))
 
 
 def next_cursor(page: models.Page[Any]) -> str | None:

@@ -74,6 +74,8 @@ def _read(call: Call[T], response: httpx.Response) -> T:
 def _answer(call: Call[T], response: httpx.Response) -> T:
     if call.answer is None:
         return None  # type: ignore[return-value]
+    if call.answer is str:
+        return response.text  # type: ignore[return-value]
     try:
         return pydantic.TypeAdapter(call.answer).validate_json(response.content)
     except pydantic.ValidationError as error:

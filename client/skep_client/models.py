@@ -68,6 +68,13 @@ class JobSummary(Model):
     placed_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    duration_s: int | None = None
+    preemptions: int = 0
+    preempting: bool = False  # it was asked to make room
+    downgraded: Reason | None = None  # guaranteed, but runs as opportunistic now
+    incremental: bool = False
+    unplaced: int = 0  # tasks without a place, if it is incremental
+    expected_start: datetime | None = None
     wait_reason: Reason | None = None
     exit_reason: Reason | None = None
 
@@ -80,6 +87,11 @@ class Role(Model):
     name: str
     instances: int
     gpus: int
+    gpu_model: str = ""
+    cell_type: str = ""
+    cells: int = 0
+    within: str = ""
+    affinity_group: str = ""
     cpus: float
     memory_mb: int
     image: str
@@ -90,6 +102,13 @@ class Role(Model):
 class Job(JobSummary):
     spec_text: str = ""
     task_roles: list[Role] = []
+    lazy_preemption: bool = False
+    preemptible: bool = True
+    pinned_cell: str = ""
+    within: str = ""
+    stop_grace_s: int = 30
+    checkpoint_signal: str = ""
+    checkpoint_grace_s: int = 0
     may_stop: bool = False
 
 
@@ -167,6 +186,7 @@ class CheckSummary(Model):
 class Check(Model):
     valid: bool
     errors: list[Problem] = []
+    notes: list[Problem] = []  # fields of a good file that have no effect
     summary: CheckSummary | None = None
     forecast: Reason | None = None
 
@@ -194,6 +214,7 @@ class Node(Model):
     name: str
     state: str
     cordoned: bool
+    draining: bool = False
     address: str = ""
     cpus: float = 0
     memory_mb: int = 0

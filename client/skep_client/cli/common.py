@@ -111,6 +111,16 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
     return f"{max(0, int(seconds))} s"
 
 
+def until(moment: datetime, now: datetime | None = None) -> str:
+    """ "14:20 (in 25 min)", with the date where that is another day; "now" for the past."""
+    now = now or datetime.now(UTC)
+    if moment <= now:
+        return "now"
+    local, today = moment.astimezone(), now.astimezone().date()
+    at = f"{local:%H:%M}" if local.date() == today else f"{local:%Y-%m-%d %H:%M}"
+    return f"{at} (in {ago(now, moment)})"
+
+
 def _is_id(text: str) -> bool:
     try:
         uuid.UUID(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,10 +18,11 @@ from skep_client.cli.common import (
     print_table,
     read_file,
     state_text,
+    until,
 )
 
 if TYPE_CHECKING:
-    from skep_client.models import Check, Job, JobSummary, Task
+    from skep_client.models import Check, Job, JobSummary, Reason, Task
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="Job file; '-' reads stdin.")]
 
@@ -144,8 +146,20 @@ def _print_check(found: Check, file: str) -> None:
     if found.valid and found.summary:
         s = found.summary
         print(f"{s.name} is valid: {s.tasks} tasks, {s.gpus} GPUs of {s.virtual_cluster}")
+    for note in found.notes:
+        place = "".join(f":{n}" for n in (note.line, note.column) if n is not None)
+        print(f"{file}{place}: note: {note.message}")
     if found.forecast:
         print(found.forecast.message)
+        _print_start(found.forecast)
+
+
+def _print_start(forecast: Reason) -> None:
+    start, at_once = (forecast.details.get(key) for key in ("expected_start", "opportunistic_now"))
+    if isinstance(start, int | float):
+        print(f"Expected start: {until(datetime.fromtimestamp(start, UTC))}")
+    if at_once:
+        print("With jobPriorityClass oppo it would start at once.")
 
 
 def _print_job(job: Job) -> None:
@@ -154,11 +168,13 @@ def _print_job(job: Job) -> None:
         "Owner": f"{job.owner}, virtual cluster {job.virtual_cluster}",
         "State": job.state,
         "Why": _reason(job),
+        "Expected": f"to start {until(job.expected_start)}" if job.expected_start else "",
+        "Standing": _standing(job),
         "Size": f"{job.tasks} tasks, {job.gpus} GPUs",
         "Submitted": f"{job.submitted_at:%Y-%m-%d %H:%M:%S %Z}",
         "Started": f"{job.started_at:%Y-%m-%d %H:%M:%S %Z}" if job.started_at else "",
         "Finished": f"{job.finished_at:%Y-%m-%d %H:%M:%S %Z}" if job.finished_at else "",
-        "Attempt": f"{job.attempt} ({job.retries_used} retries used)" if job.attempt > 1 else "",
+        "Attempt": _attempt(job) if job.attempt > 1 else "",
     }
     for name, value in facts.items():
         if value:
@@ -178,6 +194,27 @@ def _task_row(task: Task) -> tuple[object, ...]:
     return (task.rank, name, state_text(task.state), attempt.node or "", gpus, code, word)
 
 
+def _attempt(job: Job) -> str:
+    used = f"{job.retries_used} {'retry' if job.retries_used == 1 else 'retries'} used"
+    times = "once" if job.preemptions == 1 else f"{job.preemptions} times"
+    return f"{job.attempt} ({used}{f', made room {times}' if job.preemptions else ''})"
+
+
+def _standing(job: JobSummary) -> str:
+    if job.downgraded:
+        return f"runs as opportunistic: {job.downgraded.message}"
+    if job.priority < 0:
+        return "opportunistic"
+    return f"priority {job.priority}"
+
+
 def _reason(job: JobSummary) -> str:
+    """One sentence: why it waits or how it ended; of one that runs, what it does without."""
     reason = job.wait_reason or job.exit_reason
-    return reason.message if reason else ""
+    if reason:
+        return reason.message
+    if job.downgraded:
+        return f"Runs as opportunistic. {job.downgraded.message}"
+    if job.unplaced and job.placed_at:
+        return f"{job.unplaced} of {job.tasks} tasks wait for a place."
+    return ""

@@ -1,0 +1,128 @@
+"""`skep nodes`: list, drain, cordon, and who is affected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skep_client.cli.common import Json, ago, client, print_json, print_table
+
+if TYPE_CHECKING:
+    from skep_client.cells import NodeForecast
+    from skep_client.client import Skep
+    from skep_client.models import Node
+
+Name = Annotated[str, typer.Argument(metavar="NODE")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Only = Annotated[bool, typer.Option("--forecast", help="Only tell who would be affected.")]
+WHAT = {
+    "preempted": "makes room and starts again from the queue",
+    "runs on": "runs on",
+    "lost": "is lost here and starts again from the queue",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    nodes = typer.Typer(invoke_without_command=True, help="The nodes and their GPUs.")
+    nodes.callback()(list_nodes)
+    for command in (drain, undrain, cordon, uncordon):
+        nodes.command()(command)
+    app.add_typer(nodes, name="nodes")
+    app.command(hidden=True)(cordon)
+    app.command(hidden=True)(uncordon)
+
+
+def list_nodes(context: typer.Context, as_json: Json = False) -> None:
+    """List the nodes and their GPUs."""
+    if context.invoked_subcommand is not None:
+        return
+    with client() as skep:
+        found = list(skep.nodes())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NAME", "STATE", "GPUS", "USED", "MODEL", "CPUS", "MEMORY", "HEARTBEAT"),
+        [_node_row(node) for node in found],
+    )
+
+
+def drain(node: Name, yes: Yes = False, forecast: Only = False, as_json: Json = False) -> None:
+    """Empty a node: nothing new is placed there, and what runs is asked to go; it starts again
+    from its old place in the queue (admin)."""
+    with client() as skep:
+        if _agreed(skep, node, "drain", yes=yes, only=forecast, as_json=as_json):
+            _told(skep.drain(node), as_json)
+
+
+def undrain(node: Name, as_json: Json = False) -> None:
+    """Use a node again (admin)."""
+    with client() as skep:
+        _told(skep.undrain(node), as_json)
+
+
+def cordon(node: Name, forecast: Only = False, as_json: Json = False) -> None:
+    """Place nothing new on a node; what runs there goes on (admin)."""
+    from skep_client import calls
+
+    with client() as skep:
+        if _agreed(skep, node, "cordon", yes=True, only=forecast, as_json=as_json):
+            _told(skep.run(calls.cordon(node)), as_json)
+
+
+def uncordon(node: Name, as_json: Json = False) -> None:
+    """Use a node again (admin)."""
+    from skep_client import calls
+
+    with client() as skep:
+        _told(skep.run(calls.uncordon(node)), as_json)
+
+
+def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:
+    """Tells who is affected, and asks; with `yes` neither."""
+    if yes and not only:
+        return True
+    found = skep.node_forecast(node, action)
+    if only and as_json:
+        print_json(found)
+        return False
+    _print_forecast(found)
+    return not only and typer.confirm(f"{action.capitalize()} {node}?", abort=True)
+
+
+def _print_forecast(found: NodeForecast) -> None:
+    if not found.jobs:
+        print("No job runs there.")
+    for job in found.jobs:
+        name = f"{job.owner}/{job.name}" if job.name else "A job"
+        what = WHAT.get(job.what, job.what)
+        tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
+        print(f"{name} of {job.virtual_cluster} ({tasks} there, {job.gpus} GPUs in all) {what}.")
+    for vc in found.virtual_clusters:
+        loses = ", ".join(f"{number} x {kind}" for kind, number in sorted(vc.loses.items()))
+        print(f"{vc.name} loses {loses} meanwhile.")
+
+
+def _told(node: Node, as_json: bool) -> None:
+    if as_json:
+        print_json(node)
+        return
+    print(f"{node.name} is {_state(node)}")
+
+
+def _state(node: Node) -> str:
+    if node.draining:
+        return f"{node.state}, draining"
+    return f"{node.state}, cordoned" if node.cordoned else node.state
+
+
+def _node_row(node: Node) -> tuple[object, ...]:
+    used = sum(gpu.used_by is not None for gpu in node.gpus)
+    models = ", ".join(sorted({gpu.model for gpu in node.gpus}))
+    memory = f"{node.memory_mb // 1024} GiB"
+    heartbeat = f"{ago(node.last_heartbeat_at)} ago" if node.last_heartbeat_at else ""
+    return (
+        *(node.name, _state(node), len(node.gpus), used, models, f"{node.cpus:g}"),
+        *(memory, heartbeat),
+    )
