@@ -75,12 +75,15 @@ class World:
         self.built = build(inventory)
         self._others = replace(inventory, nodes=())
         self.holds.use(reconfigure(self.holds.cells, self.built.config)[0])
-        for name in self.holds.room.nodes.keys() - {node.name for node in inventory.nodes}:
+        for name in self.nodes.keys() - {node.name for node in inventory.nodes}:
             self.holds.room.remove(name)
         self.nodes = {}
         for node in inventory.nodes:
             self._know(node)
         self._learn_models()
+        for gang_id, holding in self.running.items():
+            if holding.downgraded:
+                self.holds.downgrade(gang_id, "it was told so")
         self._stale = True
         self.settle()
         with self.trial():
@@ -226,6 +229,9 @@ class World:
         if not self._stale:
             return
         self._stale = False
+        for gang_id in sorted(self.reserved):
+            if not self.is_reserved(gang_id):
+                self._clear_for(self.reserved[gang_id])
         suspects = self._suspects()
         if suspects:
             self._put_anew(suspects)
@@ -236,6 +242,15 @@ class World:
             self._put_anew({g for g in everyone if self._gang(g).vc in vcs} | suspects)
         for gang_id in self.downgraded():
             self.holds.downgrade(gang_id, "other tasks of it have no cells")
+
+    def _clear_for(self, reserved: Reserved) -> None:
+        """Who leaves has no claim any more to what a preemptor was promised."""
+        wanted = {uuid for task in reserved.tasks for uuid in task.gpu_uuids}
+        for gang_id, holding in self.running.items():
+            if holding.leaving and any(wanted.intersection(t.gpu_uuids) for t in holding.tasks):
+                self.holds.downgrade(gang_id, "it makes room")
+        self.holds.release(reserved.gang.id)
+        self.holds.reserve(reserved.gang, reserved.tasks)
 
     def _suspects(self) -> set[str]:
         lost = {gang_id for gang_id in self.reserved if not self.is_reserved(gang_id)}
