@@ -75,7 +75,7 @@ class World:
         self.built = build(inventory)
         self._others = replace(inventory, nodes=())
         self.holds.use(reconfigure(self.holds.cells, self.built.config)[0])
-        for name in self.nodes.keys() - {node.name for node in inventory.nodes}:
+        for name in self.holds.room.nodes.keys() - {node.name for node in inventory.nodes}:
             self.holds.room.remove(name)
         self.nodes = {}
         for node in inventory.nodes:
