@@ -22,7 +22,7 @@ TAGS = ["nodes"]
 
 
 class ForecastQuery(serializers.Serializer[Any]):
-    action = serializers.ChoiceField(node_forecast.ACTIONS, default="drain")
+    action = serializers.ChoiceField(list(node_forecast.ACTIONS), default="drain")
 
 
 class DrainView(APIView):

@@ -22,7 +22,7 @@ class LayoutTooLarge(SkepError):
 class LayoutParser(BaseParser):
     media_type = "text/yaml"
 
-    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> str:
+    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> Any:
         body = stream.read(MAX_BYTES + 1)
         if len(body) > MAX_BYTES:
             raise LayoutTooLarge(f"A HiveD file has at most {MAX_BYTES} bytes.", most=MAX_BYTES)

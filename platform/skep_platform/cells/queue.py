@@ -7,25 +7,24 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
 from rest_framework.request import Request
 
 from skep_platform.cells import paging, view
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.serializers import JobSummarySerializer
+from skep_platform.scheduling.tick import limits
 from skep_platform.tenancy.models import VirtualCluster
-from skep_scheduler.queue import Reason, Settings, forecast
+from skep_scheduler.queue import Reason, forecast
 
 MAX_RUNNING = 200
 
 
 def page(request: Request, vc: VirtualCluster, limit: int, cursor: int) -> dict[str, Any]:
     """Who runs is told with the first page, longest first."""
-    limits = Settings(**settings.SKEP_SCHEDULING)
     with view.current() as now:
-        told = forecast.queue(now.world, vc.name, time.time(), limit, limits, cursor)
+        told = forecast.queue(now.world, vc.name, time.time(), limit, limits(), cursor)
     running = told.running[:MAX_RUNNING] if not cursor else ()
-    jobs = _jobs(vc, [known.gang for known in (*running, *told.waiting)])
+    jobs = _jobs(vc, [*(r.gang for r in running), *(w.gang for w in told.waiting)])
     return {
         "running": [_running(known, jobs[known.gang]) for known in running if known.gang in jobs],
         "waiting": [_waiting(w, jobs[w.gang]) for w in told.waiting if w.gang in jobs],

@@ -65,7 +65,7 @@ class PlacedPinSerializer(Serializer):
 
 class CellsSerializer(Serializer):
     revision = serializers.IntegerField()
-    source = serializers.ChoiceField(["inventory", "file"])
+    source = serializers.ChoiceField(["inventory", "file"])  # type: ignore[assignment]
     chains = ChainSerializer(many=True)
     pins = PlacedPinSerializer(many=True, help_text="Those that you may see.")
 
@@ -101,7 +101,7 @@ class ClaimSerializer(Body):
 
 
 class VcClaimsSerializer(Body):
-    cells = ClaimSerializer(many=True, max_length=MAX_CLAIMS)
+    cells = ClaimSerializer(many=True, max_length=MAX_CLAIMS)  # type: ignore[call-arg]
     quotas = serializers.DictField(
         child=serializers.IntegerField(min_value=0, max_value=MAX_NUMBER),
         help_text="GPUs by model, in the largest cells that fit.",
@@ -125,7 +125,7 @@ class AssignmentSerializer(Body):
     virtual_clusters = serializers.DictField(
         child=VcClaimsSerializer(), help_text="By name. One that is not listed owns nothing."
     )
-    pins = PinSerializer(many=True, max_length=MAX_PINS)
+    pins = PinSerializer(many=True, max_length=MAX_PINS)  # type: ignore[call-arg]
 
 
 class AssignmentErrorSerializer(Serializer):

@@ -29,17 +29,14 @@ def cells(
             roots = {name: mine for name, mine in roots.items() if _towards(mine, under)}
             if not roots:
                 raise NotFound(f"{vc.name} has no cell {under[:200]}.")
-        answer = {
-            "chains": [
-                _chain(now, vc.name, name, roots[name], under, after)
-                for name in sorted(roots)
-                if chain in ("", name)
-            ],
-            "borrowed_in": borrowed(now.state, vc.name),
-            "shortfalls": now.shortfalls(vc.name),
-        }
-    names.fill_in(user, [cell for row in answer["chains"] for cell in row["cells"]])
-    return answer
+        chains = [
+            _chain(now, vc.name, name, roots[name], under, after)
+            for name in sorted(roots)
+            if chain in ("", name)
+        ]
+        lent, short = borrowed(now.state, vc.name), now.shortfalls(vc.name)
+    names.fill_in(user, [cell for row in chains for cell in row["cells"]])
+    return {"chains": chains, "borrowed_in": lent, "shortfalls": short}
 
 
 def borrowed(state: State, vc: str) -> int:
