@@ -19,7 +19,7 @@ export default () =>
     await page.getByText("Running", { exact: true }).first().waitFor({ timeout: 60_000 });
     const waiting = await submit(page, { name: freshName("waits"), command: "sleep 0", ...size });
     await page.goto("/jobs");
-    const row = page.getByRole("row", { name: new RegExp(`^Waiting ${waiting}.*Needs 16`) });
+    const row = page.getByRole("row", { name: new RegExp(`^Waiting ${waiting}.*Needs 2 nodes of 8`) });
     await row.waitFor();
     await stopFromList(page, waiting);
     await page.getByRole("row", { name: new RegExp(`^Stopped ${waiting}`) }).waitFor();
