@@ -46,7 +46,7 @@ def objections(job: JobFile, vc: VirtualCluster) -> list[Objection]:
     """What can never run, told at once instead of waiting for ever."""
     found = _against_limits(job, vc, _limits())
     if found:  # what was remembered may be older than a new, larger node
-        found = _against_limits(job, vc, _limits(fresh=True))
+        found = _against_limits(job, vc, _limits(fresh=True), fresh=True)
     return found
 
 
@@ -63,10 +63,12 @@ def image_references(job: JobFile, vc: VirtualCluster) -> dict[str, str]:
     return references
 
 
-def _against_limits(job: JobFile, vc: VirtualCluster, limits: Limits | None) -> list[Objection]:
+def _against_limits(
+    job: JobFile, vc: VirtualCluster, limits: Limits | None, *, fresh: bool = False
+) -> list[Objection]:
     models = limits.models if limits else frozenset()
     return [
-        *owning.objections(job, vc, models),
+        *owning.objections(job, vc, models, fresh=fresh),
         *_against_graces(job, vc),
         *_against_nodes(job, limits),
     ]

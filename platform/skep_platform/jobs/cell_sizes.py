@@ -6,29 +6,36 @@ loaded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CellSize:
-    """`gpu_model` as nodes report it."""
+    """`gpu_models`: one, or several that an imported file calls the same; as nodes report them."""
 
-    gpu_model: str
+    gpu_models: tuple[str, ...]
     gpus: int
 
 
 Source = Callable[[], Mapping[str, CellSize]]
+FRESH_S = 10.0
 _source: Source | None = None
+_remembered: tuple[float, Mapping[str, CellSize]] = (-FRESH_S, {})
 
 
 def told_by(source: Source) -> None:
-    """`source()` answers the size of every cell type that there is, leaf types too; quickly, for it
-    is asked at each submit that names cells."""
+    """`source()` answers the size of every cell type that there is, leaf types too."""
     global _source
     _source = source
 
 
-def sizes() -> Mapping[str, CellSize]:
-    """Empty as long as nobody knows."""
-    return _source() if _source else {}
+def sizes(*, fresh: bool = False) -> Mapping[str, CellSize]:
+    """Remembered for some seconds; empty as long as nobody knows."""
+    global _remembered
+    if _source is None:
+        return {}
+    if fresh or time.monotonic() - _remembered[0] > FRESH_S:
+        _remembered = (time.monotonic(), _source())
+    return _remembered[1]

@@ -34,9 +34,11 @@ class Objection:
         return kind(self.message, code=self.code, **self.details)
 
 
-def objections(job: JobFile, vc: VirtualCluster, models: Collection[str]) -> list[Objection]:
-    """`models` are the GPU models of the cluster's nodes."""
-    types = sizes() if _names_cells(job) else {}
+def objections(
+    job: JobFile, vc: VirtualCluster, models: Collection[str], *, fresh: bool = False
+) -> list[Objection]:
+    """`models` are the GPU models of the cluster's nodes. `fresh`: with what is true now."""
+    types = sizes(fresh=fresh) if _names_cells(job) else {}
     found = [*_unknown_names(job, models, types), *_wrong_counts(job, types)]
     if found or not job.gpus or job.opportunistic:
         return found
@@ -106,7 +108,7 @@ def _against_pin(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
     if size is not None and needs > size.gpus:
         message = (
             f"The job needs {needs} GPUs, the pinned cell {job.pinned_cell} has {size.gpus} x "
-            f"{size.gpu_model}. Ask for fewer, or leave pinnedCellId out."
+            f"{size.gpu_models[0]}. Ask for fewer, or leave pinnedCellId out."
         )
         details = {"needs": needs, "has": size.gpus, "pinned_cell": job.pinned_cell}
         yield Objection("exceeds_pinned_cell", message, path, details)
@@ -123,7 +125,7 @@ def _against_claims(
     job: JobFile, vc: VirtualCluster, types: Mapping[str, CellSize]
 ) -> Iterator[Objection]:
     """Each part of the job lies on GPUs of one model."""
-    owns = _owned(vc)
+    owns = _owned(vc, types)
     if owns is None:
         return
     for model, (needs, path) in _parts(job, types).items():
@@ -152,7 +154,7 @@ def _parts(job: JobFile, types: Mapping[str, CellSize]) -> dict[str, tuple[int, 
         demand = job.demand_of(name)
         gpus = role.resource_per_instance.gpu * (1 if job.incremental else role.instances)
         sku = job.sku_of(name) or demand.cell_type or ""
-        model = types[sku].gpu_model if sku in types else job.sku_of(name)
+        model = types[sku].gpu_models[0] if sku in types else job.sku_of(name)
         if demand.sku_type:
             paths.setdefault(model, (*PLACES, name, "skuType"))
         group = groups[name if job.incremental else demand.affinity_group_name or ""]
@@ -172,16 +174,19 @@ def _join_unnamed(group: dict[str, int]) -> None:
         group[named] += group.pop("")
 
 
-def _owned(vc: VirtualCluster) -> dict[str, int] | None:
-    """GPUs by model; None where the size of a cell that it owns is not known."""
+def _owned(vc: VirtualCluster, types: Mapping[str, CellSize]) -> dict[str, int] | None:
+    """GPUs by model; None where the size of a cell that it owns is not known. A quota may be of a
+    leaf type, too."""
+    claims = fetch(CLAIMS, {"vc": vc.pk})
+    if any(cell_type for cell_type, _, _ in claims):
+        types = types or sizes()
     owns: dict[str, int] = defaultdict(int)
-    for cell_type, model, number in fetch(CLAIMS, {"vc": vc.pk}):
-        if not cell_type:
-            owns[model] += number
-        elif size := sizes().get(cell_type):
-            owns[size.gpu_model] += number * size.gpus
-        else:
+    for cell_type, model, number in claims:
+        size = types.get(cell_type or model)
+        if cell_type and size is None:
             return None
+        for name in size.gpu_models if size else (model,):
+            owns[name] += number * (size.gpus if size else 1)
     return dict(owns)
 
 

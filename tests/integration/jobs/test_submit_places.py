@@ -18,16 +18,17 @@ from skep_platform.tenancy.models import PinnedCell, VcCell
 pytestmark = pytest.mark.django_db
 
 SIZES = {
-    "A100": CellSize("A100", 1),
-    "A100-NODE8": CellSize("A100", 8),
-    "A100-NODE8-x4": CellSize("A100", 4),
-    "V100-NODE4": CellSize("V100", 4),
+    "A100": CellSize(("A100",), 1),
+    "A100-NODE8": CellSize(("A100",), 8),
+    "A100-NODE8-x4": CellSize(("A100",), 4),
+    "V100-NODE4": CellSize(("V100",), 4),
 }
 
 
 @pytest.fixture(autouse=True)
 def _sizes_known(monkeypatch):
     monkeypatch.setattr(cell_sizes, "_source", lambda: SIZES)
+    monkeypatch.setattr(cell_sizes, "_remembered", (-cell_sizes.FRESH_S, {}))
     monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
 
 
@@ -174,3 +175,22 @@ def test_check_tells_all_with_their_places(alice, vc):
         "extras.hivedScheduler.taskRoles.worker.within",
     ]
     assert [note.code for note in result.notes] == ["not_used"]
+
+
+def test_the_scheduler_tells_how_large_cells_are(alice, vc):
+    from skep_platform.scheduling.cell_sizes import sizes
+
+    told = sizes()
+    assert told["A100"] == CellSize(("A100",), 1)
+    assert told["A100-NODE8"] == CellSize(("A100",), 8)
+
+
+def test_a_quota_of_a_leaf_type_is_one_of_its_model(alice, monkeypatch):
+    monkeypatch.setattr(cell_sizes, "_source", lambda: {"K80": CellSize(("Tesla K80",), 1)})
+    vc = make_vc("old", quotas={"K80": 2}, members=[alice])
+    make_node("gpu-9", gpus=4, model="Tesla K80")
+    for name in ("K80", "Tesla K80"):
+        assert submit(alice, vc, {"skuType": name}, instances=2)
+        assert refusal(alice, vc, {"skuType": name}, instances=3).details["owns"] == {
+            "Tesla K80": 2
+        }
