@@ -25,17 +25,21 @@ def check(revision: int, change: Change) -> Verdict:
     """What the present inventory with this change would mean. The scheduler's world will do the
     same when it hears of it; this process's stays as it is."""
     with view.current() as now:
-        checked = inventory.check(now.inventory, change(now.inventory))
+        before, built = now.inventory, now.world.built
+    checked = inventory.check(built, change(before))  # takes long: others may look meanwhile
+    with view.current() as now:
         after, _ = reconfigure(now.state, checked.built.config)
         was, will = _downgraded(now.state), _downgraded(after)
-        return {
-            **refused(revision, [shown(error) for error in checked.errors]),
-            "left": [asdict(left) for left in checked.left],
-            "downgraded": list(_jobs(now.world, will, was)),
-            "restored": list(_jobs(now.world, was, will)),
-            "shortfalls": [view.show(short) for short in checked.shortfalls],
-            "problems": [asdict(problem) for problem in checked.built.problems[:MAX_PROBLEMS]],
-        }
+        downgraded = list(_jobs(now.world, will, was))
+        restored = list(_jobs(now.world, was, will))
+    return {
+        **refused(revision, [shown(error) for error in checked.errors]),
+        "left": [asdict(left) for left in checked.left],
+        "downgraded": downgraded,
+        "restored": restored,
+        "shortfalls": [view.show(short) for short in checked.shortfalls],
+        "problems": [asdict(problem) for problem in checked.built.problems[:MAX_PROBLEMS]],
+    }
 
 
 def refused(revision: int, errors: Sequence[Verdict]) -> Verdict:

@@ -48,11 +48,12 @@ class Checked:
         return not self.errors
 
 
-def check(before: facts.Inventory, after: facts.Inventory) -> Checked:
+def check(before: facts.Inventory | Built, after: facts.Inventory) -> Checked:
     """Whether what VCs are to own can be given to them all. `reconfigure` tells what becomes of
     running gangs under `built.config`."""
     built = build(after)
-    known, now = _missing(build(before)), _missing(built)
+    earlier = before if isinstance(before, Built) else build(before)
+    known, now = _missing(earlier), _missing(built)
     new = [short for short in built.shortfalls if now[_claim(short)] > known[_claim(short)]]
     old = tuple(short for short in built.shortfalls if short not in new)
     return Checked(built, tuple(_finding(short) for short in new), _left(built), old)
