@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from skep_platform.jobs.lifecycle import (
 )
 from skep_platform.jobs.states import ATTEMPT, JOB
 
-F, S, X = Verdict.FAILED, Verdict.SUCCEEDED, Verdict.STOPPED
+F, S, X, P = Verdict.FAILED, Verdict.SUCCEEDED, Verdict.STOPPED, Verdict.PREEMPTED
 
 
 def role(min_failed: int = 1, min_succeeded: int | None = None, **states: int) -> Role:
@@ -157,6 +158,59 @@ CASES: dict[str, tuple[View, Decision]] = {
         view(role(SUCCEEDED=1, STOPPING=1), verdict=S, stop_requested=True),
         Decision("STOPPING", X),
     ),
+    "asked to make room": (
+        view(role(RUNNING=2), preempting=True),
+        Decision("RUNNING", P, stop_rest=True),
+    ),
+    "asked to make room before it ran": (
+        view(role(PREPARING=2), state="WAITING", preempting=True),
+        Decision("WAITING", P, stop_rest=True),
+    ),
+    "making room": (view(role(STOPPING=1, STOPPED=1), preempting=True), Decision("RUNNING", P)),
+    "made room, but its GPUs are not given back": (
+        view(role(STOPPED=2), preempting=True, unreleased=1),
+        Decision("RUNNING", P),
+    ),
+    "made room: back to the queue": (
+        view(role(STOPPED=2), preempting=True),
+        Decision("WAITING", retry=Retry.PREEMPTED),
+    ),
+    "made room with a failure: that is not its own": (
+        view(role(FAILED=1, SUCCEEDED=1), preempting=True, retries_allowed=0),
+        Decision("WAITING", retry=Retry.PREEMPTED),
+    ),
+    "made room and lost its node": (
+        view(role(LOST=2), preempting=True, platform_fault=True),
+        Decision("WAITING", retry=Retry.PREEMPTED),
+    ),
+    "a verdict of before it was asked to make room stands": (
+        view(role(FAILED=1, STOPPED=1), preempting=True, verdict=F),
+        Decision("FAILED", F),
+    ),
+    "a stop wins over making room": (
+        view(role(STOPPING=2), preempting=True, stop_requested=True),
+        Decision("STOPPING", X),
+    ),
+    "preemptions are not free retries": (
+        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 3, preemptions=3),
+        Decision("WAITING", retry=Retry.FREE),
+    ),
+    "all placed tasks succeeded, others wait for a place": (
+        view(role(min_succeeded=3, SUCCEEDED=2), unplaced=1),
+        Decision("RUNNING"),
+    ),
+    "a task failed, others wait for a place": (
+        view(role(FAILED=1, SUCCEEDED=1), unplaced=1),
+        Decision("FAILED", F),
+    ),
+    "enough succeeded, others wait for a place": (
+        view(role(min_succeeded=2, SUCCEEDED=2), unplaced=5),
+        Decision("SUCCEEDED", S),
+    ),
+    "stopped, while tasks wait for a place": (
+        view(role(SUCCEEDED=1), unplaced=5, stop_requested=True),
+        Decision("STOPPED", X),
+    ),
 }
 
 
@@ -181,6 +235,9 @@ VIEWS = st.builds(
     unreleased=st.integers(0, 3),
     verdict=st.sampled_from([None, F, S]),
     stop_requested=st.booleans(),
+    preempting=st.booleans(),
+    unplaced=st.integers(0, 2),
+    preemptions=st.integers(0, 3),
     platform_fault=st.booleans(),
     retries_allowed=st.integers(0, 3),
     retries_used=st.integers(0, 3),
@@ -203,6 +260,36 @@ def test_every_decision_is_legal_and_never_early(seen: View) -> None:
 
 
 @given(VIEWS)
+def test_making_room_never_ends_a_job_and_never_costs_a_retry(seen: View) -> None:
+    decision = decide(seen)
+    if seen.preempting and not seen.stop_requested and seen.verdict is None:
+        assert decision.verdict in (P, None)
+        assert not decision.finished
+        assert decision.retry in (Retry.PREEMPTED, None)
+    else:
+        assert decision.verdict != P
+        assert decision.retry != Retry.PREEMPTED
+
+
+@given(VIEWS)
+def test_exit_codes_of_a_victim_do_not_matter(seen: View) -> None:
+    """Whatever its tasks answer after it was asked, the same becomes of it."""
+    asked = replace(seen, preempting=True, stop_requested=False, verdict=None, started=1)
+    ended = [replace(r, states={"STOPPED": sum(r.states.values())}) for r in seen.roles]
+    failed = [replace(r, states={"FAILED": sum(r.states.values())}) for r in seen.roles]
+    assert decide(replace(asked, roles=ended)) == decide(replace(asked, roles=failed))
+
+
+@given(VIEWS)
+def test_no_job_succeeds_by_being_done_while_tasks_wait_for_a_place(seen: View) -> None:
+    """Only by the policy of a role."""
+    waiting = replace(seen, unplaced=1, stop_requested=False, preempting=False, verdict=None)
+    decision = decide(waiting)
+    by_policy = any(0 < r.min_succeeded <= r.count(["SUCCEEDED"]) for r in seen.roles)
+    assert decision.verdict != S or by_policy
+
+
+@given(VIEWS)
 def test_a_decision_carried_out_is_not_taken_again(seen: View) -> None:
     """Once the rest is stopped and the verdict is written, the same state asks for nothing."""
     decision = decide(seen)
@@ -213,8 +300,9 @@ def test_a_decision_carried_out_is_not_taken_again(seen: View) -> None:
         decision.state,
         roles,
         started=seen.started,
-        verdict=decision.verdict,
+        verdict=None if decision.verdict == P else decision.verdict,
         stop_requested=seen.stop_requested,
+        preempting=seen.preempting,
     )
     assert decide(after) == Decision(decision.state, decision.verdict)
 
