@@ -47,6 +47,12 @@ test("the sentence comes with its numbers, who uses what until when, and the hin
   expect(screen.getByText(/could start now as opportunistic/)).toBeVisible();
 });
 
+test("of a start that nobody knows that is said", async () => {
+  renderPage(<Why reason={{ code: "vc_busy", message: "Busy.", details: {} }} vc="vision" />);
+  await screen.findByText("Busy.");
+  expect(figure("Expected start")).toBe("not known");
+});
+
 test("a reason without numbers is only its sentence", async () => {
   renderPage(<Why reason={{ code: "x", message: "Not now.", details: {} }} vc="vision" />);
   expect(await screen.findByText("Not now.")).toBeVisible();

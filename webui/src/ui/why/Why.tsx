@@ -22,7 +22,7 @@ export function Why({ reason, vc }: Props) {
     <div className={css.why}>
       <p className={css.sentence}>{reason.message}</p>
       <dl className={css.numbers}>
-        <Start numbers={numbers} />
+        <Start start={numbers.expected_start} open={IN_LINE.has(reason.code)} />
         {numbers.needs ? <Needs needs={numbers.needs} /> : null}
         {numbers.owns === null ? null : (
           <Figure name={`${vc} owns`}>{count(numbers.owns, numbers.unit)}</Figure>
@@ -62,9 +62,18 @@ function Figure({ name, wide, children }: { name: string; wide?: boolean; childr
   );
 }
 
-function Start({ numbers: { expected_start: start } }: { numbers: Numbers }) {
+// Such a job starts one day; others only when something is changed.
+const IN_LINE = new Set(["vc_busy", "cluster_busy", "cpu_busy", "memory_busy", "held_back"]);
+
+function Start({ start, open }: { start: number | null; open: boolean }) {
   const now = useNow();
-  if (start === null) return null;
+  if (start === null) {
+    return open ? (
+      <Figure name="Expected start">
+        <span className={css.about}>not known</span>
+      </Figure>
+    ) : null;
+  }
   return (
     <Figure name="Expected start">
       <time dateTime={new Date(start).toISOString()}>{about(start, now)}</time>{" "}
