@@ -10,8 +10,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from skep_client import calls, cell_calls, cells, models
+from skep_client import calls, cell_calls, models
 from skep_client.calls import Call
+from skep_client.cells import (
+    Assignment,
+    Cells,
+    CheckedAssignment,
+    NodeForecast,
+    VcCells,
+    VcHistory,
+    VcQueue,
+)
 from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
 
 T = TypeVar("T")
@@ -114,37 +123,37 @@ class Skep:
     def cluster(self) -> models.Cluster:
         return self.run(calls.cluster())
 
-    def cells(self) -> cells.Cells:
+    def cells(self) -> Cells:
         return self.run(cell_calls.overview())
 
-    def cells_of(self, vc: str, **params: Any) -> cells.VcCells:
+    def cells_of(self, vc: str, **params: Any) -> VcCells:
         return self.run(cell_calls.of_vc(vc, **params))
 
-    def queue(self, vc: str, **params: Any) -> cells.VcQueue:
+    def queue(self, vc: str, **params: Any) -> VcQueue:
         return self.run(cell_calls.queue(vc, **params))
 
-    def history(self, vc: str, **params: Any) -> cells.VcHistory:
+    def history(self, vc: str, **params: Any) -> VcHistory:
         return self.run(cell_calls.history(vc, **params))
 
-    def assignment(self) -> cells.Assignment:
+    def assignment(self) -> Assignment:
         return self.run(cell_calls.assignment())
 
-    def check_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+    def check_assignment(self, wanted: Assignment) -> CheckedAssignment:
         return self.run(cell_calls.check_assignment(wanted))
 
-    def set_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+    def set_assignment(self, wanted: Assignment) -> CheckedAssignment:
         return self.run(cell_calls.set_assignment(wanted))
 
     def export_hived(self) -> str:
         return self.run(cell_calls.export_hived())
 
-    def check_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+    def check_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
         return self.run(cell_calls.check_hived(text, assign=assign))
 
-    def import_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+    def import_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
         return self.run(cell_calls.import_hived(text, assign=assign))
 
-    def node_forecast(self, node: str, action: str = "drain") -> cells.NodeForecast:
+    def node_forecast(self, node: str, action: str = "drain") -> NodeForecast:
         return self.run(cell_calls.node_forecast(node, action))
 
     def drain(self, node: str) -> models.Node:
@@ -246,37 +255,37 @@ class AsyncSkep:
     async def cluster(self) -> models.Cluster:
         return await self.run(calls.cluster())
 
-    async def cells(self) -> cells.Cells:
+    async def cells(self) -> Cells:
         return await self.run(cell_calls.overview())
 
-    async def cells_of(self, vc: str, **params: Any) -> cells.VcCells:
+    async def cells_of(self, vc: str, **params: Any) -> VcCells:
         return await self.run(cell_calls.of_vc(vc, **params))
 
-    async def queue(self, vc: str, **params: Any) -> cells.VcQueue:
+    async def queue(self, vc: str, **params: Any) -> VcQueue:
         return await self.run(cell_calls.queue(vc, **params))
 
-    async def history(self, vc: str, **params: Any) -> cells.VcHistory:
+    async def history(self, vc: str, **params: Any) -> VcHistory:
         return await self.run(cell_calls.history(vc, **params))
 
-    async def assignment(self) -> cells.Assignment:
+    async def assignment(self) -> Assignment:
         return await self.run(cell_calls.assignment())
 
-    async def check_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+    async def check_assignment(self, wanted: Assignment) -> CheckedAssignment:
         return await self.run(cell_calls.check_assignment(wanted))
 
-    async def set_assignment(self, wanted: cells.Assignment) -> cells.CheckedAssignment:
+    async def set_assignment(self, wanted: Assignment) -> CheckedAssignment:
         return await self.run(cell_calls.set_assignment(wanted))
 
     async def export_hived(self) -> str:
         return await self.run(cell_calls.export_hived())
 
-    async def check_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+    async def check_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
         return await self.run(cell_calls.check_hived(text, assign=assign))
 
-    async def import_hived(self, text: str, *, assign: bool = False) -> cells.CheckedAssignment:
+    async def import_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
         return await self.run(cell_calls.import_hived(text, assign=assign))
 
-    async def node_forecast(self, node: str, action: str = "drain") -> cells.NodeForecast:
+    async def node_forecast(self, node: str, action: str = "drain") -> NodeForecast:
         return await self.run(cell_calls.node_forecast(node, action))
 
     async def drain(self, node: str) -> models.Node:

@@ -84,11 +84,13 @@ def console() -> Console:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Plain columns. Cells that are strings are shown as they are, never as markup."""
-    from rich.table import Table
+    """Plain columns. Cells that are strings are shown as they are, never as markup, and whole:
+    names are there to be typed."""
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    whole = (Column(name, overflow="fold") for name in columns)
+    table = Table(*whole, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in row))
     console().print(table)

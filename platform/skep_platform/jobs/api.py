@@ -216,7 +216,7 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
             "role": task.role.name,
             "index": task.index,
             "rank": task.rank,
-            "state": attempt.state if queries.is_present(job, attempt) else JobState.WAITING,
+            "state": queries.state_of(job, attempt),
             "attempt": None if attempt is None else show(attempt),
         }
         for task in tasks

@@ -77,9 +77,12 @@ def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
     return states | ({JobState.WAITING.value: unplaced} if unplaced else {})
 
 
-def is_present(job: Job, attempt: TaskAttempt | None) -> bool:
-    """Whether it belongs to the job's newest attempt: of an incremental job some tasks may not."""
-    return attempt is not None and attempt.index == job.attempt and not in_queue(job)
+def state_of(job: Job, newest: TaskAttempt | None) -> str:
+    """Of a task, by its newest attempt. Of an incremental job that may be one of the job's earlier
+    attempts: the task waits for a place in the present one."""
+    if newest is None or newest.index != job.attempt or in_queue(job):
+        return JobState.WAITING
+    return newest.state
 
 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
@@ -121,6 +124,6 @@ def queue() -> QuerySet[Job]:
 def placeable() -> QuerySet[Job]:
     """Those, and incremental jobs of whose tasks some have no place yet."""
     incomplete = Q(unplaced__gt=0, placed_at__isnull=False, state__in=JOB.active)
-    staying = Q(preempting_at=None, exit_reason=None)
+    staying = Q(preempting_at=None, exit_reason__isnull=True)
     waiting = Q(state=JobState.WAITING, placed_at=None)
     return Job.objects.filter(waiting | (incomplete & staying), stop_requested_at=None)
