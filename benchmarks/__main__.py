@@ -12,7 +12,6 @@ BENCHMARKS = {
     "gang": "benchmarks.gang",
     "agents": "benchmarks.agents",
     "logs": "benchmarks.logs",
-    "plan": "benchmarks.sched_plan",
     "place": "benchmarks.cells_place",
     "sweep": "benchmarks.cells_sweep",
     "queue": "benchmarks.queue_tick",

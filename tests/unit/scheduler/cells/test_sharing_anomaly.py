@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cells import healthy, plain
+from tests.support.quota_only import QuotaOnly
 
 from skep_scheduler.cells import ledger
 from skep_scheduler.cells.answer import Placement, Preemption, Refusal
@@ -55,29 +56,11 @@ def run(state: State, name: str, vc: str, size: int, priority: int) -> None:
         ledger.start(state, job, answer)
 
 
-class QuotaOnly:
-    """Counts devices: a job of a VC starts where there is room, while its VC uses no more than it
-    owns. Fair in numbers, and it does not help."""
-
-    def __init__(self) -> None:
-        self.free = {"node0": 16, "node1": 16}
-        self.owns = {"vc1": 16, "vc2": 16}
-
-    def start(self, vc: str, size: int, node: str | None = None) -> str | None:
-        fits = [n for n in sorted(self.free) if self.free[n] >= size and node in (None, n)]
-        if self.owns[vc] < size or not fits:
-            return None
-        chosen = max(fits, key=self.free.__getitem__)  # spread, as balancing schedulers do
-        self.free[chosen] -= size
-        self.owns[vc] -= size
-        return chosen
-
-
 def test_a_policy_that_counts_quota_alone_has_the_anomaly() -> None:
     cluster = QuotaOnly()
-    assert [cluster.start("vc1", 1) for _ in range(2)] == ["node0", "node1"]
+    assert [cluster.start(name, "vc1", 1) for name in ("one", "two")] == ["node0", "node1"]
     assert cluster.owns["vc2"] == 16
-    assert cluster.start("vc2", 16) is None
+    assert cluster.start("big", "vc2", 16) is None
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -85,7 +68,7 @@ def test_the_same_mix_that_quota_fails_on_is_no_problem_for_cells(seed: int) -> 
     rng = random.Random(seed)
     quota, state = QuotaOnly(), healthy(TWO_NODES)
     for i in range(rng.randint(2, 16)):
-        quota.start("vc1", 1)
+        quota.start(f"vc1-{i}", "vc1", 1)
         run(state, f"vc1-{i}", "vc1", 1, 0)
-    assert quota.start("vc2", 16) is None
+    assert quota.start("big", "vc2", 16) is None
     assert isinstance(place(state, BIG), Placement)
