@@ -6,6 +6,7 @@ Data comes as the scheduler's facts do; whether it fits is not looked at here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
@@ -45,7 +46,10 @@ def replace(
         return
     was, now = _owned(before), _owned(after)
     changed = [name for name in known if was[name] != now[name]]
-    Event.objects.bulk_create(_told(user, known[n], was[n], now[n]) for n in changed)
+    events = [_told(user, known[name], was[name], now[name]) for name in changed]
+    if before[1] != after[1]:
+        events.append(_pins_told(user, before[1], after[1]))
+    Event.objects.bulk_create(events)
     changes.changed()
     doorbells.ring_scheduler()
     doorbells.ring_topic("cluster")
@@ -133,13 +137,20 @@ def _write_cells(known: Mapping[str, VirtualCluster], vcs: Iterable[facts.Virtua
 
 
 def _told(user: User | None, vc: VirtualCluster, before: Owned, after: Owned) -> Event:
-    message = f"{vc.name} owns {words(after)} now."
+    message = f"{vc.name} owns {_words(after)} now."
     actor = user.get_username() if user else ""
     data = {"before": before, "after": after}
     return event("vc", vc.pk, "claims.changed", message, actor=actor, **data)
 
 
-def words(owned: Owned) -> str:
+def _pins_told(user: User | None, before: Sequence[facts.Pin], after: Sequence[facts.Pin]) -> Event:
+    message = f"Pinned cells are {', '.join(pin.name for pin in after) or 'none'} now."
+    data = {"before": [asdict(pin) for pin in before], "after": [asdict(pin) for pin in after]}
+    actor = user.get_username() if user else ""
+    return event("cells", "", "pins.changed", message, actor=actor, **data)
+
+
+def _words(owned: Owned) -> str:
     parts = [f"{number} x {cell.split(' ')[1]}" for cell, number in owned["cells"].items()]
     parts += [f"{gpus} x {model}" for model, gpus in owned["quotas"].items()]
     parts += [f"pinned cell {pin}" for pin in owned["pins"]]

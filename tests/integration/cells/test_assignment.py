@@ -130,6 +130,14 @@ def test_every_virtual_cluster_that_changed_is_told_of(admin):
     assert told.data["before"]["quotas"] == {"A100": 8}
 
 
+def test_changed_pins_are_told_of_also_nobodys(admin):
+    put(admin, pin("corner", "n3"))
+    put(admin, pin("corner", "n3"))
+    told = Event.objects.get(kind="pins.changed")
+    assert (told.actor, told.data["before"]) == ("root", [])
+    assert told.data["after"] == [pin("corner", "n3") | {"vc": ""}]
+
+
 def test_one_that_is_not_listed_owns_nothing(admin):
     make_vc("vision", quotas={"A100": 8})
     put(admin)

@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
-from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models.functions import Now
+from tests.support.at_once import at_once, codes
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.accounts.services import ensure_admin, update_user
 from skep_platform.cluster import services
 from skep_platform.cluster.models import Node
-from skep_platform.core.errors import SkepError
 from skep_platform.core.models import Event
 from skep_platform.tenancy.models import Quota
 from skep_platform.tenancy.services import set_quotas
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """The answer of each call, or the error it raised."""
-    start = Barrier(len(calls))
-
-    def run(call: Callable[[], Any]) -> Any:
-        try:
-            connection.ensure_connection()
-            start.wait(60)
-            return call()
-        except SkepError as error:
-            return error
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(run, calls))
-
-
-def codes(answers: list[Any]) -> list[str]:
-    return sorted(a.code if isinstance(a, SkepError) else "ok" for a in answers)
 
 
 def test_25_join_token_lets_one_of_two_in():

@@ -1,0 +1,34 @@
+"""Several calls at the same moment, each on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+from django.db import connection
+
+from skep_platform.core.errors import SkepError
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """The answer of each call, or the error it raised."""
+    start = Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> Any:
+        try:
+            connection.ensure_connection()
+            start.wait(60)
+            return call()
+        except SkepError as error:
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def codes(answers: list[Any]) -> list[str]:
+    return sorted(a.code if isinstance(a, SkepError) else "ok" for a in answers)
