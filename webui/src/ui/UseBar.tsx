@@ -4,10 +4,12 @@ interface Props {
   used: number;
   owned: number;
   label: string;
+  /** What is used beyond what is owned: wrong, or borrowed as it may be. */
+  beyond?: "wrong" | "borrowed";
 }
 
 /** Used out of owned. What is used beyond it is hatched. */
-export function UseBar({ used, owned, label }: Props) {
+export function UseBar({ used, owned, label, beyond = "wrong" }: Props) {
   const scale = Math.max(owned, used, 1);
   const within = Math.min(used, owned);
   return (
@@ -21,7 +23,11 @@ export function UseBar({ used, owned, label }: Props) {
       aria-valuetext={`${used} of ${owned}`}
     >
       <span className={css.used} style={{ width: `${(100 * within) / scale}%` }} />
-      <span className={css.over} style={{ width: `${(100 * (used - within)) / scale}%` }} />
+      <span
+        className={css.over}
+        data-beyond={beyond}
+        style={{ width: `${(100 * (used - within)) / scale}%` }}
+      />
     </span>
   );
 }

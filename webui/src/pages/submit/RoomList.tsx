@@ -43,7 +43,12 @@ function Room({ vc }: { vc: VirtualCluster }) {
             <span className="num">
               {Math.max(0, owned - used)} <span className="dim">of {owned} free</span>
             </span>
-            <UseBar used={used} owned={owned} label={`${model} in use by ${vc.name}`} />
+            <UseBar
+              used={used}
+              owned={owned}
+              label={`${model} in use by ${vc.name}`}
+              beyond="borrowed"
+            />
           </div>
         );
       })}

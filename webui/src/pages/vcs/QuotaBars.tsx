@@ -23,9 +23,17 @@ export function QuotaBars({ vc }: { vc: VirtualCluster }) {
               {shortModel(model)}
             </span>
             <span className="num">
-              {used} <span className="dim">of {owned} used</span>
+              {used}{" "}
+              <span className="dim">
+                {used > owned ? `used, owns ${owned}` : `of ${owned} used`}
+              </span>
             </span>
-            <UseBar used={used} owned={owned} label={`${model} used by ${vc.name}`} />
+            <UseBar
+              used={used}
+              owned={owned}
+              label={`${model} used by ${vc.name}`}
+              beyond="borrowed"
+            />
           </li>
         );
       })}

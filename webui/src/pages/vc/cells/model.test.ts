@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { A100, aCell, aChain } from "@/test/cells";
-import { jobsOn, leaves, levelsOf, overNodes, ownCells, withChildren, type Comb } from "./model";
+import { jobsOn, leaves, levelsOf, ownCells, withChildren, type Comb } from "./model";
 
 const levels = levelsOf([A100], "a100");
 const train = { id: "j1", name: "train" };
@@ -43,25 +43,6 @@ test("single GPUs lie together", () => {
   const combs = ownCells(aChain(cells), levels);
   expect(titles(combs)).toEqual(["No place yet", "Single GPUs"]);
   expect(combs[1]).toMatchObject({ gpus: 2, used: 1, leaf: false });
-});
-
-test("over the nodes there is a box for each node that is used, and the rest is told", () => {
-  const half = aCell("half", "h", placed("x", "n10"));
-  const { nodes, unplaced } = overNodes(
-    aChain([busyRack(), half, aCell("gpu", "g", placed("y", "n10"))]),
-    levels,
-  );
-  expect(nodes.map(({ title, gpus, others }) => [title, gpus, others])).toEqual([
-    ["n1", 8, 0],
-    ["n10", 5, 3],
-  ]);
-  expect(unplaced.map((comb) => comb.id)).toEqual(["v/0/1"]);
-});
-
-test("a used rack that was not told yet is not taken for an unused one", () => {
-  const rack = aCell("rack", "r", { used: 3, children: null, ...placed("pr", null) });
-  const { nodes, unplaced } = overNodes(aChain([rack]), levels);
-  expect([titles(nodes), unplaced]).toEqual([["Rack of 2 nodes of 8 A100"], []]);
 });
 
 test("jobs are told with their GPUs, the largest first", () => {

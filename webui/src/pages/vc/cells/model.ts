@@ -47,23 +47,6 @@ export function ownCells({ chain, cells }: VcChain, levels: Levels): Comb[] {
   return [...rest, together(`${chain} singles`, "Single GPUs", singles)];
 }
 
-/** The same cells on the nodes that they are bound to, and what has no place yet. */
-export function overNodes(chain: VcChain, levels: Levels): { nodes: Comb[]; unplaced: Comb[] } {
-  const placed = new Map<string, Comb[]>();
-  const untold: Comb[] = [];
-  const unplaced: Comb[] = [];
-  const visit = (comb: Comb) => {
-    if (comb.node) placed.set(comb.node, [...(placed.get(comb.node) ?? []), comb]);
-    else if (comb.place && comb.children) comb.children.forEach(visit);
-    else (comb.place ? untold : unplaced).push(comb);
-  };
-  chain.cells.map((cell) => toComb(cell, levels, null)).forEach(visit);
-  const size = [...levels.values()].find((level) => level.is_node)?.gpus ?? 0;
-  const nodes = [...placed].map(([node, combs]) => onNode(node, combs, size));
-  nodes.sort((a, b) => a.title.localeCompare(b.title, "en", { numeric: true }));
-  return { nodes: [...nodes, ...untold], unplaced };
-}
-
 /** All GPUs below, in the order in which they are drawn. */
 export function leaves(comb: Comb): Comb[] {
   if (comb.leaf) return [comb];
@@ -89,7 +72,7 @@ export function withChildren(cells: VirtualCell[], read: Map<string, VirtualCell
   });
 }
 
-function toComb(cell: VirtualCell, levels: Levels, around: string | null): Comb {
+export function toComb(cell: VirtualCell, levels: Levels, around: string | null): Comb {
   const level = levels.get(cell.type);
   const node = cell.physical?.node ?? around;
   const isNode = level?.is_node ?? false;
@@ -125,15 +108,8 @@ function capital(words: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-function onNode(node: string, combs: Comb[], size: number): Comb {
-  const [only] = combs;
-  const whole = only && combs.length === 1 && only.isNode;
-  const part = { words: "part of a node", node, isNode: true };
-  const comb = whole ? only : { ...together(`on ${node}`, node, combs), ...part };
-  return { ...comb, others: Math.max(0, size - comb.gpus) };
-}
-
-function together(id: string, title: string, children: Comb[]): Comb {
+/** Cells under one name that is not a cell of the virtual cluster. */
+export function together(id: string, title: string, children: Comb[]): Comb {
   const sum = (of: (comb: Comb) => number) => children.reduce((total, each) => total + of(each), 0);
   return {
     id,
