@@ -12,9 +12,15 @@ export function PathList({ label, items }: Props) {
       {items.map(({ path, message }) => (
         <li key={path + message}>
           {path ? <code>{path}</code> : null}
-          <p>{message}</p>
+          <p>{withoutPath(message, path)}</p>
         </li>
       ))}
     </ul>
   );
+}
+
+/** Some sentences begin with the path that stands above them. */
+function withoutPath(message: string, path: string): string {
+  if (!path || !message.startsWith(path)) return message;
+  return message.slice(path.length).replace(/^[:\s]+/, "");
 }

@@ -37,7 +37,5 @@ test("a token is revoked only after a question", async () => {
   await userEvent.click(await screen.findByRole("button", { name: "Revoke laptop" }));
   expect(requests.some((request) => request.method === "DELETE")).toBe(false);
   await userEvent.click(await screen.findByRole("button", { name: "Revoke" }));
-  await waitFor(() =>
-    expect(requests.some((request) => request.method === "DELETE")).toBe(true),
-  );
+  await waitFor(() => expect(requests.some((request) => request.method === "DELETE")).toBe(true));
 });
