@@ -69,7 +69,7 @@ SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
 # Limits of the queue, in seconds; see skep_scheduler.queue.Settings.
-SKEP_SCHEDULING = {
+SKEP_SCHEDULING: dict[str, Any] = {
     "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
     "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
     "min_run_s": float(os.environ.get("SKEP_SCHEDULING_MIN_RUN_S", "60")),

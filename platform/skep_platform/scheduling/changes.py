@@ -83,7 +83,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 def prune(keep: timedelta = KEEP) -> int:
     """Delete what is older; returns the number of rows. Readers behind it begin anew."""
     with connection.cursor() as cursor:
-        cursor.execute(PRUNE, [keep])
+        cursor.execute(PRUNE, [keep.total_seconds()])
         return int(cursor.rowcount)
 
 
@@ -91,7 +91,8 @@ def prune(keep: timedelta = KEEP) -> int:
 PRUNE = """
 WITH mark AS (
     SELECT least(max(txid) + 1, pg_snapshot_xmin(pg_current_snapshot())::text::bigint) AS txid
-      FROM scheduling_change WHERE at < clock_timestamp() - %s AND kind <> 'pruned'
+      FROM scheduling_change
+     WHERE at < clock_timestamp() - make_interval(secs => %s) AND kind <> 'pruned'
     HAVING count(*) > 0
 ), marked AS (
     INSERT INTO scheduling_change (txid, kind, subject, at)

@@ -73,7 +73,7 @@ def _read(ids: list[str]) -> Iterator[GangFacts]:
     members, held, unplaced = _members(list(jobs)), _held(list(jobs)), _unplaced(jobs.values())
     for pk in ids:
         if job := jobs.get(pk):
-            yield job.facts(tuple(members[pk]), tuple(held[pk]), tuple(unplaced[pk]))
+            yield job.told(tuple(members[pk]), tuple(held[pk]), tuple(unplaced[pk]))
         else:
             yield GangFacts(pk)
 
@@ -103,7 +103,7 @@ class _Job:
     leaving: bool
     reserved: str | None
 
-    def facts(
+    def told(
         self,
         members: tuple[facts.Member, ...],
         held: tuple[facts.HeldTask, ...],

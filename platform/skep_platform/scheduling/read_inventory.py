@@ -28,7 +28,7 @@ def nodes(ids: Collection[str] | None = None) -> dict[str, facts.Node]:
     rows = Node.objects.exclude(state__in=NOWHERE).order_by("pk")
     devices = Device.objects.order_by("node_id", "index", "uuid")
     if ids is not None:
-        rows, devices = rows.filter(pk__in=ids), devices.filter(node__in=ids)
+        rows, devices = rows.filter(pk__in=ids), devices.filter(node_id__in=ids)
     by_node: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for node_id, *device in devices.values_list(*DEVICE):
         by_node[node_id].append(tuple(device))

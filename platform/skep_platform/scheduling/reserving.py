@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -37,7 +38,7 @@ def cancel(gangs: Collection[str]) -> None:
     go on leaving, and start again from the queue."""
     if not gangs:
         return
-    Reservation.objects.filter(job__in=gangs).delete()
+    Reservation.objects.filter(job_id__in=gangs).delete()
     for gang in gangs:
         doorbells.ring_topic("job", gang)
 
@@ -79,7 +80,7 @@ def _tell(job: Job, preemption: Preemption) -> None:
     if victims:
         message += f" and asked {len(victims)} running {_jobs(len(victims))} to make room"
         message += f" ({_some(named)})" if named else ""
-    data = {"nodes": nodes, "victims": len(victims), "named": named[:50]}
+    data: dict[str, Any] = {"nodes": nodes, "victims": len(victims), "named": named[:50]}
     record("job", job.pk, "job.reserved", message + ".", **data)
     doorbells.ring_topic("job", job.pk)
 

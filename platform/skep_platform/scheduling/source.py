@@ -20,6 +20,12 @@ class WorldSource:
     left_reserved: gangs with a reservation that do not wait: the scheduler deletes it
     """
 
+    world: World
+    news: bool
+    left_reserved: set[str]
+    _reader: Reader
+    _nodes: dict[str, facts.Node]
+
     def __init__(self) -> None:
         self._begin()
 
@@ -43,11 +49,9 @@ class WorldSource:
         self.__dict__.update(other.__dict__)
 
     def _begin(self) -> None:
-        self.news = False
-        self.left_reserved: set[str] = set()
-        self.world = World()
+        self.world, self._nodes = World(), {}
+        self.news, self.left_reserved = False, set()
         self._reader = Reader()
-        self._nodes: dict[str, facts.Node] = {}
 
     def _build(self) -> None:
         self.world, self.left_reserved = World(), set()

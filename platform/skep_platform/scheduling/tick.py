@@ -61,6 +61,7 @@ def run_once(scheduler: Scheduler) -> set[str]:
         return set()
     # 3. Decide.
     plan = queue.plan(world, time.time(), limits())
+    scheduler.idle = False  # also when what follows fails
     # 4. Act, those first who make room for others; each gang whole or not at all.
     _change_ranks(plan)
     _cancel(world, {*plan.cancels, *scheduler.source.left_reserved})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection
@@ -43,10 +43,7 @@ def sample(world: World, now: datetime | None = None) -> int:
     at = (now or timezone.now()).replace(second=0, microsecond=0)
     vcs = dict(VirtualCluster.objects.values_list("name", "pk"))
     rows = [
-        VcUse(
-            *(None, vcs[vc], model, at),
-            *(use.owned, use.used, use.borrowed, use.lent, use.bad, use.waiting),
-        )
+        VcUse(vc_id=vcs[vc], gpu_model=model, at=at, **asdict(use))
         for (vc, model), use in measure(world).items()
         if vc in vcs
     ]
@@ -64,14 +61,15 @@ def measure(world: World) -> Uses:
 
 
 def prune() -> None:
+    now = timezone.now()
     with connection.cursor() as cursor:
-        cursor.execute(PRUNE, [KEEP, FINE])
+        cursor.execute(PRUNE, [now - KEEP, now - FINE])
 
 
 PRUNE = """
 DELETE FROM scheduling_vcuse
- WHERE at < now() - %s
-    OR at < now() - %s AND extract(minute FROM at)::int %% 15 <> 0
+ WHERE at < %s
+    OR at < %s AND extract(minute FROM at)::int %% 15 <> 0
 """
 
 
@@ -133,6 +131,6 @@ def _wait(world: World, models: dict[str, str], uses: Uses) -> None:
             first.setdefault(vc, model)
     for gang in world.waiting.values():
         for member in gang.members:
-            model = models.get(member.gpu_model or "", member.gpu_model) or first.get(gang.vc)
-            if model and member.gpus:
-                uses[gang.vc, model].waiting += member.count * member.gpus
+            asked = member.gpu_model or first.get(gang.vc)
+            if asked and member.gpus:
+                uses[gang.vc, models.get(asked, asked)].waiting += member.count * member.gpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -97,9 +98,7 @@ GANG: dict[str, Callable[[World], object]] = {
     "ends": lambda w: Job.objects.filter(pk=w.runs.pk).update(exit_reason={"code": "x"}),
     "lacks places": lambda w: Job.objects.filter(pk=w.runs.pk).update(unplaced=1),
     "gives its GPUs back": lambda w: release(w.attempt),
-    "reserves": lambda w: Reservation.objects.create(
-        job=w.runs, placement=[], victims=[]
-    ),
+    "reserves": lambda w: Reservation.objects.create(job=w.runs, placement=[], victims=[]),
 }
 
 
@@ -198,6 +197,13 @@ def test_what_was_read_in_a_transaction_that_wrote_is_read_anew_after_it():
     assert not reader.look()
 
 
+def prune_all() -> None:
+    """What others' transactions in the same server may still need is kept: as soon as they end."""
+    deadline = time.monotonic() + 60
+    while Change.objects.exclude(kind="pruned").exists() and time.monotonic() < deadline:
+        changes.prune(timedelta(0))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_reader_behind_the_pruned_part_begins_anew():
     world, slow, fast = World(), Reader(), Reader()
@@ -206,7 +212,7 @@ def test_a_reader_behind_the_pruned_part_begins_anew():
     fast.look()
     assert changes.prune(timedelta(hours=1)) == 0
     assert not fast.look().all
-    assert changes.prune(timedelta(0)) > 0
+    prune_all()
     Job.objects.filter(pk=world.waits.pk).update(priority=6)
     assert fast.look() == News(gangs={str(world.waits.pk)})
     assert slow.look().all
