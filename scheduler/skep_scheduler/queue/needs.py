@@ -6,6 +6,7 @@ from typing import Any
 
 from skep_scheduler.cells.shape import Shape
 from skep_scheduler.facts import Gang, Member
+from skep_scheduler.inventory import describe
 from skep_scheduler.queue import words
 from skep_scheduler.world import World
 
@@ -27,25 +28,28 @@ def gpus_of(world: World, member: Member) -> int:
     """Of one task."""
     if member.cell_type is None:
         return member.gpus
-    for shape in world.cells.config.shapes.values():
-        level = shape.level_of.get(member.cell_type)
-        if level is not None:
-            return (member.cells or 1) * shape.at(level).leaves
-    return 0
+    return (member.cells or 1) * describe(world.cells.config, member.cell_type)["gpus"]
 
 
 def shape_of(world: World, gang: Gang) -> str:
+    """In words."""
     parts = [_member(world, member) for member in gang.members]
-    within = f" within one {_kind(gang.within)}" if gang.within is not None else ""
     pin = f" in pinned cell {gang.pin}" if gang.pin is not None else ""
-    return words.listing(parts) + within + pin
+    return words.listing(parts) + _within(world, gang.within) + pin
+
+
+def _within(world: World, cell_type: str | None) -> str:
+    if cell_type is None:
+        return ""
+    kind = describe(world.cells.config, cell_type)["kind"]
+    return f" within one {cell_type if kind in ('unknown', 'group', 'part') else kind}"
 
 
 def _member(world: World, member: Member) -> str:
-    within = f" within one {_kind(member.within)}" if member.within is not None else ""
+    within = _within(world, member.within)
     if member.cell_type is not None:
-        cells = words.count((member.cells or 1) * member.count, "cell")
-        return f"{cells} of {member.cell_type}{within}"
+        number = (member.cells or 1) * member.count
+        return f"{number} x {describe(world.cells.config, member.cell_type)['words']}{within}"
     model = member.gpu_model or ("GPU" if member.gpus == 1 else "GPUs")
     if not member.gpus:
         size = f"{words.cpus(member.cpu_millis)} and {words.memory(member.memory_mb)}"
@@ -67,8 +71,3 @@ def _fills_node(world: World, member: Member) -> bool:
 def _fits(world: World, member: Member, shape: Shape) -> bool:
     types = [shape.leaf_type] if member.gpu_model is None else world.leaf_types(member.gpu_model)
     return shape.leaf_type in types
-
-
-def _kind(cell_type: str) -> str:
-    """The last word of a type's name is what it is: "A100-NODE8-RACK" is a rack."""
-    return cell_type.rsplit("-", 1)[-1].lower()

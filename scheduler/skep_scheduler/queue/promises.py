@@ -17,7 +17,7 @@ from skep_scheduler.cells.tree import Virtual
 from skep_scheduler.facts import Gang, HeldTask
 from skep_scheduler.queue.find import Found, find
 from skep_scheduler.queue.settings import Settings
-from skep_scheduler.world import World
+from skep_scheduler.world import World, owner_of
 from skep_scheduler.world.request import Kind
 from skep_scheduler.world.room import NOTHING, Amount
 from skep_scheduler.world.world import held
@@ -74,8 +74,20 @@ class Promises:
 
     def close(self, gang: Gang, kind: Kind) -> None:
         """Nobody behind a starving gang starts on what it could use."""
-        if self.closed_by(gang, kind) is None:
-            self._lines[gang.vc].closed_by.append(gang)
+        self._lines[gang.vc].closed_by.append(gang)
+
+    def could_ever_start(self, gang: Gang, kind: Kind) -> bool:
+        """If nothing else ran in its VC, on the hardware as it is now."""
+        holds = self._world.holds
+        mine = {
+            owner_of(group)
+            for group in holds.cells.groups.values()
+            if group.gang.vc == gang.vc and not group.opportunistic
+        }
+        with holds.trial():
+            for gang_id in mine:
+                holds.release(gang_id)
+            return isinstance(find(self._world, gang, kind, 1), Found)
 
     def closed_by(self, gang: Gang, kind: Kind) -> Gang | None:
         """Who holds the line before a gang."""

@@ -23,12 +23,16 @@ def _plainly(gang: Gang, details: Details, now: float) -> str:
 
 
 def _vc_busy(gang: Gang, details: Details, now: float) -> str:
-    needs, vc = details["needs"], gang.vc
     used = " ".join(filter(None, [_uses(details), _users(details, now)]))
-    parts = [used, _bad(details)]
-    return f"Needs {needs['shape']}; {vc} owns {_owned(details)}, {words.listing(parts)}".rstrip(
-        ", "
-    )
+    state = words.listing([part for part in (used, _bad(details), _torn(details)) if part])
+    owns = f"Needs {details['needs']['shape']}; {gang.vc} owns {_owned(details)}"
+    return f"{owns}, {state}" if state else owns
+
+
+def _torn(details: Details) -> str:
+    """There would be enough, if only numbers counted."""
+    left = details["owns"] - details["used"] - details["bad"]
+    return "what is free is not together as asked" if left >= details["needs"]["gpus"] else ""
 
 
 def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
@@ -41,7 +45,7 @@ def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
 
 
 def _bad_hardware(gang: Gang, details: Details, now: float) -> str:
-    return f"{_vc_busy(gang, details, now)}, and what is free is on bad hardware"
+    return f"{_vc_busy(gang, details, now)}; what is free is on bad hardware"
 
 
 def _never_fits_vc(gang: Gang, details: Details, now: float) -> str:
@@ -72,7 +76,9 @@ def _backoff(gang: Gang, details: Details, now: float) -> str:
 
 
 def _preempting(gang: Gang, details: Details, now: float) -> str:
-    return f"Its cells are reserved; {_jobs(details['leaving'])} make room for it"
+    leaving = details["leaving"]
+    verb = "makes" if len(leaving) == 1 else "make"
+    return f"Its cells are reserved; {_jobs(leaving)} {verb} room for it"
 
 
 def _too_young(gang: Gang, details: Details, now: float) -> str:

@@ -136,7 +136,7 @@ class Tick:
         elif (first := self._promises.closed_by(gang, kind)) is not None:
             self._block(gang, _held_back(first.id, first.name, None))
         elif (refusal := self._held_back_before(gang, kind)) is not None:
-            self._block(gang, refusal)
+            self._block(gang, refusal, self._promises.promise(gang, kind))
         elif gang.incremental:
             self._place_one_by_one(gang, kind)
         else:
@@ -160,8 +160,19 @@ class Tick:
         if refusal.code in BUSY and not (gang.opportunistic or gang.incremental):
             promise = self._promises.promise(gang, kind)
             if promise is None and is_starving(gang, self.now, self.settings):
-                self._promises.close(gang, kind)
-        self._blocked.append(Blocked(gang, kind, refusal, promise))
+                refusal = self._hold_the_line(gang, kind, refusal)
+        self._block(gang, refusal, promise)
+
+    def _hold_the_line(self, gang: Gang, kind: Kind, refusal: Refusal) -> Refusal:
+        """Only for a gang that its VC, were it idle, had a place for."""
+        if self._promises.closed_by(gang, kind) is not None:
+            return refusal
+        if self._promises.could_ever_start(gang, kind):
+            self._promises.close(gang, kind)
+            return refusal
+        never = Refusal(Code.NEVER_FITS_VC, "", refusal.details)
+        self._refused[kind.request] = never
+        return never
 
     def _delayed_by(self, gang: Gang, founds: Sequence[Found]) -> Promise | None:
         """The promise to an earlier gang that would not hold."""
@@ -178,8 +189,7 @@ class Tick:
     def _hold_back(self, gang: Gang, kind: Kind, delayed: Promise) -> None:
         refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
         self._held_back[kind.request] = _duration(gang), refusal
-        promise = self._promises.promise(gang, kind)
-        self._blocked.append(Blocked(gang, kind, refusal, promise))
+        self._block(gang, refusal, self._promises.promise(gang, kind))
 
     def _held_back_before(self, gang: Gang, kind: Kind) -> Refusal | None:
         """As a shorter one with the same request was."""
@@ -257,8 +267,8 @@ class Tick:
         if found.cancels or found.downgrades:
             self._refused.clear()
 
-    def _block(self, gang: Gang, refusal: Refusal) -> None:
-        self._blocked.append(Blocked(gang, self.world.kind_of(gang), refusal))
+    def _block(self, gang: Gang, refusal: Refusal, promise: Promise | None = None) -> None:
+        self._blocked.append(Blocked(gang, self.world.kind_of(gang), refusal, promise))
 
 
 def _held_back(gang_id: str, name: str, start: float | None) -> Refusal:

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from skep_scheduler.answer import Placement, Reason
-from skep_scheduler.cells import health
-from skep_scheduler.cells.reconfigure import reconfigure
+from skep_scheduler.cells import grow, health
 from skep_scheduler.cells.state import State
 from skep_scheduler.facts import Gang, HeldTask, Holding, Inventory, Node
 from skep_scheduler.inventory import build
@@ -74,7 +73,7 @@ class World:
         """Nodes, virtual clusters, pins, layout: nothing moves and nothing is killed by it."""
         self.built = build(inventory)
         self._others = replace(inventory, nodes=())
-        self.holds.use(reconfigure(self.holds.cells, self.built.config)[0])
+        self.holds.use(grow.apply(self.holds.cells, self.built.config)[0])
         for name in self.holds.room.nodes.keys() - {node.name for node in inventory.nodes}:
             self.holds.room.remove(name)
         self.nodes = {}

@@ -1,0 +1,128 @@
+"""Gangs of several groups, incremental ones, and demands of topology, through the whole engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support.cluster import Cluster, gang, member, node, owns
+
+from skep_scheduler.facts import Claim, VirtualCluster
+from skep_scheduler.queue import Code, Placement, Preemption, Reason, explain, forecast
+
+
+def test_roles_of_different_models_are_placed_together_or_not_at_all() -> None:
+    vcs = (VirtualCluster("a", (Claim("", "A100", 8), Claim("", "V100", 8))),)
+    cluster = Cluster([node("n0"), node("v0", model="V100")], vcs)
+    both = [member(1, 8, "x", gpu_model="A100"), member(1, 8, "y", gpu_model="V100")]
+    cluster.run(gang("one", members=both))
+    models = {task.role: task.node for task in cluster.world.running["one"].tasks}
+    assert models == {"x": "n0", "y": "v0"}
+    cluster.end("one")
+    cluster.run(gang("small", members=[member(1, 1, gpu_model="V100")]))
+    cluster.submit(gang("two", members=both))
+    assert cluster.tick().reasons["two"].code == Code.VC_BUSY
+    assert not cluster.world.holds.room.nodes["n0"].users
+
+
+def test_affinity_groups_live_in_one_chain_each() -> None:
+    vcs = (VirtualCluster("a", (Claim("", "A100", 8), Claim("", "V100", 8))),)
+    cluster = Cluster([node("n0"), node("v0", model="V100")], vcs)
+    groups = [member(1, 6, "x", affinity_group="1"), member(1, 6, "y", affinity_group="2")]
+    cluster.run(gang("job", members=groups))
+    assert {task.node for task in cluster.world.running["job"].tasks} == {"n0", "v0"}
+
+
+def test_an_incremental_gang_starts_as_many_tasks_as_fit_and_grows() -> None:
+    cluster = Cluster([node("n0", 4), node("n1", 4)], owns(a=4))
+    cluster.run(gang("elastic", tasks=6, gpus=1, incremental=True))
+    holding = cluster.world.running["elastic"]
+    assert [task.index for task in holding.tasks] == [0, 1, 2, 3]
+    assert holding.unplaced == (("worker", 4), ("worker", 5))
+    assert cluster.tick().placements == ()
+    cluster.world.set_inventory(replace(cluster.world.inventory, virtual_clusters=owns(a=8)))
+    assert [t.index for t in cluster.tick().placements[0].tasks] == [4, 5]
+
+
+def test_no_head_of_line_blocking() -> None:
+    """HiveD's demo "gang"."""
+    cluster = Cluster([node("n0", 4), node("n1", 4)], owns(a=4))
+    cluster.submit(gang("six", tasks=6), gang("four", tasks=4, at=1.0))
+    plan = cluster.tick()
+    assert [p.gang for p in plan.placements] == ["four"]
+    assert plan.reasons["six"].code == Code.NEVER_FITS_VC
+
+
+RACKS = [node(f"n{i}", labels={"rack": f"r{i // 2}"}) for i in range(4)]
+RACK = "A100-NODE8-RACK"
+
+
+def test_a_gang_within_one_rack_waits_for_a_rack() -> None:
+    cluster = Cluster(RACKS, (VirtualCluster("a", (Claim(RACK, RACK, 2),)),))
+    cluster.run(gang("x", gpus=8), gang("y", tasks=2, gpus=8, within=RACK))
+    assert len({n for n in cluster.world.holds.nodes_of("y") if n in ("n0", "n1")}) in (0, 2)
+    cluster.submit(gang("z", tasks=2, gpus=8, within=RACK))
+    reason = cluster.tick().reasons["z"]
+    assert reason.code == Code.VC_BUSY
+    assert reason.message.startswith(
+        "Needs 2 nodes of 8 GPUs within one rack; a owns 4 nodes, 3 are used by y and x"
+    )
+
+
+def test_what_is_not_owned_together_is_told_and_holds_nobody_back() -> None:
+    cluster = Cluster(RACKS, (VirtualCluster("a", (Claim(RACK, "A100-NODE8", 4),)),))
+    cluster.submit(gang("wide", tasks=2, gpus=8, within=RACK))
+    reason = cluster.tick().reasons["wide"]
+    assert "what is free is not together as asked" in reason.message
+    cluster.now = 10_000.0
+    cluster.submit(gang("small", at=1.0))
+    plan = cluster.tick()
+    assert plan.reasons["wide"].code == Code.NEVER_FITS_VC
+    assert [p.gang for p in plan.placements] == ["small"]
+
+
+def test_a_sentence_says_it_all() -> None:
+    cluster = Cluster([node(f"n{i}") for i in range(4)], owns(vision=32))
+    cluster.run(
+        gang("a", "vision", tasks=2, gpus=8, duration_s=1500.0), gang("b", "vision", gpus=8)
+    )
+    used = {task.node for h in cluster.world.running.values() for task in h.tasks}
+    (idle,) = {f"n{i}" for i in range(4)} - used
+    cluster.world.set_node(node(idle, schedulable=False))
+    wide = [member(2, 8, gpu_model="A100")]
+    cluster.submit(gang("c", "vision", members=wide, at=1.0))
+    reason = cluster.tick().reasons["c"]
+    assert reason.message == (
+        "Needs 2 nodes of 8 A100; vision owns 4 nodes, 3 are used by a (ends in about 25 min) and "
+        "b and 1 is bad; expected start in about 25 min."
+    )
+    assert reason.details["used_by"][0] == {
+        "gang": "a",
+        "name": "a",
+        "gpus": 16,
+        "until": 1500.0,
+    }
+    assert reason.details["opportunistic_now"] is False
+
+
+def test_a_dry_run_tells_what_a_tick_would() -> None:
+    cluster = Cluster([node("n0")], owns(a=8))
+    world = cluster.world
+    assert isinstance(explain(world, gang("x", gpus=8), 0.0), Placement)
+    cluster.run(gang("guest", gpus=8, priority=-1))
+    cluster.now = 60.0
+    assert isinstance(explain(world, gang("x", gpus=8), 60.0), Preemption)
+    answer = explain(world, gang("x", "nobody"), 60.0)
+    assert isinstance(answer, Reason)
+    assert answer.code == Code.UNKNOWN_VC
+
+
+def test_the_queue_of_a_vc_as_a_time_line() -> None:
+    cluster = Cluster([node("n0")], owns(a=8, b=0))
+    cluster.run(gang("runs", gpus=8, duration_s=100.0))
+    cluster.submit(*(gang(f"g{i}", gpus=8, at=float(i), duration_s=50.0) for i in range(6)))
+    told = forecast.queue(cluster.world, "a", 0.0, limit=5)
+    assert [(r.gang, r.expected_end) for r in told.running] == [("runs", 100.0)]
+    assert [w.position for w in told.waiting] == [1, 2, 3, 4, 5]
+    assert [w.expected_start for w in told.waiting] == [100.0, 150.0, 200.0, 250.0, 300.0]
+    assert [w.reservation is not None for w in told.waiting] == [True, True, True, False, False]
+    assert told.more == 1
