@@ -64,7 +64,7 @@ def _chain(
     shape = now.state.chains[chain].shape
     missing = now.missing(vc, chain)
     shown, more = _shown(roots, under, after)
-    whole = bool(under) or sum(root.spec.leaves for root in roots) <= WHOLE_GPUS
+    levels = _levels([cell for cell, _ in shown] if under else roots, bool(under))
     return {
         "chain": chain,
         "gpu_model": now.gpu_model(shape.leaf_type),
@@ -73,8 +73,7 @@ def _chain(
             for level, mine in counts.items()
         ],
         "cells": [
-            _tree(cell, place, opened.get(cell.root, "free"), WHOLE_GPUS if whole else 0)
-            for cell, place in shown
+            _tree(cell, place, opened.get(cell.root, "free"), levels) for cell, place in shown
         ],
         "more": more,
     }
@@ -89,6 +88,14 @@ def _shown(
     start = next((i + 1 for i, root in enumerate(roots) if root.address == after), 0)
     page = roots[start : start + MAX_ROOTS]
     return [(root, root.physical) for root in page], len(roots) - start - len(page)
+
+
+def _levels(cells: Sequence[Virtual], parts: bool) -> int:
+    """How many levels of these cells are told: all where that is little, else the cells alone, or
+    with their parts."""
+    if sum(cell.spec.leaves for cell in cells) <= WHOLE_GPUS:
+        return max((cell.level for cell in cells), default=1)
+    return 2 if parts else 1
 
 
 def _type(now: view.View, level: Any, mine: owned.Owned, missing: int) -> dict[str, Any]:
@@ -134,13 +141,13 @@ def _parts(cell: Virtual, place: Physical | None) -> Iterator[tuple[Virtual, Phy
         yield part, part.physical if part.physical is not None else next(left, None)
 
 
-def _tree(cell: Virtual, place: Physical | None, opened: str, most: int) -> dict[str, Any]:
+def _tree(cell: Virtual, place: Physical | None, opened: str, levels: int) -> dict[str, Any]:
     """`place` is where it is, or would be within what is bound; without one, `opened` says what
-    its preassigned cell would meet. Told down to the leaves if it has at most `most`."""
+    its preassigned cell would meet."""
     gpus = cell.spec.leaves
     bad = place.bad if place is not None else gpus * (opened == "bad")
     lent = place.used_at(OPPORTUNISTIC) if place is not None else gpus * (opened == "lent")
-    told = cell.level > LEAF and gpus <= most
+    parts = _parts(cell, place) if cell.level > LEAF and levels > 1 else None
     return {
         "address": cell.address,
         "type": cell.spec.type,
@@ -151,7 +158,9 @@ def _tree(cell: Virtual, place: Physical | None, opened: str, most: int) -> dict
         "bad": bad,
         "lent": lent,
         "physical": {"address": place.address, "node": place.node} if place is not None else None,
-        "children": [_tree(c, p, opened, most) for c, p in _parts(cell, place)] if told else None,
+        "children": parts and [_tree(c, p, opened, levels - 1) for c, p in parts],
+        if told
+        else None,
         "job": user_of(place) if cell.level == LEAF and place is not None else None,
     }
 

@@ -17,7 +17,7 @@ from tests.support.platform_factories import (
 )
 
 from skep_platform.cluster import services
-from skep_platform.tenancy.models import PinnedCell
+from skep_platform.tenancy.models import PinnedCell, VcCell
 
 pytestmark = pytest.mark.django_db
 
@@ -132,6 +132,24 @@ def test_large_trees_are_told_part_by_part(admin):
     rest = tree(admin, "vision", after=wanted)["chains"][0]
     assert [len(rest["cells"]), rest["more"]] == [2, 0]
     assert refusal(admin.get("/virtual-clusters/vision/cells", under="vision/99"))[0] == 404
+
+
+def test_a_cell_that_is_large_itself_is_told_with_its_parts(admin):
+    vision = make_vc("vision")
+    for i in range(33):
+        make_node(f"n{i:02}", gpus=8, labels={"rack": "r1"})
+    rack = f"{NODE}-RACK"
+    VcCell.objects.create(vc=vision, chain=rack, cell_type=rack, number=1)
+    (whole,) = tree(admin, "vision")["chains"][0]["cells"]
+    assert (whole["gpus"], whole["children"]) == (264, None)
+    (opened,) = tree(admin, "vision", under=whole["address"])["chains"][0]["cells"]
+    assert len(opened["children"]) == 33
+    assert opened["children"][0]["children"] is None
+    part = opened["children"][32]["address"]
+    (node,) = tree(admin, "vision", under=part)["chains"][0]["cells"]
+    assert len(list(leaves(node))) == 8
+    (shown,) = admin.get("/cells/physical", depth=2).json()["results"]
+    assert [cell["address"] for cell in shown["children"]][:2] == ["r1/n00", "r1/n01"]
 
 
 def test_trees_take_the_same_queries_however_large(admin, django_assert_max_num_queries):
