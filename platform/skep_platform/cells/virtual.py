@@ -159,8 +159,6 @@ def _tree(cell: Virtual, place: Physical | None, opened: str, levels: int) -> di
         "lent": lent,
         "physical": {"address": place.address, "node": place.node} if place is not None else None,
         "children": parts and [_tree(c, p, opened, levels - 1) for c, p in parts],
-        if told
-        else None,
         "job": user_of(place) if cell.level == LEAF and place is not None else None,
     }
 
