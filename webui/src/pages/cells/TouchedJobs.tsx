@@ -18,12 +18,12 @@ export function TouchedJobs({ check }: { check: CheckedAssignment }) {
     <>
       <Jobs
         title={`${count(downgraded.length, "job")} would run as opportunistic`}
-        about="They go on, and make room when the cells’ owners need them."
+        about="Such a job goes on, and makes room when the cells’ owners come."
         jobs={downgraded}
       />
       <Jobs
         title={`${count(restored.length, "job")} would be guaranteed again`}
-        about="They run as opportunistic now."
+        about="As their virtual cluster owns the cells again."
         jobs={restored}
       />
     </>
