@@ -14,7 +14,6 @@ from django.db import connection
 
 from skep_platform.scheduling.models import Change
 
-NEVER = 2**63 - 1
 KEEP = timedelta(minutes=10)  # a reader that looks less often reads everything anew
 
 
@@ -55,7 +54,7 @@ class Reader:
         A look inside a transaction that has written sees what may be rolled back; the next look
         from outside of it finds `all`."""
         with connection.cursor() as cursor:
-            cursor.execute(LOOK, [NEVER if self._horizon is None else self._horizon])
+            cursor.execute(LOOK, [self._horizon])
             rows = cursor.fetchall()
         horizon, writer, pruned = rows[0][:3]
         lost = self._horizon is None or self._horizon < pruned
@@ -76,7 +75,9 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
        COALESCE((SELECT max(txid) FROM scheduling_change WHERE kind = 'pruned'), 0),
        c.id, c.txid, c.kind, c.subject
   FROM (SELECT 1) AS once
-  LEFT JOIN scheduling_change c ON c.txid >= %s AND c.kind <> 'pruned'
+  LEFT JOIN scheduling_change c
+    ON c.txid >= COALESCE(%s, pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
+   AND c.kind <> 'pruned'
 """
 
 

@@ -45,7 +45,6 @@ def world() -> World:
 def news_of(step: Callable[[], object]) -> News:
     reader = Reader()
     reader.look()
-    reader.look()  # what the first look left to be told again
     step()
     return reader.look()
 
@@ -53,7 +52,6 @@ def news_of(step: Callable[[], object]) -> News:
 def test_a_first_look_finds_all_and_a_second_one_nothing(world):
     reader = Reader()
     assert reader.look().all
-    reader.look()
     assert not reader.look()
 
 
@@ -213,6 +211,7 @@ def test_a_reader_behind_the_pruned_part_begins_anew():
     assert changes.prune(timedelta(hours=1)) == 0
     assert not fast.look().all
     prune_all()
+    fast.look()
     Job.objects.filter(pk=world.waits.pk).update(priority=6)
     assert fast.look() == News(gangs={str(world.waits.pk)})
     assert slow.look().all
