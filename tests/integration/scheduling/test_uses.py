@@ -1,0 +1,104 @@
+"""Samples of what virtual clusters own and use; and what a submitter is told before."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.jobs_world import attempts_of, job_file, placed, submit, tell
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_platform.cluster.models import Device
+from skep_platform.jobs import services
+from skep_platform.scheduling import tasks, uses
+from skep_platform.scheduling.models import VcUse
+from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.uses import Use
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 1, 1, 12, 30, 17, tzinfo=UTC)
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def vcs(alice):
+    make_node("gpu-1", gpus=4)
+    make_node("gpu-2", gpus=4)
+    owner = make_vc("owner", quotas={"A100": 8}, members=[alice])
+    return owner, make_vc("guest", members=[alice])
+
+
+def use_of(name: str) -> Use:
+    return uses.measure(WorldSource().catch_up())[name, "A100"]
+
+
+def test_what_is_owned_and_used(alice, vcs):
+    placed(alice, vcs[0], gpus=2)
+    submit(alice, vcs[0], gpus=4, instances=2)
+    assert use_of("owner") == Use(owned=8, used=2, waiting=8)
+
+
+def test_what_a_guest_borrows_is_lent_by_who_owns_it(alice, vcs):
+    placed(alice, vcs[1], gpus=3, priority="oppo")
+    assert use_of("guest").borrowed == 3
+    assert use_of("owner").lent == 3
+
+
+def test_bad_hardware_is_missing(alice, vcs):
+    Device.objects.filter(node__name="gpu-2").update(health="BAD")
+    assert use_of("owner").bad == 4
+
+
+def test_a_minute_is_sampled_once_and_old_samples_thin_out(vcs):
+    world = WorldSource().catch_up()
+    for _ in range(2):
+        uses.sample(world, NOW)
+    sample = VcUse.objects.get(vc=vcs[0])
+    assert (sample.at, sample.owned) == (NOW.replace(second=0), 8)
+    now = datetime.now(UTC).replace(minute=7)
+    for days in (0, 8, 91):
+        uses.sample(world, now - timedelta(days=days))
+    uses.sample(world, (now - timedelta(days=8)).replace(minute=15))
+    VcUse.objects.filter(at__lt=NOW + timedelta(hours=1)).delete()
+    tasks.tidy()
+    kept = [at for (at,) in VcUse.objects.order_by("at").values_list("at")]
+    assert [at.minute for at in kept] == [15, 7]
+
+
+def test_the_tasks_run_on_the_scheduler_s_own_world(alice, vcs):
+    tasks.tick()
+    tasks.sample_use()
+    tasks.verify_world()
+    assert VcUse.objects.filter(vc=vcs[0]).count() == 1
+
+
+def forecast(alice, vc, **changes):
+    return services.check(alice, json.dumps(job_file(vc, **changes))).forecast
+
+
+def test_before_submitting_one_is_told_a_start_at_once(alice, vcs):
+    told = forecast(alice, vcs[0], gpus=4, instances=2)
+    assert (told["code"], told["details"]["nodes"]) == ("starts_now", ["gpu-1", "gpu-2"])
+    assert told["details"]["expected_start"] > 0
+
+
+def test_before_submitting_one_is_told_who_must_make_room(alice, vcs, settings):
+    young = {"opportunistic_min_run_s": 0.0}
+    settings.SKEP_SCHEDULING = settings.SKEP_SCHEDULING | young
+    guest = placed(alice, vcs[1], gpus=4, instances=2, priority="oppo")
+    tell(attempts_of(guest), "running")
+    told = forecast(alice, vcs[0], gpus=4)
+    assert told["code"] == "would_preempt"
+    assert "1 running job made room" in told["message"]
+
+
+def test_before_submitting_one_is_told_why_it_would_wait(alice, vcs):
+    placed(alice, vcs[0], gpus=4, instances=2)
+    told = forecast(alice, vcs[0], gpus=1)
+    assert told["code"] == "vc_busy"
+    assert "expected_start" in told["details"]
