@@ -246,6 +246,21 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": SKEP_TICK_S,
         "options": {"queue": "scheduler", "expires": 4},
     },
+    "verify-world": {
+        "task": "skep.scheduling.verify",
+        "schedule": 300.0,
+        "options": {"queue": "scheduler", "expires": 60},
+    },
+    "sample-use": {
+        "task": "skep.scheduling.sample_use",
+        "schedule": 60.0,
+        "options": {"queue": "scheduler", "expires": 30},
+    },
+    "tidy-scheduling": {
+        "task": "skep.scheduling.tidy",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
     "reconcile-jobs": {
         "task": "skep.jobs.reconcile",
         "schedule": 2.0,
