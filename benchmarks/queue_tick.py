@@ -1,4 +1,4 @@
-"""A tick over a deep mixed queue: before an empty cluster, before a full one, and until it is empty.
+"""A tick over a deep mixed queue: on an empty cluster, on a full one, and until nobody waits.
 
 2,000 nodes of 8 GPUs, 10 VCs with equal shares, 50,000 gangs of many sizes, priorities and needs of
 CPU, some of which say how long they run. For comparison: Kueue's performance harness admits 42

@@ -32,6 +32,13 @@ class Code(StrEnum):
     UNKNOWN_VC = "unknown_vc"
 
 
+class Cancel(StrEnum):
+    """Why a gang loses its reservation."""
+
+    OUTRANKED = "outranked"  # what it had reserved goes to `by`, of a higher priority
+    RESERVATION_BROKEN = "reservation_broken"  # a node or GPU is gone, or used otherwise
+
+
 class Downgrade(StrEnum):
     """Why a guaranteed gang runs opportunistically now."""
 

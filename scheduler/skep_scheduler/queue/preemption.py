@@ -5,7 +5,7 @@ from __future__ import annotations
 from skep_scheduler.answer import Placement, Preemption, Reason, Victim
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.facts import Gang
-from skep_scheduler.queue.codes import Code, Downgrade
+from skep_scheduler.queue.codes import Cancel, Code, Downgrade
 from skep_scheduler.queue.find import Found
 from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.settings import Settings
@@ -50,7 +50,7 @@ def of(world: World, placement: Placement, found: Found) -> Preemption:
 
 def outranked(by: Gang) -> Reason:
     message = f"What it had reserved goes to {by.name}, which has a higher priority."
-    return Reason(Code.VC_BUSY, message, {"by": by.id, "by_name": by.name})
+    return Reason(Cancel.OUTRANKED, message, {"by": by.id, "by_name": by.name})
 
 
 def downgraded(by: Gang) -> Reason:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skep_scheduler.answer import Reason
+from skep_scheduler.queue.codes import Cancel
 from skep_scheduler.world import World, owner_of
 from skep_scheduler.world.world import Reserved
 
@@ -65,4 +66,4 @@ def _leaves(world: World, gang_id: str) -> bool:
 
 
 def _broken(message: str, **details: object) -> Reason:
-    return Reason("reservation_broken", f"{message} It waits again.", details)
+    return Reason(Cancel.RESERVATION_BROKEN, f"{message} It waits again.", details)
