@@ -151,7 +151,8 @@ def _print_check(found: Check, file: str) -> None:
         print(f"{file}{place}: note: {note.message}")
     if found.forecast:
         print(found.forecast.message)
-        _print_start(found.forecast)
+        if found.forecast.code != "starts_now":
+            _print_start(found.forecast)
 
 
 def _print_start(forecast: Reason) -> None:

@@ -98,7 +98,8 @@ def _print_forecast(found: NodeForecast) -> None:
         name = f"{job.owner}/{job.name}" if job.name else "A job"
         what = WHAT.get(job.what, job.what)
         tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
-        print(f"{name} of {job.virtual_cluster} ({tasks} there, {job.gpus} GPUs in all) {what}.")
+        gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
+        print(f"{name} of {job.virtual_cluster} ({tasks} there, {gpus} in all) {what}.")
     for vc in found.virtual_clusters:
         loses = ", ".join(f"{number} x {kind}" for kind, number in sorted(vc.loses.items()))
         print(f"{vc.name} loses {loses} meanwhile.")
