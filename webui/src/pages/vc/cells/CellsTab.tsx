@@ -55,7 +55,7 @@ export function CellsTab({ name, admin, over }: Props) {
             + {count(borrowed_in, "idle GPU")} used by its opportunistic jobs
           </span>
         ) : null}
-        <CombLegend />
+        <CombLegend others={over === "nodes"} />
       </div>
       {shortfalls.length > 0 ? (
         <ul className={css.shortfalls} role="alert">
