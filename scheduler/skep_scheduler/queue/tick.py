@@ -101,6 +101,7 @@ class Tick:
                 self.world.holds.release(gang_id)
                 self._cancels[gang_id] = why
             elif reservations.is_cleared(self.world, reserved):
+                self.world.holds.put(reserved.gang, reserved.tasks)
                 self._placements.append(reserved.placement)
                 self._promises.note_start(reserved.gang, self.now)
             else:
@@ -149,10 +150,19 @@ class Tick:
             self._wait(gang, kind, answer)
         elif (delayed := self._delayed_by(gang, [answer])) is not None:
             self._hold_back(gang, kind, delayed)
+        elif new := self._undoes(answer):
+            young = {"at": self.now, "victims": names_for(self.world, gang, new)}
+            self._block(gang, Refusal(Code.VICTIMS_TOO_YOUNG, "", young))
         elif answer.victims or answer.borrowers:
             self._preempt(gang, answer)
         else:
             self._start(gang, answer)
+
+    def _undoes(self, found: Found) -> list[str]:
+        """Gangs that this very plan gives a place or a reservation. The next plan may undo that."""
+        started = [g for g in found.downgrades if g not in self.world.running]
+        planned = {preempting.gang for preempting in self._preemptions}
+        return started + [g for g in found.cancels if g in planned]
 
     def _wait(self, gang: Gang, kind: Kind, refusal: Refusal) -> None:
         """It is blocked: perhaps a start can be promised to it, and if it starves, others wait."""
@@ -209,11 +219,14 @@ class Tick:
             if delayed is not None:
                 refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
                 break
+            if self._undoes(answer):
+                break
             if answer.victims or answer.borrowers:
                 if not placed and gang.id not in self.world.running:
                     self._preempt(gang, answer)
                     return
                 break
+            self._apply(gang, answer)
             placed.append(answer)
             self._put(gang, placed)
         if placed:
@@ -260,7 +273,8 @@ class Tick:
         """What it does to others that go on."""
         for other in found.cancels:
             self.world.holds.release(other)
-            self._cancels[other] = preemption.outranked(gang)
+            if other in self.world.reserved:
+                self._cancels[other] = preemption.outranked(gang)
         for other in found.downgrades:
             self.world.holds.downgrade(other, Downgrade.PREEMPTED_LAZILY)
             self._downgrades[other] = preemption.downgraded(gang)
