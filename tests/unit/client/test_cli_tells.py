@@ -16,7 +16,6 @@ from skep_client.cli.common import until
 
 API = "https://skep.test/api/v1"
 NOW = datetime.now(UTC)
-SOON = NOW + timedelta(minutes=25, seconds=30)
 
 
 @pytest.fixture
@@ -26,6 +25,11 @@ def server(monkeypatch) -> Any:
     monkeypatch.setenv("SKEP_TOKEN", "secret")
     with respx.mock(base_url=API, assert_all_called=False) as router:
         yield router
+
+
+def soon() -> datetime:
+    """In 25 minutes, also when the machine is slow."""
+    return datetime.now(UTC) + timedelta(minutes=25, seconds=45)
 
 
 def skep(*arguments: str, text: str = "") -> Result:
@@ -58,7 +62,7 @@ def test_check_tells_why_it_would_wait_and_when_it_would_start(server):
     forecast = {
         "code": "vc_busy",
         "message": "Needs 8 GPUs; vision owns 16, all are used.",
-        "details": {"expected_start": SOON.timestamp(), "opportunistic_now": True},
+        "details": {"expected_start": soon().timestamp(), "opportunistic_now": True},
     }
     note = {"code": "not_used", "message": "skuNum has no effect.", "line": 3, "column": 5}
     summary = {"name": "train", "virtual_cluster": "vision", "gpus": 8, "tasks": 4}
@@ -81,7 +85,7 @@ def show(server, **fields: Any) -> str:
 
 
 def test_show_tells_when_a_job_is_expected_to_start(server):
-    output = show(server, expected_start=SOON.isoformat())
+    output = show(server, expected_start=soon().isoformat())
     assert "Expected:" in output
     assert "(in 25 min)" in output
 
@@ -105,7 +109,7 @@ def test_ls_tells_tasks_that_wait_for_a_place(server):
 
 def test_queue_tells_positions_and_starts(server):
     running = {"job": job(name="now", state="RUNNING"), "opportunistic": True}
-    reserved = {"start": SOON.isoformat(), "nodes": ["gpu-1"]}
+    reserved = {"start": soon().isoformat(), "nodes": ["gpu-1"]}
     waiting = [
         {"position": 1, "job": job(), "needs_words": "8 x A100", "reserved": reserved},
         {"position": 2, "job": job(name="later"), "needs_words": "1 x A100"},
