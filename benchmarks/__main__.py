@@ -16,6 +16,7 @@ BENCHMARKS = {
     "sweep": "benchmarks.cells_sweep",
     "queue": "benchmarks.queue_tick",
     "soak": "benchmarks.cells_soak",
+    "world": "benchmarks.world_soak",
 }
 
 

@@ -78,6 +78,7 @@ def reserve(state: State, gang: Gang, placement: Placement) -> Group | None:
             for seat in group.seats:
                 for i, _ in enumerate(seat.leaves):
                     _hold(state, group, seat, i)
+            _check_safety(state, group)
             _add(state, group)
             return group
     except Misfit:
