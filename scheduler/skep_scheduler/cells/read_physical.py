@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from skep_scheduler.cells.shape import CellSpec, Level, Shape
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 TYPES = "physicalCluster.cellTypes"
 CELLS = "physicalCluster.physicalCells"
+MAX_DEVICES = 1 << 20  # in one cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ def read_shapes(physical: Mapping[str, Any], problems: Problems) -> dict[str, Sh
         nodes = [t for t in path if t in types and types[t].is_node]
         if len(nodes) > 1:
             problems.add(f"{TYPES}.{name}", f"has several node levels: {', '.join(nodes)}")
+        elif prod(types[t].number for t in path if t in types) > MAX_DEVICES:
+            problems.add(f"{TYPES}.{name}", f"has more than {MAX_DEVICES} devices")
         elif nodes:
             shapes[name] = _shape(name, path, types)
     return shapes

@@ -18,7 +18,7 @@ def read_vcs(
     problems: Problems,
 ) -> dict[str, VcSpec]:
     chains = {chain: shapes[chain] for chain, _ in tops}
-    pins = {cell.pin for _, top in tops for cell in walk(top) if cell.pin is not None}
+    pins = {cell.pin: cell for _, top in tops for cell in walk(top) if cell.pin is not None}
     owners: dict[str, str] = {}
     vcs = {}
     for name, value in problems.mapping(data, "virtualClusters").items():
@@ -26,6 +26,7 @@ def read_vcs(
         entry = problems.mapping(value, path)
         shares = _shares(entry, path, chains, problems)
         vcs[name] = VcSpec(name, shares, _pins(entry, path, pins, owners, problems))
+    _check_overlaps(pins, owners, problems)
     return vcs
 
 
@@ -73,7 +74,7 @@ def _locate(
 def _pins(
     entry: Mapping[str, Any],
     path: str,
-    known: set[str],
+    known: Mapping[str, CellSpec],
     owners: dict[str, str],
     problems: Problems,
 ) -> tuple[str, ...]:
@@ -87,3 +88,14 @@ def _pins(
         else:
             pins.append(pin)
     return tuple(pins)
+
+
+def _check_overlaps(
+    pins: Mapping[str, CellSpec], owners: Mapping[str, str], problems: Problems
+) -> None:
+    """A pinned cell within another one, both of which VCs own, would be owned twice."""
+    for pin in owners:
+        for inner in walk(pins[pin]):
+            if inner.pin is not None and inner.pin != pin and inner.pin in owners:
+                message = f"pinned cell {inner.pin} lies in pinned cell {pin}, which is owned, too"
+                problems.add(owners[inner.pin], message)

@@ -19,8 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             for line in replay_file(path):
                 code = code if line["pass"] else max(code, 1)
-                sys.stdout.write(json.dumps(line) + "\n")
-        except (OSError, ValueError) as error:
+                sys.stdout.write(json.dumps(line, default=str) + "\n")
+        except (OSError, ValueError, RecursionError) as error:
             sys.stderr.write(f"{path}: {error}\n")
             code = 2
     return code

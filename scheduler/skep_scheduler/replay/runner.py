@@ -24,8 +24,13 @@ def replay_file(path: Path) -> Iterator[Line]:
         data = json.load(file)
     if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
         raise ValueError("it has no list of cases")
-    for case in data["cases"]:
-        yield from Runner(case, data.get("pods") or {}, path.parent).run()
+    for number, case in enumerate(data["cases"]):
+        try:
+            runner = Runner(case, data.get("pods") or {}, path.parent)
+        except Exception as error:
+            yield _failed(str(number), 0, "case", None, error)
+        else:
+            yield from runner.run()
 
 
 def load_config(folder: Path, name: str) -> Config:
@@ -44,7 +49,7 @@ class Runner:
 
     def __init__(self, case: Mapping[str, Any], pods: Mapping[str, Any], folder: Path) -> None:
         self.name = str(case.get("id") or case.get("name") or case.get("case"))
-        self.steps = case.get("steps") or []
+        self.steps = list(case.get("steps") or [])
         self.pods = {**pods, **(case.get("pods") or {})}
         self.folder = folder
         self.session: Session | None = None
@@ -52,22 +57,18 @@ class Runner:
 
     def run(self) -> Iterator[Line]:
         for number, step in enumerate(self.steps):
+            if not isinstance(step, Mapping):
+                yield _failed(self.name, number, "step", step, TypeError("it is no mapping"))
+                continue
             op = str(step.get("op"))
             try:
                 verdicts = getattr(self, f"_op_{op}", self._unknown)(step)
             except Exception as error:  # a failed line, never the end of the run
-                got = {"exception": type(error).__name__, "message": str(error)}
                 expected = step.get("expect", step.get("assert"))
-                verdicts = [(op, expected, got, False)]
-            for name, expected, got, passed in [*verdicts, *self._validate()]:
-                yield {
-                    "case": self.name,
-                    "step": number,
-                    "op": name,
-                    "expected": expected,
-                    "got": got,
-                    "pass": passed,
-                }
+                yield _failed(self.name, number, op, expected, error)
+                verdicts = []
+            for verdict in [*verdicts, *self._validate()]:
+                yield _line(self.name, number, *verdict)
 
     def _validate(self) -> list[tuple[str, Any, Any, bool]]:
         if self.session is None:
@@ -235,3 +236,19 @@ def _bound_matches(expected: object, bound: list[str], whole: bool) -> bool:
     if isinstance(expected, bool):
         return whole == expected
     return expected == (len(bound) if isinstance(expected, int) else bound)
+
+
+def _line(case: str, step: int, op: str, expected: Any, got: Any, passed: bool) -> Line:
+    return {
+        "case": case,
+        "step": step,
+        "op": op,
+        "expected": expected,
+        "got": got,
+        "pass": bool(passed),
+    }
+
+
+def _failed(case: str, step: int, op: str, expected: Any, error: Exception) -> Line:
+    got = {"exception": type(error).__name__, "message": str(error)}
+    return _line(case, step, op, expected, got, passed=False)

@@ -94,3 +94,31 @@ def test_pinned_cells_count_where_they_are() -> None:
 def test_junk_is_a_problem_and_no_crash(junk: object) -> None:
     data = {"physicalCluster": junk, "virtualClusters": {"a": {"virtualCells": [{"cellType": 1}]}}}
     assert problems(data)
+
+
+def test_pinned_cells_that_vcs_own_do_not_overlap() -> None:
+    data = plain([2, 2], 2, {"a": [], "b": []}, node=2)
+    rack = data["physicalCluster"]["physicalCells"][0]
+    rack["pinnedCellId"] = "rack"
+    rack["cellChildren"][0]["pinnedCellId"] = "node"
+    for vc, pin in (("a", "rack"), ("b", "node")):
+        data["virtualClusters"][vc]["pinnedCells"].append({"pinnedCellId": pin})
+    assert problems(data) == {
+        "virtualClusters.b.pinnedCells[0].pinnedCellId": "pinned cell node lies in pinned cell "
+        "rack, which is owned, too"
+    }
+
+
+def test_a_cell_too_large_to_build_is_refused() -> None:
+    data = copy.deepcopy(GOOD)
+    data["physicalCluster"]["cellTypes"]["G-L2"]["childCellNumber"] = 10**9
+    assert "more than" in problems(data)["physicalCluster.cellTypes.G-L2"]
+
+
+def test_room_for_a_node_in_a_rack_is_marked_absent() -> None:
+    data = plain([2, 2], 1, {"a": [(2, 1)]}, node=2)
+    data["physicalCluster"]["physicalCells"][0]["cellChildren"][1]["absent"] = True
+    pool = State(read_config(data)).chains["G-L3"]
+    assert pool.left == [0, 2, 1, 0]
+    data["virtualClusters"]["a"]["virtualCells"][0]["cellNumber"] = 2
+    assert "only 1 are there" in problems(data)["virtualClusters"]

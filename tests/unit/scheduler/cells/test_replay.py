@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from tests.support.cells import plain
 
 from skep_scheduler.replay.__main__ import main
+from skep_scheduler.replay.runner import replay_file
 
 CONFIG = plain([2, 2], 2, {"a": [(3, 1)], "b": [(3, 1)]}, node=3)
 
@@ -90,3 +91,16 @@ def test_failures_are_lines_and_do_not_end_the_run(
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     assert main([str(tmp_path / "none.json")]) == 2
+
+
+@pytest.mark.parametrize(
+    "case",
+    [3, None, [], {"steps": 3}, {"steps": [3]}, {"steps": [None]}, {"pods": [1], "steps": []}],
+)
+def test_what_is_no_case_is_a_failed_line(tmp_path: Path, case: object) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"cases": [case, {"id": "next", "steps": [{"op": "nothing"}]}]}))
+    lines = list(replay_file(file))
+    assert lines[-1]["case"] == "next"
+    assert len(lines) == 2
+    assert not any(line["pass"] for line in lines)
