@@ -3,10 +3,11 @@ name says GPUs; trees of cells count GPUs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from skep_client.models import JobSummary, Model, Reason
+from skep_client.models import Claim, JobSummary, Model, Reason, VirtualCluster
 
 
 class CellLevel(Model):
@@ -49,6 +50,24 @@ class Cells(Model):
     pins: list[PlacedPin] = []
 
 
+def owned_gpus(vc: VirtualCluster, cells: Cells) -> dict[str, int]:
+    """GPUs that a virtual cluster owns by model, whether by number, as cells, or as pinned cells."""
+    sizes = {
+        (chain.chain, level.type): (chain.gpu_model, level.gpus)
+        for chain in cells.chains
+        for level in chain.levels
+    }
+    of_any_chain = {cell_type: size for (_, cell_type), size in sizes.items()}
+    pins = {pin.name: pin.cell_type for pin in cells.pins}
+    found = [(sizes.get((own.chain, own.cell_type)), own.number) for own in vc.cells]
+    found += [(of_any_chain.get(pins.get(name, "")), 1) for name in vc.pins]
+    owned = Counter(vc.quotas)
+    for size, number in found:
+        if size is not None:  # else its cells are gone with their last node
+            owned[size[0]] += size[1] * number
+    return dict(owned)
+
+
 class CellJob(Model):
     id: str
     name: str
@@ -69,12 +88,6 @@ class PhysicalCell(Model):
     index: int | None = None
     state: str = ""
     job: CellJob | None = None
-
-
-class Claim(Model):
-    chain: str
-    cell_type: str
-    number: int
 
 
 class VcClaims(Model):

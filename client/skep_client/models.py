@@ -224,10 +224,21 @@ class Node(Model):
     gpus: list[Gpu] = []
 
 
+class Claim(Model):
+    chain: str
+    cell_type: str
+    number: int
+
+
 class VirtualCluster(Model):
+    """It owns the GPUs of its `quotas`, its `cells`, and the cells named in `pins`; `owned_gpus`
+    of the module `cells` adds them up."""
+
     name: str
     description: str = ""
     quotas: dict[str, int] = {}
+    cells: list[Claim] = []
+    pins: list[str] = []
     used: dict[str, int] = {}
     role: str | None = None
     members: int = 0

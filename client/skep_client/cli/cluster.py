@@ -14,17 +14,22 @@ def add_to(app: typer.Typer) -> None:
 
 def virtual_clusters(as_json: Json = False) -> None:
     """List your virtual clusters: what they own and what is in use."""
+    from skep_client import cell_calls
+    from skep_client.cells import owned_gpus
+
     with client() as skep:
         found = list(skep.virtual_clusters())
+        cells = skep.run(cell_calls.overview())
     if as_json:
         print_json(found)
         return
+    owned = {vc.name: owned_gpus(vc, cells) for vc in found}
     print_table(
         ("NAME", "GPU MODEL", "USED", "OWNS", "ROLE"),
         [
-            (vc.name, model, vc.used.get(model, 0), vc.quotas.get(model, 0), vc.role or "")
+            (vc.name, model, vc.used.get(model, 0), owned[vc.name].get(model, 0), vc.role or "")
             for vc in found
-            for model in sorted(vc.quotas.keys() | vc.used.keys()) or [""]
+            for model in sorted(owned[vc.name].keys() | vc.used.keys()) or [""]
         ],
     )
 
