@@ -51,7 +51,7 @@ class Cells(Model):
 
 
 def owned_gpus(vc: VirtualCluster, cells: Cells) -> dict[str, int]:
-    """GPUs that a virtual cluster owns by model, whether by number, as cells, or as pinned cells."""
+    """GPUs that a virtual cluster owns by model: by number, as cells, as pinned cells."""
     sizes = {
         (chain.chain, level.type): (chain.gpu_model, level.gpus)
         for chain in cells.chains
