@@ -9,12 +9,12 @@ from typing import Any
 
 from skep_platform.cells import view
 from skep_platform.cells.assignment import Error
-from skep_platform.cells.leaf import owner_of
+from skep_platform.core import garbage
 from skep_scheduler import inventory
 from skep_scheduler.cells.reconfigure import reconfigure
 from skep_scheduler.cells.state import State
 from skep_scheduler.facts import Inventory
-from skep_scheduler.world import World
+from skep_scheduler.world import World, owner_of
 
 Change = Callable[[Inventory], Inventory]
 MAX_PROBLEMS = 200
@@ -26,8 +26,9 @@ def check(revision: int, change: Change) -> Verdict:
     same when it hears of it; this process's stays as it is."""
     with view.current() as now:
         before, built = now.inventory, now.world.built
-    checked = inventory.check(built, change(before))  # takes long: others may look meanwhile
-    with view.current() as now:
+    with garbage.paused():  # takes long: others may look meanwhile
+        checked = inventory.check(built, change(before))
+    with view.current() as now, garbage.paused():
         after, _ = reconfigure(now.state, checked.built.config)
         was, will = _downgraded(now.state), _downgraded(after)
         downgraded = list(_jobs(now.world, will, was))

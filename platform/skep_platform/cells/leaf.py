@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.tree import Physical
-from skep_scheduler.world.request import Piece
+from skep_scheduler.world import owner_of
 
 
 def leaf_state(leaf: Physical) -> str:
@@ -22,9 +21,3 @@ def user_of(leaf: Physical) -> str | None:
     """The id of the job that runs there, or for which it is reserved."""
     group = leaf.holder or leaf.user
     return owner_of(group) if group is not None else None
-
-
-def owner_of(group: Group) -> str:
-    """The id of the job that a group of the cells belongs to."""
-    assert isinstance(group.gang, Piece)
-    return group.gang.owner

@@ -6,11 +6,14 @@ caught up equals one that was built, after any history (`WorldSource.differs`).
 
 from __future__ import annotations
 
+from skep_platform.core import garbage
 from skep_platform.scheduling import read_gangs, read_inventory
 from skep_platform.scheduling.changes import News, Reader
 from skep_platform.scheduling.read_gangs import GangFacts
 from skep_scheduler import facts
 from skep_scheduler.world import World
+
+LARGE = 2000  # GPUs from which on a new world is worth a whole pass of the garbage collector
 
 
 class WorldSource:
@@ -26,7 +29,9 @@ class WorldSource:
     _reader: Reader
     _nodes: dict[str, facts.Node]
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = True) -> None:
+        """`lasting`: its worlds are kept for long."""
+        self._lasting = lasting
         self._begin()
 
     def catch_up(self) -> World:
@@ -35,10 +40,8 @@ class WorldSource:
         try:
             news = self._reader.look()
             self.news = bool(news)
-            if news.all:
-                self._build()
-            elif news:
-                self._follow(news)
+            if news:
+                self._hear(news)
         except BaseException:
             self._begin()  # the news may have been half told
             raise
@@ -46,12 +49,23 @@ class WorldSource:
 
     def become(self, other: WorldSource) -> None:
         """Go on from where the other one is, which must not be used any more."""
-        self.__dict__.update(other.__dict__)
+        self.__dict__.update(other.__dict__, _lasting=self._lasting)
 
     def _begin(self) -> None:
         self.world, self._nodes = World(), {}
         self.news, self.left_reserved = False, set()
         self._reader = Reader()
+
+    def _hear(self, news: News) -> None:
+        before = self.world.cells
+        with garbage.paused():
+            if news.all:
+                self._build()
+            else:
+                self._follow(news)
+        is_new = self.world.cells is not before
+        if self._lasting and is_new and len(self.world.cells.leaves) >= LARGE:
+            garbage.set_aside()
 
     def _build(self) -> None:
         self.world, self.left_reserved = World(), set()
@@ -72,10 +86,9 @@ class WorldSource:
 
     def _changed_nodes(self, ids: set[str]) -> list[tuple[facts.Node | None, facts.Node | None]]:
         """Before and after."""
-        before, after = self._nodes, read_inventory.nodes(ids)
-        changed = [(before.get(pk), after.get(pk)) for pk in sorted(ids)]
-        kept = {pk: node for pk, node in before.items() if pk not in ids}
-        self._nodes = kept | after
+        after = read_inventory.nodes(ids)
+        changed = [(self._nodes.pop(pk, None), after.get(pk)) for pk in sorted(ids)]
+        self._nodes.update(after)
         return [(old, new) for old, new in changed if old != new]
 
     def _tell_inventory(self) -> None:

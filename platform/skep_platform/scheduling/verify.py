@@ -19,7 +19,7 @@ MOST_TOLD = 20
 def verify(source: WorldSource) -> list[str]:
     """The differences, in short; empty when there is none. The world that was read anew takes the
     place of one that differs."""
-    fresh = WorldSource()
+    fresh = WorldSource(lasting=False)
     with _one_moment():
         source.catch_up()
         fresh.catch_up()

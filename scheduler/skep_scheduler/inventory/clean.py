@@ -36,7 +36,7 @@ class _Cleaner:
 
     def once(self, things: Iterable[T], where: str) -> dict[str, T]:
         found: dict[str, T] = {}
-        for thing in sorted(things, key=lambda thing: (thing.name, repr(thing))):
+        for thing in _in_order(list(things)):
             if thing.name in found:
                 self.problems.append(Problem(f"{where}.{thing.name}", "is listed twice"))
             found.setdefault(thing.name, thing)
@@ -73,8 +73,15 @@ def clean(inventory: facts.Inventory) -> Clean:
 
 
 def _ordered(node: facts.Node) -> facts.Node:
-    devices = sorted(node.devices, key=lambda device: (device.index, device.uuid, repr(device)))
+    devices = sorted(node.devices, key=lambda d: (d.index, d.uuid, d.model, d.healthy))
     return replace(node, devices=tuple(devices))
+
+
+def _in_order(things: list[T]) -> list[T]:
+    """What has one name by what it says, which is slow to tell."""
+    if len({thing.name for thing in things}) == len(things):
+        return sorted(things, key=lambda thing: thing.name)
+    return sorted(things, key=lambda thing: (thing.name, repr(thing)))
 
 
 def is_name_of_node(name: str) -> bool:

@@ -30,6 +30,8 @@ class Islands:
 
 def find(devices: Sequence[str], topology: Topology) -> Islands:
     """Groups that are not of equal size, or where some pair is not joined, are left out."""
+    if not topology:
+        return _find((("",) * len(devices),) * len(devices))
     return _find(tuple(tuple(_word(topology, a, b) for b in devices) for a in devices))
 
 

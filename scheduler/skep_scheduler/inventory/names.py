@@ -8,11 +8,13 @@ A leaf is named by its GPU model (`A100-SXM4-80GB`), a node by its GPUs and how 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 SWITCH, NVLINK, SOCKET = "SWITCH", "NVLINK", "SOCKET"
 RACK, FABRIC = "RACK", "FABRIC"
 
 
+@lru_cache(maxsize=1024)
 def leaf_type(model: str) -> str:
     """The model without what file formats and paths cannot have in a name."""
     slug = re.sub(r"[^A-Za-z0-9_]+", "-", model).strip("-")
