@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skep_scheduler.answer import Reason
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue.needs import shape_of
 from skep_scheduler.queue.numbers import Numbers
 from skep_scheduler.queue.settings import DEFAULTS, Settings
-from skep_scheduler.queue.tick import Tick
+from skep_scheduler.queue.tick import Scope, Tick
 from skep_scheduler.world import World
 
 FORECASTS = 20  # gangs per VC whose start is forecast, beside those that are promised one
@@ -68,11 +68,10 @@ def queue(
     after: int = 0,
 ) -> VcQueue:
     """`limit` gangs that wait in `vc`, after the first `after` ones; and all that run in it."""
-    far = replace(settings, promises=max(settings.promises, FORECASTS))
     with world.trial():
-        tick = Tick(world, now, far, only=vc)
+        tick = Tick(world, now, settings, Scope(vc, after + limit, FORECASTS))
         plan = tick.run()
-    waits = [gang for gang in tick.queue if gang.vc == vc]
+    waits = [*_reserved(world, vc), *tick.queue]
     told = waits[after : after + limit]
     waiting = [
         _waiting(world, gang, position, plan.reasons.get(gang.id), tick, settings)
@@ -80,6 +79,12 @@ def queue(
     ]
     more = max(len(waits) - after - limit, 0)
     return VcQueue(_running(world, vc, now, settings), tuple(waiting), more)
+
+
+def _reserved(world: World, vc: str) -> list[Gang]:
+    """Those for whom others make room come first."""
+    reserved = (known.gang for _, known in sorted(world.reserved.items()))
+    return [gang for gang in reserved if gang.vc == vc]
 
 
 def _waiting(

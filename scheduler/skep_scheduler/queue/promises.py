@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -56,8 +56,11 @@ class Line:
 class Promises:
     """`ends` has the gangs of each VC that run (or start in this tick) and say how long."""
 
-    def __init__(self, world: World, now: float, settings: Settings) -> None:
-        self._world, self._now, self._settings = world, now, settings
+    def __init__(
+        self, world: World, now: float, settings: Settings, more: Mapping[str, int]
+    ) -> None:
+        """`more`: VCs that get more promises than the settings say, if it is more."""
+        self._world, self._now, self._settings, self._more = world, now, settings, more
         self._lines: defaultdict[str, Line] = defaultdict(Line)
         self._ends: defaultdict[str, list[tuple[float, str]]] | None = None
         self._started: list[tuple[str, float, str]] = []
@@ -100,7 +103,7 @@ class Promises:
     def promise(self, gang: Gang, kind: Kind) -> Promise | None:
         """The earliest start that can be promised; None if there is none, or promises enough."""
         line = self._lines[gang.vc]
-        if len(line.promises) >= self._settings.promises:
+        if len(line.promises) >= max(self._settings.promises, self._more.get(gang.vc, 0)):
             return None
         found = self._earliest(gang, kind, line)
         if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from skep_scheduler.answer import Placement, Plan, Preemption, Reason
 from skep_scheduler.cells.answer import Refusal
@@ -34,7 +35,7 @@ def explain(
 ) -> Placement | Preemption | Reason:
     """What a tick would answer if `gang` waited too."""
     with world.trial():
-        answer = Tick(world, now, settings, also=gang, only=gang.vc).run()
+        answer = Tick(world, now, settings, Scope(gang.vc, also=gang)).run()
     for placement in answer.placements:
         if placement.gang == gang.id:
             return placement
@@ -42,6 +43,17 @@ def explain(
         if preempting.gang == gang.id:
             return preempting
     return answer.reasons[gang.id]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What somebody asks about: the first `most` gangs that wait in a VC, with at least so many
+    promises; or only `also`, as if it waited, too."""
+
+    vc: str
+    most: int = 0
+    promises: int = 0
+    also: Gang | None = None
 
 
 class Tick:
@@ -53,15 +65,16 @@ class Tick:
         world: World,
         now: float,
         settings: Settings,
-        also: Gang | None = None,
-        only: str | None = None,
+        scope: Scope | None = None,
     ) -> None:
-        """`also` waits, too; `only` this VC's queue matters."""
+        """With a `scope` it does no more than that needs, and `queue` has only that VC's gangs."""
         self.world, self.now, self.settings = world, now, settings
-        self._also, self._only = also, only
+        self._scope = scope
         self.queue: list[Gang] = []
-        self._promises = Promises(world, now, settings)
+        more = {scope.vc: scope.promises} if scope is not None else {}
+        self._promises = Promises(world, now, settings, more)
         self._refused: dict[Kind | Request, Refusal] = {}
+        self._refused_tasks: dict[tuple[Kind | Request, int], Refusal] = {}  # of incremental gangs
         self._held_back: dict[Request, tuple[float, Refusal]] = {}  # by the shortest duration
         self._placements: list[Placement] = []
         self._preemptions: list[Preemption] = []
@@ -76,7 +89,7 @@ class Tick:
         # 2. The queue, in order.
         self.queue = self._ordered()
         # 3. Each gang starts, makes others leave, or waits.
-        for gang in self.queue:
+        for gang in self._considered():
             self._consider(gang)
         # 4. Everyone left is told why.
         reasons = Explainer(self.world, self.now, self.settings).reasons(self._blocked)
@@ -110,12 +123,22 @@ class Tick:
                 self._block(reserved.gang, Refusal(Code.PREEMPTING, "", {"leaving": names}))
 
     def _ordered(self) -> list[Gang]:
-        gangs = list(self._waiting())
-        if self._only is not None:
-            mine = [gang for gang in gangs if gang.vc == self._only]
-            if not any(gang.opportunistic for gang in mine):
-                gangs = mine  # what others get is none of their business
+        gangs = self._waiting()
+        if self._scope is not None:
+            gangs = (gang for gang in gangs if gang.vc == self._scope.vc)
         return ordered(gangs, self.now, self.settings)
+
+    def _considered(self) -> list[Gang]:
+        """Who comes later changes nothing for who comes first. What others get is nobody's
+        business but of opportunistic gangs, which come after them."""
+        if self._scope is None:
+            return self.queue
+        asked = self.queue[: self._scope.most]
+        if self._scope.also is not None:
+            asked = _up_to(self._scope.also, self.queue)
+        if not asked or not asked[-1].opportunistic:
+            return asked
+        return _up_to(asked[-1], ordered(self._waiting(), self.now, self.settings))
 
     def _waiting(self) -> Iterator[Gang]:
         yield from (g for g in self.world.waiting.values() if g.id not in self.world.reserved)
@@ -123,8 +146,9 @@ class Tick:
             holding = self.world.running[gang_id]
             if not holding.leaving:
                 yield holding.gang
-        if self._also is not None and self._also.id not in self.world.waiting:
-            yield self._also
+        also = self._scope.also if self._scope is not None else None
+        if also is not None and also.id not in self.world.waiting:
+            yield also
 
     def _consider(self, gang: Gang) -> None:
         kind = self.world.kind_of(gang)
@@ -211,7 +235,7 @@ class Tick:
         placed: list[Found] = []
         refusal = None
         for task in self._unplaced(gang, kind):
-            answer = find(self.world, gang, kind, self.settings.room_tries, [task])
+            answer = self._find_task(gang, kind, task)
             if isinstance(answer, Refusal):
                 refusal = answer
                 break
@@ -234,6 +258,20 @@ class Tick:
             self._placements.append(Placement(gang.id, tasks))
         elif refusal is not None:
             self._block(gang, refusal)
+
+    def _find_task(self, gang: Gang, kind: Kind, task: Task) -> Found | Refusal:
+        """Tasks of one role are alike."""
+        role = task[0]
+        known = self._refused_tasks.get((kind.request, role)) or self._refused_tasks.get(
+            (kind, role)
+        )
+        if known is not None:
+            return known
+        answer = find(self.world, gang, kind, self.settings.room_tries, [task])
+        if isinstance(answer, Refusal):
+            by_cells = answer.code not in LACKS_ROOM
+            self._refused_tasks[kind.request if by_cells else kind, role] = answer
+        return answer
 
     def _unplaced(self, gang: Gang, kind: Kind) -> Sequence[Task]:
         holding = self.world.running.get(gang.id)
@@ -280,9 +318,15 @@ class Tick:
             self._downgrades[other] = preemption.downgraded(gang)
         if found.cancels or found.downgrades:
             self._refused.clear()
+            self._refused_tasks.clear()
 
     def _block(self, gang: Gang, refusal: Refusal, promise: Promise | None = None) -> None:
         self._blocked.append(Blocked(gang, self.world.kind_of(gang), refusal, promise))
+
+
+def _up_to(last: Gang, gangs: Sequence[Gang]) -> list[Gang]:
+    position = next((i for i, gang in enumerate(gangs) if gang.id == last.id), len(gangs))
+    return list(gangs[: position + 1])
 
 
 def _held_back(gang_id: str, name: str, start: float | None) -> Refusal:

@@ -11,12 +11,15 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import (
     make_gpus,
     make_inventory,
+    make_job,
     make_node,
     make_user,
     make_vc,
+    place,
 )
 
 from skep_platform.cluster import services
+from skep_platform.jobs.models import Task
 from skep_platform.tenancy.models import PinnedCell, VcCell
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +64,29 @@ def test_cells_are_told_by_type_and_down_to_the_gpus():
     jobs = [leaf["job"] for leaf in leaves(used)]
     assert jobs == [{"id": str(job.pk), "name": "train"}] * 3 + [None] * 5
     assert [leaf["state"] for leaf in leaves(used)] == ["used"] * 3 + ["free"] * 5
+
+
+@pytest.mark.parametrize("fields", [{"incremental": True}, {"groups": ("left", "right")}])
+def test_the_parts_of_a_job_that_are_placed_apart_are_told_as_that_job(admin, fields):
+    ann = make_user("ann")
+    vision = make_vc("vision", members=[ann])
+    node = make_node("n1", gpus=8)
+    own(vision, 1)
+    groups = fields.pop("groups", ("", ""))
+    job = make_job(vision, ann, name="parts", state="RUNNING", priority=10, attempt=1, **fields)
+    role = job.roles.get()
+    role.affinity_group = groups[0]
+    role.save()
+    role.pk, role.name, role.position, role.affinity_group = None, "other", 1, groups[1]
+    role.save()
+    Task.objects.create(job=job, role=role, index=0, rank=1)
+    for rank, device in enumerate(node.devices.order_by("index")[:2]):
+        place(job, [device], rank=rank, state="RUNNING", cell_type=NODE)
+    (cell,) = tree(Api(ann), "vision")["chains"][0]["cells"]
+    jobs = [leaf["job"] for leaf in leaves(cell) if leaf["job"]]
+    assert jobs == [{"id": str(job.pk), "name": "parts"}] * 2
+    (top,) = admin.get("/cells/physical", depth=9).json()["results"]
+    assert [leaf["job"] for leaf in leaves(top) if leaf["job"]] == jobs
 
 
 def test_idle_cells_that_others_use_are_lent_and_name_nobody():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from tests.support import jobs_world
 from tests.support.jobs_world import lose, tell
 from tests.support.platform_factories import (
     make_hello,
@@ -29,6 +32,9 @@ from skep_platform.scheduling import verify, world
 from skep_platform.scheduling.source import WorldSource
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
+from skep_scheduler.facts import Gang
+from skep_scheduler.queue import order
+from skep_scheduler.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -285,3 +291,62 @@ def test_a_view_follows_without_being_told():
     submit(history)
     with world.view() as seen:
         assert len(seen.waiting) == 2
+
+
+def test_health_and_size_of_a_node_build_no_cells_anew():
+    history = History(0)
+    source = WorldSource()
+    built = source.catch_up().built
+    cluster.cordon(None, "n0")
+    Device.objects.filter(node__name="n1", index=0).update(health="BAD")
+    Node.objects.filter(name="n2").update(cpu_millis=1)
+    world = source.catch_up()
+    assert world.built is built
+    assert [name for name, node in world.nodes.items() if not node.schedulable] == ["n0"]
+    assert not world.nodes["n1"].devices[0].healthy
+    assert world.nodes["n2"].cpu_millis == 1
+    assert verify.verify(source) == []
+    make_node("n9", gpus=4)
+    assert source.catch_up().built is not built
+    assert history.told == []
+
+
+def test_many_new_nodes_build_cells_once_and_in_place(monkeypatch):
+    History(0)
+    source = WorldSource()
+    cells = source.catch_up().cells
+    told = []
+    tell_inventory = World.set_inventory
+    monkeypatch.setattr(
+        World, "set_inventory", lambda *args: told.append(args) or tell_inventory(*args)
+    )
+    for i in range(5):
+        make_node(f"new{i}", gpus=4)
+    assert source.catch_up().cells is cells
+    assert len(told) == 1
+    assert {f"new{i}" for i in range(5)} < cells.nodes.keys()
+
+
+def test_waiting_counts_from_when_a_job_came_back_and_its_place_from_when_it_was_submitted():
+    history = History(0)
+    vc, source = history.vcs[0], WorldSource()
+    hour_ago = timezone.now() - timedelta(hours=1)
+    new, retried, preempted = (
+        jobs_world.submit(history.alice, vc, name=name, retries=1) for name in "abc"
+    )
+    Job.objects.update(created_at=hour_ago)
+    assert order.waits_since(waiting(source, new)) == hour_ago.timestamp()
+    run_once(history.scheduler)
+    preempting.preempt([preempted.pk], new, timezone.now())
+    before = time.time()
+    for job in (retried, preempted):
+        tell(job.attempts.all(), "exited", "released", exit_code=1)
+    Job.objects.update(not_before=None)
+    for job in (retried, preempted):
+        gang = waiting(source, job)
+        assert gang.submitted_at == hour_ago.timestamp()
+        assert before <= order.waits_since(gang) <= time.time()
+
+
+def waiting(source: WorldSource, job: Job) -> Gang:
+    return source.catch_up().waiting[str(job.pk)]

@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from tests.support.cluster import Cluster, gang, member, node, owns
 
+from skep_scheduler.cells.place import place
 from skep_scheduler.facts import Claim, VirtualCluster
-from skep_scheduler.queue import Code, Placement, Preemption, Reason, explain, forecast
+from skep_scheduler.queue import Code, Placement, Preemption, Reason, explain, forecast, plan
+
+
+class Searches:
+    """How often places were looked for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def taken(self) -> int:
+        """Since the last question."""
+        count, self.count = self.count, 0
+        return count
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
+    seen = Searches()
+
+    def counted(*args: Any, **more: Any) -> Any:
+        seen.count += 1
+        return place(*args, **more)
+
+    monkeypatch.setattr("skep_scheduler.queue.find.place", counted)
+    return seen
 
 
 def test_roles_of_different_models_are_placed_together_or_not_at_all() -> None:
@@ -126,3 +153,61 @@ def test_the_queue_of_a_vc_as_a_time_line() -> None:
     assert [w.expected_start for w in told.waiting] == [100.0, 150.0, 200.0, 250.0, 300.0]
     assert [w.reservation is not None for w in told.waiting] == [True, True, True, False, False]
     assert told.more == 1
+
+
+def test_who_waits_for_others_to_leave_heads_the_queue() -> None:
+    cluster = Cluster([node("n0")], owns(a=8))
+    cluster.run(gang("guest", gpus=8, priority=-1))
+    cluster.submit(gang("first", gpus=8), gang("second", gpus=8))
+    cluster.now = 60.0
+    cluster.tick()
+    told = forecast.queue(cluster.world, "a", 60.0)
+    assert [(w.gang, w.position) for w in told.waiting] == [("first", 1), ("second", 2)]
+    assert told.waiting[0].reason is not None
+    assert told.waiting[0].reason.code == Code.PREEMPTING
+
+
+def test_a_page_of_the_queue_takes_no_more_work_when_more_gangs_wait(searches: Searches) -> None:
+    cluster = Cluster([node("n0")], owns(a=8, b=0))
+    cluster.run(gang("runs", gpus=8, duration_s=100.0))
+    many = [gang(f"g{i:03}", gpus=i % 8 + 1, at=float(i), duration_s=50.0) for i in range(200)]
+    cluster.submit(*many[:20])
+    searches.taken()
+    forecast.queue(cluster.world, "a", 0.0, limit=10)
+    few = searches.taken()
+    cluster.submit(*many[20:], *(gang(f"o{i}", "b", gpus=i % 8 + 1) for i in range(50)))
+    told = forecast.queue(cluster.world, "a", 0.0, limit=10)
+    assert searches.taken() == few
+    assert [w.gang for w in told.waiting] == [f"g{i:03}" for i in range(10)]
+    assert told.more == 190
+
+
+@pytest.mark.parametrize("priority", [10, -1])
+def test_a_page_tells_what_a_whole_tick_says(priority: int) -> None:
+    cluster = Cluster([node("n0"), node("n1")], owns(a=8, b=8))
+    cluster.run(gang("runs", gpus=8, duration_s=100.0), gang("other", "b", gpus=8))
+    cluster.submit(
+        *(gang(f"a{i}", gpus=8, at=float(i), priority=priority) for i in range(6)),
+        *(gang(f"b{i}", "b", gpus=8, at=float(i)) for i in range(6)),
+    )
+    reasons = plan(cluster.world, 0.0).reasons
+    told = forecast.queue(cluster.world, "a", 0.0, limit=3)
+    assert [w.gang for w in told.waiting] == ["a0", "a1", "a2"]
+    assert [w.reason for w in told.waiting] == [reasons[f"a{i}"] for i in range(3)]
+
+
+def test_incremental_gangs_that_find_nothing_are_searched_for_once(searches: Searches) -> None:
+    cluster = Cluster([node("n0")], owns(a=8))
+    cluster.run(gang("fills", gpus=7))
+    members = [member(4, 1, "worker"), member(1, 2, "server")]
+    many = [gang(f"g{i}", at=float(i), members=members, incremental=True) for i in range(40)]
+    cluster.submit(many[0])
+    assert [len(placement.tasks) for placement in cluster.tick().placements] == [1]
+    searches.taken()
+    cluster.look()
+    alone = searches.taken()
+    cluster.submit(*many[1:])
+    refused = cluster.look()
+    assert searches.taken() == alone
+    assert {"g0", *refused.reasons} == {one.id for one in many}
+    assert {reason.code for reason in refused.reasons.values()} == {Code.VC_BUSY}
