@@ -22,6 +22,7 @@ COPY platform platform
 COPY agent agent
 COPY scheduler scheduler
 COPY client client
+COPY jobfile jobfile
 COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_platform/web/static/webui
 RUN pip install --no-cache-dir --no-deps .
 

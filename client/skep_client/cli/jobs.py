@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skep_client.models import Check, Job, JobSummary, Reason, Task
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="Job file; '-' reads stdin.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Job files; '-' reads stdin.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,16 +54,24 @@ def submit(
             raise typer.Exit(show_log(skep, job.id))
 
 
-def check(file: File, as_json: Json = False) -> None:
-    """Say what is wrong with a job file, or when it would start; submits nothing."""
-    text = read_file(file)
-    with client() as skep:
-        found = skep.check(text)
-    if as_json:
-        print_json(found)
+def check(
+    files: Files,
+    offline: Annotated[bool, typer.Option(help="Ask no server.")] = False,
+    cluster: Annotated[
+        str, typer.Option(metavar="FILE", help="Offline: its virtual clusters and SKU types.")
+    ] = "",
+    user: Annotated[str, typer.Option(help="Offline: whose job it is.")] = "alice",
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong with job files, or when they would start; submits nothing. Offline, with
+    --json, tell what each compiles to."""
+    from skep_client.cli.offline import check_offline
+
+    if offline:
+        good = check_offline(files, cluster=cluster, user=user, as_json=as_json)
     else:
-        _print_check(found, file)
-    if not found.valid:
+        good = _check_online(files, as_json)
+    if not good:
         raise typer.Exit(exits.FAILED)
 
 
@@ -137,6 +146,19 @@ def stop(job: JobName, as_json: Json = False) -> None:
         print_json(stopped)
         return
     print(f"{stopped.name} is {stopped.state}")
+
+
+def _check_online(files: list[str], as_json: bool) -> bool:
+    good = True
+    with client() as skep:
+        for file in files:
+            found = skep.check(read_file(file))
+            good = good and found.valid
+            if as_json:
+                print_json(found)
+            else:
+                _print_check(found, file)
+    return good
 
 
 def _print_check(found: Check, file: str) -> None:

@@ -1,0 +1,102 @@
+"""From text to plain data: JSON by the fast path, everything else as YAML, both bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from skep_jobfile import json_text, yaml_text
+from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble, words
+
+MAX_BYTES = 1024**2
+MAX_DEPTH = 32
+MAX_NODES = 10_000
+MAX_KEY = 1000  # characters; ruamel looks no further for a key, and error messages repeat it
+
+
+class Document:
+    """The data of a job file, and where each piece of it stands in the text."""
+
+    def __init__(self, text: str, data: dict[str, Any], root: yaml_text.Node | None) -> None:
+        self.text = text
+        self.data = data
+        self._read_root = root
+
+    def locate(self, trouble: Trouble) -> Problem:
+        line, column = yaml_text.place_of(self._root, trouble.path, at_key=trouble.at_key)
+        return Problem(trouble.code, trouble.message, words(trouble.path), line, column)
+
+    @cached_property
+    def _root(self) -> yaml_text.Node | None:
+        """JSON is YAML, so its places are found by reading it as YAML; only bad files pay that."""
+        if self._read_root is not None:
+            return self._read_root
+        try:
+            return yaml_text.compose(self.text, MAX_DEPTH, MAX_NODES)
+        except InvalidJobFile:
+            return None
+
+
+def read(text: str, max_bytes: int = MAX_BYTES) -> Document:
+    """Raises InvalidJobFile for what is not one bounded document with an object at its top."""
+    if len(text) > max_bytes:
+        raise _refused("spec_too_large", f"A job file has at most {max_bytes} bytes.")
+    document = _read_json(text) if text.lstrip()[:1] == "{" else None
+    document = document or _read_yaml(text)
+    if not isinstance(document.data, dict):
+        raise _refused("not_an_object", "A job file is an object with `name`, `taskRoles`, …")
+    troubles = list(_bounded(document.data, (), [0]))
+    if troubles:
+        raise InvalidJobFile([document.locate(trouble) for trouble in troubles])
+    return document
+
+
+def _read_json(text: str) -> Document | None:
+    """None for what is not JSON: it may be YAML in braces."""
+    try:
+        return Document(text, json_text.load(text), None)
+    except json_text.DuplicateKey:
+        return None  # YAML finds it again, and knows where
+    except RecursionError:
+        raise _refused("too_deep", f"At most {MAX_DEPTH} levels.") from None
+    except ValueError:
+        return None
+
+
+def _read_yaml(text: str) -> Document:
+    root = yaml_text.compose(text, MAX_DEPTH, MAX_NODES)
+    return Document(text, yaml_text.construct(root), root)
+
+
+def _bounded(value: Any, path: Path, seen: list[int]) -> Iterator[Trouble]:
+    """Troubles with depth, number of values, and characters that PostgreSQL cannot hold. `seen`
+    is a counter shared by the whole walk."""
+    seen[0] += 1
+    if seen[0] > MAX_NODES:
+        if seen[0] == MAX_NODES + 1:
+            yield Trouble("too_many_values", f"At most {MAX_NODES} values.", path)
+        return
+    if len(path) > MAX_DEPTH:
+        yield Trouble("too_deep", f"At most {MAX_DEPTH} levels.", path)
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            if _unstorable(key) or len(key) > MAX_KEY:
+                yield Trouble("invalid_key", "This key is too long or not text.", path)
+            else:
+                yield from _bounded(child, (*path, key), seen)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _bounded(child, (*path, index), seen)
+    elif isinstance(value, str) and _unstorable(value):
+        yield Trouble("invalid_character", "Has a NUL or half a surrogate pair.", path)
+
+
+def _unstorable(text: str) -> bool:
+    if text.isascii():
+        return "\0" in text
+    return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _refused(code: str, message: str) -> InvalidJobFile:
+    return InvalidJobFile([Problem(code, message, "", 1, 1)])

@@ -1,0 +1,53 @@
+"""What can be wrong with a job file: said with a stable code, a sentence and a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]
+MAX_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something wrong at `path` of the data; `at_key`: with the key itself, not its value."""
+
+    code: str
+    message: str
+    path: Path
+    at_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A trouble with its place in the text; line and column count from 1."""
+
+    code: str
+    message: str
+    path: str
+    line: int
+    column: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class InvalidJobFile(ValueError):
+    """The job file cannot be accepted; `problems` has every reason at once."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems[:MAX_SHOWN])
+        first = self.problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        where = f"{first.path}: " if first.path else ""
+        super().__init__(f"Line {first.line}: {where}{first.message}{more}")
+
+
+def words(path: Path) -> str:
+    """`prerequisites[0].uri`: how people write a path."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text

@@ -1,0 +1,58 @@
+"""The scripts of the task roles with their parameters filled in; secrets stay out of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skep_jobfile.javascript import trim
+from skep_jobfile.models import JobFile
+from skep_jobfile.problems import Trouble
+from skep_jobfile.raw import items, section
+from skep_jobfile.templates import TemplateError, render
+
+KINDS = ("script", "output", "data")
+
+
+def entrypoints(job: JobFile, data: dict[str, Any]) -> tuple[dict[str, str], list[Trouble]]:
+    """Role -> its one shell script. `$secrets` is left as written: only the container of a task
+    fills it in."""
+    scripts, troubles = {}, []
+    for name in job.task_roles:
+        script = "\n".join(trim(command) for command in job.commands_of(name))
+        try:
+            scripts[name] = render(script, _values(data, name))
+        except TemplateError as error:
+            message = f"Not a template: {str(error)[:300]}."
+            path = ("taskRoles", name, "commands")
+            troubles.append(Trouble("invalid_template", message, path))
+    return scripts, troubles
+
+
+def auths(data: dict[str, Any]) -> tuple[dict[str, dict[str, str]], list[Trouble]]:
+    """Docker image -> how to log in at its registry, with secrets: never to be shown."""
+    found: dict[str, dict[str, str]] = {}
+    troubles = []
+    for index, item in items(data, "prerequisites"):
+        if item.get("type") != "dockerimage":
+            continue
+        for key, value in section(item, "auth").items():
+            try:
+                rendered = render(str(value), {"$secrets": section(data, "secrets")})
+                found.setdefault(str(item["name"]), {})[key] = rendered
+            except TemplateError as error:
+                # The message repeats nothing of the text: it may hold a password.
+                message = f"Not a template: {str(error).split(maxsplit=2)[0]} tag or section."
+                path = ("prerequisites", index, "auth", key)
+                troubles.append(Trouble("invalid_template", message, path))
+    return found, troubles
+
+
+def _values(data: dict[str, Any], role: str) -> dict[str, Any]:
+    """As written, so that fields that the protocol does not know are there, too."""
+    chosen = section(data, "taskRoles", role)
+    values: dict[str, Any] = {"$parameters": data.get("parameters")}
+    for _, item in items(data, "prerequisites"):
+        kind = item.get("type")
+        if kind in KINDS and item.get("name") == chosen.get(str(kind)):
+            values[f"${kind}"] = item
+    return values
