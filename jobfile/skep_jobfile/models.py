@@ -1,7 +1,7 @@
 """The fields of OpenPAI's job protocol v2, as its server takes them, as pydantic models.
 
 Where the protocol allows fields that it does not know, so do we; where it takes negative amounts,
-we do not (docs/openpai.md lists such differences).
+we do not (docs/from-openpai-jobs.md lists such differences).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _printed(kind: Kind, text: str, values: Mapping[str, Any]) -> str:
     if kind == "other":
         return ""
     name = INDEX.sub(r".\1", text)
-    value = _lookup(name, values)
+    value = values if name == "." else _lookup(name, values)
     return f"{OPEN} {name} {CLOSE}" if value is None else text_of(value)
 
 
@@ -103,9 +103,10 @@ class _Parser:
     def tokens(self) -> Iterator[tuple[Kind, str, str]]:
         while self.position < len(self.template):
             self._read_text()
+            start = self.position
             if not self._skip(self.opening):
                 break
-            self._read_tag()
+            self._read_tag(start)
         if self.sections:
             raise TemplateError(f'Unclosed section "{self.sections[-1]}" at {self.position}')
         return (token for token in self.found if token is not None)
@@ -129,8 +130,7 @@ class _Parser:
             if part == "\n":
                 self.line.end()
 
-    def _read_tag(self) -> None:
-        start = self.position
+    def _read_tag(self, start: int) -> None:
         self.line.has_mark = True
         kind = KIND.match(self.template, self.position)
         mark = kind.group() if kind else ""
@@ -172,7 +172,7 @@ class _Parser:
             raise TemplateError(f'Unclosed section "{opened}" at {start}')
 
     def _change_tags(self, content: str, start: int) -> None:
-        tags = re.split(f"{SPACE}+", content)
+        tags = re.split(f"{SPACE}+", content)[:2]
         if len(tags) != 2:
             raise TemplateError(f"Invalid tags: {content}")
         self._use_tags(*tags)

@@ -35,7 +35,7 @@ def compose(text: str, max_depth: int, max_nodes: int) -> Node:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)
-            root = yaml.compose(text)
+            root = yaml.compose(text if text.endswith("\n") else text + "\n")
     except InvalidJobFile:
         raise
     except (YAMLError, ValueError, TypeError, AttributeError, LookupError, AssertionError) as error:

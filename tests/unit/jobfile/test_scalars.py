@@ -16,7 +16,7 @@ WORDS: list[tuple[str, Any]] = [
     ("yes", "yes"), ("on", "on"), ("True", True), ("tRue", "tRue"), ("~", None), ("Null", None),
     ("1", 1), ("1.0", 1), ("1e3", 1000), ("1_000", 1000), ("1_", "1_"), ("-0x1F", -31),
     ("0b101", 5), ("010", 8), ("08", "08"), ("0o7", "0o7"), ("1:30", 90), ("1:75", "1:75"),
-    (".5", 0.5), (".", "."), ("1.2.3", "1.2.3"), ("2020-01-02", "2020-01-02"), ("0.01", 0.01),
+    ("0:7", "0:7"),    (".5", 0.5), (".", "."), ("1.2.3", "1.2.3"), ("2020-01-02", "2020-01-02"), ("0.01", 0.01),
     ("-.inf", float("-inf")), ("+", "+"), ("_1", "_1"),
 ]  # fmt: skip
 
@@ -29,6 +29,10 @@ def test_a_word_means_what_it_means_to_js_yaml(word: str, value: Any) -> None:
 
 def test_quotes_and_tags_make_text() -> None:
     assert read("a: '1'\nb: \"true\"\nc: !!str 1.0").data == {"a": "1", "b": "true", "c": "1.0"}
+
+
+def test_the_last_line_of_a_block_ends_as_all_do() -> None:
+    assert read("a: |\n  x").data == {"a": "x\n"}
 
 
 def test_a_tag_says_what_it_shall_be() -> None:
