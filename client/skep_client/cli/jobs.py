@@ -104,7 +104,7 @@ def ls(
                 job.gpus,
                 job.tasks,
                 f"{ago(job.submitted_at)} ago",
-                _reason(job),
+                _note(job),
             )
             for job in jobs
         ],
@@ -229,6 +229,15 @@ def _standing(job: JobSummary) -> str:
     if job.priority < 0:
         return "opportunistic"
     return f"priority {job.priority}"
+
+
+def _note(job: JobSummary) -> str:
+    """For one row among many: when it starts, or how its reason begins; `show` has all of it."""
+    if job.wait_reason is None:
+        return _reason(job)
+    if job.expected_start:
+        return f"Starts {until(job.expected_start)}"
+    return job.wait_reason.message.partition(";")[0]
 
 
 def _reason(job: JobSummary) -> str:

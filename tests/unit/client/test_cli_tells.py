@@ -262,3 +262,17 @@ async def test_the_asynchronous_client_has_the_same_calls(server):
     server.get("/virtual-clusters/vision/queue").respond(json={"waiting": []})
     async with AsyncSkep("https://skep.test", "secret") as client:
         assert (await client.queue("vision")).waiting == []
+
+
+def test_a_list_of_jobs_tells_in_a_few_words_when_each_starts(server):
+    start = soon()
+    why = {"code": "vc_busy", "message": "Needs 8 GPUs; vision owns 8, 8 are used.", "details": {}}
+    rows = [
+        job(name="soon", wait_reason=why, expected_start=start.isoformat()),
+        job(name="later", wait_reason=why),
+    ]
+    server.get("/jobs").respond(json={"results": rows, "next": None, "previous": None})
+    shown = skep("ls").output
+    assert f"Starts {start.astimezone():%H:%M} (in 25 min)" in shown
+    assert "Needs 8 GPUs" in shown
+    assert "vision owns 8" not in shown
