@@ -62,7 +62,7 @@ class HivedScheduler(OpenPart):
     )
     gang_release_enable: bool | None = None
     ignore_k8s_suggested_nodes: bool | None = Field(default=None, alias="ignoreK8sSuggestedNodes")
-    task_roles: dict[RoleName, HivedRole] = {}
+    task_roles: Annotated[dict[RoleName, HivedRole], Field(min_length=1)] = {}
 
 
 class RuntimePlugin(OpenPart):
