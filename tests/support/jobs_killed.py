@@ -21,16 +21,15 @@ POINTS = (
 
 def hold_at(point: str) -> None:
     """From now on the tick stops at `point` for ever."""
-    from skep_platform.jobs.models import Lease, PortLease
     from skep_platform.scheduling import placing
     from skep_platform.scheduling.placing import _Rows
 
     if point == "planned":
         placing.place = _stop  # type: ignore[assignment]
     elif point == "attempts":
-        Lease.objects.bulk_create = _stop  # type: ignore[method-assign]
+        placing.insert_rows = _stop_after(1, placing.insert_rows)
     elif point == "leases":
-        PortLease.objects.bulk_create = _stop  # type: ignore[method-assign]
+        placing.insert_rows = _stop_after(2, placing.insert_rows)
     elif point == "job":
         placing.bump_revision = _stop
     elif point == "commit":
@@ -42,6 +41,11 @@ def hold_at(point: str) -> None:
 def _stop(*_: Any, **__: Any) -> Any:
     print("reached", flush=True)
     threading.Event().wait()
+
+
+def _stop_after(calls: int, step: Callable[..., Any]) -> Callable[..., Any]:
+    left = iter([step] * calls)
+    return lambda *args: next(left, _stop)(*args)
 
 
 def _then_stop(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import lifecycle, stories
-from skep_platform.jobs.bulk import fetch, update_rows, write_events
+from skep_platform.jobs.bulk import fetch, insert_rows, update_rows
 from skep_platform.jobs.lifecycle import Decision, Retry, Role, Verdict, View
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JOB, AttemptState
@@ -234,7 +234,7 @@ class _Outcome:
     def write(self) -> list[UUID]:
         """The nodes on which attempts shall stop."""
         update_rows(Job, CHANGED, self.rows)
-        write_events(self.events)
+        insert_rows(self.events)
         nodes = stop_attempts(self.stop, self.now) if self.stop else []
         for row in self.rows:
             doorbells.ring_topic("job", row["id"])

@@ -173,17 +173,21 @@ def _text(request: Request) -> str:
     return request.data if isinstance(request.data, str) else ""
 
 
+# Making a serializer takes longer than what it does.
+_summary = JobSummarySerializer().to_representation
+_role_shown = TaskRoleSerializer().to_representation
+
+
 def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
-    show = JobSummarySerializer().to_representation
-    return [show(job) for job in jobs]
+    return [_summary(job) for job in jobs]
 
 
 def _detail(request: Request, job: Job) -> dict[str, Any]:
-    roles = [_role(role, states) for role, states in queries.roles_with_states(job)]
+    roles = queries.roles_with_states(job)
     return {
-        **JobSummarySerializer(job).data,
+        **_summary(job),
         "spec_text": job.spec_text,
-        "task_roles": TaskRoleSerializer(roles, many=True).data,
+        "task_roles": [_role_shown(_role(role, states)) for role, states in roles],
         **{name: getattr(job, name) for name in PLACING},
         "may_stop": queries.may_stop(request.user, job),
     }

@@ -11,8 +11,6 @@ from typing import Any
 from django.db import connection
 from django.db.models import AutoField, Field, Model
 
-from skep_platform.core.models import Event
-
 
 def fetch(sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
     """The rows of a query; jsonb comes as text."""
@@ -61,11 +59,13 @@ def insert(rows: Sequence[Model]) -> tuple[str, str]:
     return _insert(type(rows[0])), json.dumps(plain, default=str)
 
 
-def write_events(events: Sequence[Event]) -> None:
-    if events:
-        sql, rows = insert(events)
+def insert_rows(rows: Sequence[Model]) -> None:
+    """Insert unsaved rows of one model, in their order. Keys that the database counts up are not
+    told. Raises IntegrityError."""
+    if rows:
+        sql, values = insert(rows)
         with connection.cursor() as cursor:
-            cursor.execute(sql, [rows])
+            cursor.execute(sql, [values])
 
 
 def _field(model: type[Model], name: str) -> Field[Any, Any]:

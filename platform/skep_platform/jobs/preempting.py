@@ -18,7 +18,7 @@ from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.jobs import stories
 from skep_platform.jobs.advance import LockedJob, advance, lock
-from skep_platform.jobs.bulk import update_rows, write_events
+from skep_platform.jobs.bulk import insert_rows, update_rows
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB
 from skep_platform.jobs.stories import Reason
@@ -93,7 +93,7 @@ def _tell(
         return []
     rows = [{name: job.row.get(name) for name in ("id", *CHANGED)} for job in jobs]
     update_rows(Job, CHANGED, [{**row, "updated_at": now} for row in rows])
-    write_events(
+    insert_rows(
         [event("job", pk, kind, why["message"], **why["details"]) for pk, why in told.items()]
     )
     for job in jobs:

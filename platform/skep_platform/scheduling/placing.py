@@ -26,7 +26,7 @@ from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries, stories
-from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.bulk import insert_rows, update_rows
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling.models import Reservation
 from skep_platform.scheduling.ports import HOST, PortRange, PortsExhausted, choose, network_of
@@ -189,12 +189,13 @@ class _Rows:
     def write(self) -> None:
         if not self.attempts:
             return
-        TaskAttempt.objects.bulk_create(self.attempts)
+        insert_rows(self.attempts)
         # In one order over all commits: two that want the same GPUs wait, they do not deadlock.
-        Lease.objects.bulk_create(sorted(self.leases, key=lambda lease: lease.device_id))
-        PortLease.objects.bulk_create(self.ports)
+        self.leases.sort(key=lambda lease: lease.device_id)
+        insert_rows(self.leases)
+        insert_rows(self.ports)
         update_rows(Job, JOB_CHANGES, self.jobs)
-        Event.objects.bulk_create(self.events)
+        insert_rows(self.events)
         bump_revision(self.nodes)
         for job in self.jobs:
             doorbells.ring_topic("job", job["id"])
