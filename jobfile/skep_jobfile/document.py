@@ -9,7 +9,7 @@ from typing import Any
 from skep_jobfile import json_text, yaml_text
 from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble, words
 
-MAX_BYTES = 1024**2
+MAX_BYTES = 512 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 10_000
 MAX_KEY = 1000  # characters; ruamel looks no further for a key, and error messages repeat it

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skep_client.models import Check, Job, JobSummary, Reason, Task
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="Job file; '-' reads stdin.")]
-Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Job files; '-' reads stdin.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Job files; '-' reads stdin.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def submit(
 
 def check(
     files: Files,
-    offline: Annotated[bool, typer.Option(help="Ask no server.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no server.")] = False,
     cluster: Annotated[
         str, typer.Option(metavar="FILE", help="Offline: its virtual clusters and SKU types.")
     ] = "",

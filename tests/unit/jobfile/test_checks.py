@@ -97,12 +97,6 @@ def test_everything_is_told_at_once_with_its_place_and_the_nearest_name() -> Non
     assert "Did you mean commands?" in error.value.problems[3].message
 
 
-def test_two_roles_that_openpai_would_mix_up_are_refused() -> None:
-    data = job()
-    data["taskRoles"] = {"a_b": data["taskRoles"]["worker"], "ab": data["taskRoles"]["worker"]}
-    assert refused(data) == [("same_role_names", "taskRoles.ab")]
-
-
 @pytest.mark.parametrize(
     ("code", "path", "data"),
     [
@@ -126,12 +120,6 @@ def test_an_opportunistic_job_takes_what_its_virtual_cluster_has_not() -> None:
     data = job(asks={"gpu": 7}, extras=demand, defaults={"virtualCluster": "plain"})
     spec = compile_job(json.dumps(data), cluster=read_facts(FACTS))["hived"]["podSpecs"]["worker"]
     assert (spec["priority"], spec["leafCellNumber"]) == (-1, 7)
-
-
-def test_a_type_without_gpus_does_not_hide_the_others() -> None:
-    data = job(extras=hived({}, jobPriorityClass="oppo"))
-    found = compile_job(json.dumps(data), cluster=read_facts(FACTS))
-    assert found["hived"]["podSpecs"]["worker"]["leafCellNumber"] == 1
 
 
 def test_roles_of_one_affinity_group_are_its_members_and_others_have_none() -> None:
@@ -179,15 +167,6 @@ def test_prerequisites_of_every_kind_are_taken_with_their_own_fields() -> None:
     )
     data["prerequisites"] += more
     assert compile_job(json.dumps(data))["entrypoints"] == {"worker": "1"}
-
-
-def test_no_secret_is_in_what_a_job_compiles_to() -> None:
-    data = job(secrets={"p": "S3cret"}, role={"commands": ["login <% $secrets.p %>"]})
-    data["prerequisites"][0]["auth"] = {"username": "u", "password": "<% $secrets.p %>"}
-    found = json.dumps(compile_job(json.dumps(data)))
-    assert "S3cret" not in found
-    assert "regcred" in found
-    assert "configcred" in found
 
 
 def test_the_editor_schema_knows_the_fields() -> None:
