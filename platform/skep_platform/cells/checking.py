@@ -28,7 +28,7 @@ def check(revision: int, change: Change) -> Verdict:
         before, built = now.inventory, now.world.built
     with garbage.paused():  # takes long: others may look meanwhile
         checked = inventory.check(built, change(before))
-    with view.current() as now, garbage.paused():
+    with view.current() as now:
         after, _ = reconfigure(now.state, checked.built.config)
         was, will = _downgraded(now.state), _downgraded(after)
         downgraded = list(_jobs(now.world, will, was))

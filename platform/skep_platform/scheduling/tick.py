@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from skep_platform.core import doorbells
+from skep_platform.core import doorbells, garbage
 from skep_platform.jobs import preempting
 from skep_platform.scheduling import placing, reserving
 from skep_platform.scheduling.source import WorldSource
@@ -60,7 +60,8 @@ def run_once(scheduler: Scheduler) -> set[str]:
     if scheduler.idle and not scheduler.source.news:
         return set()
     # 3. Decide.
-    plan = queue.plan(world, time.time(), limits())
+    with garbage.paused():
+        plan = queue.plan(world, time.time(), limits())
     scheduler.idle = False  # also when what follows fails
     # 4. Act, those first who make room for others; each gang whole or not at all.
     _change_ranks(plan)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from skep_platform.core import garbage
 from skep_platform.scheduling.source import WorldSource
 from skep_scheduler.world import World
 
@@ -23,5 +24,5 @@ _lock = Lock()
 def view() -> Iterator[World]:
     """The world, caught up; nobody else has it meanwhile. Read it, try and undo, keep nothing of
     it, and write to the database only afterwards."""
-    with _lock:
+    with _lock, garbage.paused():
         yield _source.catch_up()
