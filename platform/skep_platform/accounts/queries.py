@@ -17,7 +17,10 @@ def living_token(token: str) -> ApiToken | None:
     if not token or len(token) > MAX_TOKEN_CHARS:
         return None
     living = _unexpired(ApiToken.objects.filter(user__is_active=True)).select_related("user")
-    return living.filter(digest=hash_token(token)).first()
+    try:
+        return living.get(digest=hash_token(token))
+    except ApiToken.DoesNotExist:
+        return None
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
