@@ -23,6 +23,7 @@ COPY agent agent
 COPY scheduler scheduler
 COPY client client
 COPY jobfile jobfile
+COPY diagnosis diagnosis
 COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_platform/web/static/webui
 RUN pip install --no-cache-dir --no-deps .
 

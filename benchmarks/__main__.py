@@ -17,6 +17,7 @@ BENCHMARKS = {
     "queue": "benchmarks.queue_tick",
     "soak": "benchmarks.cells_soak",
     "world": "benchmarks.world_soak",
+    "diagnosis": "benchmarks.diagnosis",
 }
 
 

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from skep_client import exits
-from skep_client.cli import account, cells, cluster, jobs, logs, nodes, onebox, queue
+from skep_client.cli import account, cells, cluster, diagnose, jobs, logs, nodes, onebox, queue
 from skep_client.errors import SkepError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (account, jobs, queue, logs, nodes, cluster, cells, onebox):
+for part in (account, jobs, queue, logs, diagnose, nodes, cluster, cells, onebox):
     part.add_to(app)
 
 

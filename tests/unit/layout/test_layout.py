@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCE_ROOTS = ("platform", "agent", "scheduler", "client", "jobfile")
+SOURCE_ROOTS = ("platform", "agent", "scheduler", "client", "jobfile", "diagnosis")
 NPM_LOCKS = ["webui/package-lock.json", "charts/package-lock.json"]
 
 

@@ -1,0 +1,142 @@
+"""What the platform knows of a task that ended, and which rules it meets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skep_diagnosis.table import Rule, Table
+
+FULL = 0.98  # of the memory limit, at the peak, when the container was killed
+SIGKILL_EXIT = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one task attempt. Memory in MB, `finished_at` in seconds since the epoch."""
+
+    exit_code: int | None = None
+    oom_killed: bool = False
+    init_oom: bool = False  # in a container of ours, before the user's started
+    memory_peak_mb: float | None = None
+    memory_limit_mb: float | None = None
+    xid: tuple[int, ...] = ()
+    ecc_double: bool = False
+    disk_full: bool = False
+    preempted: bool = False
+    node_lost: bool = False
+    stopped: bool = False
+    error_code: str = ""  # of the agent, such as "image_not_found"
+    reason: str = ""  # of the container, such as "OOMKilled"
+    message: str = ""
+    platform_log: str = ""
+    rank: int | None = None
+    finished_at: float | None = None
+
+    @property
+    def memory_full(self) -> bool:
+        """Killed with the memory at its limit: the flag is lost when a child was the one killed."""
+        if self.exit_code != SIGKILL_EXIT or not self.memory_peak_mb or not self.memory_limit_mb:
+            return False
+        return self.memory_peak_mb >= FULL * self.memory_limit_mb
+
+
+def read_facts(data: Mapping[str, Any]) -> Facts:
+    """Of plain data; unknown keys and values of a wrong kind are passed over. Signals become exit
+    codes, and OpenPAI's names (`gpuInfo.nvidiaDoubleEccError`, `exitCode`) are read too."""
+    gpu = data.get("gpuInfo", data.get("gpu"))
+    gpu = gpu if isinstance(gpu, Mapping) else {}
+    reason = _text(data, "reason")
+    name = _text(data, "container")
+    killed = _true(data, "oom_killed") or reason.lower() == "oomkilled"
+    return Facts(
+        exit_code=_exit_code(data),
+        oom_killed=killed and name != "init",
+        init_oom=killed and name == "init",
+        memory_peak_mb=_number(data, "memory_peak_mb"),
+        memory_limit_mb=_number(data, "memory_limit_mb", "memory_mb"),
+        xid=_xids(data),
+        ecc_double=_true(data, "ecc_double", "double_ecc", "nvidiaDoubleEccError")
+        or _true(gpu, "nvidiaDoubleEccError"),
+        disk_full=_true(data, "disk_full"),
+        preempted=_true(data, "preempted"),
+        node_lost=_true(data, "node_lost"),
+        stopped=_true(data, "stopped", "user_stopped"),
+        error_code=_text(data, "error_code"),
+        reason=reason,
+        message=_text(data, "message", "error_message"),
+        platform_log=_text(data, "platform_log"),
+        rank=_whole(data, "rank"),
+        finished_at=_number(data, "finished_at"),
+    )
+
+
+def matching_rule(facts: Facts, table: Table) -> tuple[Rule, str] | None:
+    """The first rule that holds, and the facts it holds for in words."""
+    for rule in table.fact_rules:
+        if all(_holds(facts, name, wanted) for name, wanted in _any_of(rule).items()):
+            return rule, "; ".join(_words(facts, name) for name in rule.facts)
+    return None
+
+
+def _any_of(rule: Rule) -> Mapping[str, Any]:
+    """Where a rule names both an error code and a reason, either will do."""
+    if "error_code" in rule.facts and len(rule.facts) > 1:
+        return {"either": rule.facts}
+    return rule.facts
+
+
+def _holds(facts: Facts, name: str, wanted: Any) -> bool:
+    if name == "either":
+        return any(_holds(facts, part, value) for part, value in wanted.items())
+    if name == "reason_prefix":
+        return any(facts.reason.lower().startswith(prefix) for prefix in wanted)
+    have = getattr(facts, name)
+    if isinstance(wanted, bool):
+        return bool(have)
+    if isinstance(wanted, str):
+        return re.search(wanted, have[-65536:], re.IGNORECASE) is not None
+    if isinstance(have, tuple):
+        return any(one in wanted for one in have)
+    return (have.lower() if isinstance(have, str) else have) in wanted
+
+
+def _words(facts: Facts, name: str) -> str:
+    if name == "memory_full":
+        return f"peak {facts.memory_peak_mb:g} MB of {facts.memory_limit_mb:g} MB"
+    name = "reason" if name == "reason_prefix" else name
+    have = getattr(facts, name)
+    return f"{name} = {have if not isinstance(have, tuple) else ', '.join(map(str, have))}"
+
+
+def _exit_code(data: Mapping[str, Any]) -> int | None:
+    signal = _whole(data, "signal", "exit_signal")
+    if signal and 0 < signal < 128:
+        return 128 + signal
+    return _whole(data, "exit_code", "exitCode", "user_exit")
+
+
+def _xids(data: Mapping[str, Any]) -> tuple[int, ...]:
+    found = data.get("xid", data.get("xids", ()))
+    found = found if isinstance(found, list) else [found]
+    return tuple(one for one in found if isinstance(one, int) and not isinstance(one, bool))
+
+
+def _text(data: Mapping[str, Any], *names: str) -> str:
+    return next((v for n in names if isinstance(v := data.get(n), str)), "")
+
+
+def _true(data: Mapping[str, Any], *names: str) -> bool:
+    return any(data.get(name) is True for name in names)
+
+
+def _number(data: Mapping[str, Any], *names: str) -> float | None:
+    found = (data.get(name) for name in names)
+    return next((v for v in found if isinstance(v, int | float) and not isinstance(v, bool)), None)
+
+
+def _whole(data: Mapping[str, Any], *names: str) -> int | None:
+    number = _number(data, *names)
+    return number if isinstance(number, int) else None

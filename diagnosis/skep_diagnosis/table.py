@@ -1,0 +1,96 @@
+"""The codes and rules of table.toml, ready to use."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+# Better first. A consequence is what the other ranks say when one has failed.
+TIERS = ("cause", "symptom", "consequence")
+NO_SIGNATURE = 255
+UNDEFINED_NEGATIVE = -8000
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a failure of this code means and what to do about it."""
+
+    code: int
+    name: str
+    type: str
+    retry: str  # transient, permanent or unknown
+    reaction: str  # OpenPAI's: ALWAYS_RETRY, ALWAYS_BACKOFF_RETRY, RETRY_TO_MAX, NEVER_RETRY
+    category: str  # reason of the Philly study where it has one
+    axis: str  # of the ICSE 2020 study
+    blame: str  # node, job, platform, unknown or none
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    id: str
+    code: int
+    order: int  # the earlier wins on the same line
+    tier: int = 0  # index into TIERS
+    category: str = ""  # instead of the code's
+    context: str = ""  # which must have been in the lines just before
+    exit_codes: tuple[int, ...] = ()  # holds only with one of these, where the exit code is known
+    literals: tuple[bytes, ...] = ()
+    pattern: re.Pattern[bytes] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    codes: Mapping[int, Code]
+    fact_rules: tuple[Rule, ...]
+    text_rules: tuple[Rule, ...]
+    contexts: tuple[Rule, ...]
+
+    def code(self, number: int) -> Code:
+        """Also of numbers that nobody defined; those are not known failures."""
+        shadow = UNDEFINED_NEGATIVE if number < 0 else NO_SIGNATURE
+        return self.codes.get(number) or self.codes[shadow]
+
+
+@cache
+def table() -> Table:
+    text = files("skep_diagnosis").joinpath("table.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    codes = {entry["code"]: Code(**entry) for entry in data["codes"]}
+    rules = [_rule(entry, order) for order, entry in enumerate(data["rules"])]
+    contexts = [
+        _rule({"id": name, "code": 0, **entry}, order)
+        for order, (name, entry) in enumerate(data["contexts"].items())
+    ]
+    return Table(
+        codes=codes,
+        fact_rules=tuple(rule for rule in rules if rule.facts),
+        text_rules=tuple(rule for rule in rules if rule.pattern),
+        contexts=tuple(contexts),
+    )
+
+
+def _rule(entry: Mapping[str, Any], order: int) -> Rule:
+    patterns = entry.get("patterns", ())
+    return Rule(
+        id=entry["id"],
+        code=entry["code"],
+        order=order,
+        tier=TIERS.index(entry.get("tier", "cause")),
+        category=entry.get("category", ""),
+        context=entry.get("context", ""),
+        exit_codes=tuple(entry.get("exit_codes", ())),
+        literals=tuple(literal.encode() for literal in entry.get("literals", ())),
+        pattern=_pattern(patterns) if patterns else None,
+        facts=entry.get("facts", {}),
+    )
+
+
+def _pattern(patterns: list[str]) -> re.Pattern[bytes]:
+    return re.compile("|".join(f"(?:{p})" for p in patterns).encode(), re.IGNORECASE)

@@ -1,0 +1,159 @@
+"""The verdict on a job: of its tasks the one that failed first, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from skep_diagnosis.facts import Facts, matching_rule
+from skep_diagnosis.scan import Match, Scan, scan
+from skep_diagnosis.table import NO_SIGNATURE, TIERS, Code, Rule, Table, table
+
+# A rank that waits for one that failed says so later; clocks and exits differ by less than this.
+SKEW_S = 30.0
+SUCCESS = 0
+NOTHING_KNOWN = Facts()
+# Signals that come from outside: what the log says explains them only when it is at its end.
+SIGNALS = frozenset({130, 131, 132, 134, 135, 136, 137, 139, 141, 143})
+FILE_RANK = re.compile(r"(?:rank|task|worker|node)[-_.]?(\d{1,6})|[-_.](\d{1,6})(?:\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A line of a log (`line` from 1), or facts in words (`line` 0)."""
+
+    source: str  # "log", "facts" or "none"
+    text: str
+    log: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    code: int
+    name: str
+    type: str
+    category: str
+    axis: str
+    retry: str
+    reaction: str
+    blame: str
+    rule: str
+    evidence: Evidence
+    remedy: str
+    rank: int | None = None
+    exit_code: int | None = None
+
+    @property
+    def node_to_blame(self) -> bool:
+        return self.blame == "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One task's output and what is known of the task."""
+
+    name: str
+    chunks: Iterable[bytes]
+    facts: Facts = NOTHING_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    verdict: Verdict
+    tier: int
+    at: float | None
+    order: int
+
+
+def diagnose(logs: Sequence[Log], rules: Table | None = None) -> Verdict:
+    """Reads each log once. Without logs, give one of no chunks with the facts."""
+    rules = rules or table()
+    found = [_candidate(log, order, rules) for order, log in enumerate(logs)]
+    return _first(found).verdict if found else _verdict(rules.code(NO_SIGNATURE), None)
+
+
+def _candidate(log: Log, order: int, rules: Table) -> _Candidate:
+    facts, read = log.facts, scan(log.chunks, rules, log.facts.exit_code)
+    rank = facts.rank if facts.rank is not None else _rank(log.name, read.best)
+    verdict, tier = _judge(log, read, rank, rules)
+    at = facts.finished_at
+    if at is None and read.best:
+        at = read.best.at
+    return _Candidate(verdict, tier, at, order if rank is None else rank)
+
+
+def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdict, int]:
+    facts, best = log.facts, read.best
+    told = matching_rule(facts, rules)
+    if told:
+        rule, words = told
+        return _of_rule(rule, Evidence("facts", words), rank, facts.exit_code, rules), 0
+    exit_code = facts.exit_code
+    if exit_code == SUCCESS:
+        return _verdict(rules.code(SUCCESS), exit_code, rank=rank), len(TIERS) + 1
+    by_code = exit_code is not None and (exit_code in SIGNALS or exit_code < 0)
+    if best and not (by_code and (best.rule.tier > 0 or not read.near_the_end)):
+        evidence = Evidence("log", best.text, log.name, best.line)
+        return _of_rule(best.rule, evidence, rank, exit_code, rules), best.rule.tier
+    if exit_code is not None and by_code:
+        evidence = Evidence("facts", f"exit_code = {exit_code}")
+        return _verdict(rules.code(exit_code), exit_code, evidence, rank), 1
+    return _verdict(rules.code(NO_SIGNATURE), exit_code, rank=rank), len(TIERS)
+
+
+def _first(found: Sequence[_Candidate]) -> _Candidate:
+    """The earliest cause; a consequence only where no cause is near it in time."""
+    least = min(one.tier for one in found)
+    if least >= len(TIERS):
+        return min(found, key=lambda one: (one.tier, one.order))
+    known = [one for one in found if one.tier < len(TIERS)]
+    causes = [one for one in known if one.tier < TIERS.index("consequence")] or known
+    first = min(causes, key=_when)
+    early = min(known, key=_when)
+    if early.at is not None and first.at is not None and first.at - early.at > SKEW_S:
+        return early
+    return first
+
+
+def _when(one: _Candidate) -> tuple[bool, float, int, int]:
+    return one.at is None, one.at or 0.0, one.tier, one.order
+
+
+def _of_rule(
+    rule: Rule, evidence: Evidence, rank: int | None, exit_code: int | None, rules: Table
+) -> Verdict:
+    return _verdict(rules.code(rule.code), exit_code, evidence, rank, rule)
+
+
+def _verdict(
+    code: Code,
+    exit_code: int | None,
+    evidence: Evidence | None = None,
+    rank: int | None = None,
+    rule: Rule | None = None,
+) -> Verdict:
+    shadowed = code.code < 0 and exit_code is not None and exit_code < 0
+    return Verdict(
+        code=exit_code if shadowed and exit_code is not None and not rule else code.code,
+        name=code.name,
+        type=code.type,
+        category=(rule.category if rule else "") or code.category,
+        axis=code.axis,
+        retry=code.retry,
+        reaction=code.reaction,
+        blame=code.blame,
+        rule=rule.id if rule else (f"exit_code_{exit_code}" if evidence else ""),
+        evidence=evidence or Evidence("none", ""),
+        remedy=code.remedy,
+        rank=rank,
+        exit_code=exit_code,
+    )
+
+
+def _rank(name: str, best: Match | None) -> int | None:
+    if best and best.rank is not None:
+        return best.rank
+    found = FILE_RANK.search(name.rpartition("/")[2])
+    return int(found[1] or found[2]) if found else None

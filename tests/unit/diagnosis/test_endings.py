@@ -1,0 +1,43 @@
+"""Every labelled log ending is told for what it is."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.endings import Ending, endings
+
+from skep_diagnosis.table import table
+
+ENDINGS = endings()
+BEFORE = "".join(f"step {i} loss {4 / i:.3f} lr 0.001\n" for i in range(1, 300))
+FINE = [
+    "epoch 1 done, 0 errors\n",
+    "NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>\n",
+    "[INFO] saved checkpoint to /out/step_100.ckpt\n",
+    "I tensorflow/core/platform/cpu_feature_guard.cc:182] This binary is optimized\n",
+    "input shape (8, 3, 224, 224), tensor cores on, expected 12 epochs\n",
+    "",
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda e: e.rule)
+@pytest.mark.parametrize("before", ["", BEFORE], ids=["alone", "after a long run"])
+def test_ending_is_judged_by_its_own_rule(ending: Ending, before: str) -> None:
+    verdict = ending.verdict(before)
+    assert verdict.rule == ending.rule, verdict.evidence.text
+
+
+def test_every_rule_has_an_ending() -> None:
+    assert {rule.id for rule in table().text_rules} == {ending.rule for ending in ENDINGS}
+    assert len(ENDINGS) >= 150
+
+
+@pytest.mark.parametrize("text", FINE)
+def test_what_tells_of_no_failure_has_no_signature(text: str) -> None:
+    assert Ending("", 1, text).verdict(BEFORE).category == "No signature"
+
+
+@pytest.mark.parametrize("ending", ENDINGS[:40], ids=lambda e: e.rule)
+def test_the_evidence_is_a_line_of_the_log(ending: Ending) -> None:
+    evidence = ending.verdict(BEFORE).evidence
+    line = (BEFORE + ending.text).split("\n")[evidence.line - 1]
+    assert evidence.text in line.strip()

@@ -1,0 +1,111 @@
+"""Facts before text, the cause before its echo, and the rank that failed first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from skep_diagnosis.facts import read_facts
+from skep_diagnosis.verdict import Log, Verdict, diagnose
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+TIMEOUT = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n"
+
+
+def judge(text: str = "", **facts: Any) -> Verdict:
+    return diagnose([Log("a.log", [text.encode()], read_facts(facts))])
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "retry", "blame"),
+    [
+        ({"exit_code": 0}, 0, "unknown", "none"),
+        ({"exit_code": 137}, 137, "transient", "platform"),
+        ({"signal": 11}, 139, "unknown", "unknown"),
+        ({"exit_code": 137, "oom_killed": True}, -1200, "permanent", "job"),
+        (
+            {"exit_code": 137, "memory_peak_mb": 1020, "memory_limit_mb": 1024},
+            -1200,
+            "permanent",
+            "job",
+        ),
+        ({"exit_code": 1, "xid": [79]}, 319, "transient", "node"),
+        ({"exit_code": 1, "xid": [13]}, 255, "unknown", "unknown"),
+        ({"exit_code": 1, "ecc_double": True}, 128, "unknown", "node"),
+        ({"disk_full": True}, 304, "unknown", "unknown"),
+        ({"error_code": "image_not_found"}, 254, "permanent", "job"),
+        ({"preempted": True, "exit_code": 143}, 323, "transient", "none"),
+        ({"node_lost": True}, -1001, "transient", "node"),
+        ({"error_code": "node_lost"}, -1001, "transient", "node"),
+        ({"reason": "Evicted"}, -1000, "transient", "node"),
+        ({"reason": "OutOfcpu"}, -1002, "transient", "platform"),
+        ({"reason": "OOMKilled", "container": "init"}, -1300, "transient", "platform"),
+        (
+            {
+                "reason": "ContainerCannotRun",
+                "exit_code": 128,
+                "message": "nvidia-container-cli: device error: unknown device id: 3",
+            },
+            -1205,
+            "transient",
+            "node",
+        ),
+        (
+            {"exit_code": 10, "platform_log": "SSH barrier reaches max retry count"},
+            249,
+            "permanent",
+            "job",
+        ),
+        ({"exit_code": -4321}, -4321, "unknown", "unknown"),
+        ({"exit_code": 77}, 255, "unknown", "unknown"),
+    ],
+)
+def test_facts_alone(facts: dict[str, Any], code: int, retry: str, blame: str) -> None:
+    verdict = judge(**facts)
+    assert (verdict.code, verdict.retry, verdict.blame) == (code, retry, blame)
+
+
+def test_a_fact_wins_over_the_log() -> None:
+    assert judge(OOM, exit_code=137, oom_killed=True).category == "CPU out of memory"
+
+
+def test_an_error_that_was_overcome_does_not_explain_a_kill() -> None:
+    long = OOM + "step\n" * 1000
+    assert judge(long, exit_code=137).code == 137
+    assert judge(OOM, exit_code=137).code == 226
+
+
+def test_the_cause_wins_over_what_follows_it() -> None:
+    assert judge(OOM + TIMEOUT).code == 226
+    assert judge(TIMEOUT + OOM).code == 226
+    assert judge("FileNotFoundError: a\n" + "step\n" * 500 + TIMEOUT).code == 300
+
+
+def test_the_rank_with_the_cause_is_chosen_though_others_came_first_in_the_list() -> None:
+    logs = [
+        Log("rank0.log", [("2026-11-21 10:10:00 " + TIMEOUT).encode()]),
+        Log("rank1.log", [("2026-11-21 10:00:00 " + OOM).encode()]),
+        Log("rank2.log", [b"2026-11-21 10:00:05 KeyError: 'x'\nKeyError: 'x'\n"]),
+    ]
+    verdict = diagnose(logs)
+    assert (verdict.code, verdict.rank, verdict.evidence.log) == (226, 1, "rank1.log")
+
+
+def test_of_two_causes_the_task_that_ended_first_tells() -> None:
+    def log(rank: int, text: str, at: float) -> Log:
+        facts = read_facts({"exit_code": 1, "rank": rank, "finished_at": at})
+        return Log("x", [text.encode()], facts)
+
+    assert diagnose([log(0, OOM, 50.0), log(1, "MemoryError\n", 40.0)]).rank == 1
+    assert diagnose([log(0, OOM, 500.0), log(1, TIMEOUT, 40.0)]).rank == 1
+    assert diagnose([log(0, OOM, 50.0), log(1, TIMEOUT, 40.0)]).rank == 0
+
+
+def test_a_task_killed_with_its_gang_is_not_the_one_that_failed() -> None:
+    killed = Log("rank0.log", [b""], read_facts({"exit_code": 0}))
+    assert diagnose([killed, Log("rank1.log", [OOM.encode()])]).rank == 1
+
+
+def test_nothing_given_has_no_signature() -> None:
+    assert diagnose([]).code == 255
