@@ -118,7 +118,7 @@ def counters(state: State) -> dict[str, object]:
             list(pool.claims),
             {vc: list(claims) for vc, claims in pool.vc_claims.items()},
             [sorted(cell.address for cell in cells.cells) for cells in pool.free],
-            [top.used_total for top in pool.tops],
+            {top.address: top.used_total for top in pool.tops},
         )
         for chain, pool in state.chains.items()
     }
