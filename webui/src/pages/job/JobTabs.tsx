@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { Job } from "@/api/types";
 import { TABS, type Tab } from "./search";
-import css from "./JobTabs.module.css";
+import css from "@/ui/tabs.module.css";
 
 const LABELS: Record<Tab, string> = {
   tasks: "Tasks",

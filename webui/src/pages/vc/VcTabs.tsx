@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { VirtualCluster } from "@/api/types";
 import { TABS, type Tab } from "./search";
-import css from "./VcTabs.module.css";
+import css from "@/ui/tabs.module.css";
 
 const LABELS: Record<Tab, string> = {
   cells: "Cells",
