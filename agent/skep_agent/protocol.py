@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -21,6 +22,8 @@ MAX_LOG_BYTES = 256 * 1024
 # An agent keeps at most this many log bytes unacknowledged on a connection, so that heartbeats
 # never wait behind logs for a slow log store.
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
+FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
+STREAMS_PATH = "/ws/agent/streams/"
 MAX_GRACE_S = 3600  # the longest time that a job may ask for, of each kind, before it is killed
 
 # WebSocket close codes; the agent stops for good on the fatal ones.
@@ -35,7 +38,9 @@ Stream = Literal["stdout", "stderr"]
 # What a job may ask to be sent when it shall save its work.
 CHECKPOINT_SIGNALS = frozenset({"SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"})
 # What the agent knows about an attempt; the control plane maps it onto its own state machine.
-Phase = Literal["pulling", "creating", "running", "stopping", "exited", "failed", "released"]
+Phase = Literal[
+    "pulling", "creating", "ready", "running", "stopping", "exited", "failed", "released"
+]
 
 
 class Message(BaseModel):
@@ -85,6 +90,23 @@ class ImageSpec(Message):
     password: str = Field(default="", repr=False)
 
 
+class FileSpec(Message):
+    """A text file that the container finds at `path`, below FILES_DIR, when its command starts."""
+
+    path: str
+    content: str = Field(repr=False)
+    mode: int = 0o444
+
+
+class WorkingFiles(Message):
+    """A gzipped tar archive, unpacked at `path` before the command starts. The agent gets it from
+    the server by its hash, and checks that."""
+
+    sha256: str
+    size: int  # bytes
+    path: str
+
+
 class AttemptSpec(Message):
     """One task attempt as the node shall run it; the agent re-checks every field it acts on."""
 
@@ -94,10 +116,19 @@ class AttemptSpec(Message):
     job_name: str
     task_role: str
     task_index: int
-    desired: Literal["run", "stop"] = "run"
+    # "hold": get everything ready, create the container, say "ready" and wait for "run".
+    desired: Literal["hold", "run", "stop"] = "run"
     image: ImageSpec
-    command: str  # one shell script
+    command: str = Field(repr=False)  # one shell script
     env: dict[str, str] = {}
+    # Variables that stand in no description of the container, only in a file within it; then the
+    # command does, too.
+    secret_env: dict[str, str] = Field(default={}, repr=False)
+    secret_command: bool = False
+    masks: list[str] = Field(default=[], repr=False)  # what no log line may show
+    files: list[FileSpec] = []
+    working_files: WorkingFiles | None = None
+    work_dir: str = ""  # where the command starts; "": where the image says
     gpu_uuids: list[str] = []
     cpus: float
     memory_mb: int
@@ -166,6 +197,8 @@ class AttemptFact(Message):
     message: str = ""
     pull_percent: int | None = None
     memory_peak_mb: int | None = None
+    xids: list[int] = []  # NVIDIA's error numbers of its GPUs, since it started
+    disk_full: bool = False  # the node's disk, when it ended
 
 
 class Report(Message):
@@ -222,6 +255,21 @@ class Desired(Message):
     attempts: list[AttemptSpec]
 
 
+class OpenStream(Message):
+    """Somebody wants to reach into an attempt: the agent dials STREAMS_PATH + stream_id with its
+    credential, and carries frames (see docs/agent-protocol.md) until either side closes."""
+
+    type: Literal["open_stream"] = "open_stream"
+    stream_id: str
+    attempt_id: str
+    kind: Literal["exec", "forward"]
+    argv: list[str] = []  # exec: what to run; []: a shell
+    tty: bool = False
+    rows: int = 24
+    cols: int = 80
+    port: int = 0  # forward: of the task
+
+
 class HeartbeatAck(Message):
     type: Literal["heartbeat_ack"] = "heartbeat_ack"
     seq: int
@@ -259,7 +307,8 @@ AgentMessage = Annotated[
     Hello | Heartbeat | InventoryChanged | Report | Samples, Field(discriminator="type")
 ]
 ServerMessage = Annotated[
-    Welcome | Desired | HeartbeatAck | ReportAck | LogAck | Refused, Field(discriminator="type")
+    Welcome | Desired | OpenStream | HeartbeatAck | ReportAck | LogAck | Refused,
+    Field(discriminator="type"),
 ]
 _AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)
@@ -295,7 +344,9 @@ def _parse(adapter: TypeAdapter, text: str | bytes, known: frozenset[str]):
 
 
 _AGENT_TYPES = frozenset({"hello", "heartbeat", "inventory", "report", "samples"})
-_SERVER_TYPES = frozenset({"welcome", "desired", "heartbeat_ack", "report_ack", "log_ack", "error"})
+_SERVER_TYPES = frozenset(
+    {"welcome", "desired", "open_stream", "heartbeat_ack", "report_ack", "log_ack", "error"}
+)
 
 
 def parse_agent_message(text: str | bytes) -> AgentMessage:
@@ -306,6 +357,17 @@ def parse_agent_message(text: str | bytes) -> AgentMessage:
 def parse_server_message(text: str | bytes) -> ServerMessage:
     """What the agent reads. Raises ProtocolError, or UnknownMessage for a type to ignore."""
     return _parse(_SERVER, text, _SERVER_TYPES)
+
+
+class Channel(IntEnum):
+    """The first byte of every binary frame of a stream; the rest is its payload. CONTROL carries
+    JSON: {"resize": [rows, cols]}, {"eof": true} (no more input), and to the client, as the last
+    one, {"exit": code} or {"error": {"code", "message"}}."""
+
+    INPUT = 0  # to the process, or to the port
+    OUTPUT = 1
+    ERROR = 2
+    CONTROL = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ SKEP_PUBLIC_URL      the address people type, for example https://skep.example.o
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
 SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For (default 0)
 SKEP_LOG_LEVEL       default INFO
+SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet keys: 32 bytes,
+                     URL-safe base64); the first one seals, all of them open. Default: made from
+                     SKEP_SECRET_KEY
+SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 """
 
@@ -80,6 +84,8 @@ SKEP_SCHEDULING: dict[str, Any] = {
     "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
 }
 SKEP_MAX_SPEC_BYTES = 512 * 1024
+SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
+SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
 
 DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"
 _public = urlsplit(SKEP_PUBLIC_URL)
@@ -116,6 +122,7 @@ INSTALLED_APPS = [
     "skep_platform.tenancy",
     "skep_platform.cluster",
     "skep_platform.images",
+    "skep_platform.files",
     "skep_platform.jobs",
     "skep_platform.telemetry",
     "skep_platform.scheduling",
@@ -167,6 +174,10 @@ STORAGES = {
     "logs": {
         "BACKEND": "skep_platform.telemetry.files.ChunkFiles",
         "OPTIONS": {"location": str(SKEP_DATA_DIR / "logs")},
+    },
+    "files": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(SKEP_DATA_DIR / "files")},
     },
 }
 

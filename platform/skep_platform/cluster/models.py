@@ -121,3 +121,17 @@ class CellLayout(models.Model):
     text = models.TextField(blank=True)
     revision = models.PositiveBigIntegerField(default=0)
     updated_at = models.DateTimeField(auto_now=True)
+
+
+class NodeFault(models.Model):
+    """A failure of a task that was the node's fault, not the job's."""
+
+    node = models.ForeignKey(Node, models.CASCADE, related_name="faults")
+    at = models.DateTimeField()
+    code = models.IntegerField()  # of the diagnosis
+    name = models.CharField(max_length=100)
+    evidence = models.CharField(max_length=500, blank=True)
+    attempt_id = models.UUIDField(unique=True)  # counted once
+
+    class Meta:
+        indexes = [models.Index(fields=["node", "-at"], name="fault_by_node")]

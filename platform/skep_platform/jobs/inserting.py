@@ -11,8 +11,8 @@ from skep_platform.jobs.bulk import insert
 from skep_platform.jobs.models import Job, TaskRole
 
 TASKS = """
-INSERT INTO jobs_task (job_id, role_id, "index", rank)
-SELECT roles.job_id, roles.id, i, roles.first_rank + i
+INSERT INTO jobs_task (job_id, role_id, "index", rank, retries_used)
+SELECT roles.job_id, roles.id, i, roles.first_rank + i, 0
   FROM (SELECT *, sum(instances) OVER (ORDER BY position) - instances AS first_rank
           FROM inserted_roles) AS roles,
        generate_series(0, roles.instances - 1) AS i

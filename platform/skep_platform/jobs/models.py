@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -21,11 +23,19 @@ class Job(Entity):
     state = models.CharField(max_length=16, choices=JobState.choices, default=JobState.WAITING)
     priority_class = models.CharField(max_length=16, default="test")
     priority = models.SmallIntegerField(default=10)  # -1 opportunistic, 0..1000 guaranteed
-    spec_text = models.TextField()  # as submitted
-    spec = models.JSONField()  # validated, defaults filled in
+    spec_text = models.TextField()  # as submitted, but for the values of its secrets
+    spec_digest = models.CharField(max_length=64, blank=True)  # keyed, of all that was submitted
+    spec = models.JSONField()  # validated, defaults filled in, without secrets
+    tags = ArrayField(models.CharField(max_length=64), default=list)
     gpus = models.PositiveIntegerField()  # of the whole gang
     tasks_total = models.PositiveIntegerField()
     duration_s = models.PositiveIntegerField(null=True)  # as declared; null: nobody knows
+    max_duration_s = models.PositiveIntegerField(null=True)  # of one job attempt, from its start
+    deadline_at = models.DateTimeField(null=True)  # when its owner wants it to be done
+    network_mode = models.CharField(max_length=8, blank=True)  # "bridge", "host", "": by its places
+    environment = models.JSONField(default=dict)  # the owner's variables, before rendering
+    work_dir = models.CharField(max_length=255, blank=True)  # where commands start
+    barrier_s = models.PositiveIntegerField(default=600)  # until all tasks of a gang are ready
     incremental = models.BooleanField(default=False)  # gangAllocation false: task by task
     lazy_preemption = models.BooleanField(default=False)
     preemptible = models.BooleanField(default=True)
@@ -39,18 +49,28 @@ class Job(Entity):
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
     not_before = models.DateTimeField(null=True)  # retry backoff
+    # Of the present attempt: its tasks were all ready, and were told to begin.
+    begun_at = models.DateTimeField(null=True)
+    ends_at = models.DateTimeField(null=True)  # its maximum duration is over then
+    # {node name: seconds since the epoch}: where it is not placed before then.
+    avoid_nodes = models.JSONField(default=dict)
     unplaced = models.PositiveIntegerField(default=0)  # tasks of it without a place (incremental)
     preempting_at = models.DateTimeField(null=True)  # of the present attempt: asked to make room
     # {code, message, details}: guaranteed, but runs opportunistically for the present attempt.
     downgraded = models.JSONField(null=True)
     preemptions = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)  # counted against jobRetryCount
+    free_retries = models.PositiveIntegerField(default=0)  # transient failures, not counted
+    # The present attempt failed, and nobody has read its logs yet to say why.
+    diagnosing_at = models.DateTimeField(null=True)
+    diagnosis = models.JSONField(null=True)  # of the newest job attempt that failed
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     stop_requested_at = models.DateTimeField(null=True)
     # {code, message, details}: why it waits (cleared when placed), how it ended.
     wait_reason = models.JSONField(null=True)
     exit_reason = models.JSONField(null=True)
+    logs_deleted_at = models.DateTimeField(null=True)  # by the retention policy
 
     class Meta:
         constraints = [
@@ -74,6 +94,19 @@ class Job(Entity):
                 condition=Q(state__in=["WAITING", "RUNNING", "STOPPING"]),
                 name="job_active",
             ),
+            models.Index(
+                fields=["diagnosing_at"],
+                condition=Q(diagnosing_at__isnull=False),
+                name="job_diagnosing",
+            ),
+            models.Index(fields=["ends_at"], condition=Q(ends_at__isnull=False), name="job_ends"),
+            # Finished jobs whose logs still lie here, oldest first.
+            models.Index(
+                fields=["finished_at"],
+                condition=Q(finished_at__isnull=False, logs_deleted_at__isnull=True),
+                name="job_with_logs",
+            ),
+            GinIndex(fields=["tags"], name="job_tags"),
             models.Index(fields=["-created_at", "id"], name="job_newest"),
             models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
             models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
@@ -82,6 +115,41 @@ class Job(Entity):
 
     def __str__(self) -> str:
         return self.name
+
+
+class JobSecrets(models.Model):
+    """What only the job's containers may know, encrypted with a key that the database has not."""
+
+    job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="secrets")
+    # JSON {"secrets": {…}, "auths": {image uri: {username, password, registry}},
+    #       "ssh": {"private": …, "public": …}}
+    sealed = models.BinaryField()
+
+
+class JobFiles(models.Model):
+    """The working files that a job starts with."""
+
+    job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="files")
+    archive = models.ForeignKey("files.Archive", models.PROTECT, related_name="jobs")
+
+
+class JobAttempt(models.Model):
+    """A placement of a job that has ended; the present one is told by the job itself."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="job_attempts")
+    index = models.PositiveIntegerField()  # from 1, as in TaskAttempt.index
+    outcome = models.CharField(max_length=16)  # SUCCEEDED, FAILED, STOPPED or PREEMPTED
+    retry = models.CharField(max_length=16, blank=True)  # why another one follows; "": none does
+    placed_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+    reason = models.JSONField(null=True)  # {code, message, details}
+    diagnosis = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "index"], name="job_attempt_once"),
+        ]
 
 
 class TaskRole(models.Model):
@@ -106,6 +174,7 @@ class TaskRole(models.Model):
     # -1: never by this count (OpenPAI's minFailedInstances, minSucceededInstances)
     min_failed = models.IntegerField(default=1)
     min_succeeded = models.IntegerField()
+    task_retries = models.IntegerField(default=0)  # taskRetryCount; only where each starts alone
 
     class Meta:
         ordering = ["position"]
@@ -119,6 +188,9 @@ class Task(models.Model):
     role = models.ForeignKey(TaskRole, models.CASCADE, related_name="tasks")
     index = models.PositiveIntegerField()  # within the role
     rank = models.PositiveIntegerField()  # within the job
+    # Of the present job attempt, where tasks are retried by themselves.
+    retries_used = models.PositiveIntegerField(default=0)
+    not_before = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "rank"], name="task_rank_once")]
@@ -132,6 +204,7 @@ class TaskAttempt(Entity):
     role = models.ForeignKey(TaskRole, models.CASCADE, related_name="+")
     node = models.ForeignKey("cluster.Node", models.PROTECT, related_name="attempts")
     index = models.PositiveIntegerField()  # the job attempt it belongs to, from 1
+    retry = models.PositiveIntegerField(default=0)  # of the task alone, within the job attempt
     epoch = models.PositiveBigIntegerField()  # fences reports of an older life of this attempt
     state = models.CharField(
         max_length=16, choices=AttemptState.choices, default=AttemptState.ASSIGNED
@@ -150,6 +223,10 @@ class TaskAttempt(Entity):
     error_code = models.CharField(max_length=64, blank=True)
     error_message = models.TextField(blank=True)
     memory_peak_mb = models.PositiveIntegerField(null=True)
+    xids = ArrayField(models.PositiveIntegerField(), default=list)  # of its GPUs while it ran
+    disk_full = models.BooleanField(default=False)
+    diagnosis = models.JSONField(null=True)  # of the task that is to blame, and of one retried
+    ready_at = models.DateTimeField(null=True)  # its container waits for the rest of the gang
     log_sizes = models.JSONField(default=dict)  # stream -> final bytes, once the node told its end
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -158,7 +235,9 @@ class TaskAttempt(Entity):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["task", "index"], name="attempt_once_per_task"),
+            models.UniqueConstraint(
+                fields=["task", "index", "retry"], name="attempt_once_per_task"
+            ),
             # One living attempt per task, whatever the scheduler thinks.
             models.UniqueConstraint(
                 fields=["task"], condition=Q(released_at__isnull=True), name="attempt_one_alive"

@@ -61,3 +61,15 @@ class TaskRollup(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "at"], name="task_rollup_once")]
+
+
+class JobUse(models.Model):
+    """What a finished job made of what it was given, over all of its attempts."""
+
+    job = models.OneToOneField("jobs.Job", models.CASCADE, primary_key=True, related_name="use")
+    gpu_hours = models.FloatField()  # held, whether used or not
+    gpu_utilization = models.FloatField(null=True)  # percent, mean over the time held; null: no GPU
+    gpu_memory_peak_mb = models.PositiveIntegerField(null=True)  # of one GPU
+    cpu_percent = models.FloatField(null=True)  # mean of a task; 100 = one core
+    memory_peak_mb = models.PositiveIntegerField(null=True)  # of one task
+    advice = models.JSONField(default=list)  # [{code, message, details}]

@@ -236,17 +236,20 @@ def test_pages_hold_every_job_once_in_both_directions(api, alice, vc, ordering):
 
 def test_more_equal_rows_than_an_offset_may_count_are_paged(api, alice, vc):
     Job.objects.bulk_create(
-        Job(
-            name=f"j{i}",
-            owner=alice,
-            vc=vc,
-            state="FAILED",
-            spec={},
-            spec_text="",
-            gpus=1,
-            tasks_total=1,
-        )
-        for i in range(1600)
+        (
+            Job(
+                name=f"j{i}",
+                owner=alice,
+                vc=vc,
+                state="FAILED",
+                spec={},
+                spec_text="",
+                gpus=1,
+                tasks_total=1,
+            )
+            for i in range(1600)
+        ),
+        batch_size=500,
     )
     seen: set[str] = set()
     url = f"{ROOT}/jobs?limit=500&ordering=state"

@@ -1,0 +1,1 @@
+"""Working files that people upload for their jobs."""
