@@ -71,6 +71,7 @@ class Job(Entity):
     wait_reason = models.JSONField(null=True)
     exit_reason = models.JSONField(null=True)
     logs_deleted_at = models.DateTimeField(null=True)  # by the retention policy
+    use_counted = models.BooleanField(default=False, db_default=False)  # see telemetry.JobUse
 
     class Meta:
         constraints = [
@@ -105,6 +106,12 @@ class Job(Entity):
                 fields=["finished_at"],
                 condition=Q(finished_at__isnull=False, logs_deleted_at__isnull=True),
                 name="job_with_logs",
+            ),
+            # Finished jobs whose use nobody has counted yet.
+            models.Index(
+                fields=["finished_at"],
+                condition=Q(finished_at__isnull=False, use_counted=False),
+                name="job_uncounted",
             ),
             GinIndex(fields=["tags"], name="job_tags"),
             models.Index(fields=["-created_at", "id"], name="job_newest"),
