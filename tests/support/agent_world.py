@@ -285,6 +285,9 @@ class World:
                     assert life in self.evidence, f"{attempt_id}: no evidence"
                     assert life not in self.signals, f"{attempt_id}: signalled twice"
                 self.signals[life] = instruction.signal
+            case do.Start():
+                self._check_word(instruction)
+                self.pending.append(instruction)
             case do.Stop(attempt_id, epoch):
                 if self.strict:
                     assert (attempt_id, epoch) in self.evidence, f"{attempt_id}: no evidence"
@@ -312,6 +315,11 @@ class World:
             self.watched[watch.container_id] = watch.attempt_id, watch.epoch
         else:
             self.pending.append(watch)  # its end is to be told
+
+    def _check_word(self, start: do.Start) -> None:
+        spec = self.listed.get(start.attempt_id)
+        held = spec is not None and spec.epoch == start.epoch and spec.desired == "hold"
+        assert not held, f"{start} while the server holds it back"
 
     def _note_facts(self) -> None:
         known = self.facts[-1].seq if self.facts else 0

@@ -67,6 +67,7 @@ class Adoption(Lifecycle):
         attempt.container_id = container.container_id
         if record is not None:
             attempt.plan, attempt.ports = record.plan, record.ports
+            attempt.whole = record.container_id == container.container_id
             if record.stopping is not None:
                 self._resume(attempt, record.stopping)
         self.attempts[attempt.attempt_id] = attempt

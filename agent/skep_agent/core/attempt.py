@@ -13,7 +13,7 @@ State = Literal[
     "new",  # not yet held: between admission or adoption and the first transition
     "pulling",
     "creating",
-    "created",  # adopted before its start; waits for the server to list it again
+    "created",  # waits for the server's word to start: its gang begins together, or it was adopted
     "starting",
     "running",
     "saving",  # preempted: it was sent its checkpoint signal, and has some time before the stop
@@ -58,6 +58,8 @@ class Attempt:
     ports: tuple[int, ...] = ()
     state: State = "new"
     container_id: str = ""
+    hold: bool = False  # newest word of the server: not to be started yet
+    whole: bool = False  # its container has all that it needs to start
     shipping: bool = False  # the container's own log is being shipped
     stop_reason: StopReason | None = None
     preempted: bool = False  # that is why; only then is its checkpoint signal sent

@@ -35,8 +35,9 @@ def _of_attempt(machine: NodeMachine, key: str, attempt: Attempt) -> dict[str, b
         == (state in OVER),
         "it has a container while one is worked with": state not in WITH_CONTAINER
         or attempt.container_id != "",
-        "it has no container before one is created": state not in ("pulling", "creating")
+        "it has no container before one is created": state != "pulling"
         or attempt.container_id == "",
+        "what starts is whole": state != "starting" or attempt.whole,
         "only what has a container is removed": state != "removing" or attempt.container_id != "",
         "it holds no GPU and no port once released": state not in ("released", "removing")
         or not (attempt.gpus or attempt.ports),

@@ -175,8 +175,12 @@ class Lifecycle:
         self.out.append(Create(attempt.attempt_id, attempt.epoch, _spec(attempt)))
         self._within(attempt, OPERATION_S)
 
-    def _await_listing(self, attempt: Attempt) -> None:
-        """Adopted before its start: only the server knows whether it is still wanted."""
+    def _wait(self, attempt: Attempt) -> None:
+        """Only the server knows whether the others of its gang are ready too; and whether it is
+        still wanted, when this agent was not there for a while."""
+        if attempt.whole:
+            self.out.append(Remember(attempt.record()))
+            self.tell(attempt, "ready")
 
     def _start(self, attempt: Attempt) -> None:
         self.out.append(Remember(attempt.record()))
@@ -289,13 +293,15 @@ _NOTHING = Outcome("lost")
 
 _TABLE: dict[tuple[State, State], Callable[[Lifecycle, Attempt], None]] = {
     ("new", "pulling"): Lifecycle._pull,
-    ("new", "created"): Lifecycle._await_listing,  # adopted
+    ("new", "created"): Lifecycle._wait,  # adopted
     ("new", "running"): Lifecycle._run,  # adopted
     ("new", "ended"): Lifecycle._end,  # refused, stopped before it came here, or adopted dead
     ("pulling", "creating"): Lifecycle._create,
     ("pulling", "ended"): Lifecycle._end,
+    ("creating", "created"): Lifecycle._wait,
     ("creating", "starting"): Lifecycle._start,
     ("creating", "ended"): Lifecycle._end,
+    ("created", "creating"): Lifecycle._create,  # adopted, and not whole
     ("created", "starting"): Lifecycle._start,
     ("created", "ended"): Lifecycle._end,
     ("starting", "running"): Lifecycle._run,

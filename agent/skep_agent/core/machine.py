@@ -128,7 +128,11 @@ class NodeMachine(Adoption):
         if spec.desired == "stop":
             attempt.preempted |= spec.stop_cause == "preempted" and attempt.stop_reason is None
             self.stop(attempt, "told")
-        elif attempt.state == "created":
+            return
+        attempt.hold = spec.desired == "hold"
+        if attempt.state == "created" and not attempt.whole:
+            self.move(attempt, "creating")
+        elif attempt.state == "created" and not attempt.hold:
             self.move(attempt, "starting")
 
     def _admit(self, spec: AttemptSpec) -> None:
@@ -137,6 +141,7 @@ class NodeMachine(Adoption):
             return
         plan = StopPlan.of(spec)
         attempt = Attempt(spec.attempt_id, spec.epoch, spec.job_id, plan=plan, spec=spec)
+        attempt.hold = spec.desired == "hold"
         if spec.desired == "stop":
             self.attempts[spec.attempt_id] = attempt
             self.stop(attempt, "told")
@@ -198,11 +203,11 @@ class NodeMachine(Adoption):
         attempt = self._held(event)
         if attempt is None or attempt.state != "creating":
             return
-        attempt.container_id = event.container_id
-        if attempt.stop_reason is None:
-            self.move(attempt, "starting")
-        else:
+        attempt.container_id, attempt.whole = event.container_id, True
+        if attempt.stop_reason is not None:
             self.end(attempt, NEVER_STARTED)
+        else:
+            self.move(attempt, "created" if attempt.hold else "starting")
 
     def _started(self, event: ev.Started) -> None:
         attempt = self._held(event)

@@ -20,7 +20,7 @@ specs = st.builds(
     spec,
     st.sampled_from(IDS),
     epoch=st.sampled_from([1, 1, 1, 2, 3]),
-    desired=st.sampled_from(["run", "run", "run", "stop"]),
+    desired=st.sampled_from(["run", "run", "run", "hold", "hold", "stop"]),
     gpu_uuids=st.lists(st.sampled_from([*UUIDS, *UUIDS, "GPU-9"]), max_size=2),
     cpus=st.sampled_from([1.0, 1.0, 1.0, 99.0]),
     stop_cause=st.sampled_from(["", "preempted"]),

@@ -83,6 +83,17 @@ async def test_a_broken_gpu_is_reported_and_a_healed_one_too(
     await server.until(lambda: len(gpus()) == 8 and gpus()[2].healthy)
 
 
+async def test_a_held_attempt_says_ready_and_runs_when_it_is_told(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    await server.desire(spec(desired="hold"))
+    await server.until(lambda: "ready" in server.node().phases("a1"))
+    await server.desire(spec())
+    await server.until(lambda: server.node().complete("a1"))
+    told = server.node().phases("a1")
+    assert told[told.index("ready") :] == ["ready", "running", "exited", "released"]
+
+
 async def test_a_stop_reaches_the_container(server: FakeControlPlane, agent: AgentProcess) -> None:
     await server.desire(spec(command="mock run_for=forever"))
     await server.until(lambda: "running" in server.node().phases("a1"))
