@@ -12,6 +12,7 @@ from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
 from skep_jobfile.models import JobFile, TaskRole
 from skep_jobfile.problems import InvalidJobFile, Problem, Trouble
+from skep_jobfile.secret_values import names_secrets, render_secrets, secret_texts
 
 __all__ = [
     "ClusterFacts",
@@ -20,9 +21,12 @@ __all__ = [
     "Problem",
     "TaskRole",
     "compile_job",
+    "names_secrets",
     "parse",
     "read_facts",
+    "render_secrets",
     "schema",
+    "secret_texts",
 ]
 
 SUBMITTER = "alice"  # whose job it is, where nobody says

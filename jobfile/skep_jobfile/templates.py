@@ -37,11 +37,11 @@ def _printed(kind: Kind, text: str, values: Mapping[str, Any]) -> str:
     if kind == "other":
         return ""
     name = INDEX.sub(r".\1", text)
-    value = values if name == "." else _lookup(name, values)
+    value = values if name == "." else lookup(name, values)
     return f"{OPEN} {name} {CLOSE}" if value is None else text_of(value)
 
 
-def _lookup(name: str, values: Mapping[str, Any]) -> Any:
+def lookup(name: str, values: Mapping[str, Any]) -> Any:
     """None for what is not there."""
     value: Any = values
     for step in name.split(".") if name.find(".") > 0 else [name]:

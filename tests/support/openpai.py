@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "openpai"
 COMPILED = "job_compile_cases.json"
 PROBES = "protocol_cases.json"
+RUNTIME = "runtime_cases.json"
 
 
 def reference(name: str) -> Path:
