@@ -36,6 +36,7 @@ settings.CACHES["default"]["LOCATION"] = os.environ["SKEP_REDIS_URL"]
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [os.environ["SKEP_REDIS_URL"]]
 settings.SKEP_DATA_DIR = Path(os.environ["SKEP_DATA_DIR"])
 settings.STORAGES["logs"]["OPTIONS"]["location"] = str(settings.SKEP_DATA_DIR / "logs")
+settings.STORAGES["files"]["OPTIONS"]["location"] = str(settings.SKEP_DATA_DIR / "files")
 # Channel names are global on a Valkey server, whatever the database.
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"skep-test-{os.getpid()}"
 django.setup()
