@@ -76,21 +76,14 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
 def matching_rule(facts: Facts, table: Table) -> tuple[Rule, str] | None:
     """The first rule that holds, and the facts it holds for in words."""
     for rule in table.fact_rules:
-        if all(_holds(facts, name, wanted) for name, wanted in _any_of(rule).items()):
-            return rule, "; ".join(_words(facts, name) for name in rule.facts)
+        enough = any if rule.any_fact else all
+        if enough(_holds(facts, name, wanted) for name, wanted in rule.facts.items()):
+            met = [name for name, wanted in rule.facts.items() if _holds(facts, name, wanted)]
+            return rule, "; ".join(_words(facts, name) for name in met)
     return None
 
 
-def _any_of(rule: Rule) -> Mapping[str, Any]:
-    """Where a rule names both an error code and a reason, either will do."""
-    if "error_code" in rule.facts and len(rule.facts) > 1:
-        return {"either": rule.facts}
-    return rule.facts
-
-
 def _holds(facts: Facts, name: str, wanted: Any) -> bool:
-    if name == "either":
-        return any(_holds(facts, part, value) for part, value in wanted.items())
     if name == "reason_prefix":
         return any(facts.reason.lower().startswith(prefix) for prefix in wanted)
     have = getattr(facts, name)

@@ -43,6 +43,7 @@ class Rule:
     literals: tuple[bytes, ...] = ()
     pattern: re.Pattern[bytes] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    any_fact: bool = False  # one of the facts is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def _rule(entry: Mapping[str, Any], order: int) -> Rule:
         literals=tuple(literal.encode() for literal in entry.get("literals", ())),
         pattern=_pattern(patterns) if patterns else None,
         facts=entry.get("facts", {}),
+        any_fact=entry.get("any_fact", False),
     )
 
 

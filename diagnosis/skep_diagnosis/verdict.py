@@ -14,6 +14,7 @@ from skep_diagnosis.table import NO_SIGNATURE, TIERS, Code, Rule, Table, table
 SKEW_S = 30.0
 SUCCESS = 0
 NOTHING_KNOWN = Facts()
+EXIT_CODE_RULE = "exit_code_"
 # Signals that come from outside: what the log says explains them only when it is at its end.
 SIGNALS = frozenset({130, 131, 132, 134, 135, 136, 137, 139, 141, 143})
 FILE_RANK = re.compile(r"(?:rank|task|worker|node)[-_.]?(\d{1,6})|[-_.](\d{1,6})(?:\.|$)")
@@ -48,6 +49,11 @@ class Verdict:
     @property
     def node_to_blame(self) -> bool:
         return self.blame == "node"
+
+    @property
+    def by_exit_code(self) -> bool:
+        """Nothing but the number of the exit tells it."""
+        return self.rule.startswith(EXIT_CODE_RULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ def _verdict(
         retry=code.retry,
         reaction=code.reaction,
         blame=code.blame,
-        rule=rule.id if rule else (f"exit_code_{exit_code}" if evidence else ""),
+        rule=rule.id if rule else (f"{EXIT_CODE_RULE}{exit_code}" if evidence else ""),
         evidence=evidence or Evidence("none", ""),
         remedy=code.remedy,
         rank=rank,
