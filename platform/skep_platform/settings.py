@@ -287,6 +287,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 2.0,
         "options": {"expires": 4},
     },
+    "count-use": {
+        "task": "skep.telemetry.count_use",
+        "schedule": 5.0,
+        "options": {"expires": 10},
+    },
     "tidy-logins": {
         "task": "skep.accounts.tidy",
         "schedule": 3600.0,

@@ -1,17 +1,14 @@
-"""REST of telemetry: merged logs of a job, one stream of an attempt, search, metrics."""
+"""REST of telemetry: merged logs of a job, one stream of an attempt, search, metrics, use."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+from django.forms.models import model_to_dict
 from django.http import HttpResponseBase, StreamingHttpResponse
-from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -22,142 +19,23 @@ from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import queries
 from skep_platform.telemetry.download import stream_download
+from skep_platform.telemetry.job_use import asked_by, use_of
 from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
 from skep_platform.telemetry.search import Cursor, Match, search
+from skep_platform.telemetry.serializers import (
+    JobLogsQuerySerializer,
+    JobLogsSerializer,
+    JobMetricsSerializer,
+    JobUseSerializer,
+    MetricsQuerySerializer,
+    SearchQuerySerializer,
+    SearchSerializer,
+    Serializer,
+    StreamLogSerializer,
+    StreamQuerySerializer,
+)
 
-MAX_LIMIT = 1024 * 1024
-DEFAULT_LIMIT = 256 * 1024
-MAX_NEEDLE = 256
-MAX_BIG = 2**63 - 1
-Serializer = serializers.Serializer[Any]
 Query = TypeVar("Query", bound=Serializer)
-
-
-class WhichSerializer(Serializer):
-    rank = serializers.IntegerField(
-        min_value=0, max_value=2**31 - 1, required=False, help_text="only this task's"
-    )
-    stream = serializers.ChoiceField(queries.STREAMS, required=False)
-
-    def which(self) -> queries.Filter:
-        asked = self.validated_data
-        return queries.Filter(asked.get("rank"), asked.get("stream"))
-
-
-class JobLogsQuerySerializer(WhichSerializer):
-    cursor = serializers.IntegerField(
-        min_value=0, max_value=MAX_BIG, default=0, help_text="`next` of the last answer"
-    )
-    limit = serializers.IntegerField(
-        min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="bytes, about"
-    )
-    tail = serializers.IntegerField(
-        min_value=1, max_value=100_000, required=False, help_text="the newest lines instead"
-    )
-    before = serializers.IntegerField(
-        min_value=0,
-        max_value=MAX_BIG,
-        required=False,
-        help_text="what comes before this cursor instead",
-    )
-
-
-class SearchQuerySerializer(WhichSerializer):
-    q = serializers.CharField(trim_whitespace=False, help_text="literal text within a line")
-    limit = serializers.IntegerField(min_value=1, max_value=1000, default=100, help_text="matches")
-    cursor = serializers.CharField(default="", allow_blank=True)
-
-    def validate_q(self, q: str) -> str:
-        if "\n" in q or len(q.encode()) > MAX_NEEDLE:
-            raise serializers.ValidationError(f"One line of at most {MAX_NEEDLE} bytes, please.")
-        return q
-
-
-class StreamQuerySerializer(Serializer):
-    offset = serializers.IntegerField(min_value=0, max_value=MAX_BIG, default=0, help_text="bytes")
-    limit = serializers.IntegerField(min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT)
-    tail = serializers.IntegerField(
-        min_value=1, max_value=MAX_LIMIT, required=False, help_text="the newest bytes instead"
-    )
-    raw = serializers.BooleanField(
-        default=False, help_text="the whole stream from `offset` as plain bytes"
-    )
-
-
-class MetricsQuerySerializer(Serializer):
-    since = serializers.CharField(
-        required=False, help_text="seconds since the epoch, or ISO 8601; default: the job's start"
-    )
-
-    def validate_since(self, text: str) -> datetime:
-        with suppress(ValueError, OverflowError, OSError):
-            return datetime.fromtimestamp(float(text), UTC)
-        with suppress(ValueError):
-            if moment := parse_datetime(text):
-                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
-
-
-class LogChunkSerializer(Serializer):
-    """Whose output it is, and where in it."""
-
-    cursor = serializers.IntegerField()
-    attempt_id = serializers.UUIDField()
-    role = serializers.CharField()
-    index = serializers.IntegerField()
-    rank = serializers.IntegerField()
-    stream = serializers.ChoiceField(queries.STREAMS)
-    offset = serializers.IntegerField(help_text="bytes from the start of the stream")
-    at = serializers.DateTimeField()
-    text = serializers.CharField()
-
-
-class JobLogsSerializer(Serializer):
-    chunks = LogChunkSerializer(many=True)
-    next = serializers.IntegerField(help_text="cursor of what follows")
-    complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
-
-
-class SearchSerializer(Serializer):
-    matches = LogChunkSerializer(many=True)
-    next = serializers.CharField(allow_null=True, help_text="null: the end was reached")
-
-
-class StreamLogSerializer(Serializer):
-    attempt_id = serializers.UUIDField()
-    stream = serializers.ChoiceField(queries.STREAMS)
-    offset = serializers.IntegerField()
-    next_offset = serializers.IntegerField()
-    size = serializers.IntegerField(help_text="bytes stored so far")
-    complete = serializers.BooleanField()
-    text = serializers.CharField()
-
-
-class PointsField(serializers.ListField):
-    child = serializers.ListField(child=serializers.FloatField(), min_length=3, max_length=3)
-
-
-class GpuSeriesSerializer(Serializer):
-    uuid = serializers.CharField()
-    model = serializers.CharField()
-    node = serializers.CharField()
-    attempt_id = serializers.UUIDField()
-    role = serializers.CharField()
-    index = serializers.IntegerField()
-    points = PointsField(help_text="[seconds since the epoch, percent busy, memory MB]")
-
-
-class TaskSeriesSerializer(Serializer):
-    attempt_id = serializers.UUIDField()
-    role = serializers.CharField()
-    index = serializers.IntegerField()
-    points = PointsField(help_text="[seconds since the epoch, percent of a core, memory MB]")
-
-
-class JobMetricsSerializer(Serializer):
-    step_s = serializers.IntegerField(help_text="seconds between two points")
-    gpus = GpuSeriesSerializer(many=True)
-    tasks = TaskSeriesSerializer(many=True)
 
 
 class JobLogsView(APIView):
@@ -240,6 +118,17 @@ class JobMetricsView(APIView):
         asked = _asked(MetricsQuerySerializer, request).validated_data
         job = jobs.find(_user(request), id)
         return Response(_metrics(job_metrics(job, asked.get("since"))))
+
+
+class JobUseView(APIView):
+    """What a finished job made of what it was given, with advice. `not_yet` until it has ended and
+    its last samples are stored, which takes about half a minute."""
+
+    @extend_schema(operation_id="job_use", responses=JobUseSerializer)
+    def get(self, request: Request, id: UUID) -> Response:
+        job = jobs.find(_user(request), id)
+        use, asked = use_of(job), asked_by(job)
+        return Response(JobUseSerializer(model_to_dict(use) | {"asked": asked}).data)
 
 
 def _user(request: Request) -> User:

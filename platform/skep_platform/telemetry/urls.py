@@ -8,5 +8,6 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/logs", api.JobLogsView.as_view()),
     path("jobs/<uuid:id>/logs/search", api.JobLogSearchView.as_view()),
     path("jobs/<uuid:id>/metrics", api.JobMetricsView.as_view()),
+    path("jobs/<uuid:id>/use", api.JobUseView.as_view()),
     path("attempts/<uuid:id>/logs/<str:stream>", api.StreamLogView.as_view()),
 ]

@@ -19,6 +19,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 from skep_platform.accounts.models import ApiToken
 from skep_platform.cluster.services import create_join_token
 from skep_platform.images.services import create as create_image
+from skep_platform.telemetry.models import JobUse
 
 pytestmark = pytest.mark.django_db
 
@@ -104,6 +105,7 @@ EXPECTED = {
     "GET jobs/<id>/logs": OF_THE_TEAM,
     "GET jobs/<id>/metrics": OF_THE_TEAM,
     "GET jobs/<id>/logs/search": OF_THE_TEAM,
+    "GET jobs/<id>/use": OF_THE_TEAM,
     "GET attempts/<id>/logs/<stream>": OF_THE_TEAM,
 }
 
@@ -156,6 +158,7 @@ def world() -> World:
     node = make_node("node-a", gpus=1)
     job = make_job(team, users["owner"])
     attempt = place(job, list(node.devices.all()))
+    JobUse.objects.create(job=job, gpu_hours=1.0)
     callers = {"anonymous": Api()} | {name: Api(user) for name, user in users.items()}
     token = ApiToken.objects.get(user=users["owner"])
     ids = {

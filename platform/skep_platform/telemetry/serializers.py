@@ -1,0 +1,169 @@
+"""What the views of telemetry take and give."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from rest_framework import serializers
+
+from skep_platform.telemetry import queries
+
+MAX_LIMIT = 1024 * 1024
+DEFAULT_LIMIT = 256 * 1024
+MAX_NEEDLE = 256
+MAX_BIG = 2**63 - 1
+Serializer = serializers.Serializer[Any]
+
+
+class WhichSerializer(Serializer):
+    rank = serializers.IntegerField(
+        min_value=0, max_value=2**31 - 1, required=False, help_text="only this task's"
+    )
+    stream = serializers.ChoiceField(queries.STREAMS, required=False)
+
+    def which(self) -> queries.Filter:
+        asked = self.validated_data
+        return queries.Filter(asked.get("rank"), asked.get("stream"))
+
+
+class JobLogsQuerySerializer(WhichSerializer):
+    cursor = serializers.IntegerField(
+        min_value=0, max_value=MAX_BIG, default=0, help_text="`next` of the last answer"
+    )
+    limit = serializers.IntegerField(
+        min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="bytes, about"
+    )
+    tail = serializers.IntegerField(
+        min_value=1, max_value=100_000, required=False, help_text="the newest lines instead"
+    )
+    before = serializers.IntegerField(
+        min_value=0,
+        max_value=MAX_BIG,
+        required=False,
+        help_text="what comes before this cursor instead",
+    )
+
+
+class SearchQuerySerializer(WhichSerializer):
+    q = serializers.CharField(trim_whitespace=False, help_text="literal text within a line")
+    limit = serializers.IntegerField(min_value=1, max_value=1000, default=100, help_text="matches")
+    cursor = serializers.CharField(default="", allow_blank=True)
+
+    def validate_q(self, q: str) -> str:
+        if "\n" in q or len(q.encode()) > MAX_NEEDLE:
+            raise serializers.ValidationError(f"One line of at most {MAX_NEEDLE} bytes, please.")
+        return q
+
+
+class StreamQuerySerializer(Serializer):
+    offset = serializers.IntegerField(min_value=0, max_value=MAX_BIG, default=0, help_text="bytes")
+    limit = serializers.IntegerField(min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT)
+    tail = serializers.IntegerField(
+        min_value=1, max_value=MAX_LIMIT, required=False, help_text="the newest bytes instead"
+    )
+    raw = serializers.BooleanField(
+        default=False, help_text="the whole stream from `offset` as plain bytes"
+    )
+
+
+class MetricsQuerySerializer(Serializer):
+    since = serializers.CharField(
+        required=False, help_text="seconds since the epoch, or ISO 8601; default: the job's start"
+    )
+
+    def validate_since(self, text: str) -> datetime:
+        with suppress(ValueError, OverflowError, OSError):
+            return datetime.fromtimestamp(float(text), UTC)
+        with suppress(ValueError):
+            if moment := parse_datetime(text):
+                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
+
+
+class LogChunkSerializer(Serializer):
+    """Whose output it is, and where in it."""
+
+    cursor = serializers.IntegerField()
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    stream = serializers.ChoiceField(queries.STREAMS)
+    offset = serializers.IntegerField(help_text="bytes from the start of the stream")
+    at = serializers.DateTimeField()
+    text = serializers.CharField()
+
+
+class JobLogsSerializer(Serializer):
+    chunks = LogChunkSerializer(many=True)
+    next = serializers.IntegerField(help_text="cursor of what follows")
+    complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
+
+
+class SearchSerializer(Serializer):
+    matches = LogChunkSerializer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="null: the end was reached")
+
+
+class StreamLogSerializer(Serializer):
+    attempt_id = serializers.UUIDField()
+    stream = serializers.ChoiceField(queries.STREAMS)
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    size = serializers.IntegerField(help_text="bytes stored so far")
+    complete = serializers.BooleanField()
+    text = serializers.CharField()
+
+
+class PointsField(serializers.ListField):
+    child = serializers.ListField(child=serializers.FloatField(), min_length=3, max_length=3)
+
+
+class GpuSeriesSerializer(Serializer):
+    uuid = serializers.CharField()
+    model = serializers.CharField()
+    node = serializers.CharField()
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    points = PointsField(help_text="[seconds since the epoch, percent busy, memory MB]")
+
+
+class TaskSeriesSerializer(Serializer):
+    attempt_id = serializers.UUIDField()
+    role = serializers.CharField()
+    index = serializers.IntegerField()
+    points = PointsField(help_text="[seconds since the epoch, percent of a core, memory MB]")
+
+
+class JobMetricsSerializer(Serializer):
+    step_s = serializers.IntegerField(help_text="seconds between two points")
+    gpus = GpuSeriesSerializer(many=True)
+    tasks = TaskSeriesSerializer(many=True)
+
+
+class AdviceSerializer(Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    details = serializers.DictField()
+
+
+class AskedSerializer(Serializer):
+    gpus = serializers.IntegerField(help_text="of the whole job")
+    cpus = serializers.FloatField(help_text="cores of one task, of the largest role")
+    memory_mb = serializers.IntegerField(help_text="of one task, of the largest role")
+
+
+class JobUseSerializer(Serializer):
+    gpu_hours = serializers.FloatField(help_text="held, whether used or not, over all attempts")
+    gpu_utilization = serializers.FloatField(
+        allow_null=True, help_text="percent, mean over the time held; null: not measured"
+    )
+    gpu_memory_peak_mb = serializers.IntegerField(allow_null=True, help_text="of one GPU")
+    cpu_percent = serializers.FloatField(allow_null=True, help_text="mean of a task; 100: one core")
+    memory_peak_mb = serializers.IntegerField(allow_null=True, help_text="of one task")
+    asked = AskedSerializer()
+    advice = AdviceSerializer(many=True)

@@ -1,0 +1,14 @@
+"""Periodic work on logs and samples."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from skep_platform.telemetry import job_use
+
+
+@shared_task(name="skep.telemetry.count_use")
+def count_use() -> None:
+    """Count what finished jobs used. May overlap with itself."""
+    while job_use.count_due() == job_use.BATCH:
+        pass
