@@ -107,6 +107,16 @@ class WorkingFiles(Message):
     path: str
 
 
+class SharedSpec(Message):
+    """What the tasks of a gang have in common, so that a thousand of them on a node do not repeat
+    the addresses of all the others a thousand times."""
+
+    env: dict[str, str] = {}
+    secret_env: dict[str, str] = Field(default={}, repr=False)
+    files: list[FileSpec] = []
+    masks: list[str] = Field(default=[], repr=False)
+
+
 class AttemptSpec(Message):
     """One task attempt as the node shall run it; the agent re-checks every field it acts on."""
 
@@ -145,6 +155,20 @@ class AttemptSpec(Message):
     checkpoint_signal: str = ""
     checkpoint_grace_s: float = 0.0
     stop_cause: Literal["", "preempted"] = ""
+    # On the wire only: the key in Desired.shared of what is to be added; "": nothing.
+    shares: str = ""
+
+    def with_shared(self, shared: SharedSpec) -> AttemptSpec:
+        """All of it in one; what it says itself comes first."""
+        return self.model_copy(
+            update={
+                "env": shared.env | self.env,
+                "secret_env": shared.secret_env | self.secret_env,
+                "files": [*shared.files, *self.files],
+                "masks": [*shared.masks, *self.masks],
+                "shares": "",
+            }
+        )
 
 
 # --- agent to server --------------------------------------------------------------------------
@@ -253,6 +277,14 @@ class Desired(Message):
     type: Literal["desired"] = "desired"
     revision: int
     attempts: list[AttemptSpec]
+    shared: dict[str, SharedSpec] = {}
+
+    def whole(self) -> Desired:
+        """With all that attempts share put into each of them. Raises ProtocolError."""
+        if {a.shares for a in self.attempts if a.shares} - self.shared.keys():
+            raise ProtocolError("frame_invalid", "attempts share what is not there")
+        whole = [a.with_shared(self.shared[a.shares]) if a.shares else a for a in self.attempts]
+        return Desired(revision=self.revision, attempts=whole)
 
 
 class OpenStream(Message):
@@ -355,8 +387,10 @@ def parse_agent_message(text: str | bytes) -> AgentMessage:
 
 
 def parse_server_message(text: str | bytes) -> ServerMessage:
-    """What the agent reads. Raises ProtocolError, or UnknownMessage for a type to ignore."""
-    return _parse(_SERVER, text, _SERVER_TYPES)
+    """What the agent reads, a desired state whole. Raises ProtocolError, or UnknownMessage for a
+    type to ignore."""
+    message = _parse(_SERVER, text, _SERVER_TYPES)
+    return message.whole() if isinstance(message, Desired) else message
 
 
 class Channel(IntEnum):
