@@ -22,6 +22,7 @@ NEAR = 200  # lines
 CONTEXT_LINES = 30
 TIME_BEFORE = 4096  # bytes in which the last time stamp is sought
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 ANSI = re.compile(rb"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 STAMP = re.compile(rb"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 RANK = re.compile(rb"\[(?:rank|default) ?(\d{1,6})\]|\brank ?(\d{1,6})\b", re.IGNORECASE)
@@ -155,7 +156,8 @@ def _applies(rule: Rule, found: Scan, line: int, exit_code: int | None) -> bool:
 
 
 def _evidence(text: bytes) -> str:
-    return text.strip().decode("utf-8", "replace")[:EVIDENCE]
+    """Without control characters: a NUL, say, cannot be stored as text."""
+    return CONTROL.sub(" ", text.decode("utf-8", "replace")).strip()[:EVIDENCE]
 
 
 def _time(chunk: bytes, start: int) -> float | None:

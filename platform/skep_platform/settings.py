@@ -12,6 +12,8 @@ SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet 
                      URL-safe base64); the first one seals, all of them open. Default: made from
                      SKEP_SECRET_KEY
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
+SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
+                     (default 3, 0: never)
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 """
 
@@ -70,6 +72,7 @@ SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
 SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
 SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
+SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
 # Limits of the queue, in seconds; see skep_scheduler.queue.Settings.

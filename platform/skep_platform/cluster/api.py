@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
 from skep_platform.cluster import queries, services
-from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 
@@ -45,6 +45,10 @@ class NodeSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     state = serializers.ChoiceField(NodeState.values)
     cordoned = serializers.BooleanField()
+    cordon_reason = serializers.CharField(
+        allow_blank=True, help_text="Why it was cordoned; empty where an admin did it."
+    )
+    faults_24h = serializers.IntegerField(help_text="Tasks that failed by its fault of late.")
     draining = serializers.BooleanField(help_text="Its jobs were asked to go, and some are there.")
     empty = serializers.BooleanField(help_text="No task is there.")
     address = serializers.CharField(allow_blank=True)
@@ -57,6 +61,21 @@ class NodeSerializer(serializers.Serializer[Any]):
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)
     gpus = GpuSerializer(many=True)
+
+
+class FaultSerializer(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    code = serializers.IntegerField(help_text="Of the diagnosis.")
+    name = serializers.CharField()
+    evidence = serializers.CharField(
+        allow_blank=True, help_text="A line of a log only where you may see the job."
+    )
+    counts = serializers.BooleanField(help_text="Towards taking the node out of use.")
+    attempt_id = serializers.UUIDField()
+    virtual_cluster = serializers.CharField(allow_null=True)
+    job_id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see the job.")
+    job_name = serializers.CharField(allow_null=True)
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
@@ -137,6 +156,19 @@ class NodeView(APIView):
         return Response(status=204)
 
 
+class FaultsView(APIView):
+    @extend_schema(
+        operation_id="list_node_faults",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(FaultSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Tasks that failed by the node's fault, newest first."""
+        rows = NodeFault.objects.filter(node=queries.find(name))
+        return page(self, request, rows, lambda faults: show_faults(request.user, faults), "-id")
+
+
 class CordonView(APIView):
     permission_classes = (IsAdmin,)
 
@@ -199,6 +231,28 @@ def show(user: Any, nodes: list[Node]) -> list[Any]:
     return [_node(node, held, live) for node in nodes]
 
 
+def show_faults(user: Any, faults: list[NodeFault]) -> list[Any]:
+    """As JSON; a fixed number of queries, however many they are."""
+    failed = queries.failed_jobs(user, faults)
+    return [_fault(fault, failed.get(fault.attempt_id)) for fault in faults]
+
+
+def _fault(fault: NodeFault, failed: queries.Failed | None) -> dict[str, Any]:
+    hidden = fault.from_log and (failed is None or failed.job_id is None)
+    return {
+        "id": fault.pk,
+        "at": fault.at,
+        "code": fault.code,
+        "name": fault.name,
+        "evidence": "" if hidden else fault.evidence,
+        "counts": fault.witness is not None,
+        "attempt_id": fault.attempt_id,
+        "virtual_cluster": failed.virtual_cluster if failed else None,
+        "job_id": failed.job_id if failed else None,
+        "job_name": failed.job_name if failed else None,
+    }
+
+
 def _node(
     node: Any, held: dict[str, queries.Holder], live: dict[str, queries.Live]
 ) -> dict[str, Any]:
@@ -207,6 +261,8 @@ def _node(
         "name": node.name,
         "state": node.state,
         "cordoned": node.cordoned,
+        "cordon_reason": node.cordon_reason,
+        "faults_24h": node.faults_24h,
         "draining": node.draining and node.busy,
         "empty": not node.busy,
         "address": node.address,

@@ -41,6 +41,7 @@ class Node(Entity):
     name = models.CharField(max_length=63, validators=[NODE_NAME])
     state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
     cordoned = models.BooleanField(default=False)  # admin: place nothing new here
+    cordon_reason = models.CharField(max_length=300, blank=True)  # where no admin did it
     draining = models.BooleanField(default=False)  # admin: and what is here shall go
     address = models.CharField(max_length=255, blank=True)
     cpu_millis = models.PositiveIntegerField(default=0)
@@ -131,7 +132,17 @@ class NodeFault(models.Model):
     code = models.IntegerField()  # of the diagnosis
     name = models.CharField(max_length=100)
     evidence = models.CharField(max_length=500, blank=True)
+    from_log = models.BooleanField(default=False)  # the evidence is a line of the job's log
     attempt_id = models.UUIDField(unique=True)  # counted once
+    # Faults of several witnesses take a node out of use. What the agent saw has the job as its
+    # witness; what only a log says has the virtual cluster, so that no tenant alone can have nodes
+    # cordoned. Null: it does not count, or the node was put to use again since.
+    witness = models.UUIDField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["node", "-at"], name="fault_by_node")]
+        indexes = [
+            models.Index(fields=["node", "-at"], name="fault_by_node"),
+            models.Index(
+                fields=["at"], condition=models.Q(witness__isnull=False), name="fault_counted"
+            ),
+        ]

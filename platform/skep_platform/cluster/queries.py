@@ -15,9 +15,11 @@ from uuid import UUID
 
 import redis
 import structlog
-from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
-from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.cluster import faults
+from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
 from skep_platform.core.doorbells import valkey
 from skep_platform.core.errors import NotFound
 from skep_platform.tenancy import queries as tenancy
@@ -45,15 +47,15 @@ class Live:
 
 
 def nodes() -> QuerySet[Node]:
-    """All nodes but removed ones, by name, with their present GPUs loaded, and `busy`: whether
-    task attempts are there."""
+    """All nodes but removed ones, by name, with their present GPUs loaded; `busy`: whether task
+    attempts are there; `faults_24h`: how many tasks failed by the node's fault of late."""
     used = Node.objects.filter(
         pk=OuterRef("pk"), attempts__isnull=False, attempts__released_at__isnull=True
     )
     present = Device.objects.exclude(health=Device.Health.ABSENT).order_by("index", "uuid")
     return (
         Node.objects.exclude(state=NodeState.REMOVED)
-        .annotate(busy=Exists(used))
+        .annotate(busy=Exists(used), faults_24h=Coalesce(Subquery(_faults_of_node()), 0))
         .order_by("name")
         .prefetch_related(Prefetch("devices", queryset=present, to_attr="gpus"))
     )
@@ -119,6 +121,34 @@ def live(on: Sequence[Node]) -> dict[str, Live]:
     return {uuid.decode(): _live(text) for gpus in found for uuid, text in gpus.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Whose task it was that failed. `job_id` and `job_name` are None when the caller may not know
+    the job."""
+
+    virtual_cluster: str
+    job_id: UUID | None
+    job_name: str | None
+
+
+def failed_jobs(user: Any, of: Sequence[NodeFault]) -> dict[UUID, Failed]:
+    """By attempt id, in one query (and one for what the user may see)."""
+    rows = Node.objects.filter(attempts__in=[fault.attempt_id for fault in of]).values_list(
+        "attempts__id",
+        "attempts__job_id",
+        "attempts__job__name",
+        "attempts__job__vc_id",
+        "attempts__job__vc__name",
+    )
+    seen = _visible_ids(user)
+    return {
+        attempt: Failed(vc_name, job_id, job_name)
+        if seen is None or vc_id in seen
+        else Failed(vc_name, None, None)
+        for attempt, job_id, job_name, vc_id, vc_name in rows
+    }
+
+
 def count_nodes() -> dict[str, int]:
     """{state: number} without removed nodes."""
     rows = Node.objects.exclude(state=NodeState.REMOVED).values_list("state").order_by()
@@ -143,6 +173,12 @@ def count_gpus() -> dict[str, dict[str, int]]:
     for model, n in in_use.annotate(n=Count("pk", distinct=True)):
         counts[model]["used"] += n
     return dict(sorted(counts.items()))
+
+
+def _faults_of_node() -> QuerySet[NodeFault, Any]:
+    """Their number, for the node of an outer query."""
+    of_node = faults.recent().filter(node=OuterRef("pk")).order_by().values("node")
+    return of_node.annotate(n=Count("pk")).values("n")
 
 
 def _by_model_and_health(devices: QuerySet[Device]) -> Iterable[tuple[str, str, int]]:

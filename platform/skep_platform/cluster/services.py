@@ -20,6 +20,7 @@ from django.db.models.functions import Now
 
 from skep_agent.protocol import Hello, Inventory
 from skep_platform.accounts.models import User
+from skep_platform.cluster import faults
 from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, NODE_NAME, Device, JoinToken, Node, NodeState
 from skep_platform.cluster.tokens import CREDENTIAL_PREFIX, JOIN_PREFIX, digest, new_secret
@@ -213,17 +214,20 @@ def expire_leases() -> list[UUID]:
 
 def cordon(user: User | None, name: str) -> Node:
     """Place nothing new on this node; what runs goes on."""
-    return _set_use(user, name, "cordoned", cordoned=True)
+    return _set_use(user, name, "cordoned", cordoned=True, cordon_reason="")
 
 
+@transaction.atomic
 def uncordon(user: User | None, name: str) -> Node:
-    """Also the end of draining it."""
-    return _set_use(user, name, "uncordoned", cordoned=False, draining=False)
+    """Also the end of draining it. Its faults count no more."""
+    node = _set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
+    faults.forget(node.pk)
+    return node
 
 
 def mark_draining(user: User | None, name: str) -> Node:
     """Cordon it; and what runs there shall go, which those see to who know of jobs."""
-    return _set_use(user, name, "drained", cordoned=True, draining=True)
+    return _set_use(user, name, "drained", cordoned=True, draining=True, cordon_reason="")
 
 
 @transaction.atomic
@@ -357,7 +361,7 @@ def _named(name: str, nodes: Any) -> Node:
 
 
 @transaction.atomic
-def _set_use(user: User | None, name: str, verb: str, **wanted: bool) -> Node:
+def _set_use(user: User | None, name: str, verb: str, **wanted: bool | str) -> Node:
     node = _named(name, Node.objects.select_for_update(no_key=True))
     if any(getattr(node, column) != value for column, value in wanted.items()):
         Node.objects.filter(pk=node.pk).update(**wanted, updated_at=Now())

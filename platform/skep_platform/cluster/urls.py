@@ -10,6 +10,7 @@ urlpatterns: list[URLPattern] = [
     path("nodes/join-tokens", api.JoinTokensView.as_view()),
     path("nodes/join", api.JoinView.as_view()),
     path("nodes/<str:name>", api.NodeView.as_view()),
+    path("nodes/<str:name>/faults", api.FaultsView.as_view()),
     path("nodes/<str:name>/cordon", api.CordonView.as_view()),
     path("nodes/<str:name>/uncordon", api.UncordonView.as_view()),
 ]

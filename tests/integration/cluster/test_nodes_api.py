@@ -55,6 +55,8 @@ def test_node_tells_what_it_has(live):
         "name": "alpha",
         "state": "ONLINE",
         "cordoned": False,
+        "cordon_reason": "",
+        "faults_24h": 0,
         "draining": False,
         "empty": True,
         "address": "127.0.0.1",

@@ -73,6 +73,7 @@ EXPECTED = {
     "PATCH nodes/<name>": ADMIN,
     "DELETE nodes/<name>": ADMIN,
     "GET nodes/<name>/forecast": LOGGED_IN,
+    "GET nodes/<name>/faults": LOGGED_IN,
     "POST nodes/<name>/drain": ADMIN,
     "POST nodes/<name>/undrain": ADMIN,
     "POST nodes/<name>/cordon": ADMIN,

@@ -1,0 +1,78 @@
+"""Failures of tasks that were their node's fault: told, counted, and what follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, QuerySet
+from django.db.models.functions import Now
+
+from skep_platform.cluster.models import Node, NodeFault, NodeState
+from skep_platform.core import doorbells
+from skep_platform.core.events import record
+
+WINDOW = timedelta(hours=24)  # older faults count no more
+
+
+def add(faults: Sequence[NodeFault]) -> None:
+    """Store what failed, once for each task attempt. One query."""
+    NodeFault.objects.bulk_create(faults, ignore_conflicts=True)
+
+
+def recent() -> QuerySet[NodeFault]:
+    return NodeFault.objects.filter(at__gt=Now() - WINDOW)
+
+
+@transaction.atomic
+def cordon_faulty() -> list[str]:
+    """Take nodes out of use on which enough jobs failed by the node's fault; returns their names.
+    The last node that could take work stays. Safe to run twice at once: all nodes in use are
+    locked before one of them is judged."""
+    if not _due().exists():
+        return []
+    in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
+    left = {node.pk: node for node in in_use.select_for_update(no_key=True).order_by("pk")}
+    cordoned = []
+    for node_id in _due().values_list("node", flat=True):
+        if len(left) > 1 and node_id in left:
+            cordoned.append(_cordon(left.pop(node_id)))
+    if cordoned:
+        doorbells.ring_scheduler()
+        doorbells.ring_topic("cluster")
+    return cordoned
+
+
+def forget(node_id: UUID) -> None:
+    """The node is in use again: what was counted before counts no more."""
+    NodeFault.objects.filter(node=node_id, witness__isnull=False).update(witness=None)
+
+
+def _due() -> QuerySet[NodeFault, Any]:
+    """Rows of {"node"}: those in use with faults of enough witnesses."""
+    enough = settings.SKEP_CORDON_FAULTS
+    if enough < 1:
+        return NodeFault.objects.none()
+    counted = _counted().filter(node__state=NodeState.ONLINE, node__cordoned=False)
+    witnesses = counted.values("node").annotate(n=Count("witness", distinct=True))
+    return witnesses.filter(n__gte=enough).order_by("node")
+
+
+def _counted() -> QuerySet[NodeFault]:
+    return recent().filter(witness__isnull=False)
+
+
+def _cordon(node: Node) -> str:
+    names = Counter(_counted().filter(node=node).values_list("name", flat=True))
+    told = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in names.most_common())
+    total = sum(names.values())
+    reason = f"{total} tasks failed within 24 h by the node's fault ({told})."[:300]
+    Node.objects.filter(pk=node.pk).update(cordoned=True, cordon_reason=reason, updated_at=Now())
+    message = f"Node {node.name} was cordoned: {reason} Uncordon it when it is repaired."
+    record("node", node.pk, "node.cordoned", message, faults=dict(names))
+    return node.name
