@@ -77,12 +77,15 @@ class Lines:
         self._open.clear()
 
 
+def last_state(line: str) -> str:
+    """What a terminal still shows of a line that a progress bar wrote over with `\\r`."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
 def safe_for_terminal(text: str) -> str:
     """The text without what could make a terminal do more than show coloured characters."""
     return _TERMINAL_CONTROL.sub("", text)
 
 
 def _line(chunk: Chunk, text: str) -> Line:
-    return Line(
-        chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, text.removesuffix("\r")
-    )
+    return Line(chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, last_state(text))
