@@ -37,6 +37,13 @@ def open(sealed: bytes | memoryview) -> bytes:
         raise VaultLocked(message) from None
 
 
+def derive(label: str) -> bytes:
+    """32 bytes that only who has the newest key can make, for this label the same each time."""
+    newest = next(iter(settings.SKEP_SECRETS_KEYS), settings.SECRET_KEY)
+    info = b"skep.vault.derived.1." + label.encode()
+    return HKDF(SHA256(), length=32, salt=None, info=info).derive(newest.encode())
+
+
 @lru_cache(maxsize=8)
 def _keys(given: tuple[str, ...], secret_key: str) -> MultiFernet:
     """The key made from the secret key always opens, so that setting keys locks nothing."""

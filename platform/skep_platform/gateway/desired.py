@@ -8,7 +8,7 @@ from uuid import UUID
 from skep_agent.protocol import AttemptSpec, Desired
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
-from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs.desired import desired_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,6 @@ def build(node_id: UUID, session_epoch: int, known_revision: int | None) -> Desi
         raise Conflict("This session of the node is over.", code="session_fenced")
     if revision == known_revision:
         return None
-    attempts = desired_attempts(node_id)
-    frame = Desired(revision=revision, attempts=attempts).model_dump_json()
-    return DesiredState(revision, attempts, frame)
+    state = desired_state(node_id)
+    told = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
+    return DesiredState(revision, state.attempts, told.model_dump_json())

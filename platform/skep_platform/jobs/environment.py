@@ -8,51 +8,16 @@ quadratic, and a kernel takes only so much on exec.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-MAX_LISTED = 1500  # variables
+from skep_platform.jobs.frameworks import Frameworks
+from skep_platform.jobs.gang import MASTER, Gang, Member
+
 MAX_LIST_BYTES = 100_000  # of one variable; a kernel takes 128 KiB
-MASTER = "master"  # label of the port under which rank 0 is found
 MASTER_PORT = 29500  # where the task has a network of its own
 FIRST_OWN_PORT = 20001
 # OpenPAI gives every task these two.
 ALWAYS = {"ssh": 1, "http": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    name: str
-    instances: int
-    gpus: int
-    cpu_millis: int
-    memory_mb: int
-    shm_mb: int
-    min_failed: int
-    min_succeeded: int
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One task of the gang, as placed. `host` is where the others reach it."""
-
-    attempt_id: str
-    role: str
-    index: int
-    rank: int
-    node: str
-    host: str
-    ports: Mapping[str, Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    job_id: str
-    name: str
-    owner: str
-    vc: str
-    roles: Sequence[Role]
-    members: Sequence[Member]  # by rank
 
 
 def ports_wanted(ports: Mapping[str, int], rank: int) -> dict[str, int]:
@@ -75,7 +40,8 @@ def own_ports(wanted: Mapping[str, int]) -> dict[str, list[int]]:
 
 
 class Environments:
-    """The environments of a gang's tasks; what they share is worked out once."""
+    """The environments of a gang's tasks; what they share is worked out once. Where a task lies is
+    ours to say; over the settings of frameworks goes what the owner asks for."""
 
     def __init__(self, gang: Gang) -> None:
         self.gang = gang
@@ -84,12 +50,19 @@ class Environments:
             ranks = self._by_node.setdefault(member.node, {})
             ranks[member.rank] = len(ranks)
         self._node_rank = {node: rank for rank, node in enumerate(self._by_node)}
-        self._shared = {**_master(gang), **_pai_job(gang), **_pai_hosts(gang)}
+        self._frameworks = Frameworks(gang)
+        placed = {**_master(gang), **_pai_job(gang), **_pai_hosts(gang)}
+        self.shared = {**self._frameworks.shared, **gang.own, **placed}
 
     def of(self, member: Member) -> dict[str, str]:
+        return self.shared | self.own(member)
+
+    def own(self, member: Member) -> dict[str, str]:
+        """What differs from task to task."""
         neighbours = self._by_node[member.node]
+        frameworks = self._frameworks.of(member).items()
         return {
-            **self._shared,
+            **{name: value for name, value in frameworks if name not in self.shared},
             "RANK": str(member.rank),
             "NODE_RANK": str(self._node_rank[member.node]),
             "LOCAL_RANK": str(neighbours[member.rank]),
@@ -101,10 +74,9 @@ class Environments:
 
 def _master(gang: Gang) -> dict[str, str]:
     first = gang.members[0]
-    ports = first.ports.get(MASTER) or [MASTER_PORT]
     return {
         "MASTER_ADDR": first.host,
-        "MASTER_PORT": str(ports[0]),
+        "MASTER_PORT": str(first.port(MASTER) or MASTER_PORT),
         "WORLD_SIZE": str(len(gang.members)),
         "SKEP_JOB_ID": gang.job_id,
     }
@@ -112,9 +84,11 @@ def _master(gang: Gang) -> dict[str, str]:
 
 def _pai_job(gang: Gang) -> dict[str, str]:
     full_name = f"{gang.owner}~{gang.name}"
+    work_dir = {"PAI_WORK_DIR": gang.work_dir} if gang.work_dir else {}
     names = ",".join(role.name for role in gang.roles)
     roles, tasks = str(len(gang.roles)), str(sum(role.instances for role in gang.roles))
     env = {
+        **work_dir,
         "PAI_FRAMEWORK_NAME": full_name,
         "PAI_JOB_NAME": full_name,
         "PAI_USER_NAME": gang.owner,
@@ -146,7 +120,7 @@ def _pai_hosts(gang: Gang) -> dict[str, str]:
     lists["PAI_TASK_ROLE_INSTANCES"] = [f"{m.role}:{m.index}" for m in gang.members]
     joined = {name: ",".join(items) for name, items in lists.items()}
     env = {name: value for name, value in joined.items() if len(value) <= MAX_LIST_BYTES}
-    if sum(1 + 2 * len(m.ports) for m in gang.members) > MAX_LISTED:
+    if not gang.is_listed:
         return env
     for member in gang.members:
         task = f"{member.role}_{member.index}"
@@ -189,5 +163,5 @@ def _http(member: Member) -> str:
 
 
 def _first(member: Member, label: str) -> str:
-    numbers = member.ports.get(label)
-    return str(numbers[0]) if numbers else ""
+    port = member.port(label)
+    return "" if port is None else str(port)

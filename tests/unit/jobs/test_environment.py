@@ -6,15 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from skep_platform.jobs.environment import (
-    MAX_LISTED,
-    Environments,
-    Gang,
-    Member,
-    Role,
-    own_ports,
-    ports_wanted,
-)
+from skep_platform.jobs.environment import Environments, own_ports, ports_wanted
+from skep_platform.jobs.gang import MAX_LISTED, Gang, Member, Role
 from skep_platform.jobs.hostnames import hostname
 
 

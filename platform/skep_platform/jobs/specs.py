@@ -1,0 +1,260 @@
+"""Attempts as nodes are told of them, from their rows: a constant number of queries, however many.
+
+Tasks of an incremental job start when they find a place, each for itself: each is told of a world
+with nobody else in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db.models import Q
+
+from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
+from skep_platform.core.vault import VaultLocked
+from skep_platform.jobs import container_files, gang
+from skep_platform.jobs.environment import Environments
+from skep_platform.jobs.gang import Gang, Member
+from skep_platform.jobs.hostnames import hostname
+from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
+from skep_platform.jobs.secrecy import Secrets, masks_of, ssh_key
+
+log = structlog.get_logger(__name__)
+
+LOCALHOST = "127.0.0.1"
+SSH_PLUGIN = "ssh"
+Row = Mapping[str, Any]
+
+ATTEMPT: tuple[str, ...] = (
+    *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
+    *("gpu_uuids", "network", "ports", "node__address"),
+)
+JOB: tuple[str, ...] = (
+    *("id", "name", "owner__username", "vc__name", "tasks_total", "incremental"),
+    *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
+    *("spec__extras", "secrets__sealed", "files__archive__sha256", "files__archive__size"),
+)
+NEEDS: tuple[str, ...] = (
+    *("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb"),
+    *("min_failed", "min_succeeded"),
+)
+ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", *NEEDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A spec, and what it shares with the others of its gang. `size`: of both as JSON, in bytes,
+    what is shared in equal parts."""
+
+    spec: AttemptSpec
+    shared: SharedSpec | None
+    size: int
+
+
+def build(attempts: Collection[UUID]) -> dict[UUID, Told]:
+    """Those whose secrets cannot be opened are left out: no other task of the node suffers."""
+    rows = list(TaskAttempt.objects.filter(pk__in=attempts).values(*ATTEMPT))
+    jobs = _jobs({row["job_id"] for row in rows})
+    gangs: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["job_id"] in jobs:
+            gangs[_key(row, jobs)].append(row)
+    peers = _peers(gangs, jobs)
+    told: dict[UUID, Told] = {}
+    for key, mine in gangs.items():
+        told |= _Builder(key, jobs[key[0]], peers[key]).told(mine)
+    return told
+
+
+@dataclass
+class _Job:
+    row: Row
+    roles: dict[int, Row]  # in the order of the job file
+    secrets: Secrets
+
+    @property
+    def starts_alone(self) -> bool:
+        return self.row["tasks_total"] == 1 or self.row["incremental"]
+
+    @cached_property
+    def extras(self) -> Row:
+        return self.row["spec__extras"] or {}
+
+    def ssh_plugins(self, role: str = "") -> list[Row]:
+        """Its entries of the ssh plugin; those for one role."""
+        plugins = [p for p in self.extras.get("runtime_plugins", []) if p["plugin"] == SSH_PLUGIN]
+        return [p for p in plugins if not role or role in (p.get("taskroles") or [role])]
+
+    def public_keys(self) -> list[str]:
+        """Of the people that may log in (parameter `userssh`), one each line."""
+        asked = [(p.get("parameters") or {}).get("userssh") for p in self.ssh_plugins()]
+        texts = [u.get("value") for u in asked if isinstance(u, Mapping)]
+        return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+
+    def working_files(self) -> WorkingFiles | None:
+        sha256 = self.row["files__archive__sha256"]
+        asked = (self.extras.get("skep") or {}).get("working_files") or {}
+        if sha256 is None or not asked.get("path"):
+            return None
+        size = self.row["files__archive__size"]
+        return WorkingFiles(sha256=sha256, size=size, path=asked["path"])
+
+
+def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
+    roles: dict[UUID, dict[int, Row]] = defaultdict(dict)
+    for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
+        roles[role["job_id"]][role["id"]] = role
+    found = {}
+    for row in Job.objects.filter(pk__in=ids).values(*JOB):
+        try:
+            secrets = Secrets.opened(row["secrets__sealed"])
+        except VaultLocked as error:
+            log.error("secrets_locked", job=str(row["id"]), error=error.message)
+            continue
+        found[row["id"]] = _Job(row, roles[row["id"]], secrets)
+    return found
+
+
+Key = tuple[UUID, int, int | None]  # job, its attempt, and the rank of a task that starts alone
+
+
+def _key(row: Row, jobs: Mapping[UUID, _Job]) -> Key:
+    alone = jobs[row["job_id"]].starts_alone
+    return row["job_id"], row["index"], row["task__rank"] if alone else None
+
+
+def _peers(gangs: Mapping[Key, list[Row]], jobs: Mapping[UUID, _Job]) -> dict[Key, list[Row]]:
+    """All tasks of these gangs by rank; a gang of one is known already."""
+    peers = {key: rows if key[2] is not None else [] for key, rows in gangs.items()}
+    wanted = Q()
+    for job_id, index, rank in gangs:
+        if rank is None:
+            wanted |= Q(job=job_id, index=index)
+    if wanted:
+        rows = TaskAttempt.objects.filter(wanted).order_by("task__rank").values(*ATTEMPT)
+        for row in rows:
+            peers[_key(row, jobs)].append(row)
+    return peers
+
+
+class _Builder:
+    """The specs of one gang's tasks."""
+
+    def __init__(self, key: Key, job: _Job, peers: Sequence[Row]) -> None:
+        self._job = job
+        self._attempt = key[1]
+        self._names = f"{key[0]}.{key[1]}"
+        self._members = {row["id"]: self._member(row, key[2] is not None) for row in peers}
+        self._files = job.working_files()
+        self._work_dir = job.row["work_dir"] or (self._files.path if self._files else "")
+        rendered = {k: job.secrets.rendered(str(v)) for k, v in job.row["environment"].items()}
+        self._secret_env = {k: text for k, (text, secret) in rendered.items() if secret}
+        self._gang = self._gang_of(
+            peers, {k: t for k, (t, secret) in rendered.items() if not secret}
+        )
+        self._environments = Environments(self._gang)
+
+    def told(self, rows: Sequence[Row]) -> dict[UUID, Told]:
+        shared = self._shared()
+        if len(rows) == 1:
+            specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
+            return {pk: Told(spec, None, _size(spec)) for pk, spec in specs.items()}
+        part = _size(shared) // len(rows) + 1
+        specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
+        return {pk: Told(spec, shared, _size(spec) + part) for pk, spec in specs.items()}
+
+    def _member(self, row: Row, alone: bool) -> Member:
+        role = self._job.roles[row["role_id"]]["name"]
+        return Member(
+            attempt_id=str(row["id"]),
+            role=role,
+            index=row["task__index"],
+            rank=0 if alone else row["task__rank"],
+            node=str(row["node_id"]),
+            host=_host(row, role),
+            ports=row["ports"],
+        )
+
+    def _gang_of(self, peers: Sequence[Row], own: Mapping[str, str]) -> Gang:
+        row = self._job.row
+        return Gang(
+            job_id=str(row["id"]),
+            name=row["name"],
+            owner=row["owner__username"],
+            vc=row["vc__name"],
+            roles=[gang.Role(**{n: role[n] for n in NEEDS}) for role in self._job.roles.values()],
+            members=list(self._members.values()),
+            network=peers[0]["network"],
+            work_dir=self._work_dir,
+            own=own,
+        )
+
+    def _shared(self) -> SharedSpec:
+        files = self._ssh_files()
+        masks = self._job.secrets.masks()
+        keys = [file.content for file in files if file.mode == container_files.PRIVATE]
+        return SharedSpec(
+            env={k: v for k, v in self._environments.shared.items() if k not in self._secret_env},
+            secret_env=self._secret_env,
+            files=files,
+            masks=[*masks, *masks_of(keys)] if keys else masks,
+        )
+
+    def _ssh_files(self) -> list[FileSpec]:
+        if self._gang.is_alone and not self._job.ssh_plugins():
+            return []
+        key = ssh_key(self._job.row["id"], self._attempt)
+        return container_files.of_gang(self._gang, key, self._job.public_keys())
+
+    def _spec(self, row: Row) -> AttemptSpec:
+        job, role = self._job.row, self._job.roles[row["role_id"]]
+        command, secret = self._job.secrets.rendered(role["command"])
+        if self._job.ssh_plugins(role["name"]):
+            command = container_files.START_COMMAND + command
+        return AttemptSpec(
+            attempt_id=str(row["id"]),
+            epoch=row["epoch"],
+            job_id=str(job["id"]),
+            job_name=job["name"],
+            task_role=role["name"],
+            task_index=row["task__index"],
+            image=self._image(role["image"]),
+            command=command,
+            secret_command=secret,
+            env=self._environments.own(self._members[row["id"]]),
+            working_files=self._files,
+            work_dir=self._work_dir,
+            gpu_uuids=row["gpu_uuids"],
+            cpus=role["cpu_millis"] / 1000,
+            memory_mb=role["memory_mb"],
+            shm_mb=role["shm_mb"],
+            network=row["network"],
+            hostname=hostname(role["name"], row["task__index"]),
+            ports={label: numbers for label, numbers in row["ports"].items() if numbers},
+            stop_grace_s=job["stop_grace_s"],
+            checkpoint_signal=job["checkpoint_signal"],
+            checkpoint_grace_s=job["checkpoint_grace_s"],
+        )
+
+    def _image(self, reference: str) -> ImageSpec:
+        auth = self._job.secrets.auths.get(reference, {})
+        username, password = auth.get("username", ""), auth.get("password", "")
+        return ImageSpec(reference=reference, username=username, password=password)
+
+
+def _host(row: Row, role: str) -> str:
+    if row["network"] == "host":
+        return str(row["node__address"])
+    if row["network"] == "job":
+        return hostname(role, row["task__index"])
+    return LOCALHOST
+
+
+def _size(part: AttemptSpec | SharedSpec) -> int:
+    return len(part.model_dump_json())
