@@ -13,6 +13,7 @@ from skep_diagnosis.table import NO_SIGNATURE, TIERS, Code, Rule, Table, table
 # A rank that waits for one that failed says so later; clocks and exits differ by less than this.
 SKEW_S = 30.0
 SUCCESS = 0
+CONSEQUENCE = TIERS.index("consequence")
 NOTHING_KNOWN = Facts()
 EXIT_CODE_RULE = "exit_code_"
 # Signals that come from outside: what the log says explains them only when it is at its end.
@@ -74,10 +75,23 @@ class _Candidate:
 
 
 def diagnose(logs: Sequence[Log], rules: Table | None = None) -> Verdict:
-    """Reads each log once. Without logs, give one of no chunks with the facts."""
+    """Reads each log once, and stops where no later task can have failed before the cause that was
+    found. Without logs, give one of no chunks with the facts."""
     rules = rules or table()
-    found = [_candidate(log, order, rules) for order, log in enumerate(logs)]
+    found: list[_Candidate] = []
+    for order, log in enumerate(logs):
+        found.append(_candidate(log, order, rules))
+        if _settled(found[-1], logs[order + 1 :]):
+            break
     return _first(found).verdict if found else _verdict(rules.code(NO_SIGNATURE), None)
+
+
+def _settled(found: _Candidate, rest: Sequence[Log]) -> bool:
+    """Whether it is a cause, and all the rest ended after it."""
+    if found.at is None or found.tier >= CONSEQUENCE:
+        return False
+    ends = [log.facts.finished_at for log in rest]
+    return all(end is not None and end > found.at for end in ends)
 
 
 def _candidate(log: Log, order: int, rules: Table) -> _Candidate:
@@ -115,7 +129,7 @@ def _first(found: Sequence[_Candidate]) -> _Candidate:
     if least >= len(TIERS):
         return min(found, key=lambda one: (one.tier, one.order))
     known = [one for one in found if one.tier < len(TIERS)]
-    causes = [one for one in known if one.tier < TIERS.index("consequence")] or known
+    causes = [one for one in known if one.tier < CONSEQUENCE] or known
     first = min(causes, key=_when)
     early = min(known, key=_when)
     if early.at is not None and first.at is not None and first.at - early.at > SKEW_S:

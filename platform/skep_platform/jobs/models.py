@@ -63,6 +63,7 @@ class Job(Entity):
     free_retries = models.PositiveIntegerField(default=0)  # transient failures, not counted
     # The present attempt failed, and nobody has read its logs yet to say why.
     diagnosing_at = models.DateTimeField(null=True)
+    diagnosis_claimed_until = models.DateTimeField(null=True)  # by a worker that reads them
     diagnosis = models.JSONField(null=True)  # of the newest job attempt that failed
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
