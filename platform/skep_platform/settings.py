@@ -290,6 +290,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 2.0,
         "options": {"expires": 4},
     },
+    "diagnose-jobs": {
+        "task": "skep.telemetry.diagnose",
+        "schedule": 2.0,
+        "options": {"expires": 4},
+    },
     "count-use": {
         "task": "skep.telemetry.count_use",
         "schedule": 5.0,

@@ -30,6 +30,9 @@ Message = dict[str, Any]
 TICK_TASK = "skep.scheduling.tick"
 TICK_PENDING = "skep:tick-pending"
 TICK_PENDING_S = 2  # a lost tick message delays the next hint by no more than this
+DIAGNOSE_TASK = "skep.telemetry.diagnose"
+DIAGNOSE_PENDING = "skep:diagnose-pending"
+DIAGNOSE_PENDING_S = 1
 MUTED_S = 1.0  # after a failure, so that a hanging broker does not slow every commit
 
 _muted_until = 0.0
@@ -71,6 +74,12 @@ def tick_hinted() -> bool:
     hinted: list[object] = []
     _at_broker(lambda broker: hinted.append(broker.exists(TICK_PENDING)))
     return bool(hinted and hinted[0])
+
+
+def ring_diagnosis() -> None:
+    """Ask, after commit, for the diagnosis of jobs that wait for one; at most one message a
+    second."""
+    transaction.on_commit(lambda: _at_broker(_hint_diagnosis), robust=True)
 
 
 def ring_nodes(node_ids: Iterable[object]) -> None:
@@ -144,6 +153,11 @@ def _hint_tick(broker: redis.Redis) -> None:
         current_app.send_task(
             TICK_TASK, kwargs={"hinted": True}, queue="scheduler", expires=30, retry=False
         )
+
+
+def _hint_diagnosis(broker: redis.Redis) -> None:
+    if broker.set(DIAGNOSE_PENDING, 1, nx=True, ex=DIAGNOSE_PENDING_S):
+        current_app.send_task(DIAGNOSE_TASK, expires=30, retry=False)
 
 
 def _at_broker(action: Callable[[redis.Redis], object]) -> None:

@@ -22,7 +22,8 @@ def answer(job_id: UUID, attempt: int, diagnosis: Diagnosis) -> bool:
     if not waiting.select_for_update(no_key=True).exists():
         return False
     now = timezone.now()
-    waiting.update(diagnosis=diagnosis.as_dict(), diagnosing_at=None, updated_at=now)
+    told = {"diagnosis": diagnosis.as_dict(), "diagnosing_at": None, "updated_at": now}
+    waiting.update(**told, diagnosis_claimed_until=None)
     blame.remember([diagnosis], now)
     bump_revision(advance(lock(Job.objects.filter(pk=job_id)), now))
     return True

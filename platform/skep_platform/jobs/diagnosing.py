@@ -119,11 +119,6 @@ def judge(failed: Sequence[Failed], logs: Logs | None = None) -> Diagnosis:
     return Diagnosis(verdict, next((o for o in failed if o.rank == verdict.rank), None))
 
 
-def unexplained(failed: Sequence[Failed]) -> Diagnosis:
-    """Where the diagnosis itself failed: no signature."""
-    return Diagnosis(_no_signature(), min(failed, key=_ended, default=None))
-
-
 def first_failures(failed: Sequence[Failed]) -> list[Failed]:
     """Those that failed so soon after the first one that they may be the cause as well as it;
     clocks of nodes differ."""

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from skep_agent.protocol import LogAck, LogFrame, LogPosition
 from skep_agent.protocol import Stream as LogStream
+from skep_platform.core import doorbells
 from skep_platform.telemetry import bells
 from skep_platform.telemetry.frames import Tail, fold, has_gap, moment
 from skep_platform.telemetry.sizes import Sizes, Stored
@@ -172,6 +173,7 @@ END = """
 UPDATE jobs_taskattempt a SET log_sizes = a.log_sizes || v.sizes
   FROM unnest(%s::uuid[], %s::jsonb[]) v (id, sizes)
  WHERE a.id = v.id AND a.node_id = %s AND NOT a.log_sizes @> v.sizes
+RETURNING (SELECT j.diagnosing_at IS NOT NULL FROM jobs_job j WHERE j.id = a.job_id)
 """
 
 
@@ -183,4 +185,7 @@ def _store_ends(node_id: UUID, known: Mapping[UUID, Stored], ended: Iterable[Str
         return
     with connection.cursor() as cursor:
         cursor.execute(END, [list(sizes), [json.dumps(s) for s in sizes.values()], node_id])
+        diagnosing = any(waits for (waits,) in cursor.fetchall())
     bells.ring_logs({known[attempt].job_id for attempt in sizes})
+    if diagnosing:
+        doorbells.ring_diagnosis()
