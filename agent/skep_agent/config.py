@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import socket
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,6 +16,7 @@ from skep_agent.core.checks import Limits
 
 DEFAULT_STATE = Path("/var/lib/skep-agent")
 DEFAULT_PORTS = (20000, 29999)
+_SIOCGIFCONF = 0x8912
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,15 @@ def machine_memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
+def interface_of(address: str) -> str:
+    """The network interface of this machine that has the IPv4 address; "" when none has."""
+    try:
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+    except OSError:
+        return ""
+    return next((name for name, has in _interfaces() if has == wanted), "")
+
+
 def own_address(server: str) -> str:
     """This machine's address as the server's network sees it; loopback when there is no route."""
     url = urlsplit(server)
@@ -58,3 +71,19 @@ def own_address(server: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return "127.0.0.1"
+
+
+def _interfaces() -> list[tuple[str, bytes]]:
+    """Names and IPv4 addresses, one pair for each address: SIOCGIFCONF, see netdevice(7)."""
+    room, entry_bytes, name_bytes, address_at = 64 * 1024, 40, 16, 20
+    buffer = array.array("B", bytes(room))
+    request = struct.pack("iL", room, buffer.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        answer = fcntl.ioctl(any_socket, _SIOCGIFCONF, request)
+    filled = bytes(buffer)[: struct.unpack("iL", answer)[0]]
+    entries = (filled[at : at + entry_bytes] for at in range(0, len(filled), entry_bytes))
+    return [
+        # A second address of an interface is listed as "eth0:1".
+        (e[:name_bytes].split(b"\0")[0].decode().split(":")[0], e[address_at : address_at + 4])
+        for e in entries
+    ]

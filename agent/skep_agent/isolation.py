@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skep_agent.isolation_env import check_env, container_env
+from skep_agent.isolation_files import check_files, command_is_secret, sourced_command
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import RuntimeFailure
 
@@ -24,6 +25,7 @@ __all__ = [
     "EngineFacts",
     "ImageFacts",
     "Node",
+    "check_contents",
     "check_env",
     "check_image",
     "check_spec",
@@ -67,6 +69,8 @@ class Node:
     address: str = "127.0.0.1"
     # No driver, no NVIDIA hook: GPUs are only named in the environment.
     simulated_gpus: bool = False
+    # The network interface that has the address; "" where none is known to have it.
+    interface: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class ImageFacts:
     image_id: str
     env: tuple[str, ...] = ()
     working_dir: str = ""
+    user: str = ""  # as in the image's USER: a name or a number, and a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,12 @@ def create_call(
     """The engine's create call for a spec; `network` is the id of the bridge it was given, and is
     ignored in mode "host". Raises RuntimeFailure "spec_refused"."""
     check_spec(spec)
-    _check_working_dir(image)
+    if not spec.work_dir:
+        _check_working_dir(image)
     network = "host" if spec.network == "host" else network
-    env = container_env(spec, image.env, simulated_gpus=node.simulated_gpus)
+    env = container_env(
+        spec, image.env, simulated_gpus=node.simulated_gpus, interface=_interface(spec, node)
+    )
     body = {
         # By id: the tag may have moved since the image was looked at.
         "Image": image.image_id,
@@ -110,6 +118,8 @@ def create_call(
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": _host_config(spec, node, engine, network),
     }
+    if spec.work_dir:
+        body["WorkingDir"] = spec.work_dir
     if spec.network == "job":
         aliases = {"Aliases": [_hostname(spec)]}
         body["NetworkingConfig"] = {"EndpointsConfig": {network: aliases}}
@@ -133,7 +143,7 @@ def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
 def check_spec(spec: AttemptSpec) -> None:
     """Raises RuntimeFailure "spec_refused" with the first thing that is not allowed."""
     check_image(spec.image)
-    check_env(spec.env)
+    check_contents(spec)
     for name, value in (("attempt id", spec.attempt_id), ("job id", spec.job_id)):
         _require(_ID.fullmatch(value), f"{value[:80]!r} is not a valid {name}")
     _require(_HOSTNAME.fullmatch(_hostname(spec)), f"{spec.hostname[:80]!r} is not a host name")
@@ -142,6 +152,12 @@ def check_spec(spec: AttemptSpec) -> None:
         _require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
     _require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
     _check_sizes(spec)
+
+
+def check_contents(spec: AttemptSpec) -> None:
+    """The environment and the files. Raises RuntimeFailure "spec_refused"."""
+    check_env({**spec.env, **spec.secret_env})
+    check_files(spec)
 
 
 def check_image(image: ImageSpec) -> None:
@@ -172,7 +188,8 @@ def _check_sizes(spec: AttemptSpec) -> None:
 def _script(spec: AttemptSpec) -> str:
     signal = spec.checkpoint_signal
     outlive = _OUTLIVE.format(signal.removeprefix("SIG")) if signal not in ("", "SIGTERM") else ""
-    return _WAIT_FOR_CHILD + outlive + spec.command
+    command = sourced_command(spec) if command_is_secret(spec) else spec.command
+    return _WAIT_FOR_CHILD + outlive + command
 
 
 def _check_working_dir(image: ImageFacts) -> None:
@@ -237,6 +254,11 @@ def _extra_hosts(spec: AttemptSpec, node: Node) -> list[str]:
     if spec.network != "host" or not _is_ip(node.address):
         return []
     return [f"{_hostname(spec)}:{node.address}"]
+
+
+def _interface(spec: AttemptSpec, node: Node) -> str:
+    """The engine calls the first interface of a container on a bridge so."""
+    return node.interface if spec.network == "host" else "eth0"
 
 
 def _hostname(spec: AttemptSpec) -> str:

@@ -29,6 +29,8 @@ CLOSED = {
 # Nobody but the agent sets these.
 RESERVED_PREFIXES = ("NVIDIA_", "LD_", "DOCKER_RESOURCE_")
 RESERVED_NAMES = frozenset({"SKEP_GPU_UUIDS"})
+# Left alone, NCCL and gloo may choose an interface that other nodes do not reach.
+INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 MAX_VALUE_BYTES = 128 * 1024 - 1  # the kernel's MAX_ARG_STRLEN, with name and "="
 MAX_TOTAL_BYTES = 1024 * 1024
 
@@ -54,14 +56,16 @@ def check_env(env: Mapping[str, str]) -> None:
 
 
 def container_env(
-    spec: AttemptSpec, image_env: Iterable[str], *, simulated_gpus: bool
+    spec: AttemptSpec, image_env: Iterable[str], *, simulated_gpus: bool, interface: str = ""
 ) -> dict[str, str]:
-    """What the create call sets; later entries win over the image's and the spec's."""
+    """What the create call sets; later entries win over the image's and the spec's. `interface`
+    is the one that tasks of other nodes reach it by; "": unknown."""
     visible = ",".join(spec.gpu_uuids)
     simulated = {"CUDA_VISIBLE_DEVICES": visible} if simulated_gpus and visible else {}
     hook = visible if visible and not simulated_gpus else "void"
     return {
         **_override(image_env, hook),
+        **(dict.fromkeys(INTERFACE_NAMES, interface) if interface else {}),
         **spec.env,
         **CLOSED,
         **simulated,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skep_agent.config import AgentConfig, own_address
+from skep_agent.config import AgentConfig, interface_of, own_address
 from skep_agent.probes.base import GpuProbe
 from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.runtimes.base import Runtime
@@ -45,11 +45,13 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
     from skep_agent.isolation import Node
     from skep_agent.runtimes.docker import DockerRuntime
 
+    address = config.address or own_address(identity.server)
     node = Node(
         cluster=identity.cluster,
         name=identity.name,
-        address=config.address or own_address(identity.server),
+        address=address,
         simulated_gpus=config.simulated_gpus is not None,
+        interface=interface_of(address),
     )
     return DockerRuntime(node)
 

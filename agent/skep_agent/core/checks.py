@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from skep_agent.core.gpus import GpuTable
-from skep_agent.isolation import check_env
+from skep_agent.isolation import check_contents
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec
 from skep_agent.runtimes.base import RuntimeFailure
 
@@ -41,7 +41,7 @@ def check(
 ) -> RuntimeFailure | None:
     """Why the attempt cannot run here; None when it can."""
     try:
-        check_env(spec.env)
+        check_contents(spec)
     except RuntimeFailure as refusal:
         return refusal
     if problem := _size_problem(spec, limits) or _port_problem(spec, limits, ports_held):

@@ -27,6 +27,7 @@ class Create(AttemptInstruction):
 @dataclass(frozen=True, slots=True)
 class Start(AttemptInstruction):
     container_id: str
+    ports: tuple[int, ...]  # of the node itself, which must be free
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,8 @@ class Lifecycle:
 
     def _start(self, attempt: Attempt) -> None:
         self.out.append(Remember(attempt.record()))
-        self.out.append(Start(attempt.attempt_id, attempt.epoch, attempt.container_id))
+        key = attempt.attempt_id, attempt.epoch, attempt.container_id
+        self.out.append(Start(*key, attempt.ports))
         self._within(attempt, OPERATION_S)
 
     def _run(self, attempt: Attempt) -> None:

@@ -8,7 +8,7 @@ what exists returns it, stopping what is gone succeeds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,8 @@ from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
 
 class RuntimeFailure(Exception):
     """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
-    engine_down, create_failed, start_failed, gpu_unavailable, spec_refused, disk_full,
-    container_gone (someone else removed it)."""
+    engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
+    disk_full, container_gone (someone else removed it)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -55,9 +55,10 @@ class Runtime(Protocol):
         """Bring the image onto the node; `progress` gets whole percents, rising."""
 
     async def create(self, spec: AttemptSpec) -> str:
-        """Create (not start) the attempt's container and return its id."""
+        """Create (not start) the attempt's container with its files in it, and return its id."""
 
-    async def start(self, container_id: str) -> None: ...
+    async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
+        """Raises RuntimeFailure "port_conflict" when one of the node's own `ports` is taken."""
 
     async def signal(self, container_id: str, signal: str) -> None:
         """Send one signal ("SIGUSR1") to all processes of a running container; one that does not

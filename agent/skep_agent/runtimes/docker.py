@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 import structlog
 
-from skep_agent.isolation import CreateCall, EngineFacts, Node, check_spec, create_call
+from skep_agent.isolation import (
+    CreateCall,
+    EngineFacts,
+    ImageFacts,
+    Node,
+    check_spec,
+    create_call,
+)
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
-from skep_agent.runtimes import docker_logs, docker_pull
+from skep_agent.runtimes import docker_files, docker_logs, docker_pull
 from skep_agent.runtimes.base import Container, Exit, RuntimeFailure
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
@@ -23,6 +30,7 @@ from skep_agent.runtimes.docker_engine import (
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_stats import MIB, Stats
+from skep_agent.runtimes.host_ports import check_free
 
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
@@ -55,15 +63,17 @@ class DockerRuntime:
     async def create(self, spec: AttemptSpec) -> str:
         check_spec(spec)
         image = await docker_pull.image_facts(self._engine, spec.image.reference)
-        engine = await self._engine_facts()
-        if spec.network != "job":
-            network = await self._networks.isolated() if spec.network == "isolated" else "host"
-            return await self._create(create_call(spec, self._node, engine, image, network))
-        async with self._networks.lock:
-            network = await self._networks.of_job(spec.job_id)
-            return await self._create(create_call(spec, self._node, engine, image, network))
+        container_id = await self._create_in_network(spec, image)
+        try:
+            await docker_files.put(self._engine, container_id, image.user, spec)
+        except RuntimeFailure:
+            with suppress(RuntimeFailure):
+                await self.remove(container_id)
+            raise
+        return container_id
 
-    async def start(self, container_id: str) -> None:
+    async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
+        check_free(ports)
         try:
             await self._engine.post(f"/containers/{container_id}/start")
         except EngineError as error:
@@ -153,6 +163,15 @@ class DockerRuntime:
         if not self._cpus:
             self._cpus = (await self._engine.get("/info"))["NCPU"]
         return EngineFacts(self._cpus, version.init)
+
+    async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
+        engine = await self._engine_facts()
+        if spec.network != "job":
+            network = await self._networks.isolated() if spec.network == "isolated" else "host"
+            return await self._create(create_call(spec, self._node, engine, image, network))
+        async with self._networks.lock:
+            network = await self._networks.of_job(spec.job_id)
+            return await self._create(create_call(spec, self._node, engine, image, network))
 
     async def _create(self, call: CreateCall) -> str:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +93,44 @@ class Engine:
         """The answer's JSON, or None where it has no body."""
         response = await self._call("POST", path, body=body, params=params, timeout_s=timeout_s)
         return response.json() if response.content else None
+
+    async def exists(self, path: str, params: Mapping[str, Any]) -> bool:
+        """Whether the engine has something to show there."""
+        try:
+            await self._call("HEAD", path, params=params)
+        except EngineError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    async def upload(
+        self, path: str, params: Mapping[str, Any], content: bytes | AsyncIterable[bytes]
+    ) -> None:
+        """Send a tar archive. Content that comes in pieces is sent once; an error of who makes it
+        is raised as it is."""
+        with self._transport_errors():
+            response = await self._http.put(
+                await self.path(path),
+                params=encode(params),
+                content=content,
+                headers={"Content-Type": "application/x-tar"},
+            )
+        if response.is_error:
+            raise _error(response)
+
+    async def download(self, path: str, params: Mapping[str, Any], limit: int) -> bytes | None:
+        """At most `limit` bytes; None where there is nothing, or more."""
+        content = bytearray()
+        with self._transport_errors():
+            async with self._http.stream(
+                "GET", await self.path(path), params=encode(params)
+            ) as response:
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > limit:
+                        return None
+        return None if response.is_error else bytes(content)
 
     async def delete(self, path: str, params: Mapping[str, Any] | None = None) -> None:
         await self._call("DELETE", path, params=params)

@@ -47,7 +47,12 @@ async def image_facts(engine: Engine, reference: str) -> ImageFacts:
     if image is None:
         raise _not_here(reference)
     config = image.get("Config") or {}
-    return ImageFacts(image["Id"], tuple(config.get("Env") or ()), config.get("WorkingDir") or "")
+    return ImageFacts(
+        image["Id"],
+        tuple(config.get("Env") or ()),
+        config.get("WorkingDir") or "",
+        config.get("User") or "",
+    )
 
 
 async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -97,7 +97,7 @@ class MockRuntime:
         self.containers[container_id] = MockContainer(container_id, spec, words, ended)
         return container_id
 
-    async def start(self, container_id: str) -> None:
+    async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         container = self._find(container_id)
         if container.status != "created":
             return

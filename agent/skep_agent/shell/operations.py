@@ -140,7 +140,7 @@ class Operations:
 
     async def _start(self, what: do.Start) -> ev.Event:
         async with self._creates:
-            await self._runtime.start(what.container_id)
+            await self._runtime.start(what.container_id, what.ports)
         return ev.Started(what.attempt_id, what.epoch)
 
     async def _signal(self, what: do.Signal) -> None:
