@@ -1,0 +1,64 @@
+"""What an importer gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from skep_jobfile import writing
+from skep_jobfile.problems import InvalidJobFile, Problem
+
+OPENING = "<%"  # of a template's tag
+PARAMETER = "tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that did not come along as it was; `line` counts from 1 in the given text."""
+
+    code: str
+    message: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A job file, and what its author should know about it, by line."""
+
+    text: str
+    notes: tuple[Note, ...]
+
+
+def refused(code: str, message: str, line: int = 1) -> InvalidJobFile:
+    return InvalidJobFile([Problem(code, message, "", line, 1)])
+
+
+def finished(data: dict[str, Any], notes: list[Note]) -> Converted:
+    """Raises InvalidJobFile where the result breaks a bound of job files."""
+    from skep_jobfile import parse
+
+    data = _literal(data)
+    text = writing.dump(data)
+    parse(text)
+    unique = dict.fromkeys(notes)
+    return Converted(text, tuple(sorted(unique, key=lambda note: note.line)))
+
+
+def _literal(data: dict[str, Any]) -> dict[str, Any]:
+    """Commands that happen to hold the beginning of a template's tag print it by a parameter."""
+    tag = f"{OPENING} $parameters.{PARAMETER} %>"
+    found = False
+
+    def walk(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, dict):
+            return {key: walk(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if isinstance(value, str) and OPENING in value:
+            found = True
+            return value.replace(OPENING, tag)
+        return value
+
+    walked: dict[str, Any] = walk(data)
+    return {**walked, "parameters": {PARAMETER: OPENING}} if found else walked
