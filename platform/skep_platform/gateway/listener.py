@@ -55,7 +55,7 @@ class Listener:
             await self.leave(group, on_bell)
 
     async def join(self, group: str, on_bell: OnBell) -> None:
-        channel = _channel(group)
+        channel = channel_of(group)
         self._ears.setdefault(channel, set()).add(on_bell)
         confirmed = self._heard.setdefault(channel, asyncio.Event())
         if self._task is None:
@@ -69,7 +69,7 @@ class Listener:
             log.warning("doorbells_unheard", group=group)
 
     async def leave(self, group: str, on_bell: OnBell) -> None:
-        channel = _channel(group)
+        channel = channel_of(group)
         ears = self._ears.get(channel, set())
         ears.discard(on_bell)
         if not ears and self._ears.pop(channel, None) is not None:
@@ -105,7 +105,7 @@ class Listener:
         )
         try:
             pubsub = broker.pubsub()
-            await pubsub.subscribe(_channel("listener"))
+            await pubsub.subscribe(channel_of("listener"))
             self._pubsub = pubsub  # from here on, who joins subscribes
             if self._ears:
                 await pubsub.subscribe(*self._ears)
@@ -141,7 +141,8 @@ class Listener:
             on_bell(bell)
 
 
-def _channel(group: str) -> str:
+def channel_of(group: str) -> str:
+    """The name of a channel group at the broker."""
     return f"{settings.CHANNEL_LAYERS['default']['CONFIG']['prefix']}__group__{group}"
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from redis import RedisError
 
 from skep_agent.protocol import (
     CLOSE_PROTOCOL,
@@ -37,7 +38,7 @@ from skep_agent.protocol import (
 from skep_platform.cluster import services as cluster
 from skep_platform.core.doorbells import Message
 from skep_platform.core.errors import Conflict, SkepError
-from skep_platform.gateway import threads
+from skep_platform.gateway import relay, threads
 from skep_platform.gateway.desired import build
 from skep_platform.gateway.mailbox import Newest, Pile
 from skep_platform.gateway.retry import steadily
@@ -61,6 +62,7 @@ class Session:
         self._heartbeats: Newest[Heartbeat] = Newest()
         self._inventories: Newest[Inventory] = Newest()
         self._bells: Newest[None] = Newest()
+        self._orders: Newest[None] = Newest()
         self._replaced = asyncio.Event()
         self._facts: Pile[AttemptFact] = Pile(MAX_FACTS)
         self._logs = LogShipper(node_id, socket)
@@ -69,8 +71,11 @@ class Session:
         if bell["type"] == "node.replaced":
             if bell["epoch"] > self._epoch:
                 self._replaced.set()
-        else:
+            return
+        if bell["type"] != "node.open_stream":
             self._bells.put(None)
+        if bell["type"] != "node.changed":  # also when bells were missed
+            self._orders.put(None)
 
     async def run(self) -> None:
         """Until the peer goes (Closed), misbehaves or is replaced (Refusal)."""
@@ -80,6 +85,7 @@ class Session:
                 self._read(),
                 self._beat(),
                 self._tell_desired(),
+                self._tell_orders(),
                 self._apply_facts(),
                 self._logs.run(),
                 self._store_inventories(),
@@ -145,6 +151,18 @@ class Session:
                 telemetry.hold(self._node_id, state.attempts)
                 await self._socket.send(state.frame)
                 self._told_revision = state.revision
+
+    async def _tell_orders(self) -> None:
+        """To open streams. One that is lost with the broker is asked for again by its client."""
+        while True:
+            await self._orders.take()
+            try:
+                orders = await relay.orders_of(self._node_id)
+            except (RedisError, OSError) as error:
+                log.warning("orders_not_read", error=type(error).__name__)
+                continue
+            for order in orders:
+                await self._socket.send(order.decode())
 
     async def _apply_facts(self) -> None:
         while True:

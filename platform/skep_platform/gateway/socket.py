@@ -17,11 +17,16 @@ Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 
+CLOSE_NORMAL = 1000
 CLOSE_INTERNAL = 1011
 
 
 class Closed(Exception):
-    """The peer is gone."""
+    """The peer is gone; `code` as it closed, 1006 where it just vanished."""
+
+    def __init__(self, code: int = 1006) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class Refusal(Exception):
@@ -60,15 +65,16 @@ class Socket:
         while True:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
-                raise Closed
+                raise Closed(event.get("code") or 1006)
             if event["type"] == "websocket.receive":
                 text = event.get("text")
                 return text if text is not None else event["bytes"]
 
-    async def send(self, text: str) -> None:
+    async def send(self, frame: str | bytes) -> None:
         """Waits while the peer does not read. Raises Closed."""
+        kind = "text" if isinstance(frame, str) else "bytes"
         try:
-            await self._send({"type": "websocket.send", "text": text})
+            await self._send({"type": "websocket.send", kind: frame})
         except OSError as error:  # the ASGI server's ClientDisconnected is one
             raise Closed from error
 
