@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from skep_jobfile import schema
 from skep_platform.accounts import acting
 from skep_platform.core.api import page
 from skep_platform.core.errors import SkepError
@@ -20,7 +21,6 @@ from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 from skep_platform.jobs import queries, services, telling
 from skep_platform.jobs.models import Job, Task, TaskRole
 from skep_platform.jobs.parsers import JOB_FILE_PARSERS
-from skep_platform.jobs.protocol import schema
 from skep_platform.jobs.serializers import (
     TASK_STATES,
     AttemptSerializer,
@@ -47,6 +47,11 @@ ORDERINGS = {
 PLACING = (
     *("lazy_preemption", "preemptible", "pinned_cell", "within"),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
+)
+# And what else of its row is told as it is.
+ASKED = (
+    *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
+    *("begun_at", "diagnosis", "logs_deleted_at"),
 )
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
@@ -188,7 +193,10 @@ def _detail(request: Request, job: Job) -> dict[str, Any]:
         **_summary(job),
         "spec_text": job.spec_text,
         "task_roles": [_role_shown(_role(role, states)) for role, states in roles],
-        **{name: getattr(job, name) for name in PLACING},
+        **{name: getattr(job, name) for name in (*PLACING, *ASKED)},
+        "retry_at": job.not_before,
+        "diagnosing": job.diagnosing_at is not None,
+        "may_exec": queries.may_exec(request.user, job),
         "may_stop": queries.may_stop(request.user, job),
     }
 
@@ -207,6 +215,8 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "memory_mb": role.memory_mb,
         "image": role.image,
         "command": role.command,
+        "ports": role.ports,
+        "task_retries": role.task_retries,
         "states": states,
     }
 

@@ -37,6 +37,11 @@ def may_stop(user: AnyUser, job: Job) -> bool:
     return job.owner_id == user.pk or tenancy.manages(user, job.vc)
 
 
+def may_exec(user: AnyUser, job: Job) -> bool:
+    """Reach into its containers: what is in them is its owner's alone."""
+    return job.owner_id == user.pk or user.is_superuser
+
+
 def search(
     jobs: QuerySet[Job],
     *,
@@ -104,7 +109,7 @@ def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
     rows = (
         TaskAttempt.objects.filter(task__in=[task.pk for task in tasks])
         .select_related("node")
-        .order_by("task", "-index")
+        .order_by("task", "-index", "-retry")
         .distinct("task")
     )
     return {attempt.task_id: attempt for attempt in rows}

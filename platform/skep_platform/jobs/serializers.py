@@ -22,6 +22,33 @@ class ReasonSerializer(Serializer):
     details = serializers.DictField()
 
 
+class EvidenceSerializer(Serializer):
+    source = serializers.ChoiceField(["log", "facts", "none"])  # type: ignore[assignment]
+    text = serializers.CharField(allow_blank=True)
+    log = serializers.CharField(allow_blank=True, help_text="Whose log.")
+    line = serializers.IntegerField(help_text="From 1; 0: of no log.")
+
+
+class DiagnosisSerializer(Serializer):
+    """Why an attempt failed: a row of the table of failures, and what pointed at it."""
+
+    code = serializers.IntegerField()
+    name = serializers.CharField()
+    type = serializers.CharField()
+    category = serializers.CharField(help_text="The reason, as the Philly study names it.")
+    axis = serializers.CharField()
+    retry = serializers.CharField()
+    reaction = serializers.CharField()
+    blame = serializers.CharField(help_text='"node": it is retried elsewhere.')
+    rule = serializers.CharField(allow_blank=True)
+    evidence = EvidenceSerializer()
+    remedy = serializers.CharField()
+    task = serializers.CharField(allow_null=True, help_text="Which failed first.")
+    rank = serializers.IntegerField(allow_null=True)
+    node = serializers.CharField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+
+
 class JobSummarySerializer(serializers.Serializer[Job]):
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -34,6 +61,11 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     tasks = serializers.IntegerField(source="tasks_total")
     attempt = serializers.IntegerField(help_text="Number of placements so far.")
     retries_used = serializers.IntegerField(help_text="Counted against jobRetryCount.")
+    free_retries = serializers.IntegerField(help_text="Not counted.")
+    tags = serializers.ListField(child=serializers.CharField())
+    diagnosis_code = serializers.SerializerMethodField(
+        help_text="Name of the newest attempt's failure."
+    )
     submitted_at = serializers.DateTimeField(source="created_at")
     placed_at = serializers.DateTimeField(allow_null=True, help_text="Null: in the queue.")
     started_at = serializers.DateTimeField(allow_null=True)
@@ -49,6 +81,9 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     expected_start = serializers.SerializerMethodField(help_text="Null: nobody knows.")
     wait_reason = serializers.SerializerMethodField()
     exit_reason = ReasonSerializer(allow_null=True)
+
+    def get_diagnosis_code(self, job: Job) -> str | None:
+        return job.diagnosis["name"] if job.diagnosis else None
 
     def get_preempting(self, job: Job) -> bool:
         return job.preempting_at is not None
@@ -82,6 +117,8 @@ class TaskRoleSerializer(Serializer):
     memory_mb = serializers.IntegerField()
     image = serializers.CharField()
     command = serializers.CharField()
+    ports = serializers.DictField(child=serializers.IntegerField(), help_text="Number by label.")
+    task_retries = serializers.IntegerField(help_text="Of each task by itself.")
     states = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of tasks by state."
     )
@@ -97,12 +134,27 @@ class JobSerializer(JobSummarySerializer):
     stop_grace_s = serializers.IntegerField()
     checkpoint_signal = serializers.CharField(help_text="Sent first where it makes room.")
     checkpoint_grace_s = serializers.IntegerField()
+    max_duration_s = serializers.IntegerField(allow_null=True, help_text="Of one attempt.")
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="Then that is over.")
+    deadline_at = serializers.DateTimeField(allow_null=True)
+    network_mode = serializers.CharField(help_text="As asked for; empty: by its places.")
+    environment = serializers.DictField(child=serializers.CharField())
+    work_dir = serializers.CharField()
+    begun_at = serializers.DateTimeField(
+        allow_null=True, help_text="When all tasks of the present attempt were ready."
+    )
+    retry_at = serializers.DateTimeField(allow_null=True, help_text="It is not placed before then.")
+    diagnosing = serializers.BooleanField(help_text="The logs of a failed attempt are being read.")
+    diagnosis = DiagnosisSerializer(allow_null=True, help_text="Of the newest failed attempt.")
+    logs_deleted_at = serializers.DateTimeField(allow_null=True)
+    may_exec = serializers.BooleanField()
     may_stop = serializers.BooleanField()
 
 
 class AttemptSerializer(Serializer):
     id = serializers.UUIDField()
     index = serializers.IntegerField(help_text="The job attempt it belongs to, from 1.")
+    retry = serializers.IntegerField(help_text="Of the task by itself, within that.")
     node = serializers.CharField(source="node.name")
     state = serializers.ChoiceField(AttemptState.choices)
     phase = serializers.CharField(help_text="The node's newest word.")
@@ -117,6 +169,12 @@ class AttemptSerializer(Serializer):
     error_code = serializers.CharField()
     error_message = serializers.CharField()
     memory_peak_mb = serializers.IntegerField(allow_null=True)
+    xids = serializers.ListField(
+        child=serializers.IntegerField(), help_text="NVIDIA's error numbers of its GPUs."
+    )
+    disk_full = serializers.BooleanField()
+    diagnosis = DiagnosisSerializer(allow_null=True)
+    ready_at = serializers.DateTimeField(allow_null=True, help_text="It waits for the gang.")
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
 

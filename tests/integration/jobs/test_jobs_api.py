@@ -22,9 +22,12 @@ SUMMARY = {
     *("tasks", "attempt", "retries_used", "submitted_at", "placed_at", "started_at"),
     *("finished_at", "wait_reason", "exit_reason", "duration_s", "preemptions", "preempting"),
     *("downgraded", "incremental", "unplaced", "expected_start"),
+    *("tags", "free_retries", "diagnosis_code"),
 }
 DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
+    *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
+    *("begun_at", "retry_at", "diagnosing", "diagnosis", "logs_deleted_at", "may_exec"),
     *("within", "stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
 }
 
@@ -95,6 +98,8 @@ def test_a_job_file_is_submitted_as_it_is(api, vc, content_type):
             "memory_mb": 1024,
             "image": "test/image:1",
             "command": "echo hello",
+            "ports": {},
+            "task_retries": 0,
             "states": {"WAITING": 1},
         }
     ]
@@ -347,6 +352,7 @@ def test_tasks_come_by_rank_with_their_newest_attempt(api, alice, vc):
         *("id", "index", "node", "state", "phase", "pull_percent", "gpu_uuids", "gpu_model"),
         *("network", "ports", "exit_code", "exit_signal", "oom_killed", "error_code"),
         *("error_message", "memory_peak_mb", "started_at", "finished_at"),
+        *("retry", "xids", "disk_full", "diagnosis", "ready_at"),
     }
     assert (attempt["node"], attempt["gpu_model"], len(attempt["gpu_uuids"])) == (
         *("gpu-1", "A100"),
