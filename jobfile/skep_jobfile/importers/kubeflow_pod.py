@@ -41,7 +41,7 @@ CONTAINER = {
     "readinessProbe": "a gang begins when all of its containers are up.",
     "startupProbe": "a gang begins when all of its containers are up.",
     "lifecycle": "put these commands into those of the role.",
-    "volumeDevices": "name a storage under extras.storages.",
+    "volumeDevices": "a task has the disk of its container.",
     "imagePullPolicy": "the node looks for a newer image by itself.",
 }
 FROM = {
@@ -51,7 +51,7 @@ FROM = {
     "fieldRef": "see PAI_* and SKEP_* for what a task knows of itself.",
     "resourceFieldRef": "see PAI_RESOURCE_<role>.",
 }
-VOLUME = "name a storage under extras.storages, or send files by extras.skep.workingFiles."
+VOLUME = "get data by the commands, or send files by extras.skep.workingFiles."
 
 
 def role(pod: View, name: str, instances: int, container_name: str) -> Role:

@@ -12,7 +12,7 @@ from skep_jobfile.importers.kubeflow_view import View
 ROLE = "worker"
 OVERRIDES = "write to the job file what they change."
 SPEC = {
-    "initializer": "get data and models by the commands of the role, or name a storage.",
+    "initializer": "get data and models by the commands of the role.",
     "podTemplateOverrides": OVERRIDES,
     "podSpecOverrides": OVERRIDES,
     "runtimePatches": OVERRIDES,

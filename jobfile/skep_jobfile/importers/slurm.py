@@ -212,7 +212,7 @@ def _commas(text: str) -> list[str]:
 def _chdir(request: Request, option: Option) -> None:
     try:
         request.work_dir = TypeAdapter(Folder).validate_python(option.value)
-        message = "This folder has to be in the image, in a storage, or in the working files."
+        message = "This folder has to be in the image, or among the working files."
         request.note("work_dir", message, option.line)
     except ValidationError:
         message = "Name a folder of the container in extras.skep.workDir."

@@ -5,8 +5,8 @@ from __future__ import annotations
 _LOGS = "the logs are kept by the platform: `skep logs JOB`, or on the page of the job."
 _PLACE = "name a model by skuType, a pinned cell, or withinOneCell under extras."
 _ORDER = "a job waits for no other one: submit this one when that one has ended."
-_MAIL = "set extras.jobStatusChangeNotification for messages."
-_MOUNTS = "name a storage under extras.storages, or send the files by extras.skep.workingFiles."
+_MAIL = "nobody gets mail: `skep logs -f JOB` ends with the job, and fails with it."
+_MOUNTS = "get data by the commands, or send files by extras.skep.workingFiles."
 
 UNKNOWN = "it has no counterpart here and was left out."
 LEFT_OUT = {

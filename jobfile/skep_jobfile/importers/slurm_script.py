@@ -171,7 +171,7 @@ HABITS = (
            "Only the port $MASTER_PORT of $MASTER_ADDR is reserved; both are set already.",
            many=True),
     _habit("container_mounts", r"--container-mounts\b",
-           "Mounts are left out: name a storage under extras.storages, or send the files by "
+           "Mounts are left out: get data by the commands, or send files by "
            "extras.skep.workingFiles."),
 )  # fmt: skip
 
