@@ -47,6 +47,13 @@ class Conflict(SkepError):
     code = "conflict"
 
 
+class Gone(SkepError):
+    """It existed, and was deleted on purpose."""
+
+    status = 410
+    code = "gone"
+
+
 class TooMany(SkepError):
     """Asked too often; `retry_after_s` in the details says when to try again."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from django.forms.models import model_to_dict
 from django.http import HttpResponseBase, StreamingHttpResponse
+from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -18,11 +20,12 @@ from skep_platform.core.errors import NotFound
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import queries
-from skep_platform.telemetry.download import stream_download
+from skep_platform.telemetry.download import job_download, stream_download
 from skep_platform.telemetry.job_use import asked_by, use_of
 from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
 from skep_platform.telemetry.search import Cursor, Match, search
 from skep_platform.telemetry.serializers import (
+    DownloadQuerySerializer,
     JobLogsQuerySerializer,
     JobLogsSerializer,
     JobMetricsSerializer,
@@ -47,15 +50,44 @@ class JobLogsView(APIView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         query = _asked(JobLogsQuerySerializer, request)
-        job, asked = jobs.find(_user(request), id), query.validated_data
+        job, asked = queries.find_log(_user(request), id), query.validated_data
         if lines := asked.get("tail"):
             page = queries.job_tail(job, query.which(), lines, asked["limit"])
         elif (before := asked.get("before")) is not None:
             page = queries.job_log_before(job, query.which(), before, asked["limit"])
         else:
             page = queries.job_log(job, query.which(), asked["cursor"], asked["limit"])
-        chunks = [_place(c, c.offset, text) for c, text in page.chunks]
-        return Response({"chunks": chunks, "next": page.next, "complete": page.complete})
+        chunks = [_place(c, c.offset, query.shown(text)) for c, text in page.chunks]
+        return Response(
+            {
+                "chunks": chunks,
+                "next": page.next,
+                "more": page.more,
+                "complete": page.complete,
+            }
+        )
+
+
+class JobLogDownloadView(APIView):
+    """A job's merged log as one file: whole lines in order of arrival, as far as it is stored
+    now."""
+
+    @extend_schema(
+        operation_id="job_logs_download",
+        parameters=[DownloadQuerySerializer],
+        responses={(200, "text/plain"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, id: UUID) -> HttpResponseBase:
+        query = _asked(DownloadQuerySerializer, request)
+        job, asked = queries.find_log(_user(request), id), query.validated_data
+        several = job.tasks_total > 1 and asked.get("rank") is None
+        text = job_download(
+            job,
+            query.which(),
+            prefix=several if asked["prefix"] is None else asked["prefix"],
+            settled=asked["progress"] == "final",
+        )
+        return _file(text, f"{job.name}.log")
 
 
 class JobLogSearchView(APIView):
@@ -69,7 +101,7 @@ class JobLogSearchView(APIView):
     )
     def get(self, request: Request, id: UUID) -> Response:
         query = _asked(SearchQuerySerializer, request)
-        job, asked = jobs.find(_user(request), id), query.validated_data
+        job, asked = queries.find_log(_user(request), id), query.validated_data
         cursor = Cursor.parse(asked["cursor"])
         found = search(job, query.which(), asked["q"].encode(), cursor, asked["limit"])
         return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
@@ -94,7 +126,8 @@ class StreamLogView(APIView):
     def get(self, request: Request, id: UUID, stream: str) -> HttpResponseBase:
         if stream not in queries.STREAMS:
             raise NotFound("A log stream is stdout or stderr.")
-        asked = _asked(StreamQuerySerializer, request).validated_data
+        query = _asked(StreamQuerySerializer, request)
+        asked = query.validated_data
         attempt = queries.find_attempt(_user(request), id)
         if asked["raw"]:
             return _download(attempt, stream, asked["offset"])
@@ -103,6 +136,7 @@ class StreamLogView(APIView):
         else:
             part = queries.stream_part(attempt, stream, asked["offset"], asked["limit"])
         values = {name: getattr(part, name) for name in queries.Part.__slots__}
+        values["text"] = query.shown(part.text)
         return Response({"attempt_id": attempt.pk, "stream": stream} | values)
 
 
@@ -144,11 +178,15 @@ def _asked(serializer: type[Query], request: Request) -> Query:
 def _download(attempt: TaskAttempt, stream: str, offset: int) -> StreamingHttpResponse:
     end = queries.stream_size(attempt, stream)
     offset = min(offset, end)
-    response = StreamingHttpResponse(
-        stream_download(attempt, stream, offset, end), content_type="text/plain; charset=utf-8"
-    )
+    response = _file(stream_download(attempt, stream, offset, end), f"{attempt.pk}-{stream}.log")
     response["Content-Length"] = str(end - offset)
-    response["Content-Disposition"] = f'attachment; filename="{attempt.pk}-{stream}.log"'
+    return response
+
+
+def _file(text: AsyncIterator[bytes], name: str) -> StreamingHttpResponse:
+    """To be saved, never shown in a page of ours."""
+    response = StreamingHttpResponse(text, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     return response
 
 

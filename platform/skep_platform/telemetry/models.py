@@ -22,7 +22,11 @@ class LogChunk(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["attempt", "stream", "offset"], name="chunk_once")
         ]
-        indexes = [models.Index(fields=["job", "id"], name="chunk_by_job")]
+        indexes = [
+            models.Index(fields=["job", "id"], name="chunk_by_job"),
+            # One rank of a large gang, without a look at the others' chunks.
+            models.Index(fields=["attempt", "id"], name="chunk_by_attempt"),
+        ]
 
 
 class GpuRollup(models.Model):

@@ -17,6 +17,7 @@ from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JOB, AttemptState
 from skep_platform.telemetry.frames import MAX_CHUNK
+from skep_platform.telemetry.keeping import check_kept
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.text import Decoder, decode, read_chunk
 
@@ -50,35 +51,53 @@ COLUMNS = {
 PLAIN = ("attempt_id", "stream", "offset", "size", "at", "key")
 
 
+def find_log(user: User, job_id: UUID) -> Job:
+    """The job, whose log is there to be read. Raises NotFound, also when it exists and the user
+    may not know, and Gone."""
+    job = jobs.find(user, job_id)
+    check_kept(job)
+    return job
+
+
 def find_attempt(user: User, attempt_id: UUID) -> TaskAttempt:
-    """Raises NotFound, also when it exists and the user may not know."""
-    attempt = TaskAttempt.objects.filter(job__in=jobs.visible_to(user), pk=attempt_id).first()
+    """The same for one task attempt."""
+    attempts = TaskAttempt.objects.filter(job__in=jobs.visible_to(user), pk=attempt_id)
+    attempt = attempts.select_related("job").first()
     if attempt is None:
         raise NotFound("There is no such task attempt.")
+    check_kept(attempt.job)
     return attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which part of a job's merged log; None is all."""
+    """Which part of a job's merged log; None is all. `attempt` is the number of a job attempt."""
 
     rank: int | None = None
     stream: str | None = None
+    role: str | None = None
+    attempt: int | None = None
 
     def chunks(self, job: Job) -> QuerySet[LogChunk]:
+        """Of few task attempts by their ids: an index has their chunks in order, however many
+        chunks the rest of the gang has."""
         found = LogChunk.objects.filter(job=job)
-        if self.rank is not None:
-            found = found.filter(attempt__task__rank=self.rank)
+        tasks = {"task__rank": self.rank, "role__name": self.role, "index": self.attempt}
+        asked = {name: value for name, value in tasks.items() if value is not None}
+        if asked:
+            attempts = TaskAttempt.objects.filter(job=job, **asked)
+            found = found.filter(attempt__in=list(attempts.values_list("pk", flat=True)))
         return found.filter(stream=self.stream) if self.stream else found
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a job's merged log: chunks with their text, from where to go on, and whether
-    nothing will ever follow."""
+    """A part of a job's merged log: chunks with their text, from where to go on, whether more lies
+    there already in the direction of reading, and whether nothing will ever follow."""
 
     chunks: list[tuple[Chunk, str]]
     next: int
+    more: bool
     complete: bool
 
 
@@ -88,37 +107,51 @@ def job_log(job: Job, which: Filter, cursor: int, limit: int) -> Page:
     rows = chunk_rows(which.chunks(job).filter(id__gt=cursor).order_by("id"), MAX_ROWS + 1)
     page, more = _up_to(rows, limit)
     texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in page)
-    return Page(texts, page[-1].cursor if page else cursor, ended and not more)
+    return Page(texts, page[-1].cursor if page else cursor, more, ended and not more)
 
 
 def job_log_before(job: Job, which: Filter, before: int, limit: int) -> Page:
     """The merged log up to `before`, which is not part of it: for reading backwards. Empty at the
     beginning of the log."""
     rows = chunk_rows(which.chunks(job).filter(id__lt=before).order_by("-id"), MAX_ROWS + 1)
-    newest, _ = _up_to(rows, limit)
+    newest, more = _up_to(rows, limit)
     texts = _texts((chunk, read_chunk(chunk.key, chunk.size)) for chunk in reversed(newest))
-    return Page(texts, newest[0].cursor if newest else before, complete=False)
+    return Page(texts, newest[0].cursor if newest else before, more, complete=False)
 
 
 def job_tail(job: Job, which: Filter, lines: int, limit: int) -> Page:
-    """The newest `lines` lines of the merged log, of about `limit` bytes at most."""
+    """The newest `lines` lines of the merged log, of about `limit` bytes at most. `more` tells
+    that there are earlier ones."""
     ended = _log_ended(job)
-    rows = chunk_rows(which.chunks(job).order_by("-id"), MAX_ROWS)
-    newest, _ = _up_to(rows, limit)
+    rows = chunk_rows(which.chunks(job).order_by("-id"), MAX_ROWS + 1)
+    newest, more = _up_to(rows, limit)
     held: list[tuple[Chunk, bytes]] = []
     going_on: set[tuple[UUID, str]] = set()  # streams whose line goes on in a newer chunk
     for chunk in newest:
         if lines <= 0:
+            more = True
             break
         stream = (chunk.attempt_id, chunk.stream)
         data = read_chunk(chunk.key, chunk.size)
         ends = stream in going_on or data.endswith(b"\n")  # no line ends with the chunk itself
         kept = _last_lines(data, lines if ends else lines - 1)
         lines -= kept.count(b"\n") + (not ends)
+        more = more or len(kept) < len(data)
         going_on.add(stream)
         held.append((chunk, kept))
     texts = _texts(reversed(held))
-    return Page(texts, newest[0].cursor if newest else 0, ended)
+    return Page(texts, newest[0].cursor if newest else 0, more, ended)
+
+
+def newest_cursor(job: Job, which: Filter) -> int:
+    """Of what is stored now; 0 when that is nothing."""
+    return which.chunks(job).order_by("-id").values_list("id", flat=True).first() or 0
+
+
+def next_chunks(job: Job, which: Filter, cursor: int, end: int, limit: int) -> list[Chunk]:
+    """Chunks behind `cursor`, up to `end`, of together about `limit` bytes."""
+    rows = which.chunks(job).filter(id__gt=cursor, id__lte=end).order_by("id")
+    return _up_to(chunk_rows(rows, MAX_ROWS + 1), limit)[0]
 
 
 @dataclass(frozen=True, slots=True)

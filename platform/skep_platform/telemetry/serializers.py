@@ -10,6 +10,7 @@ from django.utils.dateparse import parse_datetime
 from rest_framework import serializers
 
 from skep_platform.telemetry import queries
+from skep_platform.telemetry.progress import settle
 
 MAX_LIMIT = 1024 * 1024
 DEFAULT_LIMIT = 256 * 1024
@@ -22,14 +23,29 @@ class WhichSerializer(Serializer):
     rank = serializers.IntegerField(
         min_value=0, max_value=2**31 - 1, required=False, help_text="only this task's"
     )
+    role = serializers.CharField(max_length=255, required=False, help_text="only its tasks'")
+    attempt = serializers.IntegerField(
+        min_value=1, max_value=2**31 - 1, required=False, help_text="only this job attempt's"
+    )
     stream = serializers.ChoiceField(queries.STREAMS, required=False)
 
     def which(self) -> queries.Filter:
-        asked = self.validated_data
-        return queries.Filter(asked.get("rank"), asked.get("stream"))
+        names = queries.Filter.__slots__
+        return queries.Filter(**{name: self.validated_data.get(name) for name in names})
 
 
-class JobLogsQuerySerializer(WhichSerializer):
+class ProgressSerializer(Serializer):
+    progress = serializers.ChoiceField(
+        ("final", "raw"),
+        default="final",
+        help_text="what progress bars wrote over: left out, or as it was written",
+    )
+
+    def shown(self, text: str) -> str:
+        return text if self.validated_data["progress"] == "raw" else settle(text)
+
+
+class JobLogsQuerySerializer(WhichSerializer, ProgressSerializer):
     cursor = serializers.IntegerField(
         min_value=0, max_value=MAX_BIG, default=0, help_text="`next` of the last answer"
     )
@@ -58,7 +74,18 @@ class SearchQuerySerializer(WhichSerializer):
         return q
 
 
-class StreamQuerySerializer(Serializer):
+class DownloadQuerySerializer(WhichSerializer):
+    prefix = serializers.BooleanField(
+        allow_null=True,
+        default=None,
+        help_text="name the task before each line; default: when there may be several",
+    )
+    progress = serializers.ChoiceField(
+        ("final", "raw"), default="raw", help_text="final: without what progress bars wrote over"
+    )
+
+
+class StreamQuerySerializer(ProgressSerializer):
     offset = serializers.IntegerField(min_value=0, max_value=MAX_BIG, default=0, help_text="bytes")
     limit = serializers.IntegerField(min_value=1, max_value=MAX_LIMIT, default=DEFAULT_LIMIT)
     tail = serializers.IntegerField(
@@ -100,6 +127,9 @@ class LogChunkSerializer(Serializer):
 class JobLogsSerializer(Serializer):
     chunks = LogChunkSerializer(many=True)
     next = serializers.IntegerField(help_text="cursor of what follows")
+    more = serializers.BooleanField(
+        help_text="more lies there already: behind `next`; before it with `tail` and `before`"
+    )
     complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
 
 

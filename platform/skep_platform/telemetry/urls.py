@@ -6,6 +6,7 @@ from skep_platform.telemetry import api
 
 urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/logs", api.JobLogsView.as_view()),
+    path("jobs/<uuid:id>/logs/download", api.JobLogDownloadView.as_view()),
     path("jobs/<uuid:id>/logs/search", api.JobLogSearchView.as_view()),
     path("jobs/<uuid:id>/metrics", api.JobMetricsView.as_view()),
     path("jobs/<uuid:id>/use", api.JobUseView.as_view()),

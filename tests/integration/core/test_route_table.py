@@ -102,10 +102,13 @@ EXPECTED = {
     "GET jobs/<id>": OF_THE_TEAM,
     "POST jobs/<id>/stop": MAY_STOP,
     "GET jobs/<id>/tasks": OF_THE_TEAM,
+    "GET jobs/<id>/tasks/<rank>/attempts": OF_THE_TEAM,
+    "GET jobs/<id>/attempts": OF_THE_TEAM,
     "GET jobs/<id>/events": OF_THE_TEAM,
     "GET jobs/<id>/logs": OF_THE_TEAM,
     "GET jobs/<id>/metrics": OF_THE_TEAM,
     "GET jobs/<id>/logs/search": OF_THE_TEAM,
+    "GET jobs/<id>/logs/download": OF_THE_TEAM,
     "GET jobs/<id>/use": OF_THE_TEAM,
     "GET attempts/<id>/logs/<stream>": OF_THE_TEAM,
 }
@@ -146,6 +149,7 @@ class World:
         kind, *rest = path.split("/")
         own = self.ids.get(kind, "")
         known = {"<id>": own, "<name>": own, "<username>": "owner", "<stream>": "stdout"}
+        known |= {"<rank>": "0"}
         return "/" + "/".join([kind, *(known.get(part, part) for part in rest)])
 
 

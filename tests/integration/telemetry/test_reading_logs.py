@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.files.storage import storages
+from django.db import connection
 from django.db.models.functions import Now
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc, plac
 
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState, JobState
-from skep_platform.telemetry import search
+from skep_platform.telemetry import queries, search
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.services import append_logs
 
@@ -336,3 +337,73 @@ def test_another_attempt_of_the_same_task_is_merged_too(api, attempt):
     again = place(job, [], node=attempt.node, state=AttemptState.RUNNING)
     write(again, b"second\n")
     assert text(merged(api, attempt)) == "first\nsecond\n"
+
+
+class TestProgressBars:
+    def test_read_as_the_last_state_of_their_line_unless_raw_is_asked(self, api, attempt):
+        write(attempt, b"1%\r2%\r3%\r")
+        write(attempt, b"done\nnext\n")
+        assert [c["text"] for c in merged(api, attempt)["chunks"]] == ["\r3%\r", "done\nnext\n"]
+        assert text(merged(api, attempt, progress="raw")) == "1%\r2%\r3%\rdone\nnext\n"
+        assert text(merged(api, attempt, tail=3)) == "\r3%\rdone\nnext\n"
+
+    def test_of_one_stream_too_and_the_offsets_are_those_of_the_bytes(self, api, attempt):
+        write(attempt, b"a\n1%\r2%\n")
+        path = f"/attempts/{attempt.pk}/logs/stdout"
+        part = api.get(path).json()
+        assert (part["text"], part["next_offset"]) == ("a\n2%\n", 8)
+        assert api.get(path, progress="raw").json()["text"] == "a\n1%\r2%\n"
+
+
+class TestMore:
+    def test_tells_whether_to_read_on(self, api, attempt):
+        for line in (b"one\n", b"two\n", b"three\n"):
+            write(attempt, line)
+        assert merged(api, attempt)["more"] is False
+        first = merged(api, attempt, limit=1)
+        assert first["more"] is True
+        assert merged(api, attempt, cursor=first["next"])["more"] is False
+        assert merged(api, attempt, tail=3)["more"] is False
+        newest = merged(api, attempt, tail=2)
+        assert newest["more"] is True
+        before = newest["chunks"][0]["cursor"]
+        assert merged(api, attempt, before=before, limit=1)["more"] is False
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "about to be"])
+def test_a_log_that_is_no_longer_kept_is_not_empty_but_gone(api, attempt, deleted, settings):
+    write(attempt, b"abc\n")
+    end(attempt)
+    settings.SKEP_LOG_RETENTION_DAYS = 7
+    week = timedelta(days=7)
+    fields = {"logs_deleted_at": Now()} if deleted else {"finished_at": Now() - week}
+    Job.objects.filter(pk=attempt.job_id).update(**fields)
+    paths = [
+        f"/jobs/{attempt.job_id}/logs",
+        f"/jobs/{attempt.job_id}/logs/search?q=a",
+        f"/jobs/{attempt.job_id}/logs/download",
+        f"/attempts/{attempt.pk}/logs/stdout",
+        f"/attempts/{attempt.pk}/logs/stdout?raw=1",
+    ]
+    for path in paths:
+        answer = api.get(path)
+        assert refusal(answer) == (410, "logs_deleted"), path
+        assert answer.json()["details"]["deleted_at"] is not None
+
+
+def test_logs_are_kept_for_ever_with_a_retention_of_0(api, attempt, settings):
+    settings.SKEP_LOG_RETENTION_DAYS = 0
+    write(attempt, b"abc\n")
+    Job.objects.update(finished_at=Now() - timedelta(days=1000))
+    assert text(merged(api, attempt)) == "abc\n"
+
+
+def test_one_rank_is_read_by_the_index_of_its_own_chunks(attempt):
+    write(attempt, b"abc\n")
+    which = queries.Filter(rank=0)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+    plan = which.chunks(attempt.job).filter(id__gt=0).order_by("id")[:10].explain()
+    assert "chunk_by_attempt" in plan
+    assert "Sort" not in plan
