@@ -6,22 +6,40 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from skep_jobfile import facts, framework, placing, references, rendering
+from skep_jobfile import (
+    demands,
+    facts,
+    framework,
+    masking,
+    own_fields,
+    placing,
+    references,
+    rendering,
+    scripts,
+)
 from skep_jobfile.document import Document, read
 from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
+from skep_jobfile.masking import masked
 from skep_jobfile.models import JobFile, TaskRole
-from skep_jobfile.problems import InvalidJobFile, Problem, Trouble
+from skep_jobfile.notes import notes
+from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble
 from skep_jobfile.secret_values import names_secrets, render_secrets, secret_texts
 
 __all__ = [
     "ClusterFacts",
+    "Document",
     "InvalidJobFile",
     "JobFile",
+    "Path",
     "Problem",
     "TaskRole",
+    "Trouble",
     "compile_job",
+    "located",
+    "masked",
     "names_secrets",
+    "notes",
     "parse",
     "read_facts",
     "render_secrets",
@@ -30,6 +48,8 @@ __all__ = [
 ]
 
 SUBMITTER = "alice"  # whose job it is, where nobody says
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_ID = "urn:skep:job-file:2"
 read_facts = facts.read
 
 
@@ -37,26 +57,31 @@ def parse(text: str) -> tuple[JobFile, Document]:
     """The checked job file, and the document that knows the place of everything in the text.
     Raises InvalidJobFile for anything else, never another error."""
     document = read(text)
+    if troubles := masking.check(document):
+        raise InvalidJobFile(located(document, troubles))
     job, troubles = explain(JobFile, document.data)
-    troubles += references.check(document.data) + placing.check(document.data)
+    troubles += references.check(document.data) + demands.check(document.data)
+    troubles += own_fields.check(document.data)
     if job is None or troubles:
-        raise InvalidJobFile(_located(document, troubles))
+        raise InvalidJobFile(located(document, troubles))
     return job, document
 
 
 def compile_job(
     text: str, *, user: str = SUBMITTER, cluster: ClusterFacts | None = None
 ) -> dict[str, Any]:
-    """`entrypoints` by role, and the framework without HiveD (`default_scheduler`) and with it
-    (`hived`). Raises InvalidJobFile, also for what this cluster has not."""
+    """What OpenPAI makes of it: `entrypoints` by role, and the framework without HiveD
+    (`default_scheduler`) and with it (`hived`). Raises InvalidJobFile, also for what this cluster
+    has not."""
     job, document = parse(text)
-    scripts, troubles = rendering.entrypoints(job, document.data)
+    entrypoints, _ = rendering.entrypoints(job, document.data)
     placed = placing.place(job, user, cluster or ClusterFacts())
-    troubles += rendering.auths(document.data)[1] + placed.troubles
+    troubles = scripts.build(job, document.data).troubles + rendering.auths(document.data)[1]
+    troubles += placed.troubles + placing.fractions(job)
     if troubles:
-        raise InvalidJobFile(_located(document, troubles))
+        raise InvalidJobFile(located(document, troubles))
     return {
-        "entrypoints": scripts,
+        "entrypoints": entrypoints,
         "default_scheduler": framework.describe(job, user),
         "hived": framework.differences(job, placed.specs),
     }
@@ -65,10 +90,11 @@ def compile_job(
 @lru_cache(maxsize=1)
 def schema() -> dict[str, Any]:
     """JSON Schema of a job file, for editors."""
-    return JobFile.model_json_schema(by_alias=True)
+    found = JobFile.model_json_schema(by_alias=True)
+    return {"$schema": DIALECT, "$id": SCHEMA_ID, **found}
 
 
-def _located(document: Document, troubles: list[Trouble]) -> list[Problem]:
+def located(document: Document, troubles: list[Trouble]) -> list[Problem]:
     """The troubles with line and column, in the order of the text."""
     problems = [document.locate(trouble) for trouble in troubles]
     return sorted(problems, key=lambda problem: (problem.line, problem.column))

@@ -18,20 +18,20 @@ MAX_KEY = 1000  # characters; ruamel looks no further for a key, and error messa
 class Document:
     """The data of a job file, and where each piece of it stands in the text."""
 
-    def __init__(self, text: str, data: dict[str, Any], root: yaml_text.Node | None) -> None:
+    def __init__(self, text: str, data: dict[str, Any], yaml: yaml_text.Node | None) -> None:
         self.text = text
         self.data = data
-        self._read_root = root
+        self.yaml = yaml  # None: it was read as JSON
 
     def locate(self, trouble: Trouble) -> Problem:
-        line, column = yaml_text.place_of(self._root, trouble.path, at_key=trouble.at_key)
+        line, column = yaml_text.place_of(self.root, trouble.path, at_key=trouble.at_key)
         return Problem(trouble.code, trouble.message, words(trouble.path), line, column)
 
     @cached_property
-    def _root(self) -> yaml_text.Node | None:
+    def root(self) -> yaml_text.Node | None:
         """JSON is YAML, so its places are found by reading it as YAML; only bad files pay that."""
-        if self._read_root is not None:
-            return self._read_root
+        if self.yaml is not None:
+            return self.yaml
         try:
             return yaml_text.compose(self.text, MAX_DEPTH, MAX_NODES)
         except InvalidJobFile:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from skep_jobfile.part import IDENTIFIER, NAME
-from skep_jobfile.problems import Path, Trouble
+from skep_jobfile.problems import Path, Trouble, named
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -40,7 +40,7 @@ def _trouble(model: type[BaseModel], data: Any, error: Any) -> Trouble:
     if error["type"] == "missing":
         return Trouble("missing_field", f"{path[-1]} is required.", path)
     if path and error["loc"][-1] == "[key]":
-        return Trouble("invalid_name", f"{_value(path[-1])}: {_sentence(error)}", path, True)
+        return Trouble("invalid_name", f"{named(str(path[-1]))}: {_sentence(error)}", path, True)
     return Trouble(CODES.get(error["type"], "invalid_value"), _sentence(error), path)
 
 
@@ -76,7 +76,7 @@ def _strange_key(model: type[BaseModel], path: Path) -> Trouble:
     part, key = _part_at(model, path[:-1]), str(path[-1])
     near = get_close_matches(key[:100], _known(part), n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    return Trouble("unknown_field", f"There is no field {_value(key)} here.{hint}", path, True)
+    return Trouble("unknown_field", f"There is no field {named(key)} here.{hint}", path, True)
 
 
 def _known(part: type[BaseModel] | None) -> list[str]:
@@ -109,7 +109,3 @@ def _sentence(error: Any) -> str:
         return PATTERNS.get(error["ctx"]["pattern"], "It has characters that are not allowed.")
     message = str(error["msg"])
     return f"{message[:1].upper()}{message[1:300]}."
-
-
-def _value(key: object) -> str:
-    return str(key)[:100]

@@ -1,22 +1,22 @@
-"""What a job file says beyond OpenPAI's core: where its tasks shall lie, who goes first, and how
-it makes room. `extras.hivedScheduler` is OpenPAI's, `extras.skep` is ours."""
+"""What a job file says beyond OpenPAI's core: where its tasks shall lie, who goes first, plugins.
+`extras.skep` is ours, all else is OpenPAI's."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from skep_jobfile.part import OpenPart, Part, RoleName, Seconds
+from skep_jobfile.part import CellType, OpenPart, RoleName
+from skep_jobfile.skep_extras import SkepExtras
 
-MAX_PRIORITY = 1000
-MAX_DURATION_S = 366 * 86400
-MAX_GRACE_S = 3600
 OPPORTUNISTIC = -1
 
 
 class PriorityClass(StrEnum):
+    """`prod` goes first and `oppo` last, without guarantee or quota."""
+
     OPPO = "oppo"
     TEST = "test"
     PROD = "prod"
@@ -27,15 +27,14 @@ class PriorityClass(StrEnum):
         return {"oppo": OPPORTUNISTIC, "test": 10, "prod": 100}[self]
 
 
-CellType = Annotated[str, Field(min_length=1, max_length=200)]
-
-
 class HivedRole(OpenPart):
     """Where the tasks of one role shall lie."""
 
-    sku_type: str | None = Field(default=None, description="Type of GPU, as the cluster names it.")
+    sku_type: str | None = Field(
+        default=None, description="Model of its GPUs, or the SKU type that the cluster names."
+    )
     sku_num: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="Not used: resourcePerInstance says how many."
+        default=None, description="Not used: `resourcePerInstance` says how many."
     )
     pinned_cell_id: str | None = Field(
         default=None, description="Name of a pinned cell of the virtual cluster."
@@ -46,93 +45,96 @@ class HivedRole(OpenPart):
     within: CellType | None = Field(
         default=None, description="Type of the one cell that shall hold all tasks of the role."
     )
-    within_one_cell: CellType | None = Field(default=None, description="The same as within.")
+    within_one_cell: CellType | None = Field(
+        default=None, description="The same as `within`: give one of them."
+    )
     cell_type: CellType | None = Field(
         default=None, description="Each task gets whole cells of this type."
     )
     cell_number: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="So many of them; default 1."
+        default=None, description="So many cells of `cellType` for each task; default 1."
     )
+
+    @property
+    def cell(self) -> str:
+        return self.within or self.within_one_cell or ""
+
+    @property
+    def cells(self) -> int:
+        return (self.cell_number or 1) if self.cell_type else 0
 
 
 class HivedScheduler(OpenPart):
-    job_priority_class: Annotated[PriorityClass, Field(strict=False)] = PriorityClass.TEST
+    """How the job is scheduled."""
+
+    job_priority_class: Annotated[PriorityClass, Field(strict=False)] = Field(
+        default=PriorityClass.TEST,
+        description="`prod` goes before `test`; `oppo` needs no quota and makes room for both.",
+    )
     lazy_preemption_enable: bool | None = Field(
         default=None, description="Run on opportunistically instead of making room."
     )
-    gang_release_enable: bool | None = None
-    ignore_k8s_suggested_nodes: bool | None = Field(default=None, alias="ignoreK8sSuggestedNodes")
-    task_roles: Annotated[dict[RoleName, HivedRole], Field(min_length=1)] = {}
+    gang_release_enable: bool | None = Field(default=None, description="Accepted, not used.")
+    ignore_k8s_suggested_nodes: bool | None = Field(
+        default=None, alias="ignoreK8sSuggestedNodes", description="Accepted, not used."
+    )
+    task_roles: Annotated[dict[RoleName, HivedRole], Field(min_length=1)] = Field(
+        default={}, description="Where the tasks of each role shall lie, by name of the role."
+    )
 
 
 class RuntimePlugin(OpenPart):
-    """One entry of `com.microsoft.pai.runtimeplugin`: ssh, tensorboard, cmd, …"""
+    """Something that runs around the commands of tasks."""
 
-    plugin: str
-    failure_policy: str = Field(default="fail", description="fail, or ignore its failures.")
-    taskroles: list[str] = Field(default=[], description="Of these roles; default all.")
-    parameters: Any = None
+    plugin: str = Field(
+        description="`cmd` runs callbacks, `ssh` starts the image's sshd; others are told and "
+        "passed over."
+    )
+    failure_policy: str = Field(
+        default="fail", description="`ignore`: the task goes on when the plugin fails."
+    )
+    taskroles: list[str] = Field(default=[], description="Of these roles only; default all.")
+    parameters: Any = Field(default=None, description="What the plugin is told.")
 
 
 class Storage(OpenPart):
-    name: str
-    mount_path: str | None = Field(default=None, description="Default /mnt/NAME.")
+    """A team storage that OpenPAI would mount."""
+
+    name: str = Field(description="Name of the storage.")
+    mount_path: str | None = Field(default=None, description="Where; default /mnt/NAME.")
 
 
 class StatusChangeNotification(OpenPart):
     """At which changes the owner gets a message."""
 
-    running: bool = False
-    succeeded: bool = False
-    stopped: bool = False
-    failed: bool = False
-    retried: bool = False
-
-
-CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
-Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
-
-
-class Checkpoint(Part):
-    """How a job that shall make room is told to save its work, before it is told to end."""
-
-    signal: CheckpointSignal = "SIGUSR1"
-    grace: Grace = Field(default=30, description="Until SIGTERM, or until it exits by itself.")
-
-
-class SkepExtras(Part):
-    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] | None = Field(
-        default=None, description="Instead of the one of its class: test is 10, prod is 100."
-    )
-    duration: Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)] | None = Field(
-        default=None, description="How long it will run: 2h30m, or seconds."
-    )
-    checkpoint: Checkpoint | None = None
-    stop_grace: Grace | None = Field(
-        default=None, description="Between SIGTERM and SIGKILL; default 30 s."
-    )
-    preemptible: bool = Field(
-        default=True, description="False: it makes room only where it is opportunistic."
-    )
-    within_one_cell: CellType | None = Field(
-        default=None, description="Type of the one cell that shall hold the whole job."
-    )
-    lazy_preemption: bool | None = Field(
-        default=None, description="Run on opportunistically instead of making room."
-    )
+    running: bool = Field(default=False, description="When it runs.")
+    succeeded: bool = Field(default=False, description="When it ends well.")
+    stopped: bool = Field(default=False, description="When it was stopped.")
+    failed: bool = Field(default=False, description="When it fails.")
+    retried: bool = Field(default=False, description="When it is tried again.")
 
 
 class Extras(OpenPart):
+    """Where the job runs, who goes first, plugins, and Skep's own fields."""
+
     gang_allocation: bool = Field(
         default=True, description="All tasks start together; false: each when it finds a place."
     )
-    hived_scheduler: HivedScheduler = HivedScheduler()
+    hived_scheduler: HivedScheduler = Field(
+        default=HivedScheduler(), description="How the job is scheduled."
+    )
     runtime_plugins: list[RuntimePlugin] = Field(
-        default=[], alias="com.microsoft.pai.runtimeplugin"
+        default=[],
+        alias="com.microsoft.pai.runtimeplugin",
+        description="What runs around the commands of tasks.",
     )
     storages: list[Storage] | None = Field(
         default=None, description="Team storages to mount; [] takes the user's default ones."
     )
-    job_status_change_notification: StatusChangeNotification = StatusChangeNotification()
-    tags: list[str] = []
-    skep: SkepExtras = SkepExtras()
+    job_status_change_notification: StatusChangeNotification = Field(
+        default=StatusChangeNotification(), description="At which changes the owner is told."
+    )
+    tags: list[str] = Field(
+        default=[], description="Words to find the job by; they can be changed later."
+    )
+    skep: SkepExtras = Field(default=SkepExtras(), description="Skep's own fields.")

@@ -45,6 +45,7 @@ IDENTIFIER = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=255)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 RoleName = Identifier
+CellType = Annotated[str, Field(min_length=1, max_length=200)]
 
 SPAN = r"^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$"
 _SECONDS = (86400, 3600, 60, 1)

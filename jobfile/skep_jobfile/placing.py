@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from skep_jobfile.extras import HivedRole
+from skep_jobfile.demands import PLACES
 from skep_jobfile.facts import ClusterFacts, Sku
 from skep_jobfile.models import JobFile
 from skep_jobfile.problems import Path, Trouble
-from skep_jobfile.raw import did_you_mean, section
+from skep_jobfile.raw import did_you_mean
 
-PLACES: Path = ("extras", "hivedScheduler", "taskRoles")
 FLAGS = ("gang_release_enable", "lazy_preemption_enable", "ignore_k8s_suggested_nodes")
 RESOURCES = ("gpu", "cpu", "memory_mb")
 SAID = {"gpu": "GPUs", "cpu": "CPUs", "memory_mb": "memory"}
@@ -26,17 +25,6 @@ class Placing:
     troubles: list[Trouble]
 
 
-def check(data: dict[str, Any]) -> list[Trouble]:
-    """What holds between the fields themselves; reads raw data, as `references`."""
-    roles = section(data, "taskRoles")
-    demands = section(data, *map(str, PLACES))
-    return [
-        *_unknown_roles(demands, roles),
-        *_sku_and_pin(demands),
-        *_mixed_groups(demands),
-    ]
-
-
 def place(job: JobFile, user: str, facts: ClusterFacts) -> Placing:
     troubles = [*_unknown_vc(job, facts), *_unknown_skus(job, facts)]
     if troubles:
@@ -47,8 +35,21 @@ def place(job: JobFile, user: str, facts: ClusterFacts) -> Placing:
     return Placing(specs, troubles)
 
 
+def fractions(job: JobFile) -> list[Trouble]:
+    """Parts of a CPU: a server of Skep takes them, OpenPAI's does not."""
+    return [
+        Trouble(
+            "invalid_value",
+            "OpenPAI takes whole CPUs only; a server of Skep takes fractions.",
+            ("taskRoles", name, "resourcePerInstance", "cpu"),
+        )
+        for name, role in job.task_roles.items()
+        if not isinstance(role.resource_per_instance.cpu, int)
+    ]
+
+
 def _spec(job: JobFile, name: str, numbers: dict[str, int], user: str) -> dict[str, Any]:
-    hived, demand = job.extras.hived_scheduler, _demand(job, name)
+    hived, demand = job.extras.hived_scheduler, job.demand_of(name)
     flags = {type(hived).model_fields[f].alias or f: getattr(hived, f) for f in FLAGS}
     return {
         "virtualCluster": job.defaults.virtual_cluster,
@@ -65,7 +66,7 @@ def _group(job: JobFile, name: str, numbers: dict[str, int], user: str) -> dict[
     """The role's own group; where no role has one, a gang is one group."""
     demands = job.extras.hived_scheduler.task_roles
     named = any(demand.affinity_group_name is not None for demand in demands.values())
-    group = _demand(job, name).affinity_group_name
+    group = job.demand_of(name).affinity_group_name
     if group is not None:
         members = [role for role, d in demands.items() if d.affinity_group_name == group]
     elif named or not job.extras.gang_allocation:
@@ -99,11 +100,11 @@ def _units(job: JobFile, name: str, facts: ClusterFacts) -> dict[str, int]:
 
 
 def _types(job: JobFile, name: str, facts: ClusterFacts) -> list[Sku]:
-    wanted = _demand(job, name).sku_type
+    wanted = job.demand_of(name).sku_type
     if wanted is not None:
         known = facts.sku(wanted)
         return [known] if known else []
-    vc, opportunistic = job.defaults.virtual_cluster, _opportunistic(job)
+    vc, opportunistic = job.defaults.virtual_cluster, job.opportunistic
     return list(facts.types_of(vc, opportunistic=opportunistic).values())
 
 
@@ -121,7 +122,7 @@ def _without_resources(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
 def _over_quota(job: JobFile, numbers: dict[str, int], facts: ClusterFacts) -> Iterator[Trouble]:
     vc = job.defaults.virtual_cluster
     quota = facts.quota_of(vc)
-    if quota is None or _opportunistic(job) or not job.extras.gang_allocation:
+    if quota is None or job.opportunistic or not job.extras.gang_allocation:
         return
     asked = sum(role.instances * numbers[name] for name, role in job.task_roles.items())
     if asked > sum(quota.values()):
@@ -138,7 +139,7 @@ def _unknown_vc(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
 
 def _unknown_skus(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
     vc = job.defaults.virtual_cluster
-    allowed = facts.types_of(vc, opportunistic=_opportunistic(job))
+    allowed = facts.types_of(vc, opportunistic=job.opportunistic)
     for name, demand in job.extras.hived_scheduler.task_roles.items():
         wanted, path = demand.sku_type, (*PLACES, name, "skuType")
         if wanted is None or facts.sku_types is None:
@@ -151,40 +152,3 @@ def _unknown_skus(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
             names = ", ".join(allowed)[:200] or "none"
             message = f"The virtual cluster {vc[:100]} has no {wanted[:100]}; it has {names}."
             yield Trouble("sku_not_in_virtual_cluster", message, path)
-
-
-def _unknown_roles(demands: dict[str, Any], roles: dict[str, Any]) -> Iterator[Trouble]:
-    for name in demands:
-        if name not in roles:
-            message = f"There is no task role {name[:100]}.{did_you_mean(name, roles)}"
-            yield Trouble("unknown_task_role", message, (*PLACES, name), at_key=True)
-
-
-def _sku_and_pin(demands: dict[str, Any]) -> Iterator[Trouble]:
-    for name in demands:
-        demand = section(demands, name)
-        if demand.get("skuType") is not None and demand.get("pinnedCellId") is not None:
-            message = "Give skuType or pinnedCellId, not both: a pinned cell has its own SKU type."
-            yield Trouble("sku_and_pinned_cell", message, (*PLACES, name, "pinnedCellId"), True)
-
-
-def _mixed_groups(demands: dict[str, Any]) -> Iterator[Trouble]:
-    first: dict[str, str] = {}
-    for name in demands:
-        demand = section(demands, name)
-        group = demand.get("affinityGroupName")
-        if not isinstance(group, str):
-            continue
-        other = section(demands, first.setdefault(group, name))
-        for key in ("skuType", "pinnedCellId"):
-            if demand.get(key) != other.get(key):
-                message = f"{first[group][:100]} is in the same affinity group with another {key}."
-                yield Trouble("mixed_affinity_group", message, (*PLACES, name))
-
-
-def _demand(job: JobFile, name: str) -> HivedRole:
-    return job.extras.hived_scheduler.task_roles.get(name, HivedRole())
-
-
-def _opportunistic(job: JobFile) -> bool:
-    return job.extras.hived_scheduler.job_priority_class.priority < 0

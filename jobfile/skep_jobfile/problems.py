@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 Path = tuple[str | int, ...]
 MAX_SHOWN = 100
+NAMED = re.compile(r"[\w.$@/ -]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +51,14 @@ def words(path: Path) -> str:
     """`prerequisites[0].uri`: how people write a path."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{named(step)}" if text else named(step)
     return text
+
+
+def named(key: str) -> str:
+    """A key as errors repeat it: what looks like no name may be a value in the wrong place, even
+    a secret."""
+    return key if NAMED.fullmatch(key) else "…"

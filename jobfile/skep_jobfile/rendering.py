@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from skep_jobfile.javascript import trim
+from skep_jobfile.javascript import text_of, trim
 from skep_jobfile.models import JobFile
-from skep_jobfile.problems import Trouble
+from skep_jobfile.problems import Path, Trouble
 from skep_jobfile.raw import items, section
-from skep_jobfile.templates import TemplateError, render
+from skep_jobfile.templates import TemplateError, fill, render
 
 KINDS = ("script", "output", "data")
 
@@ -20,7 +21,7 @@ def entrypoints(job: JobFile, data: dict[str, Any]) -> tuple[dict[str, str], lis
     for name in job.task_roles:
         script = "\n".join(trim(command) for command in job.commands_of(name))
         try:
-            scripts[name] = render(script, _values(data, name))
+            scripts[name] = render(script, values_of(data, name))
         except TemplateError as error:
             message = f"Not a template: {str(error)[:300]}."
             path = ("taskRoles", name, "commands")
@@ -31,24 +32,34 @@ def entrypoints(job: JobFile, data: dict[str, Any]) -> tuple[dict[str, str], lis
 def auths(data: dict[str, Any]) -> tuple[dict[str, dict[str, str]], list[Trouble]]:
     """Docker image -> how to log in at its registry, with secrets: never to be shown."""
     found: dict[str, dict[str, str]] = {}
-    troubles = []
+    troubles: list[Trouble] = []
+    values = {"$secrets": section(data, "secrets")}
     for index, item in items(data, "prerequisites"):
         if item.get("type") != "dockerimage":
             continue
         for key, value in section(item, "auth").items():
-            try:
-                rendered = render(str(value), {"$secrets": section(data, "secrets")})
-                found.setdefault(str(item["name"]), {})[key] = rendered
-            except TemplateError as error:
-                # The message repeats nothing of the text: it may hold a password.
-                message = f"Not a template: {str(error).split(maxsplit=2)[0]} tag or section."
-                path = ("prerequisites", index, "auth", key)
-                troubles.append(Trouble("invalid_template", message, path))
+            path: Path = ("prerequisites", index, "auth", key)
+            rendered = trim(filled(value, values, path, troubles))
+            found.setdefault(str(item["name"]), {})[key] = rendered
     return found, troubles
 
 
-def _values(data: dict[str, Any], role: str) -> dict[str, Any]:
-    """As written, so that fields that the protocol does not know are there, too."""
+def filled(value: Any, values: Mapping[str, Any], path: Path, troubles: list[Trouble]) -> str:
+    """The value as text with these values in its templates. What is wrong is added to the
+    troubles, and repeats nothing of the text: it may hold a password."""
+    text = text_of(value)
+    try:
+        return fill(text, values) if "<%" in text else text
+    except TemplateError as error:
+        what = str(error).split(maxsplit=2)[0]
+        message = f"Not a template: {what} tag or section."
+        troubles.append(Trouble("invalid_template", message, path))
+        return ""
+
+
+def values_of(data: dict[str, Any], role: str) -> dict[str, Any]:
+    """What templates of this role may name. As written, so that fields that the protocol does not
+    know are there, too."""
     chosen = section(data, "taskRoles", role)
     values: dict[str, Any] = {"$parameters": data.get("parameters")}
     for _, item in items(data, "prerequisites"):

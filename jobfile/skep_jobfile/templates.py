@@ -28,7 +28,12 @@ class TemplateError(ValueError):
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """The text without white space around it. Raises TemplateError."""
-    return trim("".join(_printed(kind, text, values) for kind, text in _parse(template)))
+    return trim(fill(template, values))
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """The text. Raises TemplateError."""
+    return "".join(_printed(kind, text, values) for kind, text in _parse(template))
 
 
 def _printed(kind: Kind, text: str, values: Mapping[str, Any]) -> str:

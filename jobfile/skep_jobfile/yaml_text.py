@@ -7,6 +7,7 @@ nodes is done here, so that every problem has its place and all duplicate keys a
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,11 +20,12 @@ from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from skep_jobfile import scalars
-from skep_jobfile.problems import InvalidJobFile, Path, Problem, words
+from skep_jobfile.problems import InvalidJobFile, Path, Problem, named, words
 
-__all__ = ["Node", "compose", "construct", "place_of"]
+__all__ = ["Node", "children", "compose", "construct", "entries", "node_at", "place_of"]
 
 MERGE = "tag:yaml.org,2002:merge"
+QUOTED = re.compile(r"""(['"])(?!<)[^'"]{2,}\1""")
 PLAIN = "tag:skep,plain"  # neither quotes nor a tag
 
 
@@ -53,6 +55,38 @@ def construct(root: Node) -> Any:
     if problems:
         raise InvalidJobFile(problems)
     return data
+
+
+def entries(node: Node | None) -> Iterator[tuple[str, Node]]:
+    """Key and value of an object's fields, then of those merged into it, whichever counts."""
+    if not isinstance(node, MappingNode):
+        return
+    for key, value in node.value:
+        if isinstance(key, ScalarNode) and key.tag != MERGE:
+            yield key.value, value
+    for source in _merged(node):
+        yield from entries(source)
+
+
+def children(node: Node) -> Iterator[tuple[str | int | None, Node]]:
+    """The nodes below a node with the step to each; of keys and of what is merged in it is None."""
+    if isinstance(node, SequenceNode):
+        yield from enumerate(node.value)
+    elif isinstance(node, MappingNode):
+        for key, value in node.value:
+            yield None, key
+            plain = isinstance(key, ScalarNode) and key.tag != MERGE
+            yield key.value if plain else None, value
+
+
+def node_at(root: Node | None, path: Path) -> Node | None:
+    node = root
+    for step in path:
+        found = _child(node, step)
+        if found is None:
+            return None
+        node = found[1]
+    return node
 
 
 def place_of(root: Node | None, path: Path, *, at_key: bool = False) -> tuple[int, int]:
@@ -113,7 +147,7 @@ def _construct(node: Node, path: Path, problems: list[Problem]) -> Any:
         return [_construct(child, (*path, i), problems) for i, child in enumerate(node.value)]
     read = _SCALARS.get(tag) if isinstance(node, ScalarNode) else None
     if read is None:
-        problems.append(_problem(node, "unsupported_tag", f"No {tag[:100]} here.", path))
+        problems.append(_problem(node, "unsupported_tag", "This tag (!…) is not used here.", path))
         return None
     try:
         return read(str(node.value))
@@ -129,8 +163,8 @@ def _construct_mapping(node: MappingNode, path: Path, problems: list[Problem]) -
         if not isinstance(key, ScalarNode):
             problems.append(_problem(key, "invalid_key", "A key is text.", path))
         elif key.value in data:
-            message = f"{key.value[:100]} is there twice."
-            problems.append(_problem(key, "duplicate_key", message, (*path, key.value[:100])))
+            message = f"{named(key.value)} is there twice."
+            problems.append(_problem(key, "duplicate_key", message, (*path, key.value)))
         elif key.tag != MERGE:
             data[key.value] = _construct(value, (*path, key.value), problems)
     for source in _merged(node):
@@ -196,7 +230,9 @@ def _syntax(error: Exception) -> InvalidJobFile:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:200]
+    """In one line, without what it quotes from the file: that may be a secret. Names of tokens
+    (`'<block end>'`) and single characters stay."""
+    return " ".join(QUOTED.sub("", text).split())[:200]
 
 
 def _at(mark: Any, code: str, message: str) -> InvalidJobFile:

@@ -40,7 +40,9 @@ def job_file(vc: VirtualCluster | str, *, name: str = "", **changes: Any) -> dic
 def _role(
     *, gpus: int = 1, cpu: float = 1, memory_mb: int = 1024, ports: Any = None, **fields: Any
 ) -> dict[str, Any]:
-    resources = {"gpu": gpus, "cpu": cpu, "memoryMB": memory_mb, "ports": ports or {}}
+    resources = {"gpu": gpus, "cpu": cpu, "memoryMB": memory_mb}
+    if ports:
+        resources["ports"] = ports
     return {
         "dockerImage": "image",
         "resourcePerInstance": resources,

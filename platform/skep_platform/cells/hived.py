@@ -9,9 +9,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from skep_jobfile import InvalidJobFile, json_text, yaml_text
 from skep_platform.cells.assignment import Error
-from skep_platform.jobs.protocol import json_text, yaml_text
-from skep_platform.jobs.protocol.problems import InvalidJobFile
 
 MAX_DEPTH = 64
 MAX_VALUES = 500_000

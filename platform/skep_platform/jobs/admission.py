@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Max, Q
 
+from skep_jobfile import JobFile, Path
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.images.models import Image
 from skep_platform.jobs import owning
 from skep_platform.jobs.owning import VC_PATH, Objection
-from skep_platform.jobs.protocol import JobFile
-from skep_platform.jobs.protocol.problems import Path
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
 
@@ -53,7 +52,7 @@ def objections(job: JobFile, vc: VirtualCluster) -> list[Objection]:
 def image_references(job: JobFile, vc: VirtualCluster) -> dict[str, str]:
     """By uri: the reference of the image that is known by this name to the virtual cluster, else
     the uri itself."""
-    uris = {job.uri_of(role) for role in job.task_roles.values()}
+    uris = {job.image_of(role).uri for role in job.task_roles.values()}
     names = [uri for uri in uris if not set(uri) & set("/:@.+")]
     references = {uri: uri for uri in uris}
     if names:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from skep_jobfile import JobFile, Path
+from skep_jobfile.demands import PLACES
 from skep_platform.core.errors import NotFound, SkepError
 from skep_platform.jobs.bulk import fetch
 from skep_platform.jobs.cell_sizes import CellSize, sizes
-from skep_platform.jobs.protocol import JobFile
-from skep_platform.jobs.protocol.placing import PLACES
-from skep_platform.jobs.protocol.problems import Path
 from skep_platform.tenancy.models import PinnedCell, VirtualCluster
 
 VC_PATH: Path = ("defaults", "virtualCluster")

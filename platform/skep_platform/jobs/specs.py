@@ -88,7 +88,8 @@ class _Job:
 
     def ssh_plugins(self, role: str = "") -> list[Row]:
         """Its entries of the ssh plugin; those for one role."""
-        plugins = [p for p in self.extras.get("runtime_plugins", []) if p["plugin"] == SSH_PLUGIN]
+        plugins = self.extras.get("com.microsoft.pai.runtimeplugin", [])
+        plugins = [p for p in plugins if p["plugin"] == SSH_PLUGIN]
         return [p for p in plugins if not role or role in (p.get("taskroles") or [role])]
 
     def public_keys(self) -> list[str]:
@@ -99,7 +100,7 @@ class _Job:
 
     def working_files(self) -> WorkingFiles | None:
         sha256 = self.row["files__archive__sha256"]
-        asked = (self.extras.get("skep") or {}).get("working_files") or {}
+        asked = (self.extras.get("skep") or {}).get("workingFiles") or {}
         if sha256 is None or not asked.get("path"):
             return None
         size = self.row["files__archive__size"]

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from skep_jobfile import Problem, Trouble
 from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.events import event
-from skep_platform.jobs import admission, forecast
+from skep_platform.jobs import admission, belongings, forecast
 from skep_platform.jobs.admission import Objection
+from skep_platform.jobs.belongings import Belongings
 from skep_platform.jobs.inserting import insert_job
-from skep_platform.jobs.models import Job, TaskRole
-from skep_platform.jobs.protocol import (
-    InvalidJobFile,
-    JobFile,
-    Problem,
-    Trouble,
-    located,
-    notes,
-    parse,
-)
+from skep_platform.jobs.job_file import InvalidJobFile, ReadJob, read
+from skep_platform.jobs.models import Job
+from skep_platform.jobs.rows import job_row, role_rows, words
 from skep_platform.jobs.stories import Reason
 from skep_platform.tenancy.models import VirtualCluster
 
 MAX_TOKEN = 64
-DEFAULT_STOP_GRACE_S = 30
+MOST_TOLD = 20  # notes in the event of the submit
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,128 +50,103 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
     """The new job, WAITING. The same `client_token` again answers with the same job.
 
     Raises InvalidJobFile, NotFound `unknown_virtual_cluster`, SkepError with the code of an
-    objection (`exceeds_quota`, `exceeds_node`, `unknown_sku_type`, …), Conflict `job_name_taken`
-    and `client_token_reused`."""
+    objection (`exceeds_quota`, `exceeds_node`, `unknown_sku_type`, `unknown_archive`, …), Conflict
+    `job_name_taken` and `client_token_reused`."""
     _check_token(client_token)
-    if client_token and (known := _submitted(user, client_token, text)):
+    digest = digest_of(text)
+    if client_token and (known := _submitted(user, client_token, digest)):
         return known
-    job, _ = parse(text)
-    vc = admission.find_vc(user, job)
+    spec = read(text)
+    vc = admission.find_vc(user, spec.job)
     if vc is None:
-        raise admission.unknown_vc(job).error()
-    for objection in admission.objections(job, vc):
+        raise admission.unknown_vc(spec.job).error()
+    for objection in admission.objections(spec.job, vc):
         raise objection.error()
-    images = admission.image_references(job, vc)
+    with_it, objection_to_it = belongings.of(user, spec)
+    if objection_to_it:
+        raise objection_to_it.error()
+    images = admission.image_references(spec.job, vc)
     try:
         with transaction.atomic():
-            return _create(user, vc, job, text, client_token, images)
+            return _create(user, vc, spec, digest, client_token, images, with_it)
     except IntegrityError:
-        if client_token and (known := _submitted(user, client_token, text)):
+        if client_token and (known := _submitted(user, client_token, digest)):
             return known
-        raise _name_taken(job.name) from None
+        raise name_taken(spec.job.name) from None
 
 
 def check(user: User, text: str) -> CheckResult:
     """What is wrong with a job file, and when it would start; changes nothing."""
     try:
-        job, document = parse(text)
+        spec = read(text)
     except InvalidJobFile as error:
         return CheckResult(error.problems)
+    job = spec.job
     vc = admission.find_vc(user, job)
     found = [admission.unknown_vc(job)] if vc is None else admission.objections(job, vc)
     if Job.objects.filter(owner=user, name=job.name).exists():
-        found.append(Objection("job_name_taken", _name_taken(job.name).message, ("name",)))
+        found.append(Objection("job_name_taken", name_taken(job.name).message, ("name",)))
+    if objection := belongings.of(user, spec)[1]:
+        found.append(objection)
     troubles = [Trouble(o.code, o.message, o.path) for o in found]
     return CheckResult(
-        located(document, troubles) if troubles else [],
-        notes(document),
-        _summary(job),
-        _forecast(user, vc, job, text) if vc is not None and not troubles else None,
+        spec.problems(troubles),
+        spec.notes,
+        _summary(spec),
+        _forecast(user, vc, spec) if vc is not None and not troubles else None,
     )
 
 
-def _forecast(user: User, vc: VirtualCluster, spec: JobFile, text: str) -> Reason | None:
-    job = _job(user, vc, spec, text)
-    return forecast.of(job, _roles(job, spec, defaultdict(str)))
+def digest_of(text: str) -> str:
+    """Keyed, so that nobody who reads it can try secrets of short files out."""
+    key = settings.SECRET_KEY.encode()
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def name_taken(name: str) -> Conflict:
+    message = f"You have a job named {name} already; names are not used again. Choose another."
+    return Conflict(message, code="job_name_taken", name=name)
+
+
+def _forecast(user: User, vc: VirtualCluster, spec: ReadJob) -> Reason | None:
+    job = job_row(user, vc, spec)
+    return forecast.of(job, role_rows(job, spec, defaultdict(str)))
 
 
 def _create(
     user: User,
     vc: VirtualCluster,
-    spec: JobFile,
-    text: str,
+    spec: ReadJob,
+    digest: str,
     client_token: str,
     images: Mapping[str, str],
+    with_it: Belongings,
 ) -> Job:
-    job = _job(user, vc, spec, text, client_token)
-    message = f"Submitted to {vc.name}: {_words(spec)}. It waits for a place."
-    story = event("job", job.pk, "job.queued", message, actor=user.get_username())
-    insert_job(job, _roles(job, spec, images), story)
+    job = job_row(user, vc, spec)
+    job.spec_digest, job.client_token = digest, client_token
+    insert_job(job, role_rows(job, spec, images), _story(user, job, vc, spec))
+    with_it.store(job, images)
     doorbells.ring_scheduler()
     doorbells.ring_topic("jobs")
     return job
 
 
-def _job(user: User, vc: VirtualCluster, spec: JobFile, text: str, client_token: str = "") -> Job:
-    skep = spec.extras.skep
-    return Job(
-        name=spec.name,
-        owner=user,
-        vc=vc,
-        priority_class=str(spec.priority_class),
-        priority=spec.priority,
-        spec_text=text,
-        spec=spec.model_dump(mode="json", exclude_none=True),
-        gpus=spec.gpus,
-        tasks_total=spec.tasks,
-        client_token=client_token,
-        incremental=spec.incremental,
-        lazy_preemption=spec.lazy_preemption,
-        pinned_cell=spec.pinned_cell,
-        preemptible=skep.preemptible,
-        duration_s=skep.duration,
-        within=skep.within_one_cell or "",
-        stop_grace_s=min(DEFAULT_STOP_GRACE_S, vc.max_stop_grace_s)
-        if skep.stop_grace is None
-        else skep.stop_grace,
-        checkpoint_signal=skep.checkpoint.signal if skep.checkpoint else "",
-        checkpoint_grace_s=skep.checkpoint.grace if skep.checkpoint else 0,
-    )
+def _story(user: User, job: Job, vc: VirtualCluster, spec: ReadJob) -> Any:
+    message = f"Submitted to {vc.name}: {words(job)}. It waits for a place."
+    notes = [f"{note.path}: {note.message}" for note in spec.notes[:MOST_TOLD]]
+    if notes:
+        message += f" Please note: {' '.join(notes)}"
+    data = {"notes": notes} if notes else {}
+    return event("job", job.pk, "job.queued", message, actor=user.get_username(), **data)
 
 
-def _roles(job: Job, spec: JobFile, images: Mapping[str, str]) -> list[TaskRole]:
-    return [
-        TaskRole(
-            job=job,
-            name=name,
-            position=position,
-            instances=role.instances,
-            gpus=role.resource_per_instance.gpu,
-            gpu_model=spec.sku_of(name),
-            cell_type=spec.demand_of(name).cell_type or "",
-            cells=spec.demand_of(name).cells,
-            within=spec.demand_of(name).cell,
-            affinity_group=spec.demand_of(name).affinity_group_name or "",
-            cpu_millis=max(round(role.resource_per_instance.cpu * 1000), 1),
-            memory_mb=role.resource_per_instance.memory_mb,
-            shm_mb=role.extra_container_options.shm_mb,
-            ports=role.resource_per_instance.ports,
-            image=images[spec.uri_of(role)],
-            command=role.command,
-            min_failed=role.min_failed,
-            min_succeeded=role.min_succeeded,
-        )
-        for position, (name, role) in enumerate(spec.task_roles.items())
-    ]
-
-
-def _submitted(user: User, client_token: str, text: str) -> Job | None:
+def _submitted(user: User, client_token: str, digest: str) -> Job | None:
     job = (
         Job.objects.filter(owner=user, client_token=client_token)
         .select_related("owner", "vc")
         .first()
     )
-    if job is not None and job.spec_text != text:
+    if job is not None and job.spec_digest != digest:
         message = "This idempotency key was used for another job file; take a new one."
         raise Conflict(message, code="client_token_reused", job_id=str(job.pk))
     return job
@@ -185,21 +158,11 @@ def _check_token(client_token: str) -> None:
         raise SkepError(message, code="client_token_invalid")
 
 
-def _name_taken(name: str) -> Conflict:
-    message = f"You have a job named {name} already; names are not used again. Choose another."
-    return Conflict(message, code="job_name_taken", name=name)
-
-
-def _summary(spec: JobFile) -> dict[str, Any]:
+def _summary(spec: ReadJob) -> dict[str, Any]:
+    job = spec.job
     return {
-        "name": spec.name,
-        "virtual_cluster": spec.defaults.virtual_cluster,
-        "gpus": spec.gpus,
-        "tasks": spec.tasks,
+        "name": job.name,
+        "virtual_cluster": job.defaults.virtual_cluster,
+        "gpus": job.gpus,
+        "tasks": job.tasks,
     }
-
-
-def _words(spec: JobFile) -> str:
-    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks} tasks"
-    gpus = "no GPU" if not spec.gpus else "1 GPU" if spec.gpus == 1 else f"{spec.gpus} GPUs"
-    return f"{tasks}, {gpus}"

@@ -15,7 +15,7 @@ from skep_platform.core.errors import SkepError
 from skep_platform.images.services import create as create_image
 from skep_platform.jobs import admission, services
 from skep_platform.jobs.models import Job, Task
-from skep_platform.jobs.protocol import InvalidJobFile
+from skep_platform.jobs.job_file import InvalidJobFile
 
 pytestmark = pytest.mark.django_db
 

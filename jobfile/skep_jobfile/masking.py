@@ -1,0 +1,125 @@
+"""A job file as others may see it: the values of its secrets replaced, all else as it was written.
+
+By their place in the parsed document, not by a pattern (OpenPAI's lets JSON, indented and flow
+style pass). The result is read again: where it does not say the same but for the secrets, the
+whole file is written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from skep_jobfile import yaml_text
+from skep_jobfile.document import Document, read
+from skep_jobfile.problems import InvalidJobFile, Path, Trouble
+from skep_jobfile.raw import items, section
+from skep_jobfile.secret_values import TAG
+
+MASK = "******"
+
+
+def masked(document: Document) -> str:
+    """The text without its secrets; the very text where it has none."""
+    data = masked_data(document.data)
+    if data == document.data:
+        return document.text
+    text = _replaced(document)
+    return text if text and _says(text, data) else json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def masked_data(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with masks for secrets, and for passwords of registries that stand in the open."""
+    found = dict(data)
+    if "secrets" in data:
+        found["secrets"] = _masks(data["secrets"])
+    if isinstance(data.get("prerequisites"), list):
+        found["prerequisites"] = [_without_password(item) for item in data["prerequisites"]]
+    return found
+
+
+def check(document: Document) -> list[Trouble]:
+    """Secrets that are written once and used twice, by anchor and alias: the other place would show
+    them."""
+    if document.yaml is None or "secrets" not in document.data:
+        return []
+    hidden = {id(node) for part in _secret_nodes(document.yaml) for node in _within(part)}
+    shared = next(_uses(document.yaml, (), hidden), None)
+    if shared is None:
+        return []
+    message = "An alias of a secret would show it here; write `<% $secrets.x %>` instead."
+    return [Trouble("shared_secret", message, shared)]
+
+
+def _masks(secrets: Any) -> Any:
+    """Names without a value are left out: in flow style `{p:x}` is a name, and a secret."""
+    if not isinstance(secrets, dict):
+        return MASK
+    return {key: MASK for key, value in secrets.items() if value is not None}
+
+
+def _without_password(item: Any) -> Any:
+    if not isinstance(item, dict) or not _is_open(section(item, "auth").get("password")):
+        return item
+    return {**item, "auth": {**item["auth"], "password": MASK}}
+
+
+def _is_open(password: Any) -> bool:
+    """A password itself, not a template that names a secret."""
+    return password is not None and not (
+        isinstance(password, str) and TAG.fullmatch(password.strip())
+    )
+
+
+def _replaced(document: Document) -> str | None:
+    """The masks in place of the values; None where the places are not known."""
+    if document.root is None:
+        return None
+    spans: dict[int, tuple[int, str]] = {}
+    for node in _secret_nodes(document.root):
+        value = json.dumps(_masks(yaml_text.construct(node)), ensure_ascii=False)
+        spans[node.start_mark.index] = (node.end_mark.index, value)
+    for index, item in items(document.data, "prerequisites"):
+        path: Path = ("prerequisites", index, "auth", "password")
+        found = yaml_text.node_at(document.root, path)
+        if found is not None and _is_open(section(item, "auth").get("password")):
+            spans[found.start_mark.index] = (found.end_mark.index, json.dumps(MASK))
+    text = document.text
+    for start in sorted(spans, reverse=True):
+        end, value = spans[start]
+        rest = len(text[start:end].rstrip())
+        text = text[:start] + value + text[start + rest :]
+    return text
+
+
+def _says(text: str, data: dict[str, Any]) -> bool:
+    try:
+        return read(text).data == data
+    except InvalidJobFile:
+        return False
+
+
+def _secret_nodes(root: yaml_text.Node | None) -> Iterator[yaml_text.Node]:
+    """The value of `secrets`, and those that it hides in objects merged into the file."""
+    for key, value in yaml_text.entries(root):
+        if key == "secrets":
+            yield value
+
+
+def _within(node: yaml_text.Node) -> Iterator[yaml_text.Node]:
+    yield node
+    for _, child in yaml_text.children(node):
+        yield from _within(child)
+
+
+def _uses(node: yaml_text.Node, path: Path, hidden: set[int]) -> Iterator[Path]:
+    """Paths outside of `secrets` that lead to what is hidden there."""
+    for step, child in yaml_text.children(node):
+        if not path and step == "secrets":
+            continue
+        below = path if step is None else (*path, step)
+        if id(child) in hidden:
+            yield below
+        else:
+            yield from _uses(child, below, hidden)

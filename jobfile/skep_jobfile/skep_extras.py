@@ -1,0 +1,159 @@
+"""The fields below `extras.skep`: what Skep knows and OpenPAI's protocol does not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from skep_jobfile.part import CellType, Part, Seconds
+
+MAX_PRIORITY = 1000
+MAX_DURATION_S = 366 * 86400
+MAX_GRACE_S = 3600
+MAX_BARRIER_S = 86400
+DEFAULT_BARRIER_S = 600
+YEARS = range(2000, 2200)  # that every program between here and the page can tell
+WORKSPACE = "/workspace"
+# What the kernel and the platform put into containers.
+TAKEN = ("/proc", "/sys", "/dev", "/run/skep")
+
+CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
+Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
+Duration = Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)]
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.year not in YEARS:
+        message = "a moment with its zone, such as 2027-01-31T18:00:00+01:00"
+        raise PydanticCustomError("invalid_value", message)
+    return moment.astimezone(UTC)
+
+
+def _folder(path: str) -> str:
+    steps = path.split("/")
+    if not path.startswith("/") or len(path) < 2 or ".." in steps or not path.isprintable():
+        message = "an absolute path below /, without `..`, such as /workspace"
+        raise PydanticCustomError("invalid_value", message)
+    if any(path == taken or path.startswith(f"{taken}/") for taken in TAKEN):
+        raise PydanticCustomError("invalid_value", "this path belongs to the system")
+    return path.rstrip("/") or path
+
+
+Moment = Annotated[
+    datetime,
+    Field(strict=False),
+    BeforeValidator(_moment),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Folder = Annotated[str, Field(max_length=255), AfterValidator(_folder)]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=255)]
+
+
+class Checkpoint(Part):
+    """How a job that shall make room is told to save its work, before it is told to end."""
+
+    signal: CheckpointSignal = Field(
+        default="SIGUSR1", description="Sent to all processes of each task."
+    )
+    grace: Grace = Field(default=30, description="Time until SIGTERM, or until it exits by itself.")
+
+
+class Elastic(Part):
+    """With how many tasks the job could run."""
+
+    min: Annotated[int, Field(ge=1, le=10**6)] = Field(description="The fewest tasks.")
+    max: Annotated[int, Field(ge=1, le=10**6)] = Field(description="The most tasks.")
+
+
+class GitSource(Part):
+    """Working files out of a git repository, fetched in the container of each task."""
+
+    url: Annotated[str, Field(pattern=r"^(https?|ssh|git|file)://", max_length=1000)] = Field(
+        description="Address of the repository; `<% $secrets.x %>` works.",
+        examples=["https://github.com/example/train.git"],
+    )
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")] = Field(
+        description="Full hash of the commit."
+    )
+
+
+class WorkingFiles(Part):
+    """Files that each task starts with: an uploaded archive, or a commit of a repository."""
+
+    archive: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
+        default=None, description="Hash of an archive that was uploaded before."
+    )
+    git: GitSource | None = Field(default=None, description="A commit of a git repository.")
+    path: Folder = Field(default=WORKSPACE, description="Folder that they are put in.")
+
+
+class SkepExtras(Part):
+    """Skep's own fields."""
+
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] | None = Field(
+        default=None, description="Instead of the one of its class: `test` is 10, `prod` is 100."
+    )
+    duration: Duration | None = Field(
+        default=None,
+        description="How long it will run: with it, it may start early in a gap.",
+        examples=["2h30m", 5400],
+    )
+    max_duration: Duration | None = Field(
+        default=None,
+        description="When so much time has passed, it is stopped and has failed.",
+        examples=["12h"],
+    )
+    deadline: Moment | None = Field(
+        default=None,
+        description="When its owner needs it to be done: a moment with its zone.",
+        examples=["2027-01-31T18:00:00+01:00"],
+    )
+    elastic: Elastic | None = Field(
+        default=None, description="With how many tasks it could run; not used yet."
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None, description="How it is told to save its work when it shall make room."
+    )
+    stop_grace: Grace | None = Field(
+        default=None, description="Time between SIGTERM and SIGKILL; default 30 s."
+    )
+    barrier: Annotated[Seconds, Field(ge=1, le=MAX_BARRIER_S)] = Field(
+        default=DEFAULT_BARRIER_S,
+        description="Time until all tasks of a gang must be ready; then it is tried elsewhere.",
+    )
+    preemptible: bool = Field(
+        default=True, description="False: it makes room only where it is opportunistic."
+    )
+    network: Literal["bridge", "host"] | None = Field(
+        default=None,
+        description="`bridge`: a private network; `host`: the node's own, with reserved ports. "
+        "Default: `host` for gangs over several nodes.",
+    )
+    environment: Annotated[dict[VariableName, str | int | float | bool], Field(max_length=1000)] = (
+        Field(
+            default={},
+            description="Variables of all tasks; templates and `<% $secrets.x %>` work.",
+            examples=[{"NCCL_DEBUG": "INFO"}],
+        )
+    )
+    working_files: WorkingFiles | None = Field(
+        default=None, description="Files that each task starts with."
+    )
+    work_dir: Folder | None = Field(
+        default=None,
+        description="Folder in which commands start; default that of the working files, or the "
+        "image's.",
+    )
+    within_one_cell: CellType | None = Field(
+        default=None, description="Type of the one cell that shall hold the whole job."
+    )
+    lazy_preemption: bool | None = Field(
+        default=None, description="Run on opportunistically instead of making room."
+    )

@@ -1,0 +1,155 @@
+"""How large a job can be here, and what it cannot be: bounds of the platform alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from skep_jobfile import JobFile, Path, TaskRole, Trouble
+from skep_jobfile.demands import PLACES
+from skep_platform.jobs.hostnames import host_of
+from skep_platform.jobs.tags import check_tags
+
+MAX_TASKS = 10_000
+MAX_ROLES = 100
+MAX_ROLE_NAME = 50
+MAX_COMMAND_BYTES = 128_000  # of one script: a kernel takes 128 KiB in an argument
+MAX_VALUE_BYTES = 100_000  # of one variable
+MAX_ENVIRONMENT_BYTES = 256_000  # of all of them, beside the platform's own
+MAX_RETRIES = 1_000_000
+MIN_CPU, MAX_CPU = 0.01, 4096
+MIN_MEMORY_MB, MAX_MEMORY_MB = 6, 64 * 1024**2  # no engine starts a container with less
+MAX_SHM_MB = 16 * 1024**2
+MAX_GPUS = 1024
+MAX_LABELS, MAX_LABEL, MAX_PORTS = 20, 50, 100
+MAX_NAMES = {"sku_type": 100, "pinned_cell_id": 63, "affinity_group_name": 255}
+# registry:port/path/name:tag@digest, or the name of a known image.
+REFERENCE = re.compile(
+    r"[0-9A-Za-z][0-9A-Za-z._-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
+    r"(:[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+MAX_REFERENCE = 512
+
+
+def check(
+    job: JobFile, commands: Mapping[str, str], environment: Mapping[str, str]
+) -> list[Trouble]:
+    """`commands` by role, `environment` by name: rendered, but for secrets."""
+    return [
+        *_tasks(job),
+        *_roles(job),
+        *_images(job),
+        *_lengths(job),
+        *_pins(job),
+        *_scripts(commands),
+        *_variables(environment),
+        *check_tags(job.extras.tags, ("extras", "tags")),
+    ]
+
+
+def _tasks(job: JobFile) -> Iterator[Trouble]:
+    if job.tasks > MAX_TASKS:
+        message = f"{job.tasks} tasks; a job has at most {MAX_TASKS}."
+        yield Trouble("too_many_tasks", message, ("taskRoles",))
+    if len(job.task_roles) > MAX_ROLES:
+        message = f"{len(job.task_roles)} task roles; a job has at most {MAX_ROLES}."
+        yield Trouble("too_many_task_roles", message, ("taskRoles",))
+    if job.job_retry_count > MAX_RETRIES:
+        message = f"At most {MAX_RETRIES} retries."
+        yield Trouble("invalid_value", message, ("jobRetryCount",))
+
+
+def _roles(job: JobFile) -> Iterator[Trouble]:
+    hosts: dict[str, str] = {}
+    for name, role in job.task_roles.items():
+        path: Path = ("taskRoles", name)
+        if len(name) > MAX_ROLE_NAME:
+            message = f"A name of a task role has at most {MAX_ROLE_NAME} characters."
+            yield Trouble("invalid_name", message, path, at_key=True)
+        other = hosts.setdefault(host_of(name), name)
+        if other != name:
+            message = f"Its tasks would have the same host names as those of {other[:100]}."
+            yield Trouble("same_host_names", message, path, at_key=True)
+        yield from _amounts(role, (*path, "resourcePerInstance"))
+        if role.shm_mb > MAX_SHM_MB:
+            place = (*path, "extraContainerOptions", "shmMB")
+            yield Trouble("invalid_value", f"At most {MAX_SHM_MB} MiB.", place)
+
+
+def _amounts(role: TaskRole, path: Path) -> Iterator[Trouble]:
+    asked = role.resource_per_instance
+    for key, amount, least, most in (
+        ("cpu", asked.cpu, MIN_CPU, MAX_CPU),
+        ("memoryMB", asked.memory_mb, MIN_MEMORY_MB, MAX_MEMORY_MB),
+        ("gpu", asked.gpu, 0, MAX_GPUS),
+    ):
+        if not least <= amount <= most:
+            message = f"Between {least} and {most} for each task."
+            yield Trouble("invalid_value", message, (*path, key))
+    if len(asked.ports) > MAX_LABELS:
+        yield Trouble("invalid_value", f"At most {MAX_LABELS} labels.", (*path, "ports"))
+    for label, count in asked.ports.items():
+        if count > MAX_PORTS or len(label) > MAX_LABEL:
+            message = f"At most {MAX_PORTS} ports, and {MAX_LABEL} characters of their label."
+            yield Trouble("invalid_value", message, (*path, "ports", label))
+
+
+def _images(job: JobFile) -> Iterator[Trouble]:
+    used = {role.docker_image for role in job.task_roles.values()}
+    for index, item in enumerate(job.prerequisites):
+        if item.type != "dockerimage" or item.name not in used:
+            continue
+        if len(item.uri) > MAX_REFERENCE or not REFERENCE.fullmatch(item.uri):
+            message = "This is no reference of an image, such as pytorch/pytorch:2.9.0."
+            yield Trouble("invalid_value", message, ("prerequisites", index, "uri"))
+
+
+def _lengths(job: JobFile) -> Iterator[Trouble]:
+    for role, demand in job.extras.hived_scheduler.task_roles.items():
+        for field, most in MAX_NAMES.items():
+            if len(getattr(demand, field) or "") > most:
+                key = type(demand).model_fields[field].alias or field
+                yield Trouble("invalid_value", f"At most {most} characters.", (*PLACES, role, key))
+
+
+def _pins(job: JobFile) -> Iterator[Trouble]:
+    """A job lies in one pinned cell as a whole, but for tasks without GPUs."""
+    first, pin = "", ""
+    for name, role in job.task_roles.items():
+        own, path = job.demand_of(name).pinned_cell_id or "", (*PLACES, name, "pinnedCellId")
+        if own and job.opportunistic:
+            message = "A pinned cell is for guaranteed jobs; take another jobPriorityClass."
+            yield Trouble("opportunistic_pinned_cell", message, path)
+        elif own and own != (pin or own):
+            message = f"A job lies in one pinned cell; {first[:100]} names {pin[:100]}."
+            yield Trouble("several_pinned_cells", message, path)
+        elif own and not pin:
+            first, pin = name, own
+        elif not own and job.pinned_cell and role.resource_per_instance.gpu:
+            message = (
+                f"A job lies in its pinned cell as a whole: give this role the pinnedCellId "
+                f"{job.pinned_cell[:100]}, too."
+            )
+            yield Trouble("several_pinned_cells", message, ("taskRoles", name), at_key=True)
+
+
+def _scripts(commands: Mapping[str, str]) -> Iterator[Trouble]:
+    for name, script in commands.items():
+        size = len(script.encode())
+        if size > MAX_COMMAND_BYTES:
+            message = f"The commands have {size} bytes together, at most {MAX_COMMAND_BYTES}."
+            yield Trouble("command_too_long", message, ("taskRoles", name, "commands"))
+
+
+def _variables(environment: Mapping[str, str]) -> Iterator[Trouble]:
+    path: Path = ("extras", "skep", "environment")
+    total = 0
+    for name, value in environment.items():
+        size = len(name) + len(value.encode())
+        total += size
+        if size > MAX_VALUE_BYTES:
+            message = f"The value has {size} bytes, at most {MAX_VALUE_BYTES}."
+            yield Trouble("variable_too_long", message, (*path, name))
+    if total > MAX_ENVIRONMENT_BYTES:
+        message = f"The variables have {total} bytes together, at most {MAX_ENVIRONMENT_BYTES}."
+        yield Trouble("environment_too_long", message, path)
