@@ -7,9 +7,11 @@ and misbehaves when asked: drops connections, refuses, stays silent, talks garba
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -18,6 +20,7 @@ from skep_agent.protocol import (
     CLOSE_DUPLICATE,
     CLOSE_UNAUTHORIZED,
     MAX_TEXT_FRAME,
+    STREAMS_PATH,
     AttemptFact,
     AttemptSpec,
     Desired,
@@ -30,6 +33,7 @@ from skep_agent.protocol import (
     LogFrame,
     LogPosition,
     Message,
+    OpenStream,
     Refused,
     Report,
     ReportAck,
@@ -85,6 +89,7 @@ class FakeControlPlane:
         self.answer_heartbeats = True
         self.store_logs = True
         self.url = ""
+        self._streams: dict[str, asyncio.Future[ServerConnection]] = {}
         self._server: Server | None = None
 
     def node(self, name: str = "n1") -> FakeNode:
@@ -108,6 +113,15 @@ class FakeControlPlane:
             socket.transport.abort()
             await socket.wait_closed()
 
+    async def stream(self, attempt_id: str, *, node: str = "n1", **what: Any) -> ServerConnection:
+        """Ask for a stream, and wait until the agent dialled it."""
+        stream_id = uuid.uuid4().hex
+        dialled = self._streams[stream_id] = asyncio.get_running_loop().create_future()
+        socket = self.node(node).socket
+        assert socket is not None
+        await self._say(socket, OpenStream(stream_id=stream_id, attempt_id=attempt_id, **what))
+        return await asyncio.wait_for(dialled, 60)
+
     async def until(self, condition: Callable[[], object], within: float = 60.0) -> None:
         """Wait until something that came in makes the condition true."""
         async with asyncio.timeout(within), self.changed:
@@ -127,6 +141,10 @@ class FakeControlPlane:
         name = socket.request.headers.get("Authorization", "").removeprefix("Bearer secret-")
         if not name or name.startswith("wrong"):
             await self._refuse(socket, "unauthorized", CLOSE_UNAUTHORIZED)
+            return
+        if socket.request.path.startswith(STREAMS_PATH):
+            self._streams[socket.request.path.removeprefix(STREAMS_PATH)].set_result(socket)
+            await socket.wait_closed()
             return
         node = self.node(name)
         if self.refuse_duplicates and node.socket is not None:

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+from skep_agent.protocol import AttemptSpec, Channel, ContainerSample, ImageSpec, Stream
 
 
 class RuntimeFailure(Exception):
     """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
     engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
-    disk_full, container_gone (someone else removed it)."""
+    disk_full, exec_failed, container_gone (someone else removed it)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -44,6 +44,36 @@ class Container:
     gpu_uuids: tuple[str, ...]
     status: str  # "created", "running" or "exited"
     exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run beside the task; a shell when `argv` is empty."""
+
+    argv: tuple[str, ...] = ()
+    tty: bool = False
+    rows: int = 24
+    columns: int = 80
+
+
+class Process(Protocol):
+    """It runs beside the task's own in its container, with the rights of that. A writer waits when
+    the process does not read, and the process when nobody reads its output."""
+
+    def output(self) -> AsyncIterator[tuple[Channel, bytes]]:
+        """Until it closed its output; Channel.OUTPUT or Channel.ERROR."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def end_input(self) -> None: ...
+
+    async def resize(self, rows: int, columns: int) -> None: ...
+
+    async def exit_code(self) -> int:
+        """Once its output is over."""
+
+    async def close(self) -> None:
+        """What still runs of it is ended, as by a lost terminal. Always to be called."""
 
 
 class Runtime(Protocol):
@@ -80,5 +110,11 @@ class Runtime(Protocol):
 
     async def sample(self, containers: dict[str, str]) -> builtins.list[ContainerSample]:
         """Use of running containers, given as {attempt_id: container_id}."""
+
+    async def exec(self, container_id: str, command: Command) -> Process:
+        """Begin a process in a running container. Raises RuntimeFailure "exec_failed"."""
+
+    async def address(self, container_id: str) -> str | None:
+        """Where this node reaches the container; None when it has the node's own network."""
 
     async def close(self) -> None: ...

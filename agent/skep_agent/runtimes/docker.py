@@ -19,8 +19,8 @@ from skep_agent.isolation import (
     create_call,
 )
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
-from skep_agent.runtimes import docker_files, docker_logs, docker_pull
-from skep_agent.runtimes.base import Container, Exit, RuntimeFailure
+from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_pull
+from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     Engine,
@@ -151,6 +151,18 @@ class DockerRuntime:
 
         containers = await asyncio.gather(*(describe(summary) for summary in found))
         return [container for container in containers if container is not None]
+
+    async def exec(self, container_id: str, command: Command) -> Process:
+        return await docker_exec.begin(self._engine, await self._inspect(container_id), command)
+
+    async def address(self, container_id: str) -> str | None:
+        found = await self._inspect(container_id)
+        if found["HostConfig"]["NetworkMode"] == "host":
+            return None
+        for network in found["NetworkSettings"]["Networks"].values():
+            if address := network["IPAddress"]:
+                return address
+        raise RuntimeFailure("not_running", "The task has no address: it does not run.")
 
     async def close(self) -> None:
         await self._exits.close()

@@ -15,7 +15,8 @@ A line of the attempt's command that begins with `mock` is read, for example
     checkpoint_seconds=SECONDS    how long that takes
     oom=1                 end as killed for memory
 
-An image reference may end in `?pull_seconds=2&pull_error=image_not_found`.
+An image reference may end in `?pull_seconds=2&pull_error=image_not_found`. What runs beside a task
+is told in `mock_exec`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
-from skep_agent.runtimes.base import Container, Exit, RuntimeFailure
+from skep_agent.runtimes.base import Command, Container, Exit, RuntimeFailure
+from skep_agent.runtimes.mock_exec import MockProcess
 
 LOG_STEP_S = 0.05
 _PULL_STEPS = 10
@@ -174,6 +176,15 @@ class MockRuntime:
         now = asyncio.get_running_loop().time()
         found = ((a, self.containers.get(c)) for a, c in containers.items())
         return [_sample(a, c, now) for a, c in found if c is not None and c.status == "running"]
+
+    async def exec(self, container_id: str, command: Command) -> MockProcess:
+        container = self._find(container_id)
+        if container.status != "running":
+            raise RuntimeFailure("exec_failed", "The task does not run.")
+        return MockProcess(command)
+
+    async def address(self, container_id: str) -> str | None:
+        return None if self._find(container_id).spec.network == "host" else "127.0.0.1"
 
     async def close(self) -> None:
         """Containers stay, as they do on a real engine."""

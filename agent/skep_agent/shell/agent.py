@@ -18,12 +18,13 @@ from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
 from skep_agent.probes.base import GpuProbe
 from skep_agent.probes.simulated import SimulatedGpus
-from skep_agent.protocol import Hello, Inventory, InventoryChanged, Samples
+from skep_agent.protocol import Hello, Inventory, InventoryChanged, OpenStream, Samples
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 from skep_agent.shell.clock import Clock, Handle
 from skep_agent.shell.link import FatalClose, Link
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
+from skep_agent.shell.streams import Streams
 from skep_agent.shell.tasks import TaskSet, first_of
 from skep_agent.statedir import Identity, StateDir
 
@@ -58,6 +59,7 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         self._operations = Operations(runtime, self.dispatch)
+        self._streams = Streams(identity, runtime, self.machine.attempts.get)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
         self._timer_at: float | None = None
@@ -100,6 +102,9 @@ class Agent:
             inventory=self._present_inventory(),
             attempt_ids=self.logs.attempt_ids(),
         )
+
+    def open_stream(self, what: OpenStream) -> None:
+        self._streams.open(what)
 
     # --- the start and the end
 
@@ -157,6 +162,7 @@ class Agent:
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        await self._streams.close()
         await self._operations.close()
         await self._tasks.close()
         await self.logs.close()

@@ -16,6 +16,7 @@ from skep_agent.protocol import FATAL_CLOSE_CODES, MAX_TEXT_FRAME, Message, Welc
 from skep_agent.shell.session import Node, Session, Silence
 from skep_agent.statedir import Identity
 
+AGENT_PATH = "/ws/agent"
 FIRST_PAUSE_S = 0.2
 CONNECT_TIMEOUT_S = 10.0
 # A dying connection is not waited for.
@@ -101,8 +102,8 @@ class Link:
             raise FatalClose(code, reason)
 
 
-def socket_url(server: str) -> str:
-    """The agents' WebSocket of a server given by its web address."""
+def socket_url(server: str, path: str = AGENT_PATH) -> str:
+    """A WebSocket of a server given by its web address; without a path, the one for agents."""
     url = urlsplit(server)
     scheme = "wss" if url.scheme in ("https", "wss") else "ws"
-    return urlunsplit((scheme, url.netloc, url.path.rstrip("/") + "/ws/agent", "", ""))
+    return urlunsplit((scheme, url.netloc, url.path.rstrip("/") + path, "", ""))

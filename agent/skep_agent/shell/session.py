@@ -19,6 +19,7 @@ from skep_agent.protocol import (
     Hello,
     LogAck,
     Message,
+    OpenStream,
     ProtocolError,
     Refused,
     Report,
@@ -55,6 +56,7 @@ class Node(Protocol):
 
     def dispatch(self, event: ev.Event) -> None: ...
     def hello(self) -> Hello: ...
+    def open_stream(self, what: OpenStream) -> None: ...
 
 
 class Session:
@@ -113,6 +115,8 @@ class Session:
                     self._node.dispatch(
                         ev.DesiredArrived(desired.revision, tuple(desired.attempts))
                     )
+                case OpenStream() as what:
+                    self._node.open_stream(what)
                 case HeartbeatAck() as ack:
                     self._heartbeat_acked(ack.seq)
                 case ReportAck() as ack:
