@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from skep_client import models
+from skep_client.model import Page
 
 T = TypeVar("T")
 
@@ -35,9 +36,9 @@ def info() -> Call[models.Info]:
     return Call("GET", "info", models.Info)
 
 
-def token(username: str, password: str, name: str) -> Call[models.Token]:
+def token(username: str, password: str, name: str) -> Call[models.NewToken]:
     body = {"username": username, "password": password, "name": name}
-    return Call("POST", "auth/token", models.Token, json=body, repeatable=False)
+    return Call("POST", "auth/token", models.NewToken, json=body, repeatable=False)
 
 
 def me() -> Call[models.Me]:
@@ -59,8 +60,8 @@ def check(text: str) -> Call[models.Check]:
     return Call("POST", "jobs/check", models.Check, content=text.encode(), headers=headers)
 
 
-def jobs(**params: Any) -> Call[models.Page[models.JobSummary]]:
-    return Call("GET", "jobs", models.Page[models.JobSummary], params=given(params))
+def jobs(**params: Any) -> Call[Page[models.JobSummary]]:
+    return Call("GET", "jobs", Page[models.JobSummary], params=given(params))
 
 
 def job(job_id: str) -> Call[models.Job]:
@@ -71,20 +72,20 @@ def stop(job_id: str) -> Call[models.Job]:
     return Call("POST", f"jobs/{job_id}/stop", models.Job)
 
 
-def tasks(job_id: str, **params: Any) -> Call[models.Page[models.Task]]:
-    return Call("GET", f"jobs/{job_id}/tasks", models.Page[models.Task], params=given(params))
+def tasks(job_id: str, **params: Any) -> Call[Page[models.Task]]:
+    return Call("GET", f"jobs/{job_id}/tasks", Page[models.Task], params=given(params))
 
 
-def events(job_id: str, **params: Any) -> Call[models.Page[models.Event]]:
-    return Call("GET", f"jobs/{job_id}/events", models.Page[models.Event], params=given(params))
+def events(job_id: str, **params: Any) -> Call[Page[models.Event]]:
+    return Call("GET", f"jobs/{job_id}/events", Page[models.Event], params=given(params))
 
 
-def logs(job_id: str, **params: Any) -> Call[models.LogPage]:
-    return Call("GET", f"jobs/{job_id}/logs", models.LogPage, params=given(params))
+def logs(job_id: str, **params: Any) -> Call[models.JobLogs]:
+    return Call("GET", f"jobs/{job_id}/logs", models.JobLogs, params=given(params))
 
 
-def nodes(**params: Any) -> Call[models.Page[models.Node]]:
-    return Call("GET", "nodes", models.Page[models.Node], params=given(params))
+def nodes(**params: Any) -> Call[Page[models.Node]]:
+    return Call("GET", "nodes", Page[models.Node], params=given(params))
 
 
 def cordon(name: str) -> Call[models.Node]:
@@ -103,8 +104,8 @@ def create_join_token() -> Call[models.JoinToken]:
     return Call("POST", "nodes/join-tokens", models.JoinToken, json={}, repeatable=False)
 
 
-def virtual_clusters(**params: Any) -> Call[models.Page[models.VirtualCluster]]:
-    answer = models.Page[models.VirtualCluster]
+def virtual_clusters(**params: Any) -> Call[Page[models.VirtualCluster]]:
+    answer = Page[models.VirtualCluster]
     return Call("GET", "virtual-clusters", answer, params=given(params))
 
 
@@ -118,9 +119,9 @@ def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualClust
     return Call("PUT", f"virtual-clusters/{name}/quotas", models.VirtualCluster, json=body)
 
 
-def set_member(name: str, username: str, role: str) -> Call[models.Model]:
+def set_member(name: str, username: str, role: str) -> Call[models.Member]:
     path = f"virtual-clusters/{name}/members/{username}"
-    return Call("PUT", path, models.Model, json={"role": role})
+    return Call("PUT", path, models.Member, json={"role": role})
 
 
 def cluster() -> Call[models.Cluster]:

@@ -12,21 +12,13 @@ import httpx
 
 from skep_client import calls, cell_calls, models
 from skep_client.calls import Call
-from skep_client.cells import (
-    Assignment,
-    Cells,
-    CheckedAssignment,
-    NodeForecast,
-    VcCells,
-    VcHistory,
-    VcQueue,
-)
 from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
+from skep_client.model import Page
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
 # One page of results as the server names the next one, or None.
-NextPage = Callable[[str], Call[models.Page[T]]]
+NextPage = Callable[[str], Call[Page[T]]]
 
 
 class Skep:
@@ -111,7 +103,7 @@ class Skep:
     def events(self, job_id: str) -> Iterator[models.Event]:
         return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
 
-    def logs(self, job_id: str, **params: Any) -> models.LogPage:
+    def logs(self, job_id: str, **params: Any) -> models.JobLogs:
         return self.run(calls.logs(job_id, **params))
 
     def nodes(self) -> Iterator[models.Node]:
@@ -123,37 +115,37 @@ class Skep:
     def cluster(self) -> models.Cluster:
         return self.run(calls.cluster())
 
-    def cells(self) -> Cells:
+    def cells(self) -> models.Cells:
         return self.run(cell_calls.overview())
 
-    def cells_of(self, vc: str, **params: Any) -> VcCells:
+    def cells_of(self, vc: str, **params: Any) -> models.VcCells:
         return self.run(cell_calls.of_vc(vc, **params))
 
-    def queue(self, vc: str, **params: Any) -> VcQueue:
+    def queue(self, vc: str, **params: Any) -> models.VcQueue:
         return self.run(cell_calls.queue(vc, **params))
 
-    def history(self, vc: str, **params: Any) -> VcHistory:
+    def history(self, vc: str, **params: Any) -> models.VcHistory:
         return self.run(cell_calls.history(vc, **params))
 
-    def assignment(self) -> Assignment:
+    def assignment(self) -> models.Assignment:
         return self.run(cell_calls.assignment())
 
-    def check_assignment(self, wanted: Assignment) -> CheckedAssignment:
+    def check_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
         return self.run(cell_calls.check_assignment(wanted))
 
-    def set_assignment(self, wanted: Assignment) -> CheckedAssignment:
+    def set_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
         return self.run(cell_calls.set_assignment(wanted))
 
     def export_hived(self) -> str:
         return self.run(cell_calls.export_hived())
 
-    def check_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
+    def check_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
         return self.run(cell_calls.check_hived(text, assign=assign))
 
-    def import_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
+    def import_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
         return self.run(cell_calls.import_hived(text, assign=assign))
 
-    def node_forecast(self, node: str, action: str = "drain") -> NodeForecast:
+    def node_forecast(self, node: str, action: str = "drain") -> models.NodeForecast:
         return self.run(cell_calls.node_forecast(node, action))
 
     def drain(self, node: str) -> models.Node:
@@ -243,7 +235,7 @@ class AsyncSkep:
     def events(self, job_id: str) -> AsyncIterator[models.Event]:
         return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
 
-    async def logs(self, job_id: str, **params: Any) -> models.LogPage:
+    async def logs(self, job_id: str, **params: Any) -> models.JobLogs:
         return await self.run(calls.logs(job_id, **params))
 
     def nodes(self) -> AsyncIterator[models.Node]:
@@ -255,37 +247,37 @@ class AsyncSkep:
     async def cluster(self) -> models.Cluster:
         return await self.run(calls.cluster())
 
-    async def cells(self) -> Cells:
+    async def cells(self) -> models.Cells:
         return await self.run(cell_calls.overview())
 
-    async def cells_of(self, vc: str, **params: Any) -> VcCells:
+    async def cells_of(self, vc: str, **params: Any) -> models.VcCells:
         return await self.run(cell_calls.of_vc(vc, **params))
 
-    async def queue(self, vc: str, **params: Any) -> VcQueue:
+    async def queue(self, vc: str, **params: Any) -> models.VcQueue:
         return await self.run(cell_calls.queue(vc, **params))
 
-    async def history(self, vc: str, **params: Any) -> VcHistory:
+    async def history(self, vc: str, **params: Any) -> models.VcHistory:
         return await self.run(cell_calls.history(vc, **params))
 
-    async def assignment(self) -> Assignment:
+    async def assignment(self) -> models.Assignment:
         return await self.run(cell_calls.assignment())
 
-    async def check_assignment(self, wanted: Assignment) -> CheckedAssignment:
+    async def check_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
         return await self.run(cell_calls.check_assignment(wanted))
 
-    async def set_assignment(self, wanted: Assignment) -> CheckedAssignment:
+    async def set_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
         return await self.run(cell_calls.set_assignment(wanted))
 
     async def export_hived(self) -> str:
         return await self.run(cell_calls.export_hived())
 
-    async def check_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
+    async def check_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
         return await self.run(cell_calls.check_hived(text, assign=assign))
 
-    async def import_hived(self, text: str, *, assign: bool = False) -> CheckedAssignment:
+    async def import_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
         return await self.run(cell_calls.import_hived(text, assign=assign))
 
-    async def node_forecast(self, node: str, action: str = "drain") -> NodeForecast:
+    async def node_forecast(self, node: str, action: str = "drain") -> models.NodeForecast:
         return await self.run(cell_calls.node_forecast(node, action))
 
     async def drain(self, node: str) -> models.Node:
@@ -295,7 +287,7 @@ class AsyncSkep:
         return await self.run(cell_calls.undrain(node))
 
 
-def next_cursor(page: models.Page[Any]) -> str | None:
+def next_cursor(page: Page[Any]) -> str | None:
     """The cursor inside the next page's address; None on the last page."""
     if page.next is None:
         return None

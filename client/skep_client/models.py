@@ -1,253 +1,138 @@
-"""What the server answers. Fields of a newer server are ignored."""
+"""What the server answers. Written from its OpenAPI schema by scripts/openapi."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-T = TypeVar("T")
-FINISHED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+from skep_client.model import MayFinish, Model
 
 
-class Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Page(Model, Generic[T]):
-    """`next` and `previous` are addresses of the neighbouring pages."""
-
-    results: list[T]
-    next: str | None = None
-    previous: str | None = None
-
-
-class Reason(Model):
+class Advice(Model):
     code: str
-    message: str
+    message: str = ""
     details: dict[str, Any] = {}
 
 
-class Info(Model):
+class AffectedJob(Model):
+    job_id: str = ""
     name: str
-    version: str
+    virtual_cluster: str = ""
+    reason: Reason | None = None
 
 
-class Token(Model):
-    token: str
-    expires_at: datetime | None = None
+class Asked(Model):
+    gpus: int = 0
+    cpus: float = 0
+    memory_mb: int = 0
 
 
-class Membership(Model):
-    name: str
-    role: str
+class Assignment(Model):
+    revision: int = 0
+    virtual_clusters: dict[str, VcClaims] = {}
+    pins: list[Pin] = []
 
 
-class Me(Model):
-    id: int | str
-    username: str
-    email: str = ""
-    is_admin: bool
-    virtual_clusters: list[Membership] = []
-
-
-class JobSummary(Model):
-    id: str
-    name: str
-    owner: str
-    virtual_cluster: str
-    state: str
-    priority_class: str = ""
-    priority: int = 0
-    gpus: int
-    tasks: int
-    attempt: int = 0
-    retries_used: int = 0
-    submitted_at: datetime
-    placed_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    duration_s: int | None = None
-    preemptions: int = 0
-    preempting: bool = False  # it was asked to make room
-    downgraded: Reason | None = None  # guaranteed, but runs as opportunistic now
-    incremental: bool = False
-    unplaced: int = 0  # tasks without a place, if it is incremental
-    expected_start: datetime | None = None
-    wait_reason: Reason | None = None
-    exit_reason: Reason | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state in FINISHED
-
-
-class Role(Model):
-    name: str
-    instances: int
-    gpus: int
-    gpu_model: str = ""
-    cell_type: str = ""
-    cells: int = 0
-    within: str = ""
-    affinity_group: str = ""
-    cpus: float
-    memory_mb: int
-    image: str
-    command: str
-    states: dict[str, int] = {}
-
-
-class Job(JobSummary):
-    spec_text: str = ""
-    task_roles: list[Role] = []
-    lazy_preemption: bool = False
-    preemptible: bool = True
-    pinned_cell: str = ""
-    within: str = ""
-    stop_grace_s: int = 30
-    checkpoint_signal: str = ""
-    checkpoint_grace_s: int = 0
-    may_stop: bool = False
+class AssignmentError(Model):
+    code: str
+    message: str = ""
+    path: str = ""
+    details: dict[str, Any] = {}
 
 
 class Attempt(Model):
     id: str
-    index: int
-    node: str | None = None
-    state: str
+    index: int = 0
+    retry: int = 0
+    node: str = ""
+    state: str = ""
     phase: str = ""
     pull_percent: int | None = None
     gpu_uuids: list[str] = []
     gpu_model: str = ""
+    network: str = ""
+    ports: dict[str, list[int]] = {}
     exit_code: int | None = None
     exit_signal: int | None = None
     oom_killed: bool = False
     error_code: str = ""
     error_message: str = ""
+    memory_peak_mb: int | None = None
+    xids: list[int] = []
+    disk_full: bool = False
+    diagnosis: Diagnosis | None = None
+    ready_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
 
-class Task(Model):
-    id: int | str
-    role: str
-    index: int
-    rank: int
-    state: str
-    attempt: Attempt | None = None
-
-
-class Event(Model):
-    id: int | str
-    at: datetime
-    kind: str
-    message: str
-    data: dict[str, Any] = {}
-    actor: str = ""
-
-
-class LogChunk(Model):
-    """A piece of one stream, in no way cut at line ends."""
-
-    cursor: int | str
-    attempt_id: str
-    role: str
-    index: int
-    rank: int
-    stream: str
-    offset: int
-    at: datetime
-    text: str
-
-
-class LogPage(Model):
-    chunks: list[LogChunk]
-    next: int | str
-    complete: bool
-
-
-class Problem(Model):
-    code: str
-    message: str
-    path: str | list[str | int] | None = None
-    line: int | None = None
-    column: int | None = None
-
-
-class CheckSummary(Model):
+class CellJob(Model):
+    id: str
     name: str
-    virtual_cluster: str
-    gpus: int
-    tasks: int
+
+
+class CellLevel(Model):
+    type: str
+    level: int = 0
+    gpus: int = 0
+    kind: str = ""
+    words: str = ""
+    is_node: bool = False
+
+
+class CellTotal(Model):
+    type: str
+    total: int = 0
+    owned: int = 0
+    left: int | None = None
+    bad: int = 0
+
+
+class Cells(Model):
+    revision: int = 0
+    source: str = ""
+    chains: list[Chain] = []
+    pins: list[PlacedPin] = []
+
+
+class Chain(Model):
+    chain: str = ""
+    gpu_model: str = ""
+    nodes: int = 0
+    levels: list[CellLevel] = []
+    totals: list[CellTotal] = []
 
 
 class Check(Model):
     valid: bool
     errors: list[Problem] = []
-    notes: list[Problem] = []  # fields of a good file that have no effect
+    notes: list[Problem] = []
     summary: CheckSummary | None = None
     forecast: Reason | None = None
 
 
-class UsedBy(Model):
-    job_id: str | None = None
-    job_name: str | None = None
-    virtual_cluster: str | None = None
-
-
-class Gpu(Model):
-    uuid: str
-    model: str
-    index: int
-    memory_mb: int
-    health: str
-    problem: str = ""
-    used_by: UsedBy | None = None
-    utilization: float | None = None
-    memory_used_mb: int | None = None
-
-
-class Node(Model):
-    id: str
+class CheckSummary(Model):
     name: str
-    state: str
-    cordoned: bool
-    draining: bool = False
-    address: str = ""
-    cpus: float = 0
-    memory_mb: int = 0
-    runtime: str = ""
-    agent_version: str = ""
-    last_heartbeat_at: datetime | None = None
-    gpus: list[Gpu] = []
+    virtual_cluster: str = ""
+    gpus: int = 0
+    tasks: int = 0
+
+
+class CheckedAssignment(Model):
+    revision: int = 0
+    fits: bool = False
+    errors: list[AssignmentError] = []
+    left: list[Left] = []
+    downgraded: list[AffectedJob] = []
+    restored: list[AffectedJob] = []
+    shortfalls: list[Shortfall] = []
+    problems: list[Oddity] = []
 
 
 class Claim(Model):
-    chain: str
-    cell_type: str
-    number: int
-
-
-class VirtualCluster(Model):
-    """It owns the GPUs of its `quotas`, its `cells`, and the cells named in `pins`; `owned_gpus`
-    of the module `cells` adds them up."""
-
-    name: str
-    description: str = ""
-    quotas: dict[str, int] = {}
-    cells: list[Claim] = []
-    pins: list[str] = []
-    used: dict[str, int] = {}
-    role: str | None = None
-    members: int = 0
-
-
-class GpuCount(Model):
-    total: int
-    used: int = 0
-    bad: int = 0
+    chain: str = ""
+    cell_type: str = ""
+    number: int = 0
 
 
 class Cluster(Model):
@@ -257,7 +142,530 @@ class Cluster(Model):
     version: str = ""
 
 
+class Csrf(Model):
+    csrf_token: str = ""
+
+
+class Diagnosis(Model):
+    """Why an attempt failed: a row of the table of failures, and what pointed at it."""
+
+    code: int
+    name: str
+    type: str
+    category: str = ""
+    axis: str = ""
+    retry: str = ""
+    reaction: str = ""
+    blame: str = ""
+    rule: str = ""
+    evidence: Evidence
+    remedy: str = ""
+    task: str | None = None
+    rank: int | None = None
+    node: str | None = None
+    exit_code: int | None = None
+
+
+class Error(Model):
+    """Every refusal has this shape. `code` is stable, `message` says what to do."""
+
+    code: str
+    message: str = ""
+    details: dict[str, Any] = {}
+
+
+class Event(Model):
+    id: int
+    at: datetime
+    kind: str = ""
+    message: str = ""
+    data: dict[str, Any] = {}
+    actor: str = ""
+
+
+class Evidence(Model):
+    source: str = ""
+    text: str = ""
+    log: str = ""
+    line: int = 0
+
+
+class Fault(Model):
+    id: int
+    at: datetime
+    code: int
+    name: str
+    evidence: str = ""
+    counts: bool = False
+    attempt_id: str = ""
+    virtual_cluster: str | None = None
+    job_id: str | None = None
+    job_name: str | None = None
+
+
+class ForecastJob(Model):
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    virtual_cluster: str = ""
+    gpus: int = 0
+    tasks: int = 0
+    what: str = ""
+
+
+class Gpu(Model):
+    uuid: str
+    model: str = ""
+    index: int = 0
+    memory_mb: int = 0
+    health: str = ""
+    problem: str = ""
+    used_by: UsedBy | None = None
+    utilization: float | None = None
+    memory_used_mb: int | None = None
+
+
+class GpuCount(Model):
+    total: int = 0
+    used: int = 0
+    bad: int = 0
+
+
+class GpuSeries(Model):
+    uuid: str
+    model: str = ""
+    node: str = ""
+    attempt_id: str = ""
+    role: str = ""
+    index: int = 0
+    points: list[list[float]] = []
+
+
+class Image(Model):
+    name: str
+    reference: str = ""
+    description: str = ""
+    virtual_clusters: list[str] = []
+    created_at: datetime
+
+
+class Info(Model):
+    name: str
+    version: str = ""
+
+
+class JobAttempt(Model):
+    index: int = 0
+    outcome: str = ""
+    retry: str = ""
+    placed_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    diagnosis: Diagnosis | None = None
+
+
+class JobLogs(Model):
+    chunks: list[LogChunk] = []
+    next: int = 0
+    more: bool = False
+    complete: bool = False
+
+
+class JobMetrics(Model):
+    step_s: int = 0
+    gpus: list[GpuSeries] = []
+    tasks: list[TaskSeries] = []
+
+
+class JobSummary(MayFinish, Model):
+    id: str
+    name: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    priority_class: str = ""
+    priority: int = 0
+    gpus: int = 0
+    tasks: int = 0
+    attempt: int = 0
+    retries_used: int = 0
+    free_retries: int = 0
+    tags: list[str] = []
+    diagnosis_code: str | None = None
+    submitted_at: datetime
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    duration_s: int | None = None
+    preemptions: int = 0
+    preempting: bool = False
+    downgraded: Reason | None = None
+    incremental: bool = False
+    unplaced: int = 0
+    expected_start: datetime | None = None
+    wait_reason: Reason | None = None
+    exit_reason: Reason | None = None
+
+
+class JobUse(Model):
+    gpu_hours: float = 0
+    gpu_utilization: float | None = None
+    gpu_memory_peak_mb: int | None = None
+    cpu_percent: float | None = None
+    memory_peak_mb: int | None = None
+    asked: Asked
+    advice: list[Advice] = []
+
+
 class JoinToken(Model):
     token: str
     expires_at: datetime
     command: str = ""
+
+
+class Joined(Model):
+    node_id: str = ""
+    name: str
+    credential: str = ""
+
+
+class Left(Model):
+    chain: str = ""
+    type: str
+    total: int = 0
+    left: int = 0
+
+
+class LogChunk(Model):
+    """Whose output it is, and where in it."""
+
+    cursor: int = 0
+    attempt_id: str = ""
+    role: str = ""
+    index: int = 0
+    rank: int = 0
+    stream: str = ""
+    offset: int = 0
+    at: datetime
+    text: str = ""
+
+
+class LosingVc(Model):
+    name: str
+    loses: dict[str, int] = {}
+
+
+class Me(Model):
+    id: int
+    username: str
+    email: str = ""
+    is_admin: bool = False
+    virtual_clusters: list[Membership] = []
+
+
+class Member(Model):
+    username: str
+    role: str = ""
+
+
+class Membership(Model):
+    name: str
+    role: str = ""
+
+
+class NewToken(Model):
+    id: str
+    name: str
+    last4: str = ""
+    created_at: datetime
+    expires_at: datetime | None = None
+    token: str
+
+
+class Node(Model):
+    id: str
+    name: str
+    state: str = ""
+    cordoned: bool = False
+    cordon_reason: str = ""
+    faults_24h: int = 0
+    draining: bool = False
+    empty: bool = False
+    address: str = ""
+    cpus: float = 0
+    memory_mb: int = 0
+    runtime: str = ""
+    driver_version: str = ""
+    engine_version: str = ""
+    agent_version: str = ""
+    labels: dict[str, str] = {}
+    last_heartbeat_at: datetime | None = None
+    gpus: list[Gpu] = []
+
+
+class NodeForecast(Model):
+    jobs: list[ForecastJob] = []
+    virtual_clusters: list[LosingVc] = []
+
+
+class Oddity(Model):
+    path: str = ""
+    message: str = ""
+
+
+class OwnedCells(Model):
+    chain: str = ""
+    cell_type: str = ""
+    number: int = 0
+
+
+class OwnedType(Model):
+    type: str
+    kind: str = ""
+    words: str = ""
+    gpus: int = 0
+    owned: int = 0
+    used: int = 0
+    free: int = 0
+    bad: int = 0
+    missing: int = 0
+    borrowed_out: int = 0
+
+
+class PhysicalCell(Model):
+    address: str = ""
+    type: str
+    gpus: int = 0
+    bad: int = 0
+    used: int = 0
+    lent: int = 0
+    virtual_cluster: str | None = None
+    pin: str | None = None
+    node: str | None = None
+    children: list[PhysicalCell] | None = None
+    uuid: str = ""
+    index: int | None = None
+    state: str = ""
+    job: CellJob | None = None
+
+
+class PhysicalPlace(Model):
+    address: str = ""
+    node: str | None = None
+
+
+class Pin(Model):
+    name: str
+    cell_type: str = ""
+    node: str = ""
+    device: str = ""
+
+
+class PlacedPin(Model):
+    name: str
+    cell_type: str = ""
+    node: str = ""
+    device: str = ""
+    virtual_cluster: str | None = None
+
+
+class Problem(Model):
+    code: str
+    message: str = ""
+    path: str = ""
+    line: int = 0
+    column: int = 0
+
+
+class Reason(Model):
+    code: str
+    message: str = ""
+    details: dict[str, Any] = {}
+
+
+class Reserved(Model):
+    start: datetime
+    nodes: list[str] = []
+
+
+class Running(Model):
+    job: JobSummary
+    expected_end: datetime | None = None
+    opportunistic: bool = False
+    preemptible: bool = False
+
+
+class Search(Model):
+    matches: list[LogChunk] = []
+    next: str | None = None
+
+
+class Shortfall(Model):
+    virtual_cluster: str = ""
+    chain: str = ""
+    cell_type: str = ""
+    asked: int = 0
+    got: int = 0
+
+
+class StreamLog(Model):
+    attempt_id: str = ""
+    stream: str = ""
+    offset: int = 0
+    next_offset: int = 0
+    size: int = 0
+    complete: bool = False
+    text: str = ""
+
+
+class Task(Model):
+    id: int
+    role: str = ""
+    index: int = 0
+    rank: int = 0
+    state: str = ""
+    attempt: Attempt | None = None
+
+
+class TaskRole(Model):
+    name: str
+    instances: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+    cell_type: str = ""
+    cells: int = 0
+    within: str = ""
+    affinity_group: str = ""
+    cpus: float = 0
+    memory_mb: int = 0
+    image: str = ""
+    command: str = ""
+    ports: dict[str, int] = {}
+    task_retries: int = 0
+    states: dict[str, int] = {}
+
+
+class TaskSeries(Model):
+    attempt_id: str = ""
+    role: str = ""
+    index: int = 0
+    points: list[list[float]] = []
+
+
+class Token(Model):
+    id: str
+    name: str
+    last4: str = ""
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+class UseSeries(Model):
+    points: list[list[float]] = []
+
+
+class UsedBy(Model):
+    virtual_cluster: str = ""
+    job_id: str = ""
+    job_name: str = ""
+
+
+class User(Model):
+    id: int
+    username: str
+    email: str = ""
+    is_admin: bool = False
+    is_active: bool = False
+    created_at: datetime
+    last_login_at: datetime | None = None
+
+
+class VcCells(Model):
+    chains: list[VcChain] = []
+    borrowed_in: int = 0
+    shortfalls: list[Shortfall] = []
+
+
+class VcChain(Model):
+    chain: str = ""
+    gpu_model: str = ""
+    types: list[OwnedType] = []
+    cells: list[VirtualCell] = []
+    more: int = 0
+
+
+class VcClaims(Model):
+    cells: list[Claim] = []
+    quotas: dict[str, int] = {}
+    pins: list[str] = []
+
+
+class VcHistory(Model):
+    step_s: int = 0
+    models: dict[str, UseSeries] = {}
+
+
+class VcQueue(Model):
+    running: list[Running] = []
+    waiting: list[Waiting] = []
+    next: str | None = None
+
+
+class VirtualCell(Model):
+    address: str = ""
+    type: str
+    gpus: int = 0
+    pin: str | None = None
+    state: str = ""
+    used: int = 0
+    bad: int = 0
+    lent: int = 0
+    physical: PhysicalPlace | None = None
+    children: list[VirtualCell] | None = None
+    job: CellJob | None = None
+
+
+class VirtualCluster(Model):
+    name: str
+    description: str = ""
+    quotas: dict[str, int] = {}
+    cells: list[OwnedCells] = []
+    pins: list[str] = []
+    used: dict[str, int] = {}
+    role: str | None = None
+    members: int = 0
+
+
+class Waiting(Model):
+    position: int = 0
+    job: JobSummary
+    needs_words: str = ""
+    reserved: Reserved | None = None
+    expected_start: datetime | None = None
+    reason: Reason | None = None
+
+
+class Job(JobSummary):
+    spec_text: str = ""
+    task_roles: list[TaskRole] = []
+    lazy_preemption: bool = False
+    preemptible: bool = False
+    pinned_cell: str = ""
+    within: str = ""
+    stop_grace_s: int = 0
+    checkpoint_signal: str = ""
+    checkpoint_grace_s: int = 0
+    max_duration_s: int | None = None
+    ends_at: datetime | None = None
+    deadline_at: datetime | None = None
+    network_mode: str = ""
+    environment: dict[str, str] = {}
+    work_dir: str = ""
+    begun_at: datetime | None = None
+    retry_at: datetime | None = None
+    diagnosing: bool = False
+    diagnosis: Diagnosis | None = None
+    logs_deleted_at: datetime | None = None
+    may_exec: bool = False
+    may_stop: bool = False

@@ -11,7 +11,7 @@ from skep_client import exits
 from skep_client.cli.common import Json, client, print_json, print_table, read_file
 
 if TYPE_CHECKING:
-    from skep_client.cells import Cells, CheckedAssignment, VcCells
+    from skep_client.models import Cells, CheckedAssignment, VcCells
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="HiveD file; '-' reads stdin.")]
 Assign = Annotated[
@@ -38,7 +38,7 @@ def show(
     if as_json:
         print_json(found)
         return
-    from skep_client.cells import VcCells
+    from skep_client.models import VcCells
 
     if isinstance(found, VcCells):
         _print_owned(found)

@@ -9,9 +9,8 @@ import typer
 from skep_client.cli.common import Json, ago, client, print_json, print_table
 
 if TYPE_CHECKING:
-    from skep_client.cells import NodeForecast
     from skep_client.client import Skep
-    from skep_client.models import Node
+    from skep_client.models import Node, NodeForecast
 
 Name = Annotated[str, typer.Argument(metavar="NODE")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

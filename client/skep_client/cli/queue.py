@@ -9,7 +9,7 @@ import typer
 from skep_client.cli.common import Json, client, console, print_json, print_table, until
 
 if TYPE_CHECKING:
-    from skep_client.cells import RunningJob, VcQueue, WaitingJob
+    from skep_client.models import Running, VcQueue, Waiting
 
 Vc = Annotated[str, typer.Argument(metavar="VC", help="Name of a virtual cluster.")]
 
@@ -45,7 +45,7 @@ def _print(found: VcQueue) -> None:
         print("There are more: --limit.")
 
 
-def _running_row(entry: RunningJob) -> tuple[object, ...]:
+def _running_row(entry: Running) -> tuple[object, ...]:
     job = entry.job
     end = until(entry.expected_end) if entry.expected_end else "unknown"
     standing = "opportunistic" if entry.opportunistic else ""
@@ -54,7 +54,7 @@ def _running_row(entry: RunningJob) -> tuple[object, ...]:
     return (job.name, job.owner, job.gpus, end, standing)
 
 
-def _waiting_row(entry: WaitingJob) -> tuple[object, ...]:
+def _waiting_row(entry: Waiting) -> tuple[object, ...]:
     job = entry.job
     if entry.reserved:
         start = f"{until(entry.reserved.start)}, reserved"

@@ -241,9 +241,9 @@ def test_times_are_told_with_what_is_left():
 
 
 def test_a_stale_assignment_is_not_sent_twice(server):
-    from skep_client.cells import Assignment
     from skep_client.client import Skep
     from skep_client.errors import SkepError
+    from skep_client.models import Assignment
 
     route = server.put("/cells/assignment").mock(
         return_value=httpx.Response(503, json={"code": "busy", "message": "Later."})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skep_client.cells import Cells, owned_gpus
-from skep_client.models import VirtualCluster
+from skep_client.cells import owned_gpus
+from skep_client.models import Cells, VirtualCluster
 
 CELLS = Cells.model_validate(
     {
