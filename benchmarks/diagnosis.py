@@ -29,7 +29,7 @@ def main() -> None:
 
 def measure_judgement() -> None:
     category = {rule.id: rule.category or _category(rule.code) for rule in table().text_rules}
-    pairs = [(category[e.rule], e.verdict().category) for e in endings()]
+    pairs = [(category[e.label], e.verdict().category) for e in endings()]
     right = Counter(wanted for wanted, got in pairs if wanted == got)
     wanted, got = Counter(w for w, _ in pairs), Counter(g for _, g in pairs)
     for name in sorted(wanted):

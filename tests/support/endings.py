@@ -1,19 +1,26 @@
-"""The labelled log endings of tests/data/diagnosis: `@ rule [exit=N]`, then the lines."""
+"""The labelled log endings of tests/data/diagnosis: `@ label [exit=N]`, then the lines.
+
+The rules were written with endings.txt at hand, whose labels are rules; the endings of held_out were
+written without a look at the rules, and have a category as their label.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from skep_diagnosis.facts import Facts
 from skep_diagnosis.verdict import Log, Verdict, diagnose
 
-FILE = Path(__file__).resolve().parents[1] / "data" / "diagnosis" / "endings.txt"
+DATA = Path(__file__).resolve().parents[1] / "data" / "diagnosis"
+HEAD = re.compile(r"^@ (.+?)(?: exit=(\d+))?\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Ending:
-    rule: str
+    label: str  # a rule, or a category
     exit_code: int
     text: str
 
@@ -23,9 +30,16 @@ class Ending:
 
 
 def endings() -> list[Ending]:
-    found = []
-    for part in FILE.read_text(encoding="utf-8").split("@ ")[1:]:
-        label, _, text = part.partition("\n")
-        rule, _, code = label.partition(" exit=")
-        found.append(Ending(rule, int(code or 1), text))
-    return found
+    """By rule."""
+    return list(_read(DATA / "endings.txt"))
+
+
+def held_out() -> list[Ending]:
+    """By category."""
+    return [e for file in sorted((DATA / "held_out").glob("*.txt")) for e in _read(file)]
+
+
+def _read(file: Path) -> Iterator[Ending]:
+    _, *parts = HEAD.split(file.read_text(encoding="utf-8"))
+    for label, code, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        yield Ending(label, int(code or 1), text)

@@ -19,15 +19,15 @@ FINE = [
 ]
 
 
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda e: e.rule)
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda e: e.label)
 @pytest.mark.parametrize("before", ["", BEFORE], ids=["alone", "after a long run"])
 def test_ending_is_judged_by_its_own_rule(ending: Ending, before: str) -> None:
     verdict = ending.verdict(before)
-    assert verdict.rule == ending.rule, verdict.evidence.text
+    assert verdict.rule == ending.label, verdict.evidence.text
 
 
 def test_every_rule_has_an_ending() -> None:
-    assert {rule.id for rule in table().text_rules} == {ending.rule for ending in ENDINGS}
+    assert {rule.id for rule in table().text_rules} == {ending.label for ending in ENDINGS}
     assert len(ENDINGS) >= 150
 
 
@@ -36,7 +36,7 @@ def test_what_tells_of_no_failure_has_no_signature(text: str) -> None:
     assert Ending("", 1, text).verdict(BEFORE).category == "No signature"
 
 
-@pytest.mark.parametrize("ending", ENDINGS[:40], ids=lambda e: e.rule)
+@pytest.mark.parametrize("ending", ENDINGS[:40], ids=lambda e: e.label)
 def test_the_evidence_is_a_line_of_the_log(ending: Ending) -> None:
     evidence = ending.verdict(BEFORE).evidence
     line = (BEFORE + ending.text).split("\n")[evidence.line - 1]
