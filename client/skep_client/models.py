@@ -142,6 +142,17 @@ class Cluster(Model):
     version: str = ""
 
 
+class ConvertNote(Model):
+    code: str
+    message: str = ""
+    line: int = 0
+
+
+class Converted(Model):
+    text: str = ""
+    notes: list[ConvertNote] = []
+
+
 class Csrf(Model):
     csrf_token: str = ""
 
@@ -211,6 +222,12 @@ class ForecastJob(Model):
     gpus: int = 0
     tasks: int = 0
     what: str = ""
+
+
+class GitSource(Model):
+    url: str = ""
+    commit: str = ""
+    path: str = ""
 
 
 class Gpu(Model):
@@ -646,6 +663,12 @@ class Waiting(Model):
     reason: Reason | None = None
 
 
+class WorkingFiles(Model):
+    sha256: str
+    size: int = 0
+    path: str = ""
+
+
 class Job(JobSummary):
     spec_text: str = ""
     task_roles: list[TaskRole] = []
@@ -662,6 +685,8 @@ class Job(JobSummary):
     network_mode: str = ""
     environment: dict[str, str] = {}
     work_dir: str = ""
+    working_files: WorkingFiles | None = None
+    git: GitSource | None = None
     begun_at: datetime | None = None
     retry_at: datetime | None = None
     diagnosing: bool = False
