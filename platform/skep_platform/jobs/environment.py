@@ -79,6 +79,7 @@ def _master(gang: Gang) -> dict[str, str]:
         "MASTER_PORT": str(first.port(MASTER) or MASTER_PORT),
         "WORLD_SIZE": str(len(gang.members)),
         "SKEP_JOB_ID": gang.job_id,
+        "SKEP_JOB_ATTEMPT": str(gang.attempt),
     }
 
 

@@ -47,6 +47,7 @@ class Gang:
     vc: str
     roles: Sequence[Role]
     members: Sequence[Member]  # by rank
+    attempt: int = 1  # of the job
     network: str = "isolated"
     work_dir: str = ""  # "": where the image says
     # What its owner asks for; nothing in it says where tasks lie, submitting refuses that.

@@ -191,6 +191,7 @@ class _Builder:
             vc=row["vc__name"],
             roles=[gang.Role(**{n: role[n] for n in NEEDS}) for role in self._job.roles.values()],
             members=list(self._members.values()),
+            attempt=peers[0]["index"],
             network=peers[0]["network"],
             work_dir=self._work_dir,
             own=own,

@@ -89,6 +89,7 @@ def test_the_jobs_own_names():
         "PAI_CURRENT_TASK_ROLE_NAME": "taskrole1",
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": "0",
         "SKEP_JOB_ID": "job-id",
+        "SKEP_JOB_ATTEMPT": "1",
         "SKEP_ATTEMPT_ID": "attempt-1",
     }
     assert expected.items() <= env.items()
