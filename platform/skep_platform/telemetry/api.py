@@ -23,6 +23,7 @@ from skep_platform.telemetry import queries
 from skep_platform.telemetry.download import job_download, stream_download
 from skep_platform.telemetry.job_use import asked_by, use_of
 from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
+from skep_platform.telemetry.patterns import finder
 from skep_platform.telemetry.search import Cursor, Match, search
 from skep_platform.telemetry.serializers import (
     DownloadQuerySerializer,
@@ -91,8 +92,8 @@ class JobLogDownloadView(APIView):
 
 
 class JobLogSearchView(APIView):
-    """Lines of a job's merged log that contain a literal text. Each request does a bounded amount
-    of work: go on with `next`, also when an answer has no match."""
+    """Lines of a job's merged log with a text in them. Each request takes a bounded time: go on
+    with `next`, also when an answer has no match."""
 
     @extend_schema(
         operation_id="job_logs_search",
@@ -102,8 +103,9 @@ class JobLogSearchView(APIView):
     def get(self, request: Request, id: UUID) -> Response:
         query = _asked(SearchQuerySerializer, request)
         job, asked = queries.find_log(_user(request), id), query.validated_data
+        find = finder(asked["q"], regex=asked["regex"], ignore_case=asked["ignore_case"])
         cursor = Cursor.parse(asked["cursor"])
-        found = search(job, query.which(), asked["q"].encode(), cursor, asked["limit"])
+        found = search(job, query.which(), find, cursor, asked["limit"], asked["around"])
         return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
 
 
@@ -205,7 +207,8 @@ def _place(chunk: queries.Chunk, offset: int, text: str) -> dict[str, Any]:
 
 
 def _match(match: Match) -> dict[str, Any]:
-    return _place(match.chunk, match.offset, match.text)
+    names = ("begin", "end", "before", "after")
+    return _place(match.chunk, match.offset, match.text) | {n: getattr(match, n) for n in names}
 
 
 def _metrics(metrics: JobMetrics) -> dict[str, Any]:

@@ -53,7 +53,7 @@ async def job_download(
 
 
 def _read(attempt: TaskAttempt, stream: str, offset: int, end: int) -> bytes:
-    return b"".join(stream_bytes(attempt, stream, offset, end))
+    return b"".join(stream_bytes(attempt.pk, stream, offset, end))
 
 
 def _merge(merger: Merger, chunks: list[Chunk], prefix: bool) -> bytes:

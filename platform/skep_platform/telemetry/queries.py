@@ -169,7 +169,7 @@ def stream_part(attempt: TaskAttempt, stream: str, offset: int, limit: int) -> P
     final = attempt.log_sizes.get(stream)
     size = stream_size(attempt, stream)
     offset = min(offset, size)
-    data = b"".join(stream_bytes(attempt, stream, offset, min(offset + limit, size)))
+    data = b"".join(stream_bytes(attempt.pk, stream, offset, min(offset + limit, size)))
     end = offset + len(data)
     complete = end >= size and (final is not None or attempt_log_ended(attempt))
     return Part(offset, end, size, complete, decode(data, at_start=offset == 0))
@@ -182,14 +182,14 @@ def stream_tail(attempt: TaskAttempt, stream: str, length: int) -> Part:
 
 
 def stream_size(attempt: TaskAttempt, stream: str) -> int:
-    last = _stream_chunks(attempt, stream).order_by("-offset").first()
+    last = _stream_chunks(attempt.pk, stream).order_by("-offset").first()
     return last.offset + last.size if last else 0
 
 
-def stream_bytes(attempt: TaskAttempt, stream: str, offset: int, end: int) -> Iterator[bytes]:
+def stream_bytes(attempt_id: UUID, stream: str, offset: int, end: int) -> Iterator[bytes]:
     """Bytes [offset, end), chunk by chunk."""
     # A chunk that covers `offset` begins less than a chunk's length before it.
-    rows = _stream_chunks(attempt, stream).filter(offset__gt=offset - MAX_CHUNK, offset__lt=end)
+    rows = _stream_chunks(attempt_id, stream).filter(offset__gt=offset - MAX_CHUNK, offset__lt=end)
     for chunk in rows.order_by("offset")[:MAX_ROWS]:
         if chunk.offset + chunk.size > offset:
             data = read_chunk(chunk.key, chunk.size)
@@ -216,8 +216,8 @@ def _log_ended(job: Job) -> bool:
     return not TaskAttempt.objects.filter(job=job).exclude(_LOG_ENDED).exists()
 
 
-def _stream_chunks(attempt: TaskAttempt, stream: str) -> QuerySet[LogChunk]:
-    return LogChunk.objects.filter(attempt=attempt, stream=stream)
+def _stream_chunks(attempt_id: UUID, stream: str) -> QuerySet[LogChunk]:
+    return LogChunk.objects.filter(attempt=attempt_id, stream=stream)
 
 
 def chunk_rows(found: QuerySet[LogChunk], most: int) -> list[Chunk]:

@@ -1,29 +1,39 @@
-"""Looking for a literal text in a job's log, a bounded amount of work at a time."""
+"""Looking for something in a job's log, a bounded time at a time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from uuid import UUID
+
+from django.db.models import Exists, OuterRef
 
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs.models import Job
+from skep_platform.telemetry.begun import Begun, Part
 from skep_platform.telemetry.models import LogChunk
-from skep_platform.telemetry.queries import Chunk, Filter, chunk_rows
-from skep_platform.telemetry.text import decode, read_chunk
+from skep_platform.telemetry.patterns import Find
+from skep_platform.telemetry.queries import COLUMNS, PLAIN, Chunk, Filter, stream_bytes
+from skep_platform.telemetry.text import decode
 
-MAX_CHUNKS = 500  # per request, as is
-MAX_BYTES = 8 * 1024 * 1024
-CONTEXT = 200  # bytes of its line shown on either side of a match
+BUDGET_S = 1.0  # per request; the chunk that was begun is still looked at
+ROWS = 500  # chunks asked for at a time
+AROUND = 200  # bytes of its line shown on either side of a match, as is
+CONTEXT = 8 * 1024  # bytes in which the lines around a match are looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The first occurrence in a line (in one chunk of it); `offset` is its place in the stream."""
+    """The first match in a line. `offset` is its place in the stream, `begin` and `end` its place
+    in `text`; `before` and `after` are the lines around."""
 
     chunk: Chunk
     offset: int
     text: str
+    begin: int
+    end: int
+    before: list[str]
+    after: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Go on in chunk `chunk` with matches that end after its first `skip` bytes."""
+    """Go on in chunk `chunk` with lines that begin after its first `skip` bytes."""
 
     chunk: int = 0
     skip: int = 0
@@ -52,69 +62,77 @@ class Cursor:
         return f"{self.chunk}.{self.skip}"
 
 
-def search(job: Job, which: Filter, needle: bytes, cursor: Cursor, limit: int) -> Found:
-    """Matches in order of arrival. A match that runs over a chunk's border is found in the chunk
-    where it ends."""
-    rows = chunk_rows(which.chunks(job).filter(id__gte=cursor.chunk).order_by("id"), MAX_CHUNKS + 1)
-    before: dict[tuple[UUID, str], bytes] = {}
+def search(
+    job: Job, which: Filter, find: Find, cursor: Cursor, limit: int, around: int = 0
+) -> Found:
+    """At most `limit` matches, in order of arrival of the ends of their lines, with `around` lines
+    before and after each."""
+    until = time.monotonic() + BUDGET_S
+    begun = Begun()
     matches: list[Match] = []
-    read = 0
-    for number, chunk in enumerate(rows):
-        if number == MAX_CHUNKS or (number and read + chunk.size > MAX_BYTES):
+    for number, (chunk, newest) in enumerate(_chunks(job, which, cursor.chunk)):
+        if number and time.monotonic() > until:
             return Found(matches, str(Cursor(chunk.cursor)))
-        stream = (chunk.attempt_id, chunk.stream)
-        head = before[stream] if stream in before else _line_before(chunk)
-        data = head + read_chunk(chunk.key, chunk.size)
-        read += chunk.size
         skip = cursor.skip if chunk.cursor == cursor.chunk else 0
-        for start in _occurrences(data, needle, len(head) + skip):
-            offset = chunk.offset - len(head) + start
-            matches.append(Match(chunk, offset, _line_around(data, start, len(needle))))
+        part = begun.take(chunk, newest)
+        for hit in part.hits(find, skip):
+            matches.append(_match(chunk, part, hit, around))
             if len(matches) == limit:
-                done = start + len(needle) - len(head)
-                return Found(matches, str(Cursor(chunk.cursor, _line_end(data, done, len(head)))))
-        before[stream] = _unfinished(data)
+                return Found(matches, str(Cursor(chunk.cursor, part.done(hit))))
     return Found(matches, None)
+
+
+def _chunks(job: Job, which: Filter, cursor: int) -> Iterator[tuple[Chunk, bool]]:
+    """Chunks from `cursor` on, each with whether it is the newest of its stream."""
+    follows = LogChunk.objects.filter(
+        attempt=OuterRef("attempt"),
+        stream=OuterRef("stream"),
+        offset=OuterRef("offset") + OuterRef("size"),
+    )
+    full = True
+    while full:
+        found = which.chunks(job).filter(id__gte=cursor).order_by("id")
+        rows = list(found.values(*PLAIN, **COLUMNS, newest=~Exists(follows))[:ROWS])
+        for row in rows:
+            newest = row.pop("newest")
+            yield Chunk(**row), newest
+            cursor = row["cursor"] + 1
+        full = len(rows) == ROWS
+
+
+def _match(chunk: Chunk, part: Part, hit: tuple[int, int], around: int) -> Match:
+    data, (begin, end) = part.data, hit
+    line = data.rfind(b"\n", 0, begin) + 1
+    newline = data.find(b"\n", end)
+    line_end = len(data) if newline < 0 else newline
+    head = decode(data[max(line, begin - AROUND) : begin], at_start=False)
+    found = decode(data[begin:end])
+    tail = decode(data[end : min(line_end, end + AROUND)])
+    return Match(
+        chunk,
+        chunk.offset - part.head + begin,
+        head + found + tail,
+        len(head),
+        len(head) + len(found),
+        _lines(_bytes(chunk, part, line - CONTEXT, line))[-around:] if around else [],
+        _lines(_bytes(chunk, part, line_end + 1, line_end + CONTEXT))[:around],
+    )
+
+
+def _bytes(chunk: Chunk, part: Part, start: int, end: int) -> bytes:
+    """Of the stream, counted from the beginning of the part's data; read from the store where they
+    are not in it."""
+    base = chunk.offset - part.head
+    start = max(start, -base)
+    if start >= 0 and end <= len(part.data):
+        return part.data[start:end]
+    return b"".join(stream_bytes(chunk.attempt_id, chunk.stream, base + start, base + end))
+
+
+def _lines(data: bytes) -> list[str]:
+    lines = data.removesuffix(b"\n").split(b"\n") if data else []
+    return [decode(line[: 2 * AROUND], at_start=False) for line in lines]
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19  # fits a bigint
-
-
-def _occurrences(data: bytes, needle: bytes, after: int) -> Iterator[int]:
-    """Starts of the needle where it ends past `after`, one for each line."""
-    at = max(0, after - len(needle) + 1)
-    while (at := data.find(needle, at)) >= 0:
-        yield at
-        newline = data.find(b"\n", at + len(needle))
-        if newline < 0:
-            return
-        at = newline + 1
-
-
-def _line_end(data: bytes, done: int, head: int) -> int:
-    """Bytes of the chunk up to the end of the line in which the last match ended."""
-    newline = data.find(b"\n", head + done)
-    return (len(data) if newline < 0 else newline + 1) - head
-
-
-def _line_around(data: bytes, start: int, length: int) -> str:
-    line = data.rfind(b"\n", 0, start) + 1
-    newline = data.find(b"\n", start)
-    end = len(data) if newline < 0 else newline
-    first, last = max(line, start - CONTEXT), min(end, start + length + CONTEXT)
-    return decode(data[first:last], at_start=False)
-
-
-def _line_before(chunk: Chunk) -> bytes:
-    """The begun line that this chunk goes on with."""
-    if chunk.offset == 0:
-        return b""
-    of_stream = LogChunk.objects.filter(attempt=chunk.attempt_id, stream=chunk.stream)
-    previous = of_stream.filter(offset__lt=chunk.offset).order_by("-offset").first()
-    return _unfinished(read_chunk(previous.key, previous.size)) if previous else b""
-
-
-def _unfinished(data: bytes) -> bytes:
-    """The end of a line that has no newline yet, no more of it than a match and its context."""
-    return data[data.rfind(b"\n") + 1 :][-2 * CONTEXT :]

@@ -64,7 +64,14 @@ class JobLogsQuerySerializer(WhichSerializer, ProgressSerializer):
 
 
 class SearchQuerySerializer(WhichSerializer):
-    q = serializers.CharField(trim_whitespace=False, help_text="literal text within a line")
+    q = serializers.CharField(trim_whitespace=False, help_text="text within a line")
+    regex = serializers.BooleanField(
+        default=False, help_text="`q` is a regular expression of RE2, else it is literal text"
+    )
+    ignore_case = serializers.BooleanField(default=False)
+    around = serializers.IntegerField(
+        min_value=0, max_value=20, default=0, help_text="lines before and after each match"
+    )
     limit = serializers.IntegerField(min_value=1, max_value=1000, default=100, help_text="matches")
     cursor = serializers.CharField(default="", allow_blank=True)
 
@@ -133,8 +140,17 @@ class JobLogsSerializer(Serializer):
     complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
 
 
+class MatchSerializer(LogChunkSerializer):
+    """A line; `cursor` is of the chunk where it ends, `offset` is where the match begins."""
+
+    begin = serializers.IntegerField(help_text="of the match in `text`, in characters")
+    end = serializers.IntegerField()
+    before = serializers.ListField(child=serializers.CharField(), help_text="`around` lines")
+    after = serializers.ListField(child=serializers.CharField())
+
+
 class SearchSerializer(Serializer):
-    matches = LogChunkSerializer(many=True)
+    matches = MatchSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="null: the end was reached")
 
 

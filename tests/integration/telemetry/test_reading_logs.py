@@ -9,15 +9,13 @@ import pytest
 from django.core.files.storage import storages
 from django.db import connection
 from django.db.models.functions import Now
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tests.support.gateway_rows import frame, frames, running_attempt
+from tests.support.gateway_rows import frame, running_attempt
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_node, make_user, make_vc, place, release
+from tests.support.platform_factories import make_user, make_vc, place, release
 
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState, JobState
-from skep_platform.telemetry import queries, search
+from skep_platform.telemetry import queries
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.services import append_logs
 
@@ -242,91 +240,6 @@ def test_19_a_stranger_learns_nothing_not_even_that_the_job_exists(attempt):
         assert refusal(Api(stranger).get(path)) == (404, "not_found"), path
         assert refusal(Api().get(path)) == (401, "not_authenticated"), path
         assert Api(make_user(admin=True)).get(path).status_code == 200, path
-
-
-class TestSearch:
-    def find(self, api: Api, attempt: TaskAttempt, q: str, **query: Any) -> Any:
-        response = api.get(f"/jobs/{attempt.job_id}/logs/search", q=q, **query)
-        assert response.status_code == 200, response.json()
-        return response.json()
-
-    def test_lines_with_the_text_and_their_offsets(self, api, attempt):
-        write(attempt, b"loss 1\nnothing\nloss 2 loss\n")
-        write(attempt, b"the loss\n", "stderr")
-        found = self.find(api, attempt, "loss")
-        assert [(m["stream"], m["offset"], m["text"]) for m in found["matches"]] == [
-            ("stdout", 0, "loss 1"),
-            ("stdout", 15, "loss 2 loss"),
-            ("stderr", 4, "the loss"),
-        ]
-        assert found["next"] is None
-
-    def test_the_text_is_literal(self, api, attempt):
-        write(attempt, b"a.c\nabc\n.*\n%_\n")
-        assert [m["text"] for m in self.find(api, attempt, ".*")["matches"]] == [".*"]
-        assert [m["text"] for m in self.find(api, attempt, "%_")["matches"]] == ["%_"]
-
-    def test_bounded_work_goes_on_with_the_cursor(self, api, attempt, monkeypatch):
-        monkeypatch.setattr(search, "MAX_CHUNKS", 2)
-        for i in range(7):
-            write(attempt, f"line {i}\n".encode())
-        read, cursor, requests = [], "", 0
-        while cursor is not None:
-            found = self.find(api, attempt, "line", cursor=cursor)
-            read += [m["text"] for m in found["matches"]]
-            cursor = found["next"]
-            requests += 1
-        assert read == [f"line {i}" for i in range(7)]
-        assert requests == 4
-
-    @pytest.mark.parametrize("q", ["", "two\nlines", "x" * 300])
-    def test_what_cannot_be_looked_for_is_refused(self, api, attempt, q):
-        answer = api.get(f"/jobs/{attempt.job_id}/logs/search", q=q)
-        assert refusal(answer) == (400, "invalid")
-
-    @pytest.mark.parametrize("cursor", ["x", "-1", "1.x", "9" * 30, "1.2.3"])
-    def test_a_made_up_cursor_is_refused(self, api, attempt, cursor):
-        answer = api.get(f"/jobs/{attempt.job_id}/logs/search", q="a", cursor=cursor)
-        assert refusal(answer) == (400, "cursor_invalid")
-
-
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    data=st.lists(st.sampled_from(b"ab\n"), min_size=1, max_size=40).map(bytes),
-    cuts=st.lists(st.integers(1, 39), max_size=8),
-    needle=st.sampled_from(["a", "ab", "aba", "bb"]),
-    limit=st.integers(1, 4),
-)
-def test_search_finds_every_line_whatever_the_chunks_and_pages(node, data, cuts, needle, limit):
-    attempt = running_attempt(node, gpus=0)
-    for piece in frames(attempt, data, [c for c in cuts if c < len(data)])[:-1]:
-        append_logs(attempt.node_id, [piece])
-    found: list[int] = []
-    cursor = search.Cursor()
-    while True:
-        page = search.search(attempt.job, search.Filter(), needle.encode(), cursor, limit)
-        found += [match.offset for match in page.matches]
-        if page.next is None:
-            break
-        cursor = search.Cursor.parse(page.next)
-    assert sorted(set(found)) == sorted(found)
-    assert {line_of(data, offset) for offset in found} == {
-        number for number, line in enumerate(data.split(b"\n")) if needle.encode() in line
-    }
-    assert all(data[offset:].startswith(needle.encode()) for offset in found)
-
-
-def line_of(data: bytes, offset: int) -> int:
-    return data.count(b"\n", 0, offset)
-
-
-@pytest.fixture
-def node(db: None):
-    return make_node()
 
 
 def test_another_attempt_of_the_same_task_is_merged_too(api, attempt):
