@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from skep_client import models
+from skep_client.archives import Body
 from skep_client.model import Page
 
 T = TypeVar("T")
+UPLOAD_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,11 @@ class Call(Generic[T]):
     answer: type[T] | None
     params: Mapping[str, Any] = field(default_factory=dict)
     json: Any = None
-    content: bytes | None = None
+    content: bytes | Body | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
     root: str = "/api/v1/"
+    timeout_s: float = 30.0  # without a byte
 
 
 def readyz() -> Call[dict[str, bool]]:
@@ -66,6 +69,53 @@ def jobs(**params: Any) -> Call[Page[models.JobSummary]]:
 
 def job(job_id: str) -> Call[models.Job]:
     return Call("GET", f"jobs/{job_id}", models.Job)
+
+
+def convert(text: str, format: str = "auto") -> Call[models.Converted]:
+    """A batch script of Slurm or a manifest of Kubeflow as a job file."""
+    return Call(
+        "POST",
+        "jobs/convert",
+        models.Converted,
+        params={"format": format},
+        content=text.encode(),
+        headers={"Content-Type": "text/plain"},
+    )
+
+
+def clone(job_id: str, name: str = "") -> Call[models.Job]:
+    """A new job of the same file, with its secrets and working files."""
+    body = {"name": name} if name else {}
+    return Call("POST", f"jobs/{job_id}/clone", models.Job, json=body, repeatable=False)
+
+
+def set_tags(job_id: str, tags: Sequence[str]) -> Call[models.Job]:
+    return Call("PUT", f"jobs/{job_id}/tags", models.Job, json={"tags": list(tags)})
+
+
+def attempts(job_id: str, **params: Any) -> Call[Page[models.JobAttempt]]:
+    """Every placement of a job, newest first."""
+    return Call("GET", f"jobs/{job_id}/attempts", Page[models.JobAttempt], params=given(params))
+
+
+def use(job_id: str) -> Call[models.JobUse]:
+    """What a finished job used of what it asked for; `not_yet` until that is counted."""
+    return Call("GET", f"jobs/{job_id}/use", models.JobUse)
+
+
+def metrics(job_id: str, **params: Any) -> Call[models.JobMetrics]:
+    return Call("GET", f"jobs/{job_id}/metrics", models.JobMetrics, params=given(params))
+
+
+def archive(sha256: str) -> Call[dict[str, Any]]:
+    """Of one's own uploads."""
+    return Call("GET", f"files/{sha256}", dict[str, Any])
+
+
+def upload(body: Body) -> Call[dict[str, Any]]:
+    """The server looks at every file of it before it answers."""
+    headers = {"Content-Type": "application/gzip", "Content-Length": str(body.size)}
+    return Call("POST", "files", dict[str, Any], content=body, headers=headers, timeout_s=UPLOAD_S)
 
 
 def stop(job_id: str) -> Call[models.Job]:

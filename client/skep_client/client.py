@@ -11,12 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from skep_client import calls, cell_calls, models
+from skep_client.archives import Archive, AsyncBody, Body, Progress
 from skep_client.calls import Call
+from skep_client.errors import SkepError
 from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
 from skep_client.model import Page
 
 T = TypeVar("T")
-TIMEOUT_S = 30.0
 # One page of results as the server names the next one, or None.
 NextPage = Callable[[str], Call[Page[T]]]
 
@@ -36,9 +37,7 @@ class Skep:
         self.server = server.rstrip("/")
         self.token = token
         self._retry_delays_s = retry_delays_s
-        self._http = httpx.Client(
-            timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(self.server)
-        )
+        self._http = httpx.Client(transport=transport, trust_env=not is_loopback(self.server))
 
     def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
@@ -88,6 +87,20 @@ class Skep:
     def check(self, text: str) -> models.Check:
         return self.run(calls.check(text))
 
+    def convert(self, text: str, format: str = "auto") -> models.Converted:
+        return self.run(calls.convert(text, format))
+
+    def upload(self, archive: Archive, progress: Progress | None = None) -> bool:
+        """Whether its bytes had to be sent: the server keeps what it got once for 30 days."""
+        try:
+            self.run(calls.archive(archive.sha256))
+            return False
+        except SkepError as error:
+            if error.status != 404:
+                raise
+        self.run(calls.upload(Body(archive.path, progress)))
+        return True
+
     def jobs(self, **filters: Any) -> Iterator[models.JobSummary]:
         return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
 
@@ -96,6 +109,21 @@ class Skep:
 
     def stop(self, job_id: str) -> models.Job:
         return self.run(calls.stop(job_id))
+
+    def clone(self, job_id: str, name: str = "") -> models.Job:
+        return self.run(calls.clone(job_id, name))
+
+    def set_tags(self, job_id: str, tags: Sequence[str]) -> models.Job:
+        return self.run(calls.set_tags(job_id, tags))
+
+    def attempts(self, job_id: str) -> Iterator[models.JobAttempt]:
+        return self.all(lambda cursor: calls.attempts(job_id, cursor=cursor))
+
+    def use(self, job_id: str) -> models.JobUse:
+        return self.run(calls.use(job_id))
+
+    def metrics(self, job_id: str, **params: Any) -> models.JobMetrics:
+        return self.run(calls.metrics(job_id, **params))
 
     def tasks(self, job_id: str, **filters: Any) -> Iterator[models.Task]:
         return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
@@ -169,9 +197,7 @@ class AsyncSkep:
         self.server = server.rstrip("/")
         self.token = token
         self._retry_delays_s = retry_delays_s
-        self._http = httpx.AsyncClient(
-            timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(self.server)
-        )
+        self._http = httpx.AsyncClient(transport=transport, trust_env=not is_loopback(self.server))
 
     async def run(self, call: Call[T]) -> T:
         request = _request(self._http, self.server, self.token, call)
@@ -220,6 +246,19 @@ class AsyncSkep:
     async def check(self, text: str) -> models.Check:
         return await self.run(calls.check(text))
 
+    async def convert(self, text: str, format: str = "auto") -> models.Converted:
+        return await self.run(calls.convert(text, format))
+
+    async def upload(self, archive: Archive, progress: Progress | None = None) -> bool:
+        try:
+            await self.run(calls.archive(archive.sha256))
+            return False
+        except SkepError as error:
+            if error.status != 404:
+                raise
+        await self.run(calls.upload(Body(archive.path, progress)))
+        return True
+
     def jobs(self, **filters: Any) -> AsyncIterator[models.JobSummary]:
         return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
 
@@ -228,6 +267,21 @@ class AsyncSkep:
 
     async def stop(self, job_id: str) -> models.Job:
         return await self.run(calls.stop(job_id))
+
+    async def clone(self, job_id: str, name: str = "") -> models.Job:
+        return await self.run(calls.clone(job_id, name))
+
+    async def set_tags(self, job_id: str, tags: Sequence[str]) -> models.Job:
+        return await self.run(calls.set_tags(job_id, tags))
+
+    def attempts(self, job_id: str) -> AsyncIterator[models.JobAttempt]:
+        return self.all(lambda cursor: calls.attempts(job_id, cursor=cursor))
+
+    async def use(self, job_id: str) -> models.JobUse:
+        return await self.run(calls.use(job_id))
+
+    async def metrics(self, job_id: str, **params: Any) -> models.JobMetrics:
+        return await self.run(calls.metrics(job_id, **params))
 
     def tasks(self, job_id: str, **filters: Any) -> AsyncIterator[models.Task]:
         return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
@@ -303,6 +357,9 @@ def _request(
     http: httpx.Client | httpx.AsyncClient, server: str, token: str, call: Call[Any]
 ) -> httpx.Request:
     headers = {"Accept": "application/json", **call.headers}
+    content: Any = call.content
+    if isinstance(content, Body) and isinstance(http, httpx.AsyncClient):
+        content = AsyncBody(content)
     if token:
         headers["Authorization"] = f"Bearer {token}"
     return http.build_request(
@@ -310,6 +367,7 @@ def _request(
         f"{server}{call.root}{call.path}",
         params=call.params or None,
         json=call.json,
-        content=call.content,
+        content=content,
         headers=headers,
+        timeout=call.timeout_s,
     )

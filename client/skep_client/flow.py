@@ -16,7 +16,8 @@ from skep_client.errors import ServerUnreachable, SkepError
 T = TypeVar("T")
 # Seconds before each repetition: a server that restarts is back within them.
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-RETRY_STATUSES = frozenset({502, 503, 504})
+RETRY_STATUSES = frozenset({429, 502, 503, 504})
+LONGEST_WAIT_S = 30.0  # that a server may ask for; beyond, its refusal is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,10 @@ def exchange(
         outcome = yield Send(request)
         if delay is None or not _worth_repeating(call, outcome):
             break
-        yield Sleep(delay)
+        asked = _asked_wait(outcome)
+        if asked > LONGEST_WAIT_S:
+            break
+        yield Sleep(max(delay, asked))
     if isinstance(outcome, httpx.Response):
         return _read(call, outcome)
     raise ServerUnreachable(
@@ -54,6 +58,14 @@ def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
         return call.repeatable and outcome.status_code in RETRY_STATUSES
     # Nothing has reached the server when the connection was never made.
     return call.repeatable or isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
+
+
+def _asked_wait(outcome: Outcome) -> float:
+    """Seconds, by Retry-After; a date counts as none."""
+    if not isinstance(outcome, httpx.Response):
+        return 0.0
+    value = outcome.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
 def _read(call: Call[T], response: httpx.Response) -> T:

@@ -373,6 +373,24 @@ class LosingVc(Model):
     loses: dict[str, int] = {}
 
 
+class Match(Model):
+    """A line; `cursor` is of the chunk where it ends, `offset` is where the match begins."""
+
+    cursor: int = 0
+    attempt_id: str = ""
+    role: str = ""
+    index: int = 0
+    rank: int = 0
+    stream: str = ""
+    offset: int = 0
+    at: datetime
+    text: str = ""
+    begin: int = 0
+    end: int = 0
+    before: list[str] = []
+    after: list[str] = []
+
+
 class Me(Model):
     id: int
     username: str
@@ -514,7 +532,7 @@ class Running(Model):
 
 
 class Search(Model):
-    matches: list[LogChunk] = []
+    matches: list[Match] = []
     next: str | None = None
 
 

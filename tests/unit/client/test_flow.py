@@ -47,11 +47,25 @@ def test_a_call_carries_the_token_and_is_read_into_its_model():
     assert server.asked[0].headers["Authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_server_that_restarts_is_asked_again(status):
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_server_that_restarts_or_has_too_much_to_do_is_asked_again(status):
     server = Server(httpx.Response(status), httpx.Response(200, json=INFO))
     assert skep(server).info().name == "Skep"
     assert len(server.asked) == 2
+
+
+def test_a_server_says_how_long_to_wait_and_is_not_waited_for_too_long():
+    server = Server(
+        httpx.Response(429, headers={"Retry-After": "0"}), httpx.Response(200, json=INFO)
+    )
+    assert skep(server).info().name == "Skep"
+    later = httpx.Response(
+        429, headers={"Retry-After": "3600"}, json={"code": "throttled", "message": "Later."}
+    )
+    server = Server(later)
+    with pytest.raises(SkepError, match="Later"):
+        skep(server).info()
+    assert len(server.asked) == 1
 
 
 def test_a_lost_connection_is_tried_again_until_patience_ends():
@@ -89,7 +103,7 @@ def test_two_submits_have_two_keys_unless_the_caller_says_otherwise():
     assert calls.submit("a", "mine").headers["Idempotency-Key"] == "mine"
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429, 500])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 500])
 def test_a_refusal_is_told_with_its_code_and_numbers_and_not_repeated(status):
     server = Server(refusal(status))
     with pytest.raises(SkepError) as caught:

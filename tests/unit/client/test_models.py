@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_they_are_what_the_schema_says() -> None:
     spec = importlib.util.spec_from_file_location("models", ROOT / "scripts/client_models.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)
     schema = YAML(typ="safe").load(ROOT / "platform/skep_platform/openapi.yaml")
