@@ -18,6 +18,7 @@ from skep_jobfile import (
     scripts,
 )
 from skep_jobfile.document import Document, read
+from skep_jobfile.editing import renamed
 from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
 from skep_jobfile.masking import masked
@@ -42,6 +43,7 @@ __all__ = [
     "notes",
     "parse",
     "read_facts",
+    "renamed",
     "render_secrets",
     "schema",
     "secret_texts",

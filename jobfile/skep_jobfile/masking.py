@@ -1,19 +1,18 @@
 """A job file as others may see it: the values of its secrets replaced, all else as it was written.
 
-By their place in the parsed document, not by a pattern (OpenPAI's lets JSON, indented and flow
-style pass). The result is read again: where it does not say the same but for the secrets, the
-whole file is written anew.
+By their place in the parsed document, not by a pattern: OpenPAI's lets JSON, indented and flow
+style pass.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from skep_jobfile import yaml_text
-from skep_jobfile.document import Document, read
-from skep_jobfile.problems import InvalidJobFile, Path, Trouble
+from skep_jobfile.document import Document
+from skep_jobfile.editing import Change, edited
+from skep_jobfile.problems import Path, Trouble
 from skep_jobfile.raw import items, section
 from skep_jobfile.secret_values import TAG
 
@@ -23,10 +22,7 @@ MASK = "******"
 def masked(document: Document) -> str:
     """The text without its secrets; the very text where it has none."""
     data = masked_data(document.data)
-    if data == document.data:
-        return document.text
-    text = _replaced(document)
-    return text if text and _says(text, data) else json.dumps(data, indent=2, ensure_ascii=False)
+    return document.text if data == document.data else edited(document, _changes(document), data)
 
 
 def masked_data(data: dict[str, Any]) -> dict[str, Any]:
@@ -72,32 +68,13 @@ def _is_open(password: Any) -> bool:
     )
 
 
-def _replaced(document: Document) -> str | None:
-    """The masks in place of the values; None where the places are not known."""
-    if document.root is None:
-        return None
-    spans: dict[int, tuple[int, str]] = {}
+def _changes(document: Document) -> Iterator[Change]:
     for node in _secret_nodes(document.root):
-        value = json.dumps(_masks(yaml_text.construct(node)), ensure_ascii=False)
-        spans[node.start_mark.index] = (node.end_mark.index, value)
+        yield node, _masks(yaml_text.construct(node))
     for index, item in items(document.data, "prerequisites"):
-        path: Path = ("prerequisites", index, "auth", "password")
-        found = yaml_text.node_at(document.root, path)
-        if found is not None and _is_open(section(item, "auth").get("password")):
-            spans[found.start_mark.index] = (found.end_mark.index, json.dumps(MASK))
-    text = document.text
-    for start in sorted(spans, reverse=True):
-        end, value = spans[start]
-        rest = len(text[start:end].rstrip())
-        text = text[:start] + value + text[start + rest :]
-    return text
-
-
-def _says(text: str, data: dict[str, Any]) -> bool:
-    try:
-        return read(text).data == data
-    except InvalidJobFile:
-        return False
+        if _is_open(section(item, "auth").get("password")):
+            path: Path = ("prerequisites", index, "auth", "password")
+            yield yaml_text.node_at(document.root, path), MASK
 
 
 def _secret_nodes(root: yaml_text.Node | None) -> Iterator[yaml_text.Node]:

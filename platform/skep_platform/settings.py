@@ -209,6 +209,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "skep_platform.core.schema.Schema",
     "EXCEPTION_HANDLER": "skep_platform.core.api.exception_handler",
     "DEFAULT_PAGINATION_CLASS": "skep_platform.core.api.CursorPages",
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of our own
     "NUM_PROXIES": int(os.environ.get("SKEP_TRUSTED_PROXIES", "0")),
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

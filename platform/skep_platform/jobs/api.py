@@ -18,7 +18,7 @@ from skep_platform.core.errors import SkepError
 from skep_platform.core.keyset import keyset_page
 from skep_platform.core.models import Event
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.jobs import queries, services, telling
+from skep_platform.jobs import belongings, queries, services, telling
 from skep_platform.jobs.models import Job, Task, TaskRole
 from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.serializers import (
@@ -60,6 +60,7 @@ LIST_PARAMETERS = [
     OpenApiParameter("state", str, description="Comma list."),
     OpenApiParameter("virtual_cluster", str, description="Comma list of names."),
     OpenApiParameter("owner", str, description="Comma list of usernames."),
+    OpenApiParameter("tag", str, description="Comma list, or repeated: all of them."),
     OpenApiParameter("search", str, description="Part of the name, in any case."),
     OpenApiParameter("ordering", str, description=f"Of {', '.join(ORDERINGS)}; '-' descends."),
 ]
@@ -81,11 +82,12 @@ class JobsView(APIView):
             states=_choices(request, "state", JobState.values),
             virtual_clusters=_list(request, "virtual_cluster"),
             owners=_list(request, "owner"),
+            tags=_list(request, "tag"),
             text=request.query_params.get("search", "")[:255],
         )
         ordering = request.query_params.get("ordering") or "-submitted_at"
-        column = _one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
-        rows = jobs.defer("spec", "spec_text")
+        column = one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
+        rows = jobs.defer("spec", "spec_text", "environment")
         return keyset_page(
             request, rows, _summaries, ORDERINGS[column], descending=ordering.startswith("-")
         )
@@ -107,8 +109,8 @@ class JobsView(APIView):
     def post(self, request: Request) -> Response:
         """Submit a job file of OpenPAI's job protocol v2, as YAML or JSON."""
         token = request.headers.get("Idempotency-Key", "")
-        job = services.submit(acting.user(request), _text(request), client_token=token)
-        return Response(_detail(request, job), status=201)
+        job = services.submit(acting.user(request), body_text(request), client_token=token)
+        return Response(detail(request, job), status=201)
 
 
 class CheckView(APIView):
@@ -117,7 +119,8 @@ class CheckView(APIView):
     @extend_schema(operation_id="check_job", request=JOB_FILE, responses=CheckSerializer, tags=TAGS)
     def post(self, request: Request) -> Response:
         """What is wrong with a job file, and when it would start. Changes nothing."""
-        return Response(CheckSerializer(services.check(acting.user(request), _text(request))).data)
+        found = services.check(acting.user(request), body_text(request))
+        return Response(CheckSerializer(found).data)
 
 
 class SchemaView(APIView):
@@ -130,7 +133,7 @@ class SchemaView(APIView):
 class JobView(APIView):
     @extend_schema(operation_id="get_job", responses=JobSerializer, tags=TAGS)
     def get(self, request: Request, id: UUID) -> Response:
-        return Response(_detail(request, queries.find(request.user, id)))
+        return Response(detail(request, queries.find(request.user, id)))
 
 
 class StopView(APIView):
@@ -138,7 +141,7 @@ class StopView(APIView):
     def post(self, request: Request, id: UUID) -> Response:
         """For its owner, managers of its virtual cluster and admins. Repeating it is harmless."""
         job = services.stop(acting.user(request), id)
-        return Response(_detail(request, job), status=202)
+        return Response(detail(request, job), status=202)
 
 
 class TasksView(APIView):
@@ -173,7 +176,7 @@ class EventsView(APIView):
         return page(self, request, rows, lambda found: _events(request, found), "id")
 
 
-def _text(request: Request) -> str:
+def body_text(request: Request) -> str:
     """The body as `JobFileParser` read it; REST framework parses none where nothing was sent."""
     return request.data if isinstance(request.data, str) else ""
 
@@ -187,13 +190,14 @@ def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
     return [_summary(job) for job in jobs]
 
 
-def _detail(request: Request, job: Job) -> dict[str, Any]:
+def detail(request: Request, job: Job) -> dict[str, Any]:
     roles = queries.roles_with_states(job)
     return {
         **_summary(job),
         "spec_text": job.spec_text,
         "task_roles": [_role_shown(_role(role, states)) for role, states in roles],
         **{name: getattr(job, name) for name in (*PLACING, *ASKED)},
+        **belongings.sources(job),
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "may_exec": queries.may_exec(request.user, job),
@@ -244,15 +248,15 @@ def _events(request: Request, events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _list(request: Request, name: str) -> list[str]:
-    asked = request.query_params.get(name, "")
+    asked = ",".join(request.query_params.getlist(name))
     return [part for part in asked.split(",") if part][:100]
 
 
 def _choices(request: Request, name: str, known: list[str]) -> list[str]:
-    return [_one_of(name, part, known) for part in _list(request, name)]
+    return [one_of(name, part, known) for part in _list(request, name)]
 
 
-def _one_of(name: str, value: str, known: Any) -> str:
+def one_of(name: str, value: str, known: Any) -> str:
     """Raises SkepError `invalid_filter`."""
     if value not in known:
         message = f"{name} is one of {', '.join(known)}."

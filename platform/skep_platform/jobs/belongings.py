@@ -19,21 +19,27 @@ from skep_platform.jobs.owning import Objection
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """`auths`: how to log in at registries, by uri of the image."""
+    """`auths`: how to log in at registries, by uri of the image. `sealed`: all of this already, of
+    the job that is cloned."""
 
     secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
     auths: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     archive: Archive | None = None
+    sealed: bytes | None = field(default=None, repr=False)
 
     def store(self, job: Job, images: Mapping[str, str]) -> None:
         """`images`: the reference to pull, by uri."""
-        if self.secrets or self.auths:
-            auths = {images[uri]: auth for uri, auth in self.auths.items() if uri in images}
-            known = {"secrets": self.secrets, "auths": auths}
-            JobSecrets.objects.create(job=job, sealed=vault.seal(json.dumps(known).encode()))
+        if sealed := self._sealed(images):
+            JobSecrets.objects.create(job=job, sealed=sealed)
         if self.archive is not None:
             JobFiles.objects.create(job=job, archive=self.archive)
             Archive.objects.filter(pk=self.archive.pk).update(used_at=Now())
+
+    def _sealed(self, images: Mapping[str, str]) -> bytes | None:
+        if self.sealed or not (self.secrets or self.auths):
+            return self.sealed
+        auths = {images[uri]: auth for uri, auth in self.auths.items() if uri in images}
+        return vault.seal(json.dumps({"secrets": self.secrets, "auths": auths}).encode())
 
 
 def of(user: User, read: ReadJob) -> tuple[Belongings, Objection | None]:
@@ -45,6 +51,27 @@ def of(user: User, read: ReadJob) -> tuple[Belongings, Objection | None]:
         if item.type == "dockerimage" and item.auth is not None
     }
     return Belongings(read.secrets, auths, archive), objection
+
+
+def of_clone(source: Job) -> Belongings:
+    """What the other job came with."""
+    secrets = JobSecrets.objects.filter(job=source).first()
+    files = JobFiles.objects.filter(job=source).select_related("archive").first()
+    return Belongings(
+        archive=files.archive if files else None, sealed=bytes(secrets.sealed) if secrets else None
+    )
+
+
+def sources(job: Job) -> dict[str, Any]:
+    """Where its working files come from, as the API tells it; a query where it has an archive."""
+    asked = job.spec.get("extras", {}).get("skep", {}).get("workingFiles") or {}
+    path, git, archive = asked.get("path", ""), asked.get("git"), None
+    if asked.get("archive"):
+        archive = Archive.objects.filter(jobs__job=job).values("sha256", "size").first()
+    return {
+        "working_files": {**archive, "path": path} if archive else None,
+        "git": {**git, "path": path} if git else None,
+    }
 
 
 def _login(auth: Mapping[str, str]) -> dict[str, str]:

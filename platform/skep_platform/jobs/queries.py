@@ -48,15 +48,18 @@ def search(
     states: Collection[str] = (),
     virtual_clusters: Collection[str] = (),
     owners: Collection[str] = (),
+    tags: Sequence[str] = (),
     text: str = "",
 ) -> QuerySet[Job]:
-    """Empty filters let all pass; `text` is looked for in the name."""
+    """Empty filters let all pass; a job has all of the `tags`; `text` is looked for in the name."""
     if states:
         jobs = jobs.filter(state__in=states)
     if virtual_clusters:
         jobs = jobs.filter(vc__name__in=virtual_clusters)
     if owners:
         jobs = jobs.filter(owner__username__in=owners)
+    if tags:
+        jobs = jobs.filter(tags__contains=list(tags))
     return jobs.filter(name__icontains=text) if text else jobs
 
 

@@ -124,6 +124,18 @@ class TaskRoleSerializer(Serializer):
     )
 
 
+class WorkingFilesSerializer(Serializer):
+    sha256 = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes, packed.")
+    path = serializers.CharField()
+
+
+class GitSourceSerializer(Serializer):
+    url = serializers.CharField()
+    commit = serializers.CharField()
+    path = serializers.CharField()
+
+
 class JobSerializer(JobSummarySerializer):
     spec_text = serializers.CharField()
     task_roles = TaskRoleSerializer(many=True)
@@ -140,6 +152,8 @@ class JobSerializer(JobSummarySerializer):
     network_mode = serializers.CharField(help_text="As asked for; empty: by its places.")
     environment = serializers.DictField(child=serializers.CharField())
     work_dir = serializers.CharField()
+    working_files = WorkingFilesSerializer(allow_null=True, help_text="An uploaded archive.")
+    git = GitSourceSerializer(allow_null=True, help_text="Working files out of a repository.")
     begun_at = serializers.DateTimeField(
         allow_null=True, help_text="When all tasks of the present attempt were ready."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.events import event
+from skep_platform.core.models import Event
 from skep_platform.jobs import admission, belongings, forecast
 from skep_platform.jobs.admission import Objection
 from skep_platform.jobs.belongings import Belongings
@@ -57,18 +57,14 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
     if client_token and (known := _submitted(user, client_token, digest)):
         return known
     spec = read(text)
-    vc = admission.find_vc(user, spec.job)
-    if vc is None:
-        raise admission.unknown_vc(spec.job).error()
-    for objection in admission.objections(spec.job, vc):
+    vc = admitted(user, spec)
+    with_it, objection = belongings.of(user, spec)
+    if objection:
         raise objection.error()
-    with_it, objection_to_it = belongings.of(user, spec)
-    if objection_to_it:
-        raise objection_to_it.error()
-    images = admission.image_references(spec.job, vc)
+    job = job_row(user, vc, spec)
+    job.spec_digest, job.client_token = digest, client_token
     try:
-        with transaction.atomic():
-            return _create(user, vc, spec, digest, client_token, images, with_it)
+        return create(job, spec, with_it)
     except IntegrityError:
         if client_token and (known := _submitted(user, client_token, digest)):
             return known
@@ -97,6 +93,27 @@ def check(user: User, text: str) -> CheckResult:
     )
 
 
+def admitted(user: User, spec: ReadJob) -> VirtualCluster:
+    """Where the job goes. Raises what `submit` does."""
+    vc = admission.find_vc(user, spec.job)
+    if vc is None:
+        raise admission.unknown_vc(spec.job).error()
+    for objection in admission.objections(spec.job, vc):
+        raise objection.error()
+    return vc
+
+
+def create(job: Job, spec: ReadJob, with_it: Belongings, *, clone_of: str = "") -> Job:
+    """Store the row of a new job and all that belongs to it. Raises IntegrityError."""
+    images = admission.image_references(spec.job, job.vc)
+    with transaction.atomic():
+        insert_job(job, role_rows(job, spec, images), _story(job, spec, clone_of))
+        with_it.store(job, images)
+        doorbells.ring_scheduler()
+        doorbells.ring_topic("jobs")
+    return job
+
+
 def digest_of(text: str) -> str:
     """Keyed, so that nobody who reads it can try secrets of short files out."""
     key = settings.SECRET_KEY.encode()
@@ -113,33 +130,6 @@ def _forecast(user: User, vc: VirtualCluster, spec: ReadJob) -> Reason | None:
     return forecast.of(job, role_rows(job, spec, defaultdict(str)))
 
 
-def _create(
-    user: User,
-    vc: VirtualCluster,
-    spec: ReadJob,
-    digest: str,
-    client_token: str,
-    images: Mapping[str, str],
-    with_it: Belongings,
-) -> Job:
-    job = job_row(user, vc, spec)
-    job.spec_digest, job.client_token = digest, client_token
-    insert_job(job, role_rows(job, spec, images), _story(user, job, vc, spec))
-    with_it.store(job, images)
-    doorbells.ring_scheduler()
-    doorbells.ring_topic("jobs")
-    return job
-
-
-def _story(user: User, job: Job, vc: VirtualCluster, spec: ReadJob) -> Any:
-    message = f"Submitted to {vc.name}: {words(job)}. It waits for a place."
-    notes = [f"{note.path}: {note.message}" for note in spec.notes[:MOST_TOLD]]
-    if notes:
-        message += f" Please note: {' '.join(notes)}"
-    data = {"notes": notes} if notes else {}
-    return event("job", job.pk, "job.queued", message, actor=user.get_username(), **data)
-
-
 def _submitted(user: User, client_token: str, digest: str) -> Job | None:
     job = (
         Job.objects.filter(owner=user, client_token=client_token)
@@ -150,6 +140,17 @@ def _submitted(user: User, client_token: str, digest: str) -> Job | None:
         message = "This idempotency key was used for another job file; take a new one."
         raise Conflict(message, code="client_token_reused", job_id=str(job.pk))
     return job
+
+
+def _story(job: Job, spec: ReadJob, clone_of: str) -> Event:
+    origin = f", a clone of {clone_of}" if clone_of else ""
+    message = f"Submitted to {job.vc.name}{origin}: {words(job)}. It waits for a place."
+    notes = [f"{note.path}: {note.message}" for note in spec.notes[:MOST_TOLD]]
+    if notes:
+        message += f" Please note: {' '.join(notes)}"
+    data = {"notes": notes} if notes else {}
+    actor = job.owner.get_username()
+    return event("job", job.pk, "job.queued", message, actor=actor, **data)
 
 
 def _check_token(client_token: str) -> None:

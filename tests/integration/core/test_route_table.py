@@ -98,9 +98,12 @@ EXPECTED = {
     "GET jobs": LOGGED_IN,
     "POST jobs": LOGGED_IN,
     "POST jobs/check": LOGGED_IN,
+    "POST jobs/convert": LOGGED_IN,
     "GET jobs/schema": LOGGED_IN,
     "GET jobs/<id>": OF_THE_TEAM,
     "POST jobs/<id>/stop": MAY_STOP,
+    "POST jobs/<id>/clone": row(401, 404, 403, "ok", 403, 403),
+    "PUT jobs/<id>/tags": MAY_STOP,
     "GET jobs/<id>/tasks": OF_THE_TEAM,
     "GET jobs/<id>/tasks/<rank>/attempts": OF_THE_TEAM,
     "GET jobs/<id>/attempts": OF_THE_TEAM,
@@ -127,6 +130,8 @@ BODIES: dict[str, Any] = {
     "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}, "pins": []},
     "POST images": {"name": "new", "reference": "x"},
     "PATCH images/<name>": {"description": "x"},
+    "POST jobs/<id>/clone": {"name": "again"},
+    "PUT jobs/<id>/tags": {"tags": ["a"]},
 }
 QUERIES = {"GET jobs/<id>/logs/search": "?q=x"}
 # Routes that answer a login or a join: a refused secret is their work, not a missing right.

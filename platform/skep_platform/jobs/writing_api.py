@@ -1,0 +1,97 @@
+"""REST: clones of jobs, their tags, and job files made out of other formats."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+import skep_jobfile
+from skep_jobfile import importers
+from skep_platform.accounts import acting
+from skep_platform.core.api import Body, validated
+from skep_platform.jobs import services
+from skep_platform.jobs.api import TAGS, body_text, detail, one_of
+from skep_platform.jobs.job_file import InvalidJobFile
+from skep_platform.jobs.parsers import JOB_FILE_PARSERS
+from skep_platform.jobs.serializers import JobSerializer
+from skep_platform.jobs.tags import MAX_TAGS
+
+Serializer = serializers.Serializer[Any]
+FORMATS = ["auto", "slurm", "kubeflow"]
+
+
+class CloneSerializer(Body):
+    name = serializers.CharField(
+        required=False, max_length=255, help_text="Of the new job; default: numbered."
+    )
+
+
+class TagsSerializer(Body):
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=64, trim_whitespace=False),
+        max_length=MAX_TAGS,
+        help_text="All of them.",
+    )
+
+
+class ConvertNoteSerializer(Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    line = serializers.IntegerField(help_text="Of what was sent.")
+
+
+class ConvertedSerializer(Serializer):
+    text = serializers.CharField(help_text="The job file.")
+    notes = ConvertNoteSerializer(many=True, help_text="What could not be carried over as it was.")
+
+
+class CloneView(APIView):
+    @extend_schema(
+        operation_id="clone_job",
+        request=CloneSerializer,
+        responses={201: JobSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        """Submit your own job again, with its secrets and working files."""
+        asked = validated(CloneSerializer, request)
+        job = services.clone(acting.user(request), id, asked.get("name", ""))
+        return Response(detail(request, job), status=201)
+
+
+class TagsView(APIView):
+    @extend_schema(
+        operation_id="set_job_tags", request=TagsSerializer, responses=JobSerializer, tags=TAGS
+    )
+    def put(self, request: Request, id: UUID) -> Response:
+        """For its owner, managers of its virtual cluster and admins."""
+        tags = validated(TagsSerializer, request)["tags"]
+        job = services.set_tags(acting.user(request), id, tags)
+        return Response(detail(request, job))
+
+
+class ConvertView(APIView):
+    parser_classes = JOB_FILE_PARSERS
+
+    @extend_schema(
+        operation_id="convert_to_job_file",
+        request={"text/plain": OpenApiTypes.STR},
+        parameters=[OpenApiParameter("format", str, enum=FORMATS, description="Default: auto.")],
+        responses=ConvertedSerializer,
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """A job file out of a Slurm batch script or a Kubeflow manifest. Changes nothing."""
+        asked = one_of("format", request.query_params.get("format") or "auto", FORMATS)
+        try:
+            found = importers.convert(body_text(request), asked)  # type: ignore[arg-type]
+        except skep_jobfile.InvalidJobFile as error:
+            raise InvalidJobFile(error.problems) from None
+        return Response(ConvertedSerializer(found).data)
