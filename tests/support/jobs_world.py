@@ -11,7 +11,9 @@ from typing import Any
 from skep_agent.protocol import AttemptFact
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node
-from skep_platform.jobs import services
+from skep_platform.jobs import diagnosing, services
+from skep_platform.jobs.answering import answer
+from skep_platform.jobs.diagnosing import COLUMNS, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.tenancy.models import VirtualCluster
@@ -101,6 +103,17 @@ def _by_node(attempts: Sequence[TaskAttempt]) -> dict[Any, list[TaskAttempt]]:
     for attempt in attempts:
         nodes.setdefault(attempt.node_id, []).append(attempt)
     return nodes
+
+
+def explain(job: Job, log: bytes = b"") -> bool:
+    """As if somebody had read this in the log of each task that failed and nobody has explained
+    yet; False when nobody waits for it."""
+    rows = TaskAttempt.objects.filter(job=job, diagnosis__isnull=True)
+    newest = Job.objects.values_list("attempt", flat=True).get(pk=job.pk)
+    rows = rows.filter(index=newest, state__in=("FAILED", "LOST"))
+    failed = [Failed(*row) for row in rows.values_list(*COLUMNS)]
+    logs = {one.id: [log] for one in failed}
+    return answer(job.pk, newest, diagnosing.judge(failed, logs))
 
 
 def attempts_of(job: Job) -> list[TaskAttempt]:

@@ -6,198 +6,55 @@ attempts holds that lock, so the counts read here stay true until the commit.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import lifecycle, stories
-from skep_platform.jobs.bulk import fetch, insert_rows, update_rows
-from skep_platform.jobs.lifecycle import Decision, Retry, Role, Verdict, View
-from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.bulk import insert_rows, update_rows
+from skep_platform.jobs.counting import count
+from skep_platform.jobs.lifecycle import Decision, Retry, Verdict
+from skep_platform.jobs.locked import LockedJob, lock
+from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
+from skep_platform.jobs.retrying import Failures, avoid_blamed, pause_s
 from skep_platform.jobs.states import JOB, AttemptState
 from skep_platform.jobs.stories import Ending, Reason
 
-COLUMNS = (
-    "id",
-    "name",
-    "state",
-    "attempt",
-    "tasks_total",
-    "placed_at",
-    "not_before",
-    "unplaced",
-    "preempting_at",
-    "downgraded",
-    "preemptions",
-    "retries_used",
-    "started_at",
-    "finished_at",
-    "stop_requested_at",
-    "wait_reason",
-    "exit_reason",
-    "spec__jobRetryCount",
-)
+__all__ = ["LockedJob", "advance", "lock", "stop_attempts"]
+
 CHANGED = (
-    "state",
-    "placed_at",
-    "not_before",
-    "unplaced",
-    "preempting_at",
-    "downgraded",
-    "preemptions",
-    "retries_used",
-    "started_at",
-    "finished_at",
-    "wait_reason",
-    "exit_reason",
+    *("state", "placed_at", "not_before", "begun_at", "ends_at", "avoid_nodes", "unplaced"),
+    *("preempting_at", "downgraded", "preemptions", "retries_used", "free_retries"),
+    *("diagnosing_at", "diagnosis", "started_at", "finished_at", "wait_reason", "exit_reason"),
     "updated_at",
 )
-REASONS = ("downgraded", "wait_reason", "exit_reason")
 # What belongs to one attempt of a job ends with it.
-NO_ATTEMPT = {"unplaced": 0, "preempting_at": None, "downgraded": None}
-
-
-@dataclass(slots=True)
-class LockedJob:
-    """A job's row under lock, and what its attempts count to."""
-
-    row: dict[str, Any]
-    roles: list[Role] = field(default_factory=list)
-    started: int = 0
-    first_start: datetime | None = None
-    unreleased: int = 0
-    platform_fault: bool = False
-    ending: Ending | None = None  # of the first task that failed
-    # Of the batch at hand: tasks that left ASSIGNED, and the events of those that failed.
-    left_assigned: int = 0
-    failures: list[Event] = field(default_factory=list)
-
-    @classmethod
-    def from_sql(cls, values: Sequence[Any]) -> LockedJob:
-        """From a row of COLUMNS that was not read by a queryset: jsonb is text there."""
-        row = dict(zip(COLUMNS, values, strict=True))
-        for name in REASONS:
-            row[name] = json.loads(row[name]) if row[name] else None
-        return cls(row)
-
-    @property
-    def id(self) -> UUID:
-        found: UUID = self.row["id"]
-        return found
-
-    @property
-    def retries_allowed(self) -> int:
-        return self.row["spec__jobRetryCount"] or 0
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """Decided earlier: the exit reason is written with the decision."""
-        told = self.row["exit_reason"]
-        if told is None:
-            return None
-        return {"succeeded": Verdict.SUCCEEDED, "stopped": Verdict.STOPPED}.get(
-            told["code"], Verdict.FAILED
-        )
-
-    def view(self) -> View:
-        return View(
-            state=self.row["state"],
-            roles=self.roles,
-            attempt=self.row["attempt"],
-            started=self.started,
-            unreleased=self.unreleased,
-            unplaced=self.row["unplaced"],
-            verdict=self.verdict,
-            stop_requested=self.row["stop_requested_at"] is not None,
-            preempting=self.row["preempting_at"] is not None,
-            platform_fault=self.platform_fault,
-            retries_allowed=self.retries_allowed,
-            retries_used=self.row["retries_used"],
-            preemptions=self.row["preemptions"],
-        )
-
-
-def lock(jobs: QuerySet[Job], *, skip_locked: bool = False) -> list[LockedJob]:
-    """Lock these jobs, one query. Call inside a transaction."""
-    rows = jobs.select_for_update(of=("self",), no_key=True, skip_locked=skip_locked)
-    return [LockedJob(row) for row in rows.order_by("pk").values(*COLUMNS)]
+NO_ATTEMPT = {
+    "unplaced": 0,
+    "preempting_at": None,
+    "downgraded": None,
+    "ends_at": None,
+    "diagnosing_at": None,
+}
 
 
 def advance(jobs: Sequence[LockedJob], now: datetime) -> list[UUID]:
     """Move locked jobs on as their attempts ask; returns the nodes whose desired state changed,
     for `bump_revision` as the last step. Jobs without a placement are left alone."""
-    placed = {j.id: j for j in jobs if j.row["placed_at"] is not None and _active(j)}
+    placed = {j.id: j for j in jobs if j.row["placed_at"] is not None and j.active}
     if not placed:
         return []
-    _count(placed)
-    _find_endings(placed)
+    count(placed)
     outcome = _Outcome(now)
     for job in placed.values():
-        outcome.take(job, lifecycle.decide(job.view()))
+        outcome.take(job)
     return outcome.write()
-
-
-def _active(job: LockedJob) -> bool:
-    return job.row["state"] in JOB.active
-
-
-def _count(jobs: Mapping[UUID, LockedJob]) -> None:
-    states: dict[tuple[UUID, int], dict[str, int]] = {}
-    for row in fetch(COUNTS, [list(lifecycle.PLATFORM_FAULTS), list(jobs)]):
-        job_id, role_id, min_failed, min_succeeded, state, n, started, first, unreleased, fault = (
-            row
-        )
-        job = jobs[job_id]
-        counts = states.get((job_id, role_id))
-        if counts is None:
-            counts = states[job_id, role_id] = {}
-            job.roles.append(Role(min_failed, min_succeeded, counts))
-        counts[state] = n
-        job.started += started
-        job.unreleased += unreleased
-        job.platform_fault |= fault
-        starts = [moment for moment in (job.first_start, first) if moment is not None]
-        job.first_start = min(starts, default=None)
-
-
-COUNTS = """
-SELECT a.job_id, a.role_id, r.min_failed, r.min_succeeded, a.state, count(*), count(a.started_at),
-       min(a.started_at), count(*) FILTER (WHERE a.released_at IS NULL),
-       bool_or(a.error_code = ANY(%s))
-  FROM jobs_taskattempt a
-  JOIN jobs_job j ON j.id = a.job_id AND j.attempt = a.index
-  JOIN jobs_taskrole r ON r.id = a.role_id
- WHERE a.job_id = ANY(%s)
- GROUP BY 1, 2, 3, 4, 5
- ORDER BY 1, 2
-"""
-
-
-def _find_endings(jobs: Mapping[UUID, LockedJob]) -> None:
-    """The first failure of each job that has one; no query when none has."""
-    failing = [job.id for job in jobs.values() if job.view().count(lifecycle.FAILED_STATES)]
-    if not failing:
-        return
-    failed = TaskAttempt.objects.filter(
-        job__in=failing, index=F("job__attempt"), state__in=lifecycle.FAILED_STATES
-    )
-    rows = failed.order_by("job_id", "finished_at", "id").distinct("job_id")
-    for job_id, *ending in rows.values_list("job_id", *ENDING):
-        jobs[job_id].ending = Ending(*ending)
-
-
-ENDING: tuple[str, ...] = (
-    *("role__name", "task__index", "node__name", "state", "exit_code", "exit_signal"),
-    *("oom_killed", "error_code", "error_message"),
-)
 
 
 class _Outcome:
@@ -205,37 +62,39 @@ class _Outcome:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
+        self.failures = Failures(now)
         self.rows: list[dict[str, Any]] = []
         self.events: list[Event] = []
+        self.attempts: list[JobAttempt] = []
         self.stop: list[UUID] = []
+        self.begin: list[UUID] = []
         self.requeued = False
 
-    def take(self, job: LockedJob, decision: Decision) -> None:
+    def take(self, job: LockedJob) -> None:
         before = dict(job.row)
+        self.failures.retry_tasks(job)
+        decision = lifecycle.decide(job.view())
+        if decision.diagnose:
+            self.failures.explain(job)
+            decision = lifecycle.decide(job.view())
         if decision.state != job.row["state"]:
             JOB.check(job.row["state"], decision.state, str(job.id))
             job.row["state"] = decision.state
-        if decision.verdict:
-            self._decided(job, decision.verdict)
-        if job.row["started_at"] is None and job.first_start is not None:
-            job.row["started_at"] = job.first_start
-        self._tell_progress(job, before)
-        if decision.retry:
-            self._requeue(job, decision.retry)
-            job.row |= NO_ATTEMPT
-        elif decision.finished:
-            self._finish(job)
-        if decision.stop_rest:
-            self._stop_rest(job, decision)
+        self._carry_out(job, decision, before)
         if job.row != before:
             job.row["updated_at"] = self.now
             self.rows.append({name: job.row[name] for name in ("id", *CHANGED)})
 
     def write(self) -> list[UUID]:
-        """The nodes on which attempts shall stop."""
+        """The nodes whose attempts shall begin or stop."""
         update_rows(Job, CHANGED, self.rows)
+        self.failures.write()
+        insert_rows(self.attempts)
         insert_rows(self.events)
-        nodes = stop_attempts(self.stop, self.now) if self.stop else []
+        nodes = [
+            *(living_on(self.begin) if self.begin else ()),
+            *(stop_attempts(self.stop, self.now) if self.stop else ()),
+        ]
         for row in self.rows:
             doorbells.ring_topic("job", row["id"])
         if self.rows:
@@ -243,6 +102,33 @@ class _Outcome:
         if self.requeued:
             doorbells.ring_scheduler()
         return nodes
+
+    def _carry_out(self, job: LockedJob, decision: Decision, before: dict[str, Any]) -> None:
+        if decision.begin:
+            self._begin(job)
+        if job.row["started_at"] is None and job.first_start is not None:
+            job.row["started_at"] = job.first_start
+        self._limit_time(job)
+        self._tell_progress(job, before)
+        if decision.verdict:
+            self._decided(job, decision.verdict)
+        if decision.retry:
+            self._requeue(job, decision)
+        elif decision.finished:
+            self._finish(job)
+        if decision.stop_rest:
+            self._stop_rest(job, decision)
+
+    def _begin(self, job: LockedJob) -> None:
+        job.row["begun_at"] = self.now
+        self.begin.append(job.id)
+        message = stories.begun(job.row["tasks_total"])
+        self.events.append(event("job", job.id, "job.begun", message))
+
+    def _limit_time(self, job: LockedJob) -> None:
+        row, start = job.row, job.row["begun_at"] or job.row["started_at"]
+        if row["ends_at"] is None and row["max_duration_s"] and start:
+            row["ends_at"] = start + timedelta(seconds=row["max_duration_s"])
 
     def _tell_progress(self, job: LockedJob, before: dict[str, Any]) -> None:
         view = job.view()
@@ -253,21 +139,27 @@ class _Outcome:
             self.events.append(event("job", job.id, "job.preparing", message))
         if before["started_at"] is None and job.row["started_at"] is not None:
             self.events.append(event("job", job.id, "job.started", "The first task runs."))
-        self.events += job.failures
+        self.events += job.events
 
     def _decided(self, job: LockedJob, verdict: Verdict) -> None:
         """Tasks that still wait for a place need none any more."""
-        job.row["unplaced"] = 0
+        job.row |= {"unplaced": 0, "ends_at": None}
         if verdict != Verdict.PREEMPTED and job.row["exit_reason"] is None:
             job.row["exit_reason"] = _reason(job, verdict)
 
-    def _requeue(self, job: LockedJob, retry: Retry) -> None:
+    def _requeue(self, job: LockedJob, decision: Decision) -> None:
+        row, retry, verdict = job.row, decision.retry, decision.verdict
+        assert retry is not None
+        assert verdict is not None
+        self._tell_diagnosis(job)
+        self._keep_attempt(job, verdict, retry)
         if retry == Retry.PREEMPTED:
             self._requeue_preempted(job)
         else:
-            self._requeue_failed(job, counted=retry == Retry.COUNTED)
-        job.row["placed_at"] = job.row["started_at"] = job.row["exit_reason"] = None
-        why = job.row["wait_reason"]
+            self._requeue_failed(job, retry)
+        row |= {"placed_at": None, "begun_at": None, "started_at": None, "exit_reason": None}
+        row |= NO_ATTEMPT
+        why = row["wait_reason"]
         self.requeued = True
         kind = "job.requeued" if retry == Retry.PREEMPTED else "job.retried"
         self.events.append(event("job", job.id, kind, why["message"], **why["details"]))
@@ -278,50 +170,83 @@ class _Outcome:
         job.row["not_before"] = None
         job.row["wait_reason"] = stories.requeued(job.row["wait_reason"], job.row["preemptions"])
 
-    def _requeue_failed(self, job: LockedJob, *, counted: bool) -> None:
+    def _requeue_failed(self, job: LockedJob, retry: Retry) -> None:
         row = job.row
-        seconds = lifecycle.backoff_s(row["attempt"] - row["preemptions"])
-        row["retries_used"] += counted
-        cause = row["exit_reason"] or _reason(job, Verdict.FAILED)
-        why = stories.retried(
-            cause,
-            counted=counted,
-            used=row["retries_used"],
-            allowed=job.retries_allowed,
-            seconds=seconds,
-        )
+        row["retries_used" if retry == Retry.COUNTED else "free_retries"] += 1
+        failures = row["retries_used"] + row["free_retries"]
+        seconds = pause_s(retry, job.id, row["attempt"], failures)
+        avoid_blamed(job, job.diagnosis, self.now)
+        node = job.diagnosis["node"] if job.diagnosis else None
         row["not_before"] = self.now + timedelta(seconds=seconds)
-        row["wait_reason"] = why
+        row["wait_reason"] = stories.retried(
+            *(row["exit_reason"], retry, row["retries_used"], job.retries_allowed, seconds),
+            node=node,
+        )
 
     def _finish(self, job: LockedJob) -> None:
         row = job.row
-        row["finished_at"] = self.now
-        row["wait_reason"] = None
-        row |= NO_ATTEMPT
+        self._tell_diagnosis(job)
+        self._keep_attempt(job, Verdict(row["state"]), None)
+        row |= {"finished_at": self.now, "wait_reason": None, **NO_ATTEMPT}
         kind = f"job.{row['state'].lower()}"
         message = f"{row['state'].capitalize()}. {row['exit_reason']['message']}"
         if row["started_at"]:
             message += f" It ran for {stories.span(row['started_at'], self.now)}."
         self.events.append(event("job", job.id, kind, message, **row["exit_reason"]["details"]))
 
+    def _tell_diagnosis(self, job: LockedJob) -> None:
+        if job.diagnosis is None:
+            return
+        told = stories.diagnosed(job.diagnosis)
+        if told is not None:
+            self.events.append(
+                event("job", job.id, "job.diagnosed", told["message"], **told["details"])
+            )
+        job.row["exit_reason"] = stories.explained(job.row["exit_reason"], job.diagnosis)
+
+    def _keep_attempt(self, job: LockedJob, verdict: Verdict, retry: Retry | None) -> None:
+        row = job.row
+        preempted = verdict == Verdict.PREEMPTED
+        self.attempts.append(
+            JobAttempt(
+                job_id=job.id,
+                index=row["attempt"],
+                outcome=str(verdict),
+                retry=str(retry or ""),
+                placed_at=row["placed_at"],
+                started_at=row["started_at"],
+                finished_at=self.now,
+                reason=row["wait_reason"] if preempted else row["exit_reason"],
+                diagnosis=job.diagnosis,
+            )
+        )
+
     def _stop_rest(self, job: LockedJob, decision: Decision) -> None:
         self.stop.append(job.id)
         if decision.verdict in (Verdict.STOPPED, Verdict.PREEMPTED):
             return  # told when it was asked for
         running = job.view().count(lifecycle.STOPPABLE_STATES)
-        message = f"{job.row['exit_reason']['message']} Stopping the other {running} tasks."
+        message = f"{job.row['exit_reason']['message']} {_stopping(running, job)}"
         self.events.append(event("job", job.id, "job.ending", message, tasks=running))
 
 
 def stop_attempts(job_ids: Collection[UUID], now: datetime) -> list[UUID]:
     """Ask for the end of all living attempts of these jobs; returns the nodes to tell. One query
     for any number."""
-    living = TaskAttempt.objects.filter(
+    nodes = living_on(job_ids)
+    _living(job_ids).update(state=AttemptState.STOPPING, updated_at=now)
+    return nodes
+
+
+def living_on(job_ids: Collection[UUID]) -> list[UUID]:
+    """The nodes that run or prepare tasks of these jobs."""
+    return list(_living(job_ids).order_by().values_list("node", flat=True).distinct())
+
+
+def _living(job_ids: Collection[UUID]) -> QuerySet[TaskAttempt]:
+    return TaskAttempt.objects.filter(
         job__in=job_ids, state__in=lifecycle.STOPPABLE_STATES, released_at=None
     )
-    nodes = list(living.order_by().values_list("node", flat=True).distinct())
-    living.update(state=AttemptState.STOPPING, updated_at=now)
-    return nodes
 
 
 def _reason(job: LockedJob, verdict: Verdict) -> Reason:
@@ -329,5 +254,12 @@ def _reason(job: LockedJob, verdict: Verdict) -> Reason:
     if verdict == Verdict.SUCCEEDED:
         return stories.succeeded(job.row["tasks_total"], view.count((AttemptState.SUCCEEDED,)))
     if verdict == Verdict.FAILED:
-        return stories.failed(job.ending, view.count(lifecycle.FAILED_STATES))
+        first = next((Ending(f.failed, f.state) for f in job.failures), None)
+        return stories.failed(first, view.count(lifecycle.FAILED_STATES))
     return stories.reason("stopped", "Stopped.")
+
+
+def _stopping(running: int, job: LockedJob) -> str:
+    if running == job.row["tasks_total"]:
+        return "Stopping it."
+    return f"Stopping the other {running} tasks." if running > 1 else "Stopping the other task."

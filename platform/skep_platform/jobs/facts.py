@@ -16,6 +16,7 @@ from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 MAX_MESSAGE = 2000
 MAX_INT = 2**31 - 1
+MAX_XIDS = 32  # told per attempt
 
 
 @dataclass(slots=True)
@@ -36,6 +37,9 @@ class Attempt:
     error_code: str
     error_message: str
     memory_peak_mb: int | None
+    xids: list[int]
+    disk_full: bool
+    ready_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     released_at: datetime | None
@@ -63,6 +67,9 @@ CHANGED = (
     "error_code",
     "error_message",
     "memory_peak_mb",
+    "xids",
+    "disk_full",
+    "ready_at",
     "started_at",
     "finished_at",
     "released_at",
@@ -74,6 +81,7 @@ def fold(attempt: Attempt, fact: AttemptFact, now: datetime) -> None:
     if attempt.released_at is not None:
         return
     at = _time(fact.at, attempt.created_at, now)
+    attempt.xids = _xids(attempt.xids, fact.xids)
     if fact.phase == "released":
         _released(attempt, at, now)
     elif attempt.ended:
@@ -91,10 +99,12 @@ def _alive(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
         attempt.become(AttemptState.RUNNING)
         attempt.started_at = attempt.started_at or at
         attempt.container_id = _text(fact.container_id, 80) or attempt.container_id
-    elif fact.phase in ("pulling", "creating"):
-        if attempt.started_at is not None:
+    elif fact.phase in ("pulling", "creating", "ready"):
+        if attempt.started_at is not None or attempt.ready_at is not None:
             return  # late news
         attempt.become(AttemptState.PREPARING)
+        if fact.phase == "ready":
+            attempt.ready_at = at
         if fact.pull_percent is not None:
             attempt.pull_percent = min(max(fact.pull_percent, 0), 100)
     attempt.phase = fact.phase
@@ -113,6 +123,7 @@ def _exited(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
     attempt.exit_code = _int(fact.exit_code, -MAX_INT)
     attempt.exit_signal = _int(fact.signal, 0, 32767)
     attempt.oom_killed = fact.oom_killed
+    attempt.disk_full = fact.disk_full
     attempt.memory_peak_mb = _int(fact.memory_peak_mb, 0)
     attempt.error_code = _text(fact.error_code, 64) or ("oom_killed" if fact.oom_killed else "")
     attempt.error_message = _text(fact.message, MAX_MESSAGE)
@@ -125,6 +136,7 @@ def _failed(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
         attempt.become(AttemptState.FAILED)
     attempt.phase = fact.phase
     attempt.finished_at = at
+    attempt.disk_full = fact.disk_full
     attempt.error_code = _text(fact.error_code, 64) or "failed"
     attempt.error_message = _text(fact.message, MAX_MESSAGE)
 
@@ -150,6 +162,12 @@ def _time(at: float, earliest: datetime, now: datetime) -> datetime:
     latest = max(now, earliest)
     seconds = min(max(at, earliest.timestamp()), latest.timestamp())
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def _xids(known: list[int], told: list[int]) -> list[int]:
+    """Each once, in the order in which they were told."""
+    bounded = (min(max(xid, 0), MAX_INT) for xid in told)
+    return list(dict.fromkeys([*known, *bounded]))[:MAX_XIDS]
 
 
 def _int(value: int | None, least: int, most: int = MAX_INT) -> int | None:

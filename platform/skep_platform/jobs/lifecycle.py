@@ -5,34 +5,30 @@ Policies are OpenPAI's: a role whose `min_failed` is reached fails the job, one 
 well. Once decided, the verdict stands: the rest of the tasks is stopped, and what they answer
 changes nothing. A job that is asked to make room before that is tried again whatever its tasks
 answer, and pays for it neither with a retry nor with its place in the queue.
+
+Whether a failure is tried again depends on why it happened: nothing is decided before a diagnosis
+is there. Tasks of an incremental job are tried again by themselves, by the same rules (`retry_of`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from uuid import UUID
 
 from skep_platform.jobs.states import ATTEMPT, AttemptState, JobState
 
-MAX_FREE_RETRIES = 50  # lost nodes and faults of the platform, over the life of a job
+MAX_FREE_RETRIES = 50  # over the life of a job
 MAX_BACKOFF_S = 300.0
-
-# Error codes of the agent and of our own deadlines that are not the job's fault: its retry is free.
-PLATFORM_FAULTS = frozenset(
-    {
-        "node_lost",
-        "container_lost",
-        "container_gone",
-        "start_timeout",
-        "engine_down",
-        "gpu_unavailable",
-        "disk_full",
-    }
-)
+CONFLICT_BACKOFF_S = 60, 900  # what was in the way goes on for minutes: OpenPAI's range
+UNLIMITED = -1  # as a retry count: any failure is tried again
+ALWAYS = -2  # and any success, too
 
 FAILED_STATES = (AttemptState.FAILED, AttemptState.LOST, AttemptState.STOPPED)
 STOPPABLE_STATES = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.RUNNING)
+ACTIVE_STATES = tuple(ATTEMPT.active)
 
 
 class Verdict(StrEnum):
@@ -45,9 +41,22 @@ class Verdict(StrEnum):
     PREEMPTED = "PREEMPTED"
 
 
+class Reaction(StrEnum):
+    """What a diagnosis asks for, by OpenPAI's names."""
+
+    ALWAYS_RETRY = "ALWAYS_RETRY"
+    ALWAYS_BACKOFF_RETRY = "ALWAYS_BACKOFF_RETRY"
+    RETRY_TO_MAX = "RETRY_TO_MAX"
+    NEVER_RETRY = "NEVER_RETRY"
+
+
 class Retry(StrEnum):
-    FREE = "free"  # the platform's fault
-    COUNTED = "counted"  # against jobRetryCount
+    """Why there is another attempt; only COUNTED ones are limited by the job file."""
+
+    FREE = "free"  # it was not its fault
+    ELSEWHERE = "elsewhere"  # nor the job's: a node's, which is avoided for a while
+    CONFLICT = "conflict"  # others were in its way: after a long pause
+    COUNTED = "counted"  # against jobRetryCount (or a task's taskRetryCount)
     PREEMPTED = "preempted"  # at once, and counted by itself
 
 
@@ -57,7 +66,7 @@ class Role:
 
     min_failed: int  # -1: never, as for min_succeeded
     min_succeeded: int
-    states: Mapping[str, int]
+    states: MutableMapping[str, int]
 
     def count(self, states: Sequence[str]) -> int:
         return sum(self.states.get(state, 0) for state in states)
@@ -69,17 +78,24 @@ class View:
 
     state: str
     roles: Sequence[Role]
-    attempt: int = 1
     started: int = 0  # tasks that have run, now or before
     unreleased: int = 0  # tasks whose GPUs are not given back
-    unplaced: int = 0  # tasks that still wait for a place, of an incremental job
+    unplaced: int = 0  # tasks that still wait for a place or a diagnosis, of an incremental job
+    held: bool = False  # its tasks begin together, and were not told to yet
+    unready: int = 0  # tasks that live and are not ready to begin
     verdict: Verdict | None = None  # decided earlier
     stop_requested: bool = False
     preempting: bool = False  # asked to make room
-    platform_fault: bool = False  # some task of this attempt failed by one
+    diagnosis: Reaction | None = None  # of the present failure; None: not known yet
+    node_to_blame: bool = False
+    lost: bool = False  # a node was lost, or lost a task
     retries_allowed: int = 0
     retries_used: int = 0
-    preemptions: int = 0  # earlier ones
+    free_retries: int = 0  # earlier ones
+
+    @property
+    def asked_to_end(self) -> bool:
+        return self.stop_requested or self.preempting or self.verdict is not None
 
     def count(self, states: Sequence[str]) -> int:
         return sum(role.count(states) for role in self.roles)
@@ -87,12 +103,15 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of the job. `state` is its next state, or the one that it has."""
+    """What becomes of the job. `state` is its next state, or the one that it has. `begin`: tell
+    its tasks to begin. `diagnose`: find out why it failed; it waits for that when all has ended."""
 
     state: str
     verdict: Verdict | None = None
     stop_rest: bool = False
     retry: Retry | None = None
+    begin: bool = False
+    diagnose: bool = False
 
     @property
     def finished(self) -> bool:
@@ -103,15 +122,19 @@ def decide(view: View) -> Decision:
     """Idempotent: asked again after its decision was carried out, it says the same or goes on."""
     verdict = _verdict(view)
     if verdict is None:
-        return Decision(_live_state(view))
-    if view.count(tuple(ATTEMPT.active)):
+        return Decision(_live_state(view), begin=view.held and not view.unready)
+    diagnose = verdict == Verdict.FAILED and view.diagnosis is None
+    if view.count(ACTIVE_STATES):
         state = JobState.STOPPING if verdict == Verdict.STOPPED else _live_state(view)
-        return Decision(state, verdict, stop_rest=view.count(STOPPABLE_STATES) > 0)
+        rest = view.count(STOPPABLE_STATES) > 0
+        return Decision(state, verdict, stop_rest=rest, diagnose=diagnose)
+    if diagnose:
+        return Decision(_live_state(view), verdict, diagnose=True)
     retry = _retry(view, verdict)
     if retry and view.unreleased:
         return Decision(_live_state(view), verdict)  # the next attempt may need the same GPUs
     if retry:
-        return Decision(JobState.WAITING, retry=retry)
+        return Decision(JobState.WAITING, verdict, retry=retry)
     return Decision(str(verdict), verdict)
 
 
@@ -122,14 +145,38 @@ def judge(roles: Sequence[Role], unplaced: int = 0) -> Verdict | None:
         return Verdict.FAILED
     if any(0 < r.min_succeeded <= r.count((AttemptState.SUCCEEDED,)) for r in roles):
         return Verdict.SUCCEEDED
-    if not unplaced and not any(r.count(tuple(ATTEMPT.active)) for r in roles):
+    if not unplaced and not any(r.count(ACTIVE_STATES) for r in roles):
         return Verdict.SUCCEEDED
     return None
 
 
-def backoff_s(attempt: int) -> float:
-    """Seconds to wait after this many job attempts: 1, 2, 4, … up to MAX_BACKOFF_S."""
-    return min(2.0 ** min(attempt - 1, 30), MAX_BACKOFF_S)
+def retry_of(
+    reaction: Reaction, *, node_to_blame: bool = False, allowed: int, used: int, free: int
+) -> Retry | None:
+    """Whether a failure is tried again, after `used` retries of the `allowed` ones, and `free` ones
+    that are not counted."""
+    if reaction == Reaction.NEVER_RETRY:
+        return None
+    if reaction == Reaction.RETRY_TO_MAX and not node_to_blame:
+        return Retry.COUNTED if allowed < 0 or used < allowed else None
+    if free >= MAX_FREE_RETRIES:
+        return None
+    if reaction == Reaction.ALWAYS_BACKOFF_RETRY:
+        return Retry.CONFLICT
+    return Retry.ELSEWHERE if node_to_blame else Retry.FREE
+
+
+def backoff_s(failures: int) -> float:
+    """Seconds to wait after this many failures: 1, 2, 4, … up to MAX_BACKOFF_S."""
+    return min(2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
+
+
+def conflict_backoff_s(subject: UUID, attempt: int) -> float:
+    """Seconds within CONFLICT_BACKOFF_S, at random between subjects so that those that were in each
+    other's way do not meet again; for one and its attempt always the same."""
+    least, most = CONFLICT_BACKOFF_S
+    seed = hashlib.sha256(f"{subject}:{attempt}".encode()).digest()
+    return float(least + int.from_bytes(seed[:8]) % (most - least + 1))
 
 
 def _verdict(view: View) -> Verdict | None:
@@ -148,9 +195,17 @@ def _live_state(view: View) -> str:
 def _retry(view: View, verdict: Verdict) -> Retry | None:
     if verdict == Verdict.PREEMPTED:
         return Retry.PREEMPTED
-    if verdict != Verdict.FAILED:
+    if verdict == Verdict.SUCCEEDED and view.retries_allowed == ALWAYS:
+        return Retry.COUNTED
+    if verdict != Verdict.FAILED or view.diagnosis is None:
         return None
-    if view.platform_fault:
-        free_used = view.attempt - 1 - view.retries_used - view.preemptions
-        return Retry.FREE if free_used < MAX_FREE_RETRIES else None
-    return Retry.COUNTED if view.retries_used < view.retries_allowed else None
+    reaction = view.diagnosis
+    if reaction == Reaction.RETRY_TO_MAX and view.lost:
+        reaction = Reaction.ALWAYS_RETRY  # who talked to a lost node fails for no reason of its own
+    return retry_of(
+        reaction,
+        node_to_blame=view.node_to_blame,
+        allowed=view.retries_allowed,
+        used=view.retries_used,
+        free=view.free_retries,
+    )

@@ -3,7 +3,11 @@
 Every state that is not an end has its way on here:
   attempt of a LOST node        released, LOST
   ASSIGNED for too long         the node is told again; past START_TIMEOUT_S it failed to start
+  ready, told to begin          the node is told again
   STOPPING, ended, unreleased   the node is told again, until it confirms or its lease is over
+  gang that is held             past its barrier the tasks that are not ready fail
+  job over its duration         fails
+  job that is to be diagnosed   past DIAGNOSIS_TIMEOUT_S nobody knows why it failed
   job whose tasks moved on      `advance`, as after facts
 PREPARING is bounded by the agent (a pull without progress fails there), RUNNING by the lease of
 the node.
@@ -20,8 +24,9 @@ from django.utils import timezone
 
 from skep_platform.cluster.models import NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.jobs import lifecycle
-from skep_platform.jobs.advance import advance, lock
+from skep_platform.jobs import deadlines, lifecycle
+from skep_platform.jobs.advance import advance
+from skep_platform.jobs.locked import lock
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.reporting import fail_to_start, lose
 from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState, JobState
@@ -37,6 +42,9 @@ def reconcile() -> None:
     _fail_late_starts()
     _tell_again()
     _advance_due()
+    deadlines.end_barriers(BATCH)
+    deadlines.tell_barriers(BATCH)
+    deadlines.end_overtime(BATCH)
 
 
 def _release_lost_nodes() -> None:
@@ -57,6 +65,7 @@ def _tell_again() -> None:
     """Agents forget nothing, but the message may be lost, and the row may be of an older server."""
     waiting = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.STOPPING)
     waiting |= Q(state__in=ATTEMPT.terminal)
+    waiting |= Q(state=AttemptState.PREPARING, ready_at__isnull=False, job__begun_at__isnull=False)
     late = _living().filter(waiting, updated_at__lt=Now() - timedelta(seconds=TELL_AGAIN_S))
     found = list(late.values_list("pk", "node")[: BATCH * 10])
     if not found:
@@ -81,10 +90,12 @@ def _due() -> QuerySet[Job]:
     )
     moved = Q(attempts__state__in=ATTEMPT.terminal)
     begun = Q(state=JobState.WAITING, attempts__state=AttemptState.RUNNING)
+    held = Q(begun_at=None, incremental=False, tasks_total__gt=1)
+    ready = held & (Q(attempts__state=AttemptState.RUNNING) | Q(attempts__ready_at__isnull=False))
     told_to_end = Q(stop_requested_at__isnull=False) | Q(exit_reason__isnull=False)
     told_to_end |= Q(preempting_at__isnull=False)
     left = told_to_end & Q(attempts__state__in=lifecycle.STOPPABLE_STATES)
-    return present.filter(moved | begun | left)
+    return present.filter(moved | begun | ready | left)
 
 
 def _living() -> QuerySet[TaskAttempt]:

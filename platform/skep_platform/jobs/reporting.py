@@ -18,10 +18,12 @@ from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
-from skep_platform.jobs import facts
-from skep_platform.jobs.advance import COLUMNS, ENDING, LockedJob, advance, lock
+from skep_platform.jobs import diagnosing, facts, pulling
+from skep_platform.jobs.advance import advance
 from skep_platform.jobs.bulk import fetch, update_rows
+from skep_platform.jobs.diagnosing import Failed
 from skep_platform.jobs.facts import Attempt
+from skep_platform.jobs.locked import COLUMNS, LockedJob, lock
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState
 from skep_platform.jobs.stories import Ending
@@ -62,8 +64,21 @@ def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
 def fail_to_start(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     """Give up on attempts that their nodes do not begin. Their GPUs stay leased until the node
     has confirmed, or is lost. For at most `limit` jobs; returns the number of attempts."""
+    return _give_up(attempts, limit, _not_started)
+
+
+@transaction.atomic
+def miss_barrier(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """Give up on attempts that are not ready while the rest of their gang waits for them; as
+    `fail_to_start`."""
+    return _give_up(attempts, limit, _not_ready)
+
+
+def _give_up(
+    attempts: QuerySet[TaskAttempt], limit: int, change: Callable[[Attempt, datetime], Attempt]
+) -> int:
     nodes = list(attempts.order_by().values_list("node", flat=True).distinct())
-    changed = _change(attempts, limit, _not_started)
+    changed = _change(attempts, limit, change)
     bump_revision(nodes)
     return changed
 
@@ -152,6 +167,13 @@ def _not_started(attempt: Attempt, now: datetime) -> Attempt:
     return after
 
 
+def _not_ready(attempt: Attempt, now: datetime) -> Attempt:
+    after = replace(attempt, finished_at=now, error_code="barrier_timeout")
+    after.become(AttemptState.FAILED)
+    after.error_message = "It was not ready in time to begin with the rest of its gang."
+    return after
+
+
 def _tell_strangers(node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[Attempt]) -> None:
     for attempt_id in set(by_attempt) - {attempt.id for attempt in found}:
         log.warning("fact_ignored", why="not on this node", attempt=attempt_id, node=node_id)
@@ -172,6 +194,7 @@ def _write(
         _release(released, now)
     moved = _moved(jobs, changes)
     _find_failures(moved, changes)
+    pulling.tell(changes)
     nodes = advance(list(moved.values()), now)
     # Without a bell when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
@@ -205,11 +228,14 @@ def _moved(jobs: Sequence[LockedJob], changes: Sequence[Change]) -> dict[UUID, L
     known = {job.id: job for job in jobs}
     moved: dict[UUID, LockedJob] = {}
     for before, after in changes:
-        if before.state == after.state and before.released_at == after.released_at:
+        if all(getattr(before, name) == getattr(after, name) for name in MOVES):
             continue
         job = moved.setdefault(after.job_id, known[after.job_id])
         job.left_assigned += before.state == AttemptState.ASSIGNED != after.state
     return moved
+
+
+MOVES = ("state", "ready_at", "released_at")
 
 
 def _find_failures(jobs: Mapping[UUID, LockedJob], changes: Sequence[Change]) -> None:
@@ -219,7 +245,7 @@ def _find_failures(jobs: Mapping[UUID, LockedJob], changes: Sequence[Change]) ->
     if not failed:
         return
     rows = TaskAttempt.objects.filter(pk__in=failed).order_by("task__rank")
-    for job_id, *columns in rows.values_list("job_id", *ENDING):
-        ending, told = Ending(*columns), jobs[job_id].failures
+    for job_id, state, *columns in rows.values_list("job_id", "state", *diagnosing.COLUMNS):
+        ending, told = Ending(Failed(*columns), state), jobs[job_id].events
         if len(told) < MAX_FAILURES_TOLD:
             told.append(event("job", job_id, "task.failed", ending.sentence, **ending.details))

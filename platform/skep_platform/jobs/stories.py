@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from skep_platform.jobs.diagnosing import Failed
+from skep_platform.jobs.lifecycle import Retry
 
 if TYPE_CHECKING:
     from skep_platform.jobs.models import Job
@@ -18,45 +21,39 @@ MAX_NODES_NAMED = 8
 class Ending:
     """How one task attempt ended, for a sentence."""
 
-    role: str
-    index: int
-    node: str
+    failed: Failed
     state: str
-    exit_code: int | None
-    exit_signal: int | None
-    oom_killed: bool
-    error_code: str
-    error_message: str
 
     @property
     def code(self) -> str:
-        return self.error_code or "task_failed"
+        return self.failed.error_code or "task_failed"
 
     @property
     def sentence(self) -> str:
-        return f"Task {self.role}[{self.index}] on {self.node} {self._what}."
+        return f"Task {self.failed.role}[{self.failed.index}] on {self.failed.node} {self._what}."
 
     @property
     def _what(self) -> str:
-        said = f": {self.error_message.rstrip('.')}" if self.error_message else ""
-        if self.oom_killed:
+        one = self.failed
+        said = f": {one.error_message.rstrip('.')}" if one.error_message else ""
+        if one.oom_killed:
             return "was killed because it used more memory than it asked for" + said
-        if self.exit_signal:
-            return f"was ended by signal {self.exit_signal}{said}"
-        if self.exit_code is not None:
-            return f"exited with code {self.exit_code}{said}"
+        if one.exit_signal:
+            return f"was ended by signal {one.exit_signal}{said}"
+        if one.exit_code is not None:
+            return f"exited with code {one.exit_code}{said}"
         if self.state == "LOST":
             return f"was lost{said}"
-        return f"could not run ({self.error_code}){said}" if self.error_code else f"ended{said}"
+        return f"could not run ({one.error_code}){said}" if one.error_code else f"ended{said}"
 
     @property
     def details(self) -> dict[str, Any]:
         return {
-            "role": self.role,
-            "index": self.index,
-            "node": self.node,
-            "exit_code": self.exit_code,
-            "signal": self.exit_signal,
+            "role": self.failed.role,
+            "index": self.failed.index,
+            "node": self.failed.node,
+            "exit_code": self.failed.exit_code,
+            "signal": self.failed.exit_signal,
         }
 
 
@@ -84,11 +81,87 @@ def stopped(username: str) -> Reason:
     return reason("stopped", f"Stopped by {username}.", by=username)
 
 
-def retried(cause: Reason, *, counted: bool, used: int, allowed: int, seconds: float) -> Reason:
-    """Why a job is back in the queue."""
-    which = f"retry {used} of {allowed}" if counted else "a retry that is not counted"
-    message = f"{cause['message']} It starts again in {seconds:g} s: {which}."
-    return reason("retry", message, cause=cause["code"], in_s=seconds, retries_used=used)
+def over_time(seconds: int) -> Reason:
+    """The verdict of a job that ran for as long as it may."""
+    message = f"It has run for its maximum duration of {timedelta(seconds=seconds)}."
+    return reason(OVER_TIME, message, max_duration_s=seconds)
+
+
+OVER_TIME = "max_duration_exceeded"
+
+
+def diagnosed(diagnosis: Mapping[str, Any]) -> Reason | None:
+    """Why it failed and what to do about it; None where nobody knows."""
+    if diagnosis["evidence"]["source"] == "none":
+        return None
+    details = {name: diagnosis[name] for name in ("category", "task", "node", "rule")}
+    message = f"{_cause(diagnosis)} {diagnosis['remedy']}"
+    return reason(diagnosis["name"], message, exit_spec=diagnosis["code"], **details)
+
+
+def explained(why: Reason, diagnosis: Mapping[str, Any]) -> Reason:
+    """A failure with its diagnosis."""
+    if diagnosis["evidence"]["source"] != "log":
+        return why
+    message = f"{why['message']} {_cause(diagnosis)}"
+    return reason(why["code"], message, **why["details"], diagnosis=diagnosis["name"])
+
+
+def _cause(diagnosis: Mapping[str, Any]) -> str:
+    said = diagnosis["evidence"]["text"].strip()[:MOST_SAID].rstrip(".")
+    return f"{diagnosis['category']}: {said}."
+
+
+MOST_SAID = 200  # characters of a log's line
+
+
+def begun(tasks: int) -> str:
+    return f"All {tasks} tasks are ready: they begin."
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A task that keeps its gang waiting."""
+
+    role: str
+    index: int
+    node: str
+    phase: str
+    pull_percent: int | None
+
+    def __str__(self) -> str:
+        pulling = self.phase == "pulling" and self.pull_percent is not None
+        doing = f"pulling {self.pull_percent} %" if pulling else self.phase or "not begun"
+        return f"{self.role}-{self.index} on {self.node} ({doing})"
+
+
+def waiting_for(late: Sequence[Late], tasks: int) -> str:
+    """Why a gang has not begun; `late` are some of the tasks that it waits for, at least one."""
+    more = f" and {len(late) - MAX_LATE} more" if len(late) > MAX_LATE else ""
+    named = ", ".join(str(one) for one in late[:MAX_LATE])
+    ready = tasks - len(late)
+    verb = "is" if ready == 1 else "are"
+    return f"{ready} of {tasks} tasks {verb} ready; waiting for {named}{more}."
+
+
+MAX_LATE = 3
+
+
+def pulling(percent: int, node: str) -> str:
+    return f"Pulling the image on {node}: {percent} %."
+
+
+def retried(
+    cause: Reason, retry: Retry, used: int, allowed: int, seconds: float, *, node: str | None
+) -> Reason:
+    """Why something is tried again, and when. `node`: where it failed."""
+    which = "a retry that is not counted"
+    if retry == Retry.COUNTED:
+        which = f"retry {used} of {allowed}" if allowed >= 0 else f"retry {used}"
+    where = f", elsewhere than on {node}" if retry == Retry.ELSEWHERE and node else ""
+    message = f"{cause['message']} It starts again in {seconds:g} s{where}: {which}."
+    details = {"cause": cause["code"], "in_s": seconds, "retries_used": used, "retry": str(retry)}
+    return reason("retry", message, **details)
 
 
 def preempted(by: Job, *, peer: bool) -> Reason:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from tests.support.jobs_world import attempts_of, partly_placed, placed, tell, tick
+from tests.support.jobs_world import attempts_of, explain, partly_placed, placed, tell, tick
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_agent.protocol import MAX_TEXT_FRAME, Desired
@@ -118,6 +118,7 @@ def test_a_retry_has_the_environment_of_its_own_attempt(alice, vc):
     tell(attempts_of(job), "running")
     tell(attempts_of(job), "exited", exit_code=1)
     tell(attempts_of(job), "released")
+    explain(job)
     job.refresh_from_db()
     job.not_before = None
     job.save()

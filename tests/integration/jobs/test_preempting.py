@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 from django.utils import timezone
-from tests.support.jobs_world import attempts_of, lose, placed, states_of, story_of, submit, tell
+from tests.support.jobs_world import (
+    attempts_of,
+    explain,
+    lose,
+    placed,
+    states_of,
+    story_of,
+    submit,
+    tell,
+)
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
@@ -143,6 +152,8 @@ def test_a_verdict_of_before_stands(alice, vc, owner_of_cells):
     tell(attempts_of(job)[0], "exited", exit_code=1)
     assert preempt(job, by=preemptor(owner_of_cells)) == []
     end_all(job)
+    explain(job)
+    job.refresh_from_db()
     assert (job.state, job.preemptions) == ("FAILED", 0)
 
 

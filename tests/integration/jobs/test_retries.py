@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 from tests.support.jobs_world import (
     attempts_of,
+    explain,
     lose,
     placed,
     state_of,
@@ -52,6 +53,11 @@ def fail(job, rank: int = 0, **fields) -> None:
     tell(attempt, "exited", **{"exit_code": 1, **fields})
 
 
+def fail_for_unknown_reasons(job) -> None:
+    fail(job)
+    assert explain(job)
+
+
 def end_all(job) -> None:
     """Whatever still lives ends and is released."""
     tell([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=143)
@@ -61,7 +67,7 @@ def end_all(job) -> None:
 def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
     job = placed(alice, vc, retries=2)
     for used in (1, 2):
-        fail(job)
+        fail_for_unknown_reasons(job)
         assert state_of(job) == "RUNNING"  # its GPU is not given back
         tell(attempts_of(job), "released")
         job.refresh_from_db()
@@ -71,7 +77,7 @@ def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
         assert tick() == set()  # not before the backoff is over
         due(job)
         assert tick() == {str(job.pk)}
-    fail(job)
+    fail_for_unknown_reasons(job)
     job.refresh_from_db()
     assert (job.state, job.retries_used, job.attempt) == ("FAILED", 2, 3)
     assert [a.index for a in TaskAttempt.objects.order_by("index")] == [1, 2, 3]
@@ -81,7 +87,7 @@ def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
 
 def test_a_retry_that_succeeds_ends_well(alice, vc, node):
     job = placed(alice, vc, retries=1)
-    fail(job)
+    fail_for_unknown_reasons(job)
     end_all(job)
     due(job)
     tick()
@@ -94,6 +100,7 @@ def test_the_whole_gang_ends_before_it_is_tried_again(alice, vc, node):
     job = placed(alice, vc, instances=3, retries=1)
     tell(attempts_of(job), "running")
     fail(job, rank=1)
+    assert explain(job)
     assert states_of(job) == ["STOPPING", "FAILED", "STOPPING"]
     first, second, third = attempts_of(job)
     tell([first, third], "exited", exit_code=143)
@@ -125,6 +132,7 @@ def test_completion_policy(alice, vc, node, case):
         assert state_of(job) == "RUNNING"
         tell(attempts_of(job)[rank], "exited", exit_code=code)
     end_all(job)
+    explain(job)
     assert state_of(job) == end
     assert not Lease.objects.filter(released_at=None).exists()
 
@@ -145,10 +153,8 @@ def test_faults_of_the_platform_are_retried_for_free(alice, vc, node, code):
     tell(attempts_of(job), "failed", error_code=code)
     tell(attempts_of(job), "released")
     job.refresh_from_db()
-    assert (job.state, job.retries_used, job.wait_reason["details"]["cause"]) == (
-        *("WAITING", 0),
-        code,
-    )
+    assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 0, 1)
+    assert job.wait_reason["details"]["cause"] == code
     due(job)
     assert tick() == {str(job.pk)}
 
@@ -204,6 +210,7 @@ def test_a_task_that_crashes_because_another_node_died_costs_no_retry(alice, vc)
     tell(crashed, "exited", exit_code=1)
     tell(crashed, "released")
     assert state_of(job) == "RUNNING"
+    assert explain(job)
     lose(nodes[0])
     services.reconcile()
     job.refresh_from_db()

@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import (
     attempts_of,
+    explain,
     placed,
     state_of,
     states_of,
@@ -116,6 +117,7 @@ def test_stopping_an_ended_job_changes_nothing(alice, vc, node, exit_code):
     job = placed(alice, vc)
     tell(attempts_of(job), "running")
     tell(attempts_of(job), "exited", exit_code=exit_code)
+    explain(job)
     before = Job.objects.filter(pk=job.pk).values().get()
     services.stop(alice, job.pk)
     assert Job.objects.filter(pk=job.pk).values().get() == before

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import (
     attempts_of,
+    explain,
     lose,
     placed,
     state_of,
@@ -218,6 +219,7 @@ def test_a_job_that_waits_for_its_retry_keeps_the_reason_of_the_failure(alice, v
     tell(attempts_of(job), "running")
     tell(attempts_of(job), "exited", exit_code=1)
     tell(attempts_of(job), "released")
+    explain(job)
     tick()
     job.refresh_from_db()
     assert job.wait_reason["code"] == "retry"

@@ -341,6 +341,7 @@ def test_waiting_counts_from_when_a_job_came_back_and_its_place_from_when_it_was
     before = time.time()
     for job in (retried, preempted):
         tell(job.attempts.all(), "exited", "released", exit_code=1)
+    jobs_world.explain(retried)
     Job.objects.update(not_before=None)
     for job in (retried, preempted):
         gang = waiting(source, job)

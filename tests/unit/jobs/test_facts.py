@@ -37,6 +37,9 @@ def attempt(state: str = "ASSIGNED", **fields: Any) -> Attempt:
         "error_code": "",
         "error_message": "",
         "memory_peak_mb": None,
+        "xids": [],
+        "disk_full": False,
+        "ready_at": None,
         "started_at": None,
         "finished_at": None,
         "released_at": None,
@@ -59,6 +62,9 @@ def after(start: Attempt, *facts: AttemptFact) -> Attempt:
 MOVES = {
     "pulling": ("ASSIGNED", fact("pulling", pull_percent=3), "PREPARING"),
     "creating": ("ASSIGNED", fact("creating"), "PREPARING"),
+    "ready": ("PREPARING", fact("ready"), "PREPARING"),
+    "ready at once": ("ASSIGNED", fact("ready"), "PREPARING"),
+    "ready, but told to stop": ("STOPPING", fact("ready"), "STOPPING"),
     "running at once": ("ASSIGNED", fact("running"), "RUNNING"),
     "running": ("PREPARING", fact("running"), "RUNNING"),
     "running, but told to stop": ("STOPPING", fact("running"), "STOPPING"),
@@ -99,6 +105,23 @@ def test_late_news_of_a_pull_change_nothing():
     assert after(running, fact("pulling", pull_percent=50)) == running
 
 
+def test_a_task_that_is_ready_says_since_when_and_stays_so():
+    ready = after(attempt(), fact("pulling", pull_percent=50), fact("ready"))
+    assert (ready.phase, ready.ready_at) == ("ready", BORN + timedelta(seconds=60))
+    assert after(ready, fact("creating"), fact("pulling", pull_percent=90)) == ready
+    assert after(ready, fact("running")).ready_at == ready.ready_at
+
+
+def test_errors_of_gpus_are_kept_once_each_in_their_order():
+    end = after(attempt("RUNNING"), fact("running", xids=[79]), fact("exited", xids=[13, 79]))
+    assert end.xids == [79, 13]
+
+
+def test_a_full_disk_is_kept():
+    assert after(attempt("RUNNING"), fact("exited", exit_code=1, disk_full=True)).disk_full
+    assert after(attempt("PREPARING"), fact("failed", disk_full=True)).disk_full
+
+
 def test_a_container_that_the_node_lost_is_told_as_such():
     end = after(attempt("RUNNING"), fact("released"))
     assert (end.error_code, end.released_at) == ("container_lost", NOW)
@@ -127,24 +150,28 @@ def test_25_values_of_a_rogue_node_fit_their_columns():
         container_id="\0" + "c" * 1000,
         error_code="e" * 1000,
         message="\0\ud800" + "m" * 10**6,
+        xids=[-1, 10**30, *range(10**4)],
     )
     end = after(attempt("RUNNING"), told)
     assert (end.exit_code, end.exit_signal, end.memory_peak_mb) == (2**31 - 1, 0, 0)
     assert (len(end.container_id), len(end.error_code)) == (80, 64)
     assert len(end.error_message) <= 2000
+    assert end.xids[:3] == [0, 2**31 - 1, 1]
+    assert len(end.xids) <= 32
     end.error_message.encode()
 
 
 LIFE = [
     fact("pulling", pull_percent=10),
     fact("creating"),
+    fact("ready"),
     fact("running"),
     fact("exited", exit_code=0),
     fact("released"),
 ]
 
 
-@given(st.lists(st.integers(0, 4), max_size=12))
+@given(st.lists(st.integers(0, 5), max_size=12))
 def test_replayed_prefixes_end_like_one_life(repeats):
     """An agent re-sends from the oldest fact that was not acknowledged: any prefix, again."""
     told = list(LIFE)

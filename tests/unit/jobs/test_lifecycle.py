@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,15 +15,19 @@ from skep_platform.jobs.lifecycle import (
     MAX_FREE_RETRIES,
     STOPPABLE_STATES,
     Decision,
+    Reaction,
     Retry,
     Role,
     Verdict,
     View,
     backoff_s,
+    conflict_backoff_s,
     decide,
+    retry_of,
 )
 from skep_platform.jobs.states import ATTEMPT, JOB
 
+A = Reaction
 F, S, X, P = Verdict.FAILED, Verdict.SUCCEEDED, Verdict.STOPPED, Verdict.PREEMPTED
 
 
@@ -33,7 +38,8 @@ def role(min_failed: int = 1, min_succeeded: int | None = None, **states: int) -
 
 def view(*roles: Role, state: str = "RUNNING", **fields: Any) -> View:
     started = sum(r.count(["RUNNING", "SUCCEEDED", "FAILED"]) for r in roles)
-    return View(state, roles, **{"started": started, **fields})
+    known = {"started": started, "diagnosis": Reaction.RETRY_TO_MAX}
+    return View(state, roles, **known | fields)
 
 
 CASES: dict[str, tuple[View, Decision]] = {
@@ -108,7 +114,7 @@ CASES: dict[str, tuple[View, Decision]] = {
     ),
     "a failure is retried when all is released": (
         view(role(FAILED=1), retries_allowed=1),
-        Decision("WAITING", retry=Retry.COUNTED),
+        Decision("WAITING", F, retry=Retry.COUNTED),
     ),
     "a retry waits until the GPUs are given back": (
         view(role(FAILED=1), retries_allowed=1, unreleased=1, verdict=F),
@@ -119,24 +125,92 @@ CASES: dict[str, tuple[View, Decision]] = {
         Decision("FAILED", F),
     ),
     "no retry is left": (
-        view(role(FAILED=1), retries_allowed=2, retries_used=2, attempt=3),
+        view(role(FAILED=1), retries_allowed=2, retries_used=2),
         Decision("FAILED", F),
     ),
-    "a lost node is retried for free": (
-        view(role(LOST=1, STOPPED=3), platform_fault=True),
-        Decision("WAITING", retry=Retry.FREE),
+    "a failure that nobody has explained yet is explained while the rest stops": (
+        view(role(FAILED=1, RUNNING=3), diagnosis=None),
+        Decision("RUNNING", F, stop_rest=True, diagnose=True),
     ),
-    "a fault of the platform before anything ran": (
-        view(role(FAILED=1), state="WAITING", started=0, platform_fault=True),
-        Decision("WAITING", retry=Retry.FREE),
+    "all ended, and nobody knows why": (
+        view(role(FAILED=1, STOPPED=3), diagnosis=None, retries_allowed=1),
+        Decision("RUNNING", F, diagnose=True),
     ),
-    "too many lost nodes": (
-        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 1),
+    "nobody knows why, and no retry would be left: it is explained all the same": (
+        view(role(FAILED=1), diagnosis=None),
+        Decision("RUNNING", F, diagnose=True),
+    ),
+    "stopped while it is diagnosed": (
+        view(role(FAILED=1, STOPPED=3), diagnosis=None, verdict=F, stop_requested=True),
+        Decision("STOPPED", X),
+    ),
+    "a transient failure is always retried": (
+        view(role(FAILED=1), diagnosis=A.ALWAYS_RETRY),
+        Decision("WAITING", F, retry=Retry.FREE),
+    ),
+    "a transient failure before anything ran": (
+        view(role(FAILED=1), state="WAITING", started=0, diagnosis=A.ALWAYS_RETRY),
+        Decision("WAITING", F, retry=Retry.FREE),
+    ),
+    "a transient failure, but too often": (
+        view(role(LOST=1), diagnosis=A.ALWAYS_RETRY, free_retries=MAX_FREE_RETRIES),
         Decision("FAILED", F),
     ),
     "free retries are not those that were counted": (
-        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 1, retries_used=1),
-        Decision("WAITING", retry=Retry.FREE),
+        view(role(LOST=1), diagnosis=A.ALWAYS_RETRY, retries_used=MAX_FREE_RETRIES),
+        Decision("WAITING", F, retry=Retry.FREE),
+    ),
+    "a node is to blame: elsewhere, for free": (
+        view(role(FAILED=1), node_to_blame=True),
+        Decision("WAITING", F, retry=Retry.ELSEWHERE),
+    ),
+    "a conflict is retried after a long pause": (
+        view(role(FAILED=1), diagnosis=A.ALWAYS_BACKOFF_RETRY),
+        Decision("WAITING", F, retry=Retry.CONFLICT),
+    ),
+    "a permanent failure is never retried": (
+        view(role(FAILED=1), diagnosis=A.NEVER_RETRY, retries_allowed=9),
+        Decision("FAILED", F),
+    ),
+    "an unknown failure, and any number of retries": (
+        view(role(FAILED=1), retries_allowed=-1, retries_used=99),
+        Decision("WAITING", F, retry=Retry.COUNTED),
+    ),
+    "a permanent failure, and any number of retries": (
+        view(role(FAILED=1), diagnosis=A.NEVER_RETRY, retries_allowed=-2),
+        Decision("FAILED", F),
+    ),
+    "a success is tried again only by -2": (
+        view(role(SUCCEEDED=1), retries_allowed=-1),
+        Decision("SUCCEEDED", S),
+    ),
+    "a success is tried again by -2": (
+        view(role(SUCCEEDED=1), retries_allowed=-2),
+        Decision("WAITING", S, retry=Retry.COUNTED),
+    ),
+    "a task crashed for unknown reasons, another one's node was lost": (
+        view(role(FAILED=1, LOST=1), lost=True),
+        Decision("WAITING", F, retry=Retry.FREE),
+    ),
+    "a gang is held while a task is not ready": (
+        view(role(PREPARING=4), state="WAITING", held=True, unready=1),
+        Decision("WAITING"),
+    ),
+    "a gang begins when all are ready": (
+        view(role(PREPARING=4), state="WAITING", held=True),
+        Decision("WAITING", begin=True),
+    ),
+    "a gang begins without a task that its policy can do without": (
+        view(role(min_failed=2, PREPARING=3, FAILED=1), state="WAITING", held=True, started=0),
+        Decision("WAITING", begin=True),
+    ),
+    "a gang that is held is stopped": (
+        view(role(PREPARING=4), state="WAITING", held=True, unready=2, stop_requested=True),
+        Decision("STOPPING", X, stop_rest=True),
+    ),
+    "a gang that is held makes room": (
+        view(role(PREPARING=4), state="WAITING", held=True, unready=2, preempting=True),
+        Decision("WAITING", P, stop_rest=True),
     ),
     "stopped while it runs": (
         view(role(RUNNING=2), stop_requested=True),
@@ -173,15 +247,15 @@ CASES: dict[str, tuple[View, Decision]] = {
     ),
     "made room: back to the queue": (
         view(role(STOPPED=2), preempting=True),
-        Decision("WAITING", retry=Retry.PREEMPTED),
+        Decision("WAITING", P, retry=Retry.PREEMPTED),
     ),
     "made room with a failure: that is not its own": (
         view(role(FAILED=1, SUCCEEDED=1), preempting=True, retries_allowed=0),
-        Decision("WAITING", retry=Retry.PREEMPTED),
+        Decision("WAITING", P, retry=Retry.PREEMPTED),
     ),
     "made room and lost its node": (
-        view(role(LOST=2), preempting=True, platform_fault=True),
-        Decision("WAITING", retry=Retry.PREEMPTED),
+        view(role(LOST=2), preempting=True, lost=True),
+        Decision("WAITING", P, retry=Retry.PREEMPTED),
     ),
     "a verdict of before it was asked to make room stands": (
         view(role(FAILED=1, STOPPED=1), preempting=True, verdict=F),
@@ -190,10 +264,6 @@ CASES: dict[str, tuple[View, Decision]] = {
     "a stop wins over making room": (
         view(role(STOPPING=2), preempting=True, stop_requested=True),
         Decision("STOPPING", X),
-    ),
-    "preemptions are not free retries": (
-        view(role(LOST=1), platform_fault=True, attempt=MAX_FREE_RETRIES + 3, preemptions=3),
-        Decision("WAITING", retry=Retry.FREE),
     ),
     "all placed tasks succeeded, others wait for a place": (
         view(role(min_succeeded=3, SUCCEEDED=2), unplaced=1),
@@ -230,17 +300,20 @@ VIEWS = st.builds(
     View,
     state=st.sampled_from(["WAITING", "RUNNING"]),
     roles=st.lists(ROLES, min_size=1, max_size=3),
-    attempt=st.integers(1, 60),
     started=st.integers(0, 3),
     unreleased=st.integers(0, 3),
     verdict=st.sampled_from([None, F, S]),
     stop_requested=st.booleans(),
     preempting=st.booleans(),
     unplaced=st.integers(0, 2),
-    preemptions=st.integers(0, 3),
-    platform_fault=st.booleans(),
-    retries_allowed=st.integers(0, 3),
+    held=st.booleans(),
+    unready=st.integers(0, 2),
+    diagnosis=st.none() | st.sampled_from(Reaction),
+    node_to_blame=st.booleans(),
+    lost=st.booleans(),
+    retries_allowed=st.integers(-2, 3),
     retries_used=st.integers(0, 3),
+    free_retries=st.integers(0, MAX_FREE_RETRIES),
 )
 
 
@@ -254,6 +327,10 @@ def test_every_decision_is_legal_and_never_early(seen: View) -> None:
     if decision.retry:
         assert not seen.unreleased
         assert not seen.stop_requested
+    if decision.verdict == F and (decision.finished or decision.retry):
+        assert seen.diagnosis is not None
+    if decision.begin:
+        assert decision.verdict is None
     if seen.stop_requested:
         assert decision.verdict == X
     assert decision.stop_rest <= (seen.count(STOPPABLE_STATES) > 0)
@@ -303,8 +380,10 @@ def test_a_decision_carried_out_is_not_taken_again(seen: View) -> None:
         verdict=None if decision.verdict == P else decision.verdict,
         stop_requested=seen.stop_requested,
         preempting=seen.preempting,
+        diagnosis=seen.diagnosis,
     )
-    assert decide(after) == Decision(decision.state, decision.verdict)
+    diagnose = decision.diagnose
+    assert decide(after) == Decision(decision.state, decision.verdict, diagnose=diagnose)
 
 
 def _stopped(states: Any) -> dict[str, int]:
@@ -315,6 +394,46 @@ def _stopped(states: Any) -> dict[str, int]:
     return after
 
 
+RETRIES: dict[str, tuple[dict[str, Any], Retry | None]] = {
+    "transient": ({"reaction": A.ALWAYS_RETRY}, Retry.FREE),
+    "transient, by the node": (
+        {"reaction": A.ALWAYS_RETRY, "node_to_blame": True},
+        Retry.ELSEWHERE,
+    ),
+    "transient, too often": ({"reaction": A.ALWAYS_RETRY, "free": MAX_FREE_RETRIES}, None),
+    "conflict": ({"reaction": A.ALWAYS_BACKOFF_RETRY}, Retry.CONFLICT),
+    "conflict, too often": ({"reaction": A.ALWAYS_BACKOFF_RETRY, "free": MAX_FREE_RETRIES}, None),
+    "conflict, by the node": (
+        {"reaction": A.ALWAYS_BACKOFF_RETRY, "node_to_blame": True},
+        Retry.CONFLICT,
+    ),
+    "unknown, a retry is left": ({"allowed": 2, "used": 1}, Retry.COUNTED),
+    "unknown, none is left": ({"allowed": 2, "used": 2}, None),
+    "unknown, none was asked for": ({}, None),
+    "unknown, without a limit": ({"allowed": -1, "used": 1000}, Retry.COUNTED),
+    "unknown, but by the node": ({"node_to_blame": True}, Retry.ELSEWHERE),
+    "permanent": ({"reaction": A.NEVER_RETRY, "allowed": 5}, None),
+    "permanent, without a limit": ({"reaction": A.NEVER_RETRY, "allowed": -2}, None),
+}
+
+
+@pytest.mark.parametrize("case", RETRIES)
+def test_retry_class(case: str) -> None:
+    told, expected = RETRIES[case]
+    known = {"reaction": A.RETRY_TO_MAX, "allowed": 0, "used": 0, "free": 0}
+    assert retry_of(**known | told) == expected
+
+
 def test_backoff_doubles_up_to_its_bound():
     assert [backoff_s(n) for n in (1, 2, 3, 4)] == [1, 2, 4, 8]
     assert backoff_s(50) == backoff_s(10_000) == MAX_BACKOFF_S
+
+
+def test_pauses_after_conflicts_are_long_different_and_always_the_same():
+    job, other = UUID(int=1), UUID(int=2)
+    pauses = [conflict_backoff_s(job, n) for n in range(1, 200)]
+    assert min(pauses) >= 60
+    assert max(pauses) <= 900
+    assert len(set(pauses)) > 100
+    assert pauses == [conflict_backoff_s(job, n) for n in range(1, 200)]
+    assert conflict_backoff_s(other, 1) != conflict_backoff_s(job, 1)
