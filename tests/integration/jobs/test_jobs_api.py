@@ -384,7 +384,7 @@ def test_tasks_are_filtered(api, alice, vc, query, ranks):
 def test_tasks_of_a_job_in_the_queue_wait(api, alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc, retries=1, instances=2)
-    tell(attempts_of(job), "failed", error_code="image_not_found")
+    tell(attempts_of(job), "failed", error_code="engine_down")
     tell(attempts_of(job), "released")
     tasks = api.get(f"/jobs/{job.pk}/tasks", state="WAITING").json()["results"]
     assert [(task["state"], task["attempt"]["index"]) for task in tasks] == [("WAITING", 1)] * 2
