@@ -25,7 +25,11 @@ TIME_BEFORE = 4096  # bytes in which the last time stamp is sought
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 ANSI = re.compile(rb"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 STAMP = re.compile(rb"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
-RANK = re.compile(rb"\[(?:rank|default) ?(\d{1,6})\]|\brank ?(\d{1,6})\b", re.IGNORECASE)
+RANK = re.compile(
+    rb"\[(?:rank|default) ?(\d{1,6})\]|^\[\d{1,3},(\d{1,6})\]<|\brank ?(\d{1,6})\b", re.IGNORECASE
+)
+# A line of source code in a traceback: what is raised is told by the line at its end.
+RAISING = re.compile(rb"^(?:\[[^\]\n]{1,24}\](?:<\w{1,8}>)?:?|[\w.-]{1,60}\d:)?\s*raise \w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def _judge(
         if not rule.code:
             found._context[rule.id] = line
     applying = [rule for rule in hits if rule.code and _applies(rule, found, line, exit_code)]
-    if not applying:
+    if not applying or RAISING.match(text):
         return
     rule = min(applying, key=lambda r: (r.tier, r.order))
     new_burst = line - found.last_match_line > NEAR
@@ -176,4 +180,4 @@ def _time(chunk: bytes, start: int) -> float | None:
 
 def _rank(text: bytes) -> int | None:
     found = RANK.search(text)
-    return int(found[1] or found[2]) if found else None
+    return int(found[1] or found[2] or found[3]) if found else None

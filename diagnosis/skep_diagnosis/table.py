@@ -64,9 +64,10 @@ def table() -> Table:
     text = files("skep_diagnosis").joinpath("table.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
     codes = {entry["code"]: Code(**entry) for entry in data["codes"]}
-    rules = [_rule(entry, order) for order, entry in enumerate(data["rules"])]
+    names = data["names"]
+    rules = [_rule(entry, order, names) for order, entry in enumerate(data["rules"])]
     contexts = [
-        _rule({"id": name, "code": 0, **entry}, order)
+        _rule({"id": name, "code": 0, **entry}, order, names)
         for order, (name, entry) in enumerate(data["contexts"].items())
     ]
     return Table(
@@ -77,8 +78,8 @@ def table() -> Table:
     )
 
 
-def _rule(entry: Mapping[str, Any], order: int) -> Rule:
-    patterns = entry.get("patterns", ())
+def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rule:
+    patterns = [_named(pattern, names) for pattern in entry.get("patterns", ())]
     return Rule(
         id=entry["id"],
         code=entry["code"],
@@ -92,6 +93,12 @@ def _rule(entry: Mapping[str, Any], order: int) -> Rule:
         facts=entry.get("facts", {}),
         any_fact=entry.get("any_fact", False),
     )
+
+
+def _named(pattern: str, names: Mapping[str, str]) -> str:
+    for name, meaning in names.items():
+        pattern = pattern.replace(f"{{{name}}}", meaning)
+    return pattern
 
 
 def _pattern(patterns: list[str]) -> re.Pattern[bytes]:

@@ -16,8 +16,10 @@ SUCCESS = 0
 CONSEQUENCE = TIERS.index("consequence")
 NOTHING_KNOWN = Facts()
 EXIT_CODE_RULE = "exit_code_"
-# Signals that come from outside: what the log says explains them only when it is at its end.
-SIGNALS = frozenset({130, 131, 132, 134, 135, 136, 137, 139, 141, 143})
+# Exit codes of signals: what the log says explains them only when it is at its end, and has at
+# least this tier. A process aborts itself, also when it waits in vain for others; it dies by faults
+# of its own; and by the rest from outside.
+SIGNALS = {134: 2, 132: 1, 135: 1, 136: 1, 139: 1, 141: 1, 130: 0, 131: 0, 137: 0, 143: 0}
 FILE_RANK = re.compile(r"(?:rank|task|worker|node)[-_.]?(\d{1,6})|[-_.](\d{1,6})(?:\.|$)")
 
 
@@ -114,7 +116,8 @@ def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdic
     if exit_code == SUCCESS:
         return _verdict(rules.code(SUCCESS), exit_code, rank=rank), len(TIERS) + 1
     by_code = exit_code is not None and (exit_code in SIGNALS or exit_code < 0)
-    if best and not (by_code and (best.rule.tier > 0 or not read.near_the_end)):
+    worst = SIGNALS.get(exit_code or 0, 0)
+    if best and not (by_code and (best.rule.tier > worst or not read.near_the_end)):
         evidence = Evidence("log", best.text, log.name, best.line)
         return _of_rule(best.rule, evidence, rank, exit_code, rules), best.rule.tier
     if exit_code is not None and by_code:
