@@ -13,6 +13,15 @@ export const nodes = queryOptions({
     allPages((query) => take(client.GET("/api/v1/nodes", { params: { query }, signal }))),
 });
 
+export const nodeFaults = (name: string) =>
+  queryOptions({
+    queryKey: ["node-faults", name],
+    queryFn: async () => {
+      const params = { path: { name } };
+      return (await take(client.GET("/api/v1/nodes/{name}/faults", { params }))).results;
+    },
+  });
+
 export function cordon(name: string) {
   return take(client.POST("/api/v1/nodes/{name}/cordon", { params: { path: { name } } }));
 }

@@ -13,9 +13,10 @@ export interface LogRange {
   limit?: number;
 }
 
-/** A job's merged log, or the part of it that the filter leaves, in order of arrival. */
+/** A job's merged log, or the part of it that the filter leaves, in order of arrival. Raw: places
+ * are counted in bytes, and the assembler knows what progress bars wrote over. */
 export function readLogs(id: string, filter: LogFilter, range: LogRange, signal?: AbortSignal) {
-  const query = { ...filter, ...range };
+  const query = { ...filter, ...range, progress: "raw" as const };
   return take(client.GET("/api/v1/jobs/{id}/logs", { params: { path: { id }, query }, signal }));
 }
 
@@ -24,14 +25,26 @@ export function rawLog(attempt: string, stream: Stream): string {
   return `/api/v1/attempts/${attempt}/logs/${stream}?raw=1`;
 }
 
-/** Lines that hold `needle`, in order of arrival; `next` goes on where the server stopped. */
-export function searchLogs(
-  id: string,
-  filter: LogFilter,
-  needle: string,
-  cursor: string,
-  limit: number,
-) {
-  const query = { ...filter, q: needle, limit, ...(cursor && { cursor }) };
-  return take(client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query } }));
+export interface LogQuery {
+  needle: string;
+  regex: boolean;
+  /** "" from the beginning. */
+  cursor: string | null;
+  limit: number;
+}
+
+/** Lines that match, in order of arrival; `next` goes on where the server stopped. */
+export function searchLogs(id: string, filter: LogFilter, asked: LogQuery, signal?: AbortSignal) {
+  const { needle, regex, cursor, limit } = asked;
+  const query = { ...filter, q: needle, limit, ...(regex && { regex }), ...(cursor && { cursor }) };
+  return take(
+    client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query }, signal }),
+  );
+}
+
+/** Address of the whole log, or of the part that the filter leaves, as one file in order. */
+export function wholeLog(id: string, filter: LogFilter): string {
+  const chosen = Object.entries(filter).filter(([, value]) => value !== undefined);
+  const query = new URLSearchParams(chosen.map(([name, value]) => [name, String(value)]));
+  return `/api/v1/jobs/${id}/logs/download?${query}`;
 }

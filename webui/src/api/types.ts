@@ -56,3 +56,21 @@ export type AffectedJob = Schemas["AffectedJob"];
 export type Shortfall = Schemas["Shortfall"];
 export type NodeForecast = Schemas["NodeForecast"];
 export type ForecastJob = Schemas["ForecastJob"];
+
+/** Why an attempt failed: one row of the table of failures, and what pointed at it. */
+export type Diagnosis = Schemas["Diagnosis"];
+
+/** A placement of the whole gang. */
+export type JobAttempt = Schemas["JobAttempt"];
+export type JobUse = Schemas["JobUse"];
+export type NodeFault = Schemas["Fault"];
+
+/** A job file made of something foreign. */
+export type Converted = Schemas["Converted"];
+
+export interface Archive {
+  sha256: string;
+  size: number;
+  unpacked_size: number;
+  files: number;
+}

@@ -1,4 +1,14 @@
-import type { Job, JobSummary, LogChunk, Me, Node, Task, TaskRole } from "@/api/types";
+import type {
+  Attempt,
+  Diagnosis,
+  Job,
+  JobSummary,
+  LogChunk,
+  Me,
+  Node,
+  Task,
+  TaskRole,
+} from "@/api/types";
 
 /** A job as the server tells of it; name what matters to the test. */
 export function aJob(part: Partial<JobSummary> = {}): JobSummary {
@@ -27,6 +37,9 @@ export function aJob(part: Partial<JobSummary> = {}): JobSummary {
     expected_start: null,
     wait_reason: null,
     exit_reason: null,
+    tags: [],
+    free_retries: 0,
+    diagnosis_code: null,
     ...part,
   };
 }
@@ -45,6 +58,20 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     stop_grace_s: 10,
     checkpoint_signal: "",
     checkpoint_grace_s: 0,
+    max_duration_s: null,
+    ends_at: null,
+    deadline_at: null,
+    network_mode: "",
+    environment: {},
+    work_dir: "",
+    working_files: null,
+    git: null,
+    retry_at: null,
+    diagnosis: null,
+    begun_at: null,
+    diagnosing: false,
+    logs_deleted_at: null,
+    may_exec: true,
     ...part,
   };
 }
@@ -63,6 +90,8 @@ export function aRole(part: Partial<TaskRole> = {}): TaskRole {
     memory_mb: 1,
     image: "",
     command: "",
+    task_retries: 0,
+    ports: {},
     states: {},
     ...part,
   };
@@ -83,12 +112,64 @@ export function aTask(part: Partial<Task> = {}): Task {
   return { id: 1, role: "worker", index: 0, rank: 0, state: "WAITING", attempt: null, ...part };
 }
 
+export function anAttempt(part: Partial<Attempt> = {}): Attempt {
+  return {
+    id: "a0",
+    index: 1,
+    retry: 0,
+    node: "hive-01",
+    state: "RUNNING",
+    phase: "running",
+    pull_percent: null,
+    gpu_uuids: [],
+    gpu_model: "",
+    network: "job",
+    ports: {},
+    exit_code: null,
+    exit_signal: null,
+    oom_killed: false,
+    error_code: "",
+    error_message: "",
+    memory_peak_mb: null,
+    xids: [],
+    disk_full: false,
+    diagnosis: null,
+    ready_at: null,
+    started_at: null,
+    finished_at: null,
+    ...part,
+  };
+}
+
+export function aDiagnosis(part: Partial<Diagnosis> = {}): Diagnosis {
+  return {
+    code: 226,
+    name: "ContainerCudaOOMKilled",
+    type: "USER_FAILURE",
+    category: "GPU out of memory",
+    axis: "DL-specific",
+    retry: "permanent",
+    reaction: "NEVER_RETRY",
+    blame: "job",
+    rule: "cuda_oom",
+    evidence: { source: "log", text: "CUDA out of memory", log: "worker-1", line: 42 },
+    remedy: "Make the batch or the model smaller.",
+    task: "worker-1",
+    rank: 1,
+    node: "hive-02",
+    exit_code: 1,
+    ...part,
+  };
+}
+
 export function aNode(part: Partial<Node> = {}): Node {
   return {
     id: "n1",
     name: "hive-01",
     state: "ONLINE",
     cordoned: false,
+    cordon_reason: "",
+    faults_24h: 0,
     draining: false,
     empty: true,
     address: "10.0.0.1",

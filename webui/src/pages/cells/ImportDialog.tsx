@@ -5,8 +5,8 @@ import { useState } from "react";
 import { cells, importLayout, layoutCheck } from "@/api/cells";
 import { explain } from "@/api/errors";
 import { virtualClusters } from "@/api/tenancy";
+import { FilePicker } from "@/ui/FilePicker";
 import { tellDone } from "@/ui/notify";
-import { FilePicker } from "./FilePicker";
 import { ImportVerdict } from "./ImportVerdict";
 import css from "./ImportDialog.module.css";
 
@@ -37,7 +37,7 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
   return (
     <Modal opened={open} onClose={onClose} title="Import a HiveD file" size={860} centered>
       <div className={css.form}>
-        <FilePicker onText={setText}>
+        <FilePicker onText={setText} accept=".yaml,.yml,.json,text/yaml,application/yaml">
           <Textarea
             aria-label="HiveD file"
             placeholder="Paste hivedscheduler.yaml here, or drop the file"

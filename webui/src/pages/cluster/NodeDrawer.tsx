@@ -9,6 +9,7 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { Ago } from "@/ui/Time";
 import { NodeActions } from "./NodeActions";
+import { NodeFaults } from "./NodeFaults";
 import { NodeLabels } from "./NodeLabels";
 import { LABELS } from "./racks";
 import { nodeWord } from "./nodeWord";
@@ -26,6 +27,11 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
     >
       {node ? (
         <div className={css.about}>
+          {node.cordoned && node.cordon_reason ? (
+            <p className={css.cordoned} role="status">
+              Cordoned automatically: {node.cordon_reason}
+            </p>
+          ) : null}
           <NodeFacts node={node} />
           {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
           {user?.is_admin ? <NodeLabels key={node.name} node={node} /> : null}
@@ -38,6 +44,7 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
               minWidth={720}
             />
           </div>
+          <NodeFaults node={node} />
         </div>
       ) : null}
     </Drawer>

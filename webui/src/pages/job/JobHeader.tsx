@@ -1,20 +1,27 @@
 import { Tooltip, ActionIcon } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { me } from "@/api/session";
 import type { Job } from "@/api/types";
 import { JobBadges } from "@/pages/jobs/JobBadges";
 import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
-import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { StateBadge } from "@/ui/StateBadge";
 import { useStop } from "../jobs/useStop";
+import { CloneMenu } from "./CloneMenu";
+import { FailurePanel } from "./failure/FailurePanel";
+import { toldByPanel } from "./failure/words";
 import { JobFacts } from "./JobFacts";
 import { Story } from "./Story";
+import { TagEditor } from "./tags/TagEditor";
+import { UseSection } from "./use/UseSection";
 import { canStop } from "./words";
 import css from "./JobHeader.module.css";
 
 export function JobHeader({ job }: { job: Job }) {
   const stopping = useStop(job.id);
+  const { data: user } = useQuery(me);
   return (
     <>
       <PageHeader
@@ -24,6 +31,7 @@ export function JobHeader({ job }: { job: Job }) {
           <span className={css.badges}>
             <StateBadge state={job.state} large />
             <JobBadges job={job} />
+            <TagEditor job={job} />
           </span>
         }
       >
@@ -39,14 +47,7 @@ export function JobHeader({ job }: { job: Job }) {
             <Icon name="download" />
           </ActionIcon>
         </Tooltip>
-        <LinkButton
-          to="/jobs/new"
-          search={{ from: job.id }}
-          variant="default"
-          leftSection={<Icon name="clone" size={14} />}
-        >
-          Clone
-        </LinkButton>
+        <CloneMenu job={job} mine={job.owner === user?.username} />
         {job.may_stop && canStop(job.state) ? (
           <ConfirmButton
             question={`Stop ${job.name}?`}
@@ -61,8 +62,10 @@ export function JobHeader({ job }: { job: Job }) {
         ) : null}
       </PageHeader>
       <div className={css.about}>
-        <Story job={job} />
+        <FailurePanel job={job} />
+        {toldByPanel(job) ? null : <Story job={job} />}
         <JobFacts job={job} />
+        <UseSection job={job} />
       </div>
     </>
   );

@@ -6,6 +6,7 @@ import type { Job } from "@/api/types";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { AttemptsTab } from "./attempts/AttemptsTab";
 import { EventsTab } from "./events/EventsTab";
 import { JobHeader } from "./JobHeader";
 import { JobTabs } from "./JobTabs";
@@ -16,6 +17,7 @@ import { isOver } from "./words";
 import css from "./JobPage.module.css";
 
 const MetricsTab = lazy(() => import("./metrics/MetricsTab"));
+const TerminalTab = lazy(() => import("./terminal/TerminalTab"));
 const SpecTab = lazy(() => import("./SpecTab"));
 
 export function JobPage() {
@@ -49,11 +51,15 @@ export function JobPage() {
 function Tab({ job, search }: { job: Job; search: JobSearch }) {
   switch (search.tab) {
     case "logs":
-      return <LogsTab key={job.id} job={job} rank={search.rank} stream={search.stream} />;
+      return <LogsTab key={job.id} job={job} {...search} />;
     case "metrics":
       return <MetricsTab job={job} />;
+    case "attempts":
+      return <AttemptsTab job={job} />;
     case "events":
       return <EventsTab job={job} />;
+    case "terminal":
+      return <TerminalTab job={job} rank={search.rank} />;
     case "spec":
       return <SpecTab job={job} />;
     default:

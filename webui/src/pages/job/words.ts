@@ -1,4 +1,5 @@
 import type { Job, JobState, JobSummary, TaskState } from "@/api/types";
+import { taskName } from "@/format/names";
 import { count } from "@/format/size";
 
 const OVER: JobState[] = ["SUCCEEDED", "FAILED", "STOPPED"];
@@ -45,6 +46,11 @@ export function sentence(job: Job): string {
 function running(tasks: number, all: number): string {
   if (tasks === all) return all === 1 ? "Its task runs." : `All ${count(all, "task")} run.`;
   return `${tasks.toLocaleString("en")} of ${count(all, "task")} run.`;
+}
+
+/** What opens a shell in a task from a terminal of one's own. */
+export function execCommand(job: { name: string }, task: { role: string; index: number }): string {
+  return `skep exec ${job.name} ${taskName(task)}`;
 }
 
 /** How long it waited, from submit to the latest placement or its end without one. */

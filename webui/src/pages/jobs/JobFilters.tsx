@@ -1,4 +1,4 @@
-import { SegmentedControl, Select, TextInput } from "@mantine/core";
+import { SegmentedControl, Select, TagsInput, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
@@ -10,7 +10,7 @@ import { StateChips } from "./StateChips";
 import { statesOf, type JobsSearch } from "./search";
 import css from "./JobFilters.module.css";
 
-const NOBODY: string[] = [];
+const NONE: string[] = [];
 
 export function JobFilters() {
   const search = useSearch({ from: "/shell/jobs" });
@@ -44,12 +44,21 @@ export function JobFilters() {
       <Select
         aria-label="Virtual cluster"
         placeholder="Any virtual cluster"
-        data={names ?? NOBODY}
+        data={names ?? NONE}
         value={search.vc ?? null}
         onChange={(vc) => change({ vc: vc ?? undefined })}
         clearable
         searchable={(names?.length ?? 0) > 8}
         w={156}
+      />
+      <TagsInput
+        aria-label="Tags"
+        placeholder={search.tag ? undefined : "Tags"}
+        value={search.tag?.split(",") ?? NONE}
+        onChange={(tags) => change({ tag: tags.join(",") || undefined })}
+        splitChars={[",", " "]}
+        clearable
+        className={css.tags}
       />
       <StateChips
         chosen={statesOf(search.state)}

@@ -3,6 +3,7 @@ import type { JobSummary } from "@/api/types";
 import { useNow } from "@/format/now";
 import { about, inAbout } from "@/format/time";
 import { JobBadges } from "./JobBadges";
+import { Tags } from "./Tags";
 import css from "./JobName.module.css";
 
 /** The name, and below it what one would open the job for: why it waits or failed. */
@@ -16,6 +17,7 @@ export function JobName({ job }: { job: JobSummary }) {
         </Link>
         {job.attempt > 1 ? <span className={css.attempt}>attempt {job.attempt}</span> : null}
         <JobBadges job={job} />
+        <Tags tags={job.tags} most={3} />
         {job.expected_start ? <Start at={Date.parse(job.expected_start)} /> : null}
       </span>
       {reason ? (

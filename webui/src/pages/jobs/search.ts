@@ -19,6 +19,8 @@ export interface JobsSearch {
   vc?: string;
   owner?: string;
   q?: string;
+  /** Comma list: jobs that have all of them. */
+  tag?: string;
   order?: string;
   cursor?: string;
 }
@@ -30,6 +32,7 @@ export function jobsSearch(search: Record<string, unknown>): JobsSearch {
     vc: text(search["vc"]),
     owner: text(search["owner"]),
     q: text(search["q"]),
+    tag: text(search["tag"]),
     order: text(search["order"]),
     cursor: text(search["cursor"]),
   };
@@ -42,7 +45,7 @@ export function statesOf(list: string | undefined): JobState[] {
 }
 
 export function isFiltered(search: JobsSearch): boolean {
-  return Boolean(search.state ?? search.vc ?? search.owner ?? search.q);
+  return Boolean(search.state ?? search.vc ?? search.owner ?? search.q ?? search.tag);
 }
 
 export function toFilter(search: JobsSearch): JobFilter {
@@ -51,6 +54,7 @@ export function toFilter(search: JobsSearch): JobFilter {
     virtual_cluster: search.vc,
     owner: search.owner,
     search: search.q,
+    tag: search.tag,
     ordering: search.order ?? NEWEST_FIRST,
     cursor: search.cursor,
   };

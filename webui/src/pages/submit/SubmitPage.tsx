@@ -2,15 +2,20 @@ import { Button, Tooltip } from "@mantine/core";
 import { useHotkeys } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
-import { lazy, Suspense, useRef } from "react";
+import { lazy, Suspense, useRef, useState } from "react";
 import { jobSchema } from "@/api/jobs";
-import type { SpecError } from "@/api/types";
+import type { Converted, SpecError } from "@/api/types";
 import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { Failure } from "@/ui/Blank";
+import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
+import { Section } from "@/ui/Section";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { ConvertDialog } from "./convert/ConvertDialog";
+import { ImportNotes } from "./convert/ImportNotes";
 import { ExampleList } from "./ExampleList";
 import type { EditorHandle } from "./editor/YamlEditor";
+import { HIDDEN, hasHiddenSecrets } from "./hidden";
 import { RoomList } from "./RoomList";
 import { useDraft } from "./useDraft";
 import { useSubmit } from "./useSubmit";
@@ -32,12 +37,21 @@ function Writer({ from }: { from: string | undefined }) {
   const editor = useRef<EditorHandle>(null);
   const { verdict, failure, ...act } = useSubmit(draft.text ?? "", draft.forget);
   const current = verdict?.text === draft.text ? verdict : null;
+  const [importing, setImporting] = useState(false);
+  const [notes, setNotes] = useState<Converted["notes"] | null>(null);
   useHotkeys([["mod+Enter", act.check]], [], true);
 
   if (draft.error) return <Failure error={draft.error} what="job to copy" />;
   return (
     <>
       <PageHeader title="New job" above={<JobsCrumb />}>
+        <Button
+          variant="default"
+          leftSection={<Icon name="upload" size={14} />}
+          onClick={() => setImporting(true)}
+        >
+          Import
+        </Button>
         <Tooltip label="Ask the server, submit nothing (Ctrl+Enter)">
           <Button variant="default" loading={act.checking} onClick={act.check}>
             Check
@@ -65,10 +79,31 @@ function Writer({ from }: { from: string | undefined }) {
             failure={failure}
             onGoTo={(line, column) => editor.current?.goTo(line, column)}
           />
+          {notes ? <ImportNotes notes={notes} onClose={() => setNotes(null)} /> : null}
+          {draft.text && hasHiddenSecrets(draft.text) ? <HiddenSecrets /> : null}
           <RoomList />
           <ExampleList onChoose={(example) => draft.write(example.text(draft.ground))} />
         </aside>
       </div>
+      <ConvertDialog
+        open={importing}
+        onClose={() => setImporting(false)}
+        onConverted={(converted) => {
+          draft.write(converted.text);
+          setNotes(converted.notes);
+        }}
+      />
     </>
+  );
+}
+
+function HiddenSecrets() {
+  return (
+    <Section title="Secrets">
+      <p role="status">
+        What reads <code>{HIDDEN}</code> was a secret of the original job. It is told to nobody, so
+        type it again; or take “Run it again as it is” on the page of the job, which keeps it.
+      </p>
+    </Section>
   );
 }

@@ -1,14 +1,21 @@
 import { ActionIcon, Menu, Tooltip } from "@mantine/core";
-import { rawLog } from "@/api/logs";
-import type { Stream, Task } from "@/api/types";
+import { rawLog, wholeLog, type LogFilter } from "@/api/logs";
+import type { Job, Stream, Task } from "@/api/types";
 import { taskName } from "@/format/names";
 import { Icon } from "@/ui/Icon";
 
 const STREAMS: Stream[] = ["stdout", "stderr"];
 const SHOWN = 50;
 
-/** Whole streams as files. Each task's is a file of its own, as the node wrote it. */
-export function DownloadMenu({ tasks, rank }: { tasks: Task[]; rank?: number }) {
+interface Props {
+  job: Job;
+  tasks: Task[];
+  filter: LogFilter;
+}
+
+/** What is shown as one file, and the streams of each task as the node wrote them. */
+export function DownloadMenu({ job, tasks, filter }: Props) {
+  const { rank } = filter;
   const started = tasks.filter(
     (task) => task.attempt && (rank === undefined || task.rank === rank),
   );
@@ -22,6 +29,10 @@ export function DownloadMenu({ tasks, rank }: { tasks: Task[]; rank?: number }) 
         </Menu.Target>
       </Tooltip>
       <Menu.Dropdown mah={360} style={{ overflowY: "auto" }}>
+        <Menu.Item component="a" href={wholeLog(job.id, filter)} download={`${job.name}.log`}>
+          All of it <span className="dim">{partWords(filter)}</span>
+        </Menu.Item>
+        <Menu.Divider />
         {started.slice(0, SHOWN).flatMap((task) =>
           STREAMS.map((stream) => (
             <Menu.Item
@@ -40,4 +51,9 @@ export function DownloadMenu({ tasks, rank }: { tasks: Task[]; rank?: number }) 
       </Menu.Dropdown>
     </Menu>
   );
+}
+
+function partWords({ rank, stream }: LogFilter): string {
+  const whose = rank === undefined ? "every task" : "this task";
+  return `of ${whose}, ${stream ?? "both streams"}`;
 }

@@ -1,4 +1,4 @@
-import { ActionIcon, TextInput } from "@mantine/core";
+import { ActionIcon, Menu, TextInput } from "@mantine/core";
 import type { KeyboardEvent } from "react";
 import { Icon } from "@/ui/Icon";
 import css from "./FindBox.module.css";
@@ -10,12 +10,16 @@ interface Props {
   target: number | null;
   onNext: () => void;
   onPrevious: () => void;
+  onWhole: (regex: boolean) => void;
 }
 
-/** Searches the lines in memory; Enter goes to the next one, Shift+Enter back. */
-export function FindBox({ needle, onNeedle, found, target, onNext, onPrevious }: Props) {
+/** Searches the lines in memory: Enter goes to the next one, Shift+Enter back. Ctrl+Enter has the
+ * server search the whole log. */
+export function FindBox(props: Props) {
+  const { needle, onNeedle, found, target, onNext, onPrevious, onWhole } = props;
   function onKeyDown(event: KeyboardEvent) {
-    if (event.key === "Enter") (event.shiftKey ? onPrevious : onNext)();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onWhole(false);
+    else if (event.key === "Enter") (event.shiftKey ? onPrevious : onNext)();
     if (event.key === "Escape") onNeedle("");
   }
   const none = found?.length === 0;
@@ -47,6 +51,19 @@ export function FindBox({ needle, onNeedle, found, target, onNext, onPrevious }:
       <ActionIcon aria-label="Next match" disabled={!found?.length} onClick={onNext}>
         <Icon name="down" />
       </ActionIcon>
+      <Menu position="bottom-start" width={270}>
+        <Menu.Target>
+          <ActionIcon aria-label="Search the whole log" disabled={!needle.trim()}>
+            <Icon name="searchAll" />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item rightSection={<kbd>Ctrl ↵</kbd>} onClick={() => onWhole(false)}>
+            Search the whole log
+          </Menu.Item>
+          <Menu.Item onClick={() => onWhole(true)}>… as a regular expression</Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
     </div>
   );
 }

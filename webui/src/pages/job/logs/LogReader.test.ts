@@ -4,8 +4,8 @@ import type { LogPage } from "@/api/types";
 import { aChunk } from "@/test/rows";
 import { LogReader } from "./LogReader";
 
-/** A log of numbered lines, read as the server reads it, `page` chunks at a time. What makes a page
- * full is written over at once and does not show. */
+/** A log of numbered lines, read as the server reads it, `page` chunks at a time. What makes them
+ * heavy is written over at once and does not show. */
 function aLog(length: number, page = 10) {
   const padding = page < 1000 ? "·".repeat(600_000 / page) : "";
   const log = {
@@ -23,7 +23,13 @@ function aLog(length: number, page = 10) {
       const last = Math.min(to, from + page - 1);
       const chunks = [];
       for (let n = from; n <= last; n += 1) chunks.push(aChunk(n, `${padding}\r${n}\n`));
-      return { chunks, next: Math.max(from - 1, last), complete: log.over && last >= log.length };
+      const backwards = range.tail !== undefined || range.before !== undefined;
+      return {
+        chunks,
+        next: Math.max(from - 1, last),
+        more: backwards ? from > 1 : last < log.length,
+        complete: log.over && last >= log.length,
+      };
     },
   };
   return log;
@@ -67,7 +73,7 @@ describe("reading a log", () => {
     for (let n = 0; n < 5; n += 1) await reader.earlier();
     expect(shown(reader)[0]).toBe(1);
     expect(reader.view.atStart).toBe(true);
-    expect(log.asked).toHaveLength(4);
+    expect(log.asked).toHaveLength(3);
   });
 
   test("knows when the log is over, and asks no more", async () => {

@@ -3,10 +3,7 @@ import type { LogPage } from "@/api/types";
 import type { Line } from "./assemble";
 import { LogWindow } from "./LogWindow";
 
-/** Twice the longest chunk: a page that leaves something out is at least half full. */
 export const PAGE_BYTES = 524_288;
-/** The server puts no more into a page, however short they are. */
-const MOST_CHUNKS = 1000;
 /** More than fit in a page: a tail cut by lines would begin inside a chunk, and what is missing of
  * it could not be read backwards. */
 const TAIL_LINES = 100_000;
@@ -64,7 +61,7 @@ export class LogReader {
     this.set({ busy: null });
     await this.step("end", { tail: TAIL_LINES, limit: PAGE_BYTES }, (page) => {
       this.window.clear();
-      this.view = { ...this.view, lines: [], atStart: !isFull(page), atEnd: true };
+      this.view = { ...this.view, lines: [], atStart: !page.more, atEnd: true };
       this.add(page);
     });
   }
@@ -87,7 +84,7 @@ export class LogReader {
       const cut = this.window.prepend(page.chunks);
       this.set({
         lines: [...this.window.lines],
-        atStart: page.chunks.length === 0,
+        atStart: !page.more,
         ...(cut && { atEnd: false, complete: false }),
       });
       if (cut) this.next = this.window.last ?? 0;
@@ -111,7 +108,7 @@ export class LogReader {
       let full = false;
       await this.step("later", { cursor: this.next, limit: PAGE_BYTES }, (page) => {
         this.add(page);
-        full = isFull(page);
+        full = page.more;
       });
       if (!full || this.view.error) return;
     }
@@ -136,7 +133,7 @@ export class LogReader {
       // A new array: the window changes its own in place.
       lines: page.chunks.length > 0 ? [...this.window.lines] : this.view.lines,
       complete: page.complete,
-      atEnd: this.view.atEnd || !isFull(page),
+      atEnd: this.view.atEnd || !page.more,
       ...(dropped && { atStart: false }),
     });
   }
@@ -170,11 +167,4 @@ export class LogReader {
     this.view = { ...this.view, ...part };
     for (const watcher of this.watchers) watcher();
   }
-}
-
-/** Whether the server may have had more to give than it put in a page. A character is up to four
- * bytes; to think a page full that is not costs one request more. */
-function isFull(page: LogPage): boolean {
-  const characters = page.chunks.reduce((sum, chunk) => sum + chunk.text.length, 0);
-  return characters >= PAGE_BYTES / 2 / 4 || page.chunks.length >= MOST_CHUNKS;
 }

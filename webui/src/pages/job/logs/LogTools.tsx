@@ -1,5 +1,5 @@
 import { ActionIcon, Button, SegmentedControl, Tooltip } from "@mantine/core";
-import type { Stream, Task } from "@/api/types";
+import type { Job, Stream, Task } from "@/api/types";
 import { Icon, type IconName } from "@/ui/Icon";
 import { DownloadMenu } from "./DownloadMenu";
 import { FindBox } from "./FindBox";
@@ -7,6 +7,7 @@ import { TaskPicker } from "./TaskPicker";
 import css from "./LogTools.module.css";
 
 interface Props {
+  job: Job;
   tasks: Task[];
   rank?: number;
   stream?: Stream;
@@ -21,11 +22,12 @@ interface Props {
   target: number | null;
   onNext: () => void;
   onPrevious: () => void;
+  onWhole: (regex: boolean) => void;
   firstError: { busy: boolean; find: () => void };
 }
 
 export function LogTools(props: Props) {
-  const { tasks, rank, stream, onChoose } = props;
+  const { job, tasks, rank, stream, onChoose } = props;
   return (
     <div className={css.tools} role="toolbar" aria-label="Log">
       <TaskPicker tasks={tasks} rank={rank} onChoose={(next) => onChoose({ rank: next })} />
@@ -51,7 +53,7 @@ export function LogTools(props: Props) {
       <div className={css.right}>
         <Toggle icon="wrap" label="Wrap long lines" on={props.wrap} onChange={props.onWrap} />
         <Toggle icon="clock" label="Show times" on={props.times} onChange={props.onTimes} />
-        <DownloadMenu tasks={tasks} rank={rank} />
+        <DownloadMenu job={job} tasks={tasks} filter={{ rank, stream }} />
       </div>
     </div>
   );

@@ -2,35 +2,43 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useMemo, useState } from "react";
+import { ApiError } from "@/api/errors";
 import { tasks } from "@/api/jobs";
 import type { Job, Stream } from "@/api/types";
+import { fullTime } from "@/format/time";
 import { Blank, Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { findLines, nextMatch, previousMatch } from "./find";
 import { LogFoot } from "./LogFoot";
 import { LogLines } from "./LogLines";
 import { LogTools } from "./LogTools";
+import { SearchPanel } from "./SearchPanel";
 import { useFirstError } from "./useFirstError";
+import { useHit } from "./useHit";
 import { useLogReader } from "./useLogReader";
+import { useLogSearch } from "./useLogSearch";
+import { useOpening } from "./useOpening";
 import css from "./LogsTab.module.css";
 
 interface Props {
   job: Job;
   rank?: number;
   stream?: Stream;
+  find?: string;
 }
 
-export function LogsTab({ job, rank, stream }: Props) {
+export function LogsTab({ job, rank, stream, find }: Props) {
   const navigate = useNavigate({ from: "/jobs/$id" });
   const { data: all } = useQuery(tasks(job.id));
   const choose = (part: { rank?: number; stream?: Stream }) =>
-    void navigate({ search: (old) => ({ ...old, ...part }), replace: true });
+    void navigate({ search: (old) => ({ ...old, find: undefined, ...part }), replace: true });
   return (
     // The key begins a new log when another part of it is chosen.
     <LogPane
-      key={`${rank} ${stream}`}
+      key={`${rank} ${stream} ${find}`}
       job={job}
       filter={{ rank, stream }}
+      find={find}
       tools={{ tasks: all ?? [], rank, stream, onChoose: choose }}
     />
   );
@@ -39,18 +47,20 @@ export function LogsTab({ job, rank, stream }: Props) {
 interface PaneProps {
   job: Job;
   filter: { rank?: number; stream?: Stream };
+  find: string | undefined;
   tools: Pick<React.ComponentProps<typeof LogTools>, "tasks" | "rank" | "stream" | "onChoose">;
 }
 
-function LogPane({ job, filter, tools }: PaneProps) {
-  const [follow, setFollow] = useState(true);
+function LogPane({ job, filter, find, tools }: PaneProps) {
+  const [follow, setFollow] = useState(!find);
   const [wrap, setWrap] = useState(false);
   const [times, setTimes] = useState(false);
-  const [typed, setTyped] = useState("");
+  const [typed, setTyped] = useState(find ?? "");
   const [target, setTarget] = useState<number | null>(null);
   const needle = useDeferredValue(typed.trim());
   const { reader, view } = useLogReader(job.id, filter, follow);
   const { lines } = view;
+  const ranks = job.tasks > 1 && filter.rank === undefined;
   const found = useMemo(() => findLines(lines, needle), [lines, needle]);
 
   function go(index: number | null) {
@@ -59,11 +69,15 @@ function LogPane({ job, filter, tools }: PaneProps) {
   }
 
   const error = useFirstError({ job, filter, reader, view, go });
+  const search = useLogSearch(job.id, filter);
+  const open = useHit(reader, go);
+  useOpening({ id: job.id, filter, find, reader, view, go });
 
   return (
     <div className={css.pane}>
       <LogTools
         {...tools}
+        job={job}
         wrap={wrap}
         onWrap={setWrap}
         times={times}
@@ -77,24 +91,28 @@ function LogPane({ job, filter, tools }: PaneProps) {
         target={target}
         onNext={() => go(nextMatch(found, target === null ? 0 : target + 1))}
         onPrevious={() => go(previousMatch(found, (target ?? lines.length) - 1))}
+        onWhole={(regex) => search.start(typed.trim(), regex)}
         firstError={error}
       />
-      {lines.length === 0 ? (
-        <NoLines job={job} view={view} onRetry={() => void reader.toEnd()} />
-      ) : (
-        <LogLines
-          lines={lines}
-          wrap={wrap}
-          ranks={job.tasks > 1 && filter.rank === undefined}
-          times={times}
-          needle={needle}
-          target={target}
-          follow={follow && view.atEnd}
-          onFollow={(on) => setFollow(on && view.atEnd)}
-          onNearStart={() => void reader.earlier()}
-          onNearEnd={() => void reader.later()}
-        />
-      )}
+      <div className={css.work}>
+        {lines.length === 0 ? (
+          <NoLines job={job} view={view} onRetry={() => void reader.toEnd()} />
+        ) : (
+          <LogLines
+            lines={lines}
+            wrap={wrap}
+            ranks={ranks}
+            times={times}
+            needle={needle}
+            target={target}
+            follow={follow && view.atEnd}
+            onFollow={(on) => setFollow(on && view.atEnd)}
+            onNearStart={() => void reader.earlier()}
+            onNearEnd={() => void reader.later()}
+          />
+        )}
+        {search.needle ? <SearchPanel search={search} ranks={ranks} onOpen={open} /> : null}
+      </div>
       <LogFoot
         view={view}
         follow={follow && view.atEnd}
@@ -119,6 +137,7 @@ interface NoLinesProps {
 }
 
 function NoLines({ job, view, onRetry }: NoLinesProps) {
+  if (job.logs_deleted_at || isDeleted(view.error)) return <Deleted job={job} />;
   if (view.error) return <Failure error={view.error} what="log" retry={onRetry} />;
   if (view.busy === "end") return <SkeletonRows rows={12} height={20} />;
   if (view.complete) return <Blank title="Nothing was written">This log is empty.</Blank>;
@@ -135,6 +154,21 @@ function NoLines({ job, view, onRetry }: NoLinesProps) {
     >
       Nothing was written so far. If your program does write, its language may hold output back: for
       Python, set PYTHONUNBUFFERED=1.
+    </Blank>
+  );
+}
+
+/** Told by the job, or by the answer to a reader that began before they were deleted. */
+function isDeleted(error: unknown): boolean {
+  return error instanceof ApiError && error.code === "logs_deleted";
+}
+
+function Deleted({ job }: { job: Job }) {
+  return (
+    <Blank title="This log was deleted">
+      Logs are kept for a time after a job ends
+      {job.logs_deleted_at ? <>; these were deleted on {fullTime(job.logs_deleted_at)}</> : null}.
+      Events, attempts and use of the job are still here.
     </Blank>
   );
 }

@@ -7,19 +7,21 @@ interface Props {
   tasks: Task[];
   rank?: number;
   onChoose: (rank: number | undefined) => void;
+  /** Whether all tasks together can be chosen. */
+  all?: boolean;
 }
 
-export function TaskPicker({ tasks, rank, onChoose }: Props) {
+export function TaskPicker({ tasks, rank, onChoose, all = true }: Props) {
   const data = useMemo(
     () => [
-      { value: "", label: "All tasks" },
+      ...(all ? [{ value: "", label: "All tasks" }] : []),
       ...tasks.map((task) => ({ value: String(task.rank), label: taskName(task) })),
     ],
-    [tasks],
+    [tasks, all],
   );
   return (
     <Select
-      aria-label="Whose log"
+      aria-label={all ? "Whose log" : "Task"}
       data={data}
       value={rank === undefined ? "" : String(rank)}
       onChange={(value) => onChoose(value ? Number(value) : undefined)}

@@ -45,7 +45,7 @@ export function useFirstError({ job, filter, reader, view, go }: Props) {
 async function firstMatch(id: string, filter: LogFilter, word: string): Promise<number | null> {
   let cursor: string | null = "";
   while (cursor !== null) {
-    const page = await searchLogs(id, filter, word, cursor, 1);
+    const page = await searchLogs(id, filter, { needle: word, regex: false, cursor, limit: 1 });
     if (page.matches[0]) return page.matches[0].cursor;
     cursor = page.next;
   }

@@ -2,10 +2,15 @@ import { Drawer } from "@mantine/core";
 import type { Attempt, Job, Task, TaskRole } from "@/api/types";
 import { exitWords, shortModel, taskName } from "@/format/names";
 import { count, megabytes } from "@/format/size";
+import { CodeLine } from "@/ui/CodeLine";
 import { CopyButton } from "@/ui/CopyButton";
+import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
+import { execCommand } from "../words";
+import { TaskAttempts } from "./TaskAttempts";
+import { portWords } from "./words";
 import css from "./TaskDrawer.module.css";
 
 interface Props {
@@ -35,15 +40,31 @@ function About({ job, task }: { job: Job; task: Task }) {
     <div className={css.about}>
       <div className={css.top}>
         <StateBadge state={task.state} large />
-        <LinkButton
-          to="/jobs/$id"
-          params={{ id: job.id }}
-          search={{ tab: "logs", rank: task.rank }}
-          variant="default"
-        >
-          Its log
-        </LinkButton>
+        <span className={css.ways}>
+          {job.may_exec && task.state === "RUNNING" ? (
+            <LinkButton
+              to="/jobs/$id"
+              params={{ id: job.id }}
+              search={{ tab: "terminal", rank: task.rank }}
+              variant="default"
+              leftSection={<Icon name="terminal" size={14} />}
+            >
+              Terminal
+            </LinkButton>
+          ) : null}
+          <LinkButton
+            to="/jobs/$id"
+            params={{ id: job.id }}
+            search={{ tab: "logs", rank: task.rank }}
+            variant="default"
+          >
+            Its log
+          </LinkButton>
+        </span>
       </div>
+      {job.may_exec && task.state === "RUNNING" ? (
+        <CodeLine text={execCommand(job, task)} label="Command for a shell" />
+      ) : null}
       {task.attempt?.error_message ? (
         <p className={css.error}>{task.attempt.error_message}</p>
       ) : null}
@@ -56,12 +77,16 @@ function About({ job, task }: { job: Job; task: Task }) {
             <Entry name="Given">
               {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory, {gpuWords(role)}
             </Entry>
+            {role.task_retries ? (
+              <Entry name="Retries">up to {role.task_retries} by itself</Entry>
+            ) : null}
             <Entry name="Command">
               <pre className={css.command}>{role.command}</pre>
             </Entry>
           </>
         ) : null}
       </dl>
+      <TaskAttempts job={job} task={task} />
     </div>
   );
 }
@@ -73,22 +98,19 @@ function gpuWords({ gpus, gpu_model, cell_type, cells }: TaskRole): string {
 
 function AttemptEntries({ attempt }: { attempt: Attempt }) {
   const exit = exitWords(attempt);
-  const ports = Object.entries(attempt.ports);
+  const ports = portWords(attempt.ports);
   return (
     <>
       <Entry name="Attempt">
-        {attempt.index}{" "}
+        {attempt.index}
+        {attempt.retry > 0 ? `, retry ${attempt.retry} of the task` : ""}{" "}
         <span className={css.id}>
           {attempt.id} <CopyButton text={attempt.id} label="Copy the attempt's id" />
         </span>
       </Entry>
       <Entry name="Node">{attempt.node}</Entry>
       <Entry name="Network">{attempt.network}</Entry>
-      {ports.length > 0 ? (
-        <Entry name="Ports">
-          {ports.map(([label, numbers]) => `${label} ${numbers.join(", ")}`).join("; ")}
-        </Entry>
-      ) : null}
+      {ports ? <Entry name="Ports">{ports}</Entry> : null}
       {attempt.started_at ? (
         <Entry name="Started">
           <Ago at={attempt.started_at} />, ran for{" "}
@@ -96,6 +118,10 @@ function AttemptEntries({ attempt }: { attempt: Attempt }) {
         </Entry>
       ) : null}
       {exit ? <Entry name="Exit">{exit}</Entry> : null}
+      {attempt.xids.length > 0 ? (
+        <Entry name="GPU errors">XID {attempt.xids.join(", ")}</Entry>
+      ) : null}
+      {attempt.disk_full ? <Entry name="Disk">The node's disk was full</Entry> : null}
       {attempt.memory_peak_mb ? (
         <Entry name="Peak memory">{megabytes(attempt.memory_peak_mb)}</Entry>
       ) : null}

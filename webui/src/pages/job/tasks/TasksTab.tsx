@@ -11,6 +11,7 @@ import { taskColumns } from "./columns";
 import { chosen, NO_FILTER, type TaskFilter } from "./filter";
 import { TaskDrawer } from "./TaskDrawer";
 import { TaskFilters } from "./TaskFilters";
+import { readyTasks } from "./words";
 
 export function TasksTab({ job }: { job: Job }) {
   const poll = usePoll(job.tasks > 200 ? 10_000 : 4000);
@@ -20,7 +21,8 @@ export function TasksTab({ job }: { job: Job }) {
   });
   const [filter, setFilter] = useState<TaskFilter>(NO_FILTER);
   const [shown, setShown] = useState<Task["id"] | null>(null);
-  const columns = useMemo(() => taskColumns(job.id, setShown), [job.id]);
+  const ready = readyTasks(job, list.data ?? []);
+  const columns = useMemo(() => taskColumns({ job, ready }, setShown), [job, ready]);
   const rows = useMemo(() => chosen(list.data ?? [], filter), [list.data, filter]);
 
   if (list.isPending) return <SkeletonRows rows={10} />;
@@ -39,7 +41,7 @@ export function TasksTab({ job }: { job: Job }) {
           columns={columns}
           rows={rows}
           rowId={(task) => String(task.id)}
-          minWidth={940}
+          minWidth={1000}
           virtual
         />
       )}

@@ -1,19 +1,30 @@
 import { Link } from "@tanstack/react-router";
-import type { Attempt, Task } from "@/api/types";
+import type { Attempt, Job, Task } from "@/api/types";
 import { exitWords, shortModel, taskName } from "@/format/names";
 import { megabytes } from "@/format/size";
 import { StateBadge } from "@/ui/StateBadge";
 import type { Column } from "@/ui/table/columns";
 import { Elapsed } from "@/ui/Time";
+import { titleOf } from "../failure/words";
+import { portWords } from "./words";
 import css from "./columns.module.css";
 
-export function taskColumns(job: string, onOpen: (task: Task["id"]) => void): Column<Task>[] {
+interface Gang {
+  job: Job;
+  /** Tasks that are ready, while they wait for the others; null: none waits. */
+  ready: number | null;
+}
+
+export function taskColumns(
+  { job, ready }: Gang,
+  onOpen: (task: Task["id"]) => void,
+): Column<Task>[] {
   return [
     {
       id: "state",
       header: "State",
       width: "150px",
-      cell: (task) => <TaskStateCell task={task} />,
+      cell: (task) => <TaskStateCell task={task} ready={ready} of={job.tasks} />,
       sort: (task) => task.state,
     },
     {
@@ -52,11 +63,12 @@ export function taskColumns(job: string, onOpen: (task: Task["id"]) => void): Co
     {
       id: "attempt",
       header: "Attempt",
-      width: "64px",
+      width: "72px",
       align: "end",
-      cell: (task) => <span className="num">{task.attempt?.index ?? "–"}</span>,
-      sort: (task) => task.attempt?.index,
+      cell: (task) => <AttemptNumber attempt={task.attempt} />,
+      sort: (task) => task.attempt && task.attempt.index * 1000 + task.attempt.retry,
     },
+    ...(job.task_roles.some((role) => Object.keys(role.ports).length > 0) ? [PORTS] : []),
     {
       id: "exit",
       header: "Exit",
@@ -84,31 +96,91 @@ export function taskColumns(job: string, onOpen: (task: Task["id"]) => void): Co
     },
     {
       id: "logs",
-      header: "Logs",
+      header: "Logs and terminal",
       quiet: true,
-      width: "40px",
+      width: job.may_exec ? "100px" : "40px",
       align: "end",
       cell: (task) => (
-        <Link
-          to="/jobs/$id"
-          params={{ id: job }}
-          search={{ tab: "logs", rank: task.rank }}
-          className={css.logs}
-          aria-label={`Logs of ${taskName(task)}`}
-        >
-          Logs
-        </Link>
+        <span className={css.ways}>
+          {job.may_exec && task.state === "RUNNING" ? (
+            <Link
+              to="/jobs/$id"
+              params={{ id: job.id }}
+              search={{ tab: "terminal", rank: task.rank }}
+              className={css.logs}
+              aria-label={`Terminal of ${taskName(task)}`}
+            >
+              Terminal
+            </Link>
+          ) : null}
+          <Link
+            to="/jobs/$id"
+            params={{ id: job.id }}
+            search={{ tab: "logs", rank: task.rank }}
+            className={css.logs}
+            aria-label={`Logs of ${taskName(task)}`}
+          >
+            Logs
+          </Link>
+        </span>
       ),
     },
   ];
 }
 
-function TaskStateCell({ task }: { task: Task }) {
-  const pulling = task.state === "PREPARING" && task.attempt?.pull_percent;
+const PORTS: Column<Task> = {
+  id: "ports",
+  header: "Ports",
+  width: "minmax(110px, 1fr)",
+  cell: (task) => <Ports ports={task.attempt?.ports ?? {}} />,
+};
+
+function Ports({ ports }: { ports: Attempt["ports"] }) {
+  const words = portWords(ports);
+  if (!words) return <span className="dim">–</span>;
+  return (
+    <span className="num clip" title={words}>
+      {words}
+    </span>
+  );
+}
+
+interface StateProps {
+  task: Task;
+  ready: number | null;
+  of: number;
+}
+
+function TaskStateCell({ task, ready, of }: StateProps) {
+  const { attempt } = task;
+  const pulling = task.state === "PREPARING" && attempt?.pull_percent;
+  const waits = ready !== null && attempt?.ready_at && task.state === "PREPARING";
+  const about = `Waits for the gang: ${ready} of ${of} ready`;
   return (
     <span className={css.state}>
       <StateBadge state={task.state} />
-      {pulling ? <span className="dim num">pulls {pulling}%</span> : null}
+      {waits ? (
+        <span className="dim num" title={about} aria-label={about}>
+          {ready}/{of} ready
+        </span>
+      ) : pulling ? (
+        <span className="dim num">pulls {pulling}%</span>
+      ) : null}
+    </span>
+  );
+}
+
+/** Of the job, and where the task was retried by itself, of it. */
+function AttemptNumber({ attempt }: { attempt: Attempt | null }) {
+  if (!attempt) return <span className="dim">–</span>;
+  return (
+    <span className="num">
+      {attempt.index}
+      {attempt.retry > 0 ? (
+        <span className={css.retry} title={`Retried ${attempt.retry} times by itself`}>
+          .{attempt.retry}
+        </span>
+      ) : null}
     </span>
   );
 }
@@ -127,11 +199,9 @@ function Exit({ attempt }: { attempt: Attempt | null }) {
   if (!attempt) return <span className="dim">–</span>;
   const words = attempt.error_code || exitWords(attempt);
   if (!words) return <span className="dim">–</span>;
+  const about = attempt.diagnosis ? titleOf(attempt.diagnosis) : attempt.error_message;
   return (
-    <span
-      className={words === "0" ? "num dim" : css.bad}
-      title={attempt.error_message || undefined}
-    >
+    <span className={words === "0" ? "num dim" : css.bad} title={about || undefined}>
       {words}
     </span>
   );

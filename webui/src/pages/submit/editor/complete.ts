@@ -36,7 +36,11 @@ function keys(schema: Schema | undefined, present: Set<string>): Completion[] {
 
 function values(schema: Schema | undefined): Completion[] {
   const known = schema?.enum ?? (schema && "const" in schema ? [schema.const] : []);
-  return known.map((value) => ({ label: String(value), type: "constant" }));
+  const examples = schema?.examples?.filter((value) => typeof value !== "object") ?? [];
+  return [
+    ...known.map((value) => ({ label: String(value), type: "constant" })),
+    ...examples.map((value) => ({ label: String(value), type: "text", detail: "example" })),
+  ];
 }
 
 /** Keys that the mapping has already. */

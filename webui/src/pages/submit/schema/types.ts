@@ -8,6 +8,7 @@ export interface Schema {
   default?: unknown;
   const?: unknown;
   enum?: unknown[];
+  examples?: unknown[];
   properties?: Record<string, Schema>;
   patternProperties?: Record<string, Schema>;
   additionalProperties?: boolean | Schema;

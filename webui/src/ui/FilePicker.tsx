@@ -1,15 +1,17 @@
 import { Button } from "@mantine/core";
 import { useRef, useState, type DragEvent, type ReactNode } from "react";
-import { Icon } from "@/ui/Icon";
+import { Icon } from "./Icon";
 import css from "./FilePicker.module.css";
 
 interface Props {
   onText: (text: string) => void;
+  /** As of an <input type="file">. */
+  accept: string;
   children: ReactNode;
 }
 
 /** Takes a file that is dropped on it or chosen, as text. */
-export function FilePicker({ onText, children }: Props) {
+export function FilePicker({ onText, accept, children }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const [over, setOver] = useState(false);
 
@@ -38,7 +40,7 @@ export function FilePicker({ onText, children }: Props) {
       <input
         ref={input}
         type="file"
-        accept=".yaml,.yml,.json,text/yaml,application/yaml"
+        accept={accept}
         hidden
         onChange={(event) => {
           void take(event.currentTarget.files?.[0]);

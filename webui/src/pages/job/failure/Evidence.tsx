@@ -1,0 +1,35 @@
+import { Link } from "@tanstack/react-router";
+import type { Diagnosis, Job } from "@/api/types";
+import { evidenceSearch } from "./words";
+import css from "./Evidence.module.css";
+
+/** The line that gave the failure away, and the way to its place in the log. */
+export function Evidence({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+  const { evidence, rank } = diagnosis;
+  if (!evidence.text) return null;
+  const find = evidenceSearch(diagnosis);
+  return (
+    <figure className={css.evidence}>
+      <pre className={css.text}>{evidence.text}</pre>
+      <figcaption className={css.source}>
+        <span>{sourceWords(diagnosis)}</span>
+        {find && !job.logs_deleted_at ? (
+          <Link
+            to="/jobs/$id"
+            params={{ id: job.id }}
+            search={{ tab: "logs", rank: rank ?? undefined, find }}
+            className={css.jump}
+          >
+            Show in the log
+          </Link>
+        ) : null}
+      </figcaption>
+    </figure>
+  );
+}
+
+function sourceWords({ evidence, task }: Diagnosis): string {
+  if (evidence.source !== "log") return "What the node reported";
+  const whose = evidence.log || task || "log";
+  return evidence.line > 0 ? `${whose}, line ${evidence.line.toLocaleString("en")}` : whose;
+}

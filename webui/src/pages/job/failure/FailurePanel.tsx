@@ -1,0 +1,87 @@
+import { Link } from "@tanstack/react-router";
+import type { Diagnosis, Job } from "@/api/types";
+import { useNow } from "@/format/now";
+import { Icon } from "@/ui/Icon";
+import { Evidence } from "./Evidence";
+import { isNews, retryWords, titleOf } from "./words";
+import css from "./FailurePanel.module.css";
+
+/** Why the job failed, what to do about it, and whether it is tried again. */
+export function FailurePanel({ job }: { job: Job }) {
+  if (job.diagnosing) {
+    return (
+      <p className={css.reading} role="status">
+        <span className={css.pulse} aria-hidden="true" /> Reading the logs…
+        <span className="dim">An attempt failed; what it wrote tells why.</span>
+      </p>
+    );
+  }
+  if (!job.diagnosis) return null;
+  if (isNews(job)) return <Failure job={job} diagnosis={job.diagnosis} />;
+  return job.state === "RUNNING" || job.state === "WAITING" ? (
+    <Earlier job={job} diagnosis={job.diagnosis} />
+  ) : null;
+}
+
+function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+  const now = useNow();
+  const reason = job.state === "FAILED" ? job.exit_reason : null;
+  return (
+    <section className={css.panel} data-state={job.state} aria-label="Why it failed">
+      <header className={css.head}>
+        <span className={css.mark}>
+          <Icon name="warning" size={16} />
+        </span>
+        <h2 className={css.title}>{titleOf(diagnosis)}</h2>
+        {diagnosis.task ? <span className={css.where}>{whereWords(diagnosis)}</span> : null}
+      </header>
+      <p className={css.remedy}>{diagnosis.remedy}</p>
+      <Evidence job={job} diagnosis={diagnosis} />
+      {reason && !repeats(reason.message, diagnosis) ? (
+        <p className={css.reason}>{reason.message}</p>
+      ) : null}
+      <p className={css.retry}>
+        <Icon name={job.state === "FAILED" ? "stop" : "undo"} size={14} />
+        {retryWords(job, diagnosis, now)}
+      </p>
+      <SmallPrint diagnosis={diagnosis} />
+    </section>
+  );
+}
+
+/** A failure that the job has got over: one line, and the way to the whole story. */
+function Earlier({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+  return (
+    <p className={css.earlier}>
+      <Icon name="undo" size={14} />
+      <span>
+        An earlier attempt failed: <b>{titleOf(diagnosis)}</b>
+        {diagnosis.task ? <> on {whereWords(diagnosis)}</> : null}.{" "}
+        <Link to="/jobs/$id" params={{ id: job.id }} search={{ tab: "attempts" }} className="link">
+          All attempts
+        </Link>
+      </span>
+    </p>
+  );
+}
+
+export function SmallPrint({ diagnosis }: { diagnosis: Diagnosis }) {
+  const { category, axis, code, name, exit_code, rule } = diagnosis;
+  return (
+    <p className={css.small}>
+      {category} · {axis} · <code>{name}</code> {code}
+      {exit_code === null ? null : <> · exit code {exit_code}</>}
+      {rule ? <> · rule {rule}</> : null}
+    </p>
+  );
+}
+
+function whereWords({ task, node, blame }: Diagnosis): string {
+  if (!node) return task ?? "";
+  return blame === "node" ? `${task}; node ${node} is to blame` : `${task}, node ${node}`;
+}
+
+/** The reason of the end is often this diagnosis in other words. */
+function repeats(message: string, { remedy }: Diagnosis): boolean {
+  return message.includes(remedy);
+}

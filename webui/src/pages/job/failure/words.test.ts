@@ -1,0 +1,52 @@
+import { describe, expect, test } from "vitest";
+import { aDiagnosis, aWholeJob } from "@/test/rows";
+import { evidenceSearch, isNews, retryWords, titleOf } from "./words";
+
+const now = Date.parse("2026-01-01T10:00:00Z");
+const failed = aWholeJob({ state: "FAILED" });
+const waiting = aWholeJob({
+  state: "WAITING",
+  placed_at: null,
+  retries_used: 1,
+  retry_at: "2026-01-01T10:00:12Z",
+});
+
+describe("what becomes of a failed job", () => {
+  test.each([
+    [failed, { reaction: "NEVER_RETRY" }, "the same would happen again"],
+    [failed, { reaction: "RETRY_TO_MAX" }, "its job file allows no retries"],
+    [{ ...failed, retries_used: 2 }, { reaction: "RETRY_TO_MAX" }, "2 retries used up"],
+    [{ ...failed, free_retries: 50 }, { reaction: "ALWAYS_RETRY" }, "after 50 retries"],
+    [waiting, { reaction: "RETRY_TO_MAX" }, "again in 12s. 1 retry of its jobRetryCount used."],
+    [
+      waiting,
+      { reaction: "ALWAYS_RETRY", blame: "node" },
+      "in 12s, elsewhere. This is not counted",
+    ],
+    [{ ...waiting, retry_at: null }, { reaction: "ALWAYS_RETRY" }, "as soon as it has room"],
+    [aWholeJob({ attempt: 2 }), {}, "attempt 2 is on its way"],
+  ])("case %#", (job, diagnosis, words) => {
+    expect(retryWords(job, aDiagnosis(diagnosis), now)).toContain(words);
+  });
+});
+
+test("a failure is news until the job is placed again", () => {
+  expect(isNews(failed)).toBe(true);
+  expect(isNews(waiting)).toBe(true);
+  expect(isNews(aWholeJob({ state: "WAITING" }))).toBe(false);
+  expect(isNews(aWholeJob({ state: "SUCCEEDED" }))).toBe(false);
+});
+
+test("a failure without a signature says so", () => {
+  expect(titleOf(aDiagnosis({ category: "No signature" }))).toMatch(/no rule knows/);
+});
+
+describe("the way to the evidence", () => {
+  const search = (source: "log" | "facts", text: string) =>
+    evidenceSearch(aDiagnosis({ evidence: { source, text, log: "", line: 3 } }));
+  test("is the text of the line", () => expect(search("log", " OOM ")).toBe("OOM"));
+  test("leaves out what was not readable", () => {
+    expect(search("log", "a\ufffdCUDA out of memory")).toBe("CUDA out of memory");
+  });
+  test("is none for facts", () => expect(search("facts", "exit_code = 137")).toBeUndefined());
+});

@@ -1,0 +1,64 @@
+import type { Diagnosis, Job } from "@/api/types";
+import { count } from "@/format/size";
+import { duration } from "@/format/time";
+
+/** What a person calls the failure; the code's own name is for the small print. */
+export function titleOf({ category }: Diagnosis): string {
+  return category === "No signature" ? "Failed for a reason that no rule knows" : category;
+}
+
+/** Whether the newest failure is the first thing to know about the job: it ended so, or it is
+ * about to be tried again. One that runs again or ended well has got over it. */
+export function isNews(job: Job): boolean {
+  return job.state === "FAILED" || (job.state === "WAITING" && job.placed_at === null);
+}
+
+/** Whether the panel says all that the sentence over the job would. */
+export function toldByPanel(job: Job): boolean {
+  if (!job.diagnosis || job.diagnosing || !isNews(job)) return false;
+  return job.state === "FAILED" || job.wait_reason?.code === "retry";
+}
+
+/** What becomes of the job after this failure, in one sentence. `now` in ms. */
+export function retryWords(job: Job, diagnosis: Diagnosis, now: number): string {
+  if (job.state === "FAILED") return notRetried(job, diagnosis);
+  if (job.state !== "WAITING") return `It was tried again: attempt ${job.attempt} is on its way.`;
+  const where = diagnosis.blame === "node" ? ", elsewhere" : "";
+  const when = whenWords(job.retry_at, now);
+  return `It will be tried again${when}${where}. ${costWords(job, diagnosis)}`;
+}
+
+function whenWords(retry_at: string | null, now: number): string {
+  const seconds = retry_at ? (Date.parse(retry_at) - now) / 1000 : 0;
+  return seconds > 0 ? ` in ${duration(Math.ceil(seconds))}` : " as soon as it has room";
+}
+
+function costWords(job: Job, { reaction }: Diagnosis): string {
+  const used = count(job.retries_used, "retry", "retries");
+  return reaction === "RETRY_TO_MAX"
+    ? `${used} of its jobRetryCount used.`
+    : "This is not counted against its jobRetryCount.";
+}
+
+function notRetried(job: Job, { reaction }: Diagnosis): string {
+  switch (reaction) {
+    case "NEVER_RETRY":
+      return "Not retried, because the same would happen again.";
+    case "RETRY_TO_MAX":
+      return job.retries_used === 0
+        ? "Not retried, because its job file allows no retries (jobRetryCount)."
+        : `Not retried, because ${count(job.retries_used, "retry", "retries")} used up its jobRetryCount.`;
+    default:
+      return `Not retried any more, after ${count(job.free_retries, "retry", "retries")} for such failures.`;
+  }
+}
+
+const LONGEST_SEARCH = 200;
+
+/** What to look for in the log to come to the evidence; undefined where no log line is it. */
+export function evidenceSearch({ evidence }: Diagnosis): string | undefined {
+  const text = evidence.source === "log" ? evidence.text.trim() : "";
+  // A character that could not be decoded stands for bytes that no search would find.
+  const [readable = ""] = text.split("\ufffd").sort((a, b) => b.length - a.length);
+  return readable.slice(0, LONGEST_SEARCH).trim() || undefined;
+}

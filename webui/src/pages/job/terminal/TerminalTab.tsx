@@ -1,0 +1,111 @@
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { tasks } from "@/api/jobs";
+import type { Job, Task } from "@/api/types";
+import { taskName } from "@/format/names";
+import { Blank } from "@/ui/Blank";
+import { CopyButton } from "@/ui/CopyButton";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { TaskPicker } from "../logs/TaskPicker";
+import { execCommand } from "../words";
+import { Screen } from "./Screen";
+import type { End } from "./session";
+import css from "./Terminal.module.css";
+
+/** A shell in a running task, for the job's owner and admins. */
+export default function TerminalTab({ job, rank }: { job: Job; rank: number | undefined }) {
+  const list = useQuery(tasks(job.id));
+  if (!job.may_exec) {
+    return (
+      <Blank title="Not your job">A shell in its tasks is for its owner and for admins.</Blank>
+    );
+  }
+  if (list.isPending) return <SkeletonRows rows={8} />;
+  return <Choice job={job} tasks={list.data ?? []} rank={rank} />;
+}
+
+/** Which task's shell: the one of the address, else the first that runs now, also after its end. */
+function Choice({ job, tasks: all, rank }: { job: Job; tasks: Task[]; rank: number | undefined }) {
+  const navigate = useNavigate({ from: "/jobs/$id" });
+  const running = all.filter((task) => task.state === "RUNNING");
+  const [first, setFirst] = useState<number>();
+  if (first === undefined && running[0]) setFirst(running[0].rank);
+  const chosen = all.find((task) => task.rank === (rank ?? first));
+  if (!chosen) {
+    return (
+      <Blank title="No task runs now">A shell opens in the container of a running task.</Blank>
+    );
+  }
+  const choose = (next: number | undefined) =>
+    void navigate({ search: (old) => ({ ...old, rank: next }), replace: true });
+  return (
+    <Shell
+      key={chosen.attempt?.id ?? chosen.id}
+      job={job}
+      task={chosen}
+      picker={<TaskPicker tasks={running} rank={chosen.rank} onChoose={choose} all={false} />}
+    />
+  );
+}
+
+interface ShellProps {
+  job: Job;
+  task: Task;
+  picker: React.ReactNode;
+}
+
+/** One shell; after its end the screen stays to be read, and another can be opened. */
+function Shell({ job, task, picker }: ShellProps) {
+  const [number, setNumber] = useState(0);
+  const [end, setEnd] = useState<End | null>(null);
+  const [open, setOpen] = useState(false);
+  const { attempt } = task;
+  const command = execCommand(job, task);
+  if (!attempt) return <Blank title={`${taskName(task)} does not run`} />;
+  return (
+    <div className={css.pane}>
+      <div className={css.tools}>
+        {picker}
+        <span role="status" className={css.state} data-end={end?.kind}>
+          {end ? endWords(end) : open ? `Shell on ${attempt.node}` : "Connecting…"}
+        </span>
+        {end ? (
+          <Button
+            size="compact-xs"
+            onClick={() => {
+              setEnd(null);
+              setOpen(false);
+              setNumber(number + 1);
+            }}
+          >
+            New shell
+          </Button>
+        ) : null}
+        <span className={css.hint}>
+          <code>{command}</code>
+          <CopyButton text={command} label="Copy the command" />
+        </span>
+      </div>
+      <Screen
+        key={number}
+        attempt={attempt.id}
+        label={`Terminal of ${taskName(task)}`}
+        onOpen={() => setOpen(true)}
+        onEnd={setEnd}
+      />
+    </div>
+  );
+}
+
+export function endWords(end: End): string {
+  switch (end.kind) {
+    case "exit":
+      return `The shell ended with code ${end.code}.`;
+    case "refused":
+      return end.message;
+    case "lost":
+      return "The connection was lost.";
+  }
+}

@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { hours, percent } from "./words";
+
+test.each([
+  [0.042, "0.04"],
+  [2.54, "2.5"],
+  [1234.5, "1,235"],
+])("%d hours", (value, words) => expect(hours(value)).toBe(words));
+
+test.each([
+  [null, "–"],
+  [4.96, "5 %"],
+  [97.4, "97 %"],
+])("%s percent", (value, words) => expect(percent(value)).toBe(words));
