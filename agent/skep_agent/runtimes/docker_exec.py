@@ -72,25 +72,31 @@ class DockerProcess:
         self._tty = command.tty
         self._reader = reader
         self._writer = writer
-        self._early = b""  # read on the way to its process id
+        self._early: list[tuple[Channel, bytes]] = []  # read on the way to its process id
         self._session = ""
         self._over = False
 
     async def begun(self) -> None:
         """It told its process id, or why it could not begin."""
+        first = b""
         async with asyncio.timeout(BEGIN_S):
-            while b"\n" not in self._early:
-                _, data = await self._read()
+            while b"\n" not in first:
+                channel, data = await self._read()
                 if not data:
-                    return
-                self._early += data
-        line, _, rest = self._early.partition(b"\n")
+                    break
+                if channel == Channel.OUTPUT:
+                    first += data
+                else:  # what it writes later may overtake
+                    self._early.append((channel, data))
+        line, _, rest = first.partition(b"\n")
         if line.strip().isdigit():
-            self._session, self._early = line.strip().decode(), rest
+            self._session, first = line.strip().decode(), rest
+        if first:
+            self._early.append((Channel.OUTPUT, first))
 
     async def output(self) -> AsyncGenerator[tuple[Channel, bytes]]:
-        if self._early:
-            yield Channel.OUTPUT, self._early
+        while self._early:
+            yield self._early.pop(0)
         while True:
             channel, data = await self._read()
             if not data:
