@@ -1,7 +1,7 @@
 """The labelled log endings of tests/data/diagnosis: `@ label [exit=N]`, then the lines.
 
-The rules were written with endings.txt at hand, whose labels are rules. The others are labelled with
-a category, and were measured before any rule was changed for them.
+The rules were written with endings.txt at hand, whose labels are rules. The others have a category
+as their label, and were measured before any rule was changed for them.
 """
 
 from __future__ import annotations

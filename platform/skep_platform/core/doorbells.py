@@ -32,7 +32,7 @@ TICK_PENDING = "skep:tick-pending"
 TICK_PENDING_S = 2  # a lost tick message delays the next hint by no more than this
 DIAGNOSE_TASK = "skep.telemetry.diagnose"
 DIAGNOSE_PENDING = "skep:diagnose-pending"
-DIAGNOSE_PENDING_S = 1
+DIAGNOSE_PENDING_S = 2
 MUTED_S = 1.0  # after a failure, so that a hanging broker does not slow every commit
 
 _muted_until = 0.0
@@ -77,9 +77,14 @@ def tick_hinted() -> bool:
 
 
 def ring_diagnosis() -> None:
-    """Ask, after commit, for the diagnosis of jobs that wait for one; at most one message a
-    second."""
+    """Ask, after commit, for the diagnosis of jobs that wait for one; a burst of hints becomes one
+    message."""
     transaction.on_commit(lambda: _at_broker(_hint_diagnosis), robust=True)
+
+
+def take_diagnosis_hint() -> None:
+    """A round of diagnoses begins: whoever rings from now on asks for another one."""
+    _at_broker(lambda broker: broker.delete(DIAGNOSE_PENDING))
 
 
 def ring_nodes(node_ids: Iterable[object]) -> None:

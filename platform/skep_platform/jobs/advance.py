@@ -101,6 +101,8 @@ class _Outcome:
             doorbells.ring_topic("jobs")
         if self.requeued:
             doorbells.ring_scheduler()
+        if any(row["diagnosing_at"] for row in self.rows):
+            doorbells.ring_diagnosis()
         return nodes
 
     def _carry_out(self, job: LockedJob, decision: Decision, before: dict[str, Any]) -> None:

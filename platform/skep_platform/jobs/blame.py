@@ -13,7 +13,9 @@ from skep_platform.jobs.bulk import update_rows
 from skep_platform.jobs.diagnosing import Diagnosis, Failed
 from skep_platform.jobs.models import TaskAttempt
 
-NODE_LOST = -1001
+# A node that is lost is out of use already, with all its jobs at once: that is no defect of it that
+# others would run into. And ports can be taken by a tenant who means harm to the node.
+NOT_COUNTED = {-1001, 253}
 
 
 def remember(diagnoses: Sequence[Diagnosis], now: datetime) -> None:
@@ -39,9 +41,7 @@ def _fault(
 ) -> NodeFault:
     verdict: Any = diagnosis.verdict
     from_log = verdict.evidence.source == "log"
-    # A node that is lost is out of use already, with all its jobs at once: that is no defect of it
-    # that others would run into.
-    witness = None if verdict.code == NODE_LOST else witnesses[from_log]
+    witness = None if verdict.code in NOT_COUNTED else witnesses[from_log]
     return NodeFault(
         node_id=failed.node_id,
         at=failed.finished_at or now,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.telemetry import diagnosing, job_use
+from skep_platform.core import doorbells
+from skep_platform.telemetry import diagnosing, job_use, retention
 
 
 @shared_task(name="skep.telemetry.count_use")
@@ -16,5 +17,12 @@ def count_use() -> None:
 
 @shared_task(name="skep.telemetry.diagnose")
 def diagnose() -> None:
-    """Say why jobs failed. Runs every 2 s and may overlap with itself."""
+    """Say why jobs failed. Sent by hints, and by beat every 2 s; may overlap with itself."""
+    doorbells.take_diagnosis_hint()
     diagnosing.diagnose_due()
+
+
+@shared_task(name="skep.telemetry.delete_old_logs")
+def delete_old_logs() -> None:
+    """A bounded time at a time. May overlap with itself."""
+    retention.delete_old_logs()

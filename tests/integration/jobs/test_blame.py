@@ -116,9 +116,10 @@ def test_what_one_tenants_logs_claim_takes_no_node_out_of_use(alice, vc, node):
     assert faults.cordon_faulty() == ["gpu-1"]
 
 
-def test_a_node_that_was_lost_with_its_jobs_is_not_cordoned_for_it(alice, vc, node):
-    fail_by_the_node(node, alice, vc, 4, xids=[], error_code="node_lost")
-    assert NodeFault.objects.filter(code=-1001).count() == 4
+@pytest.mark.parametrize("code", ["node_lost", "port_conflict"])
+def test_a_lost_node_or_one_with_taken_ports_is_not_cordoned_for_it(alice, vc, node, code):
+    fail_by_the_node(node, alice, vc, 4, xids=[], error_code=code)
+    assert NodeFault.objects.filter(witness=None).count() == 4
     assert faults.cordon_faulty() == []
 
 

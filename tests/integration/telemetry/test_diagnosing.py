@@ -30,9 +30,15 @@ ECHO = b"[rank0]: torch.distributed.DistBackendError: NCCL error, connection clo
 
 @pytest.fixture
 def job() -> Job:
-    """It failed, and waits for its diagnosis."""
-    waiting = {"placed_at": timezone.now(), "diagnosing_at": timezone.now(), "attempt": 1}
-    return make_job(make_vc(), make_user(), tasks=2, state="RUNNING", **waiting)
+    return failed_job(tasks=2)
+
+
+def failed_job(**fields) -> Job:
+    """It waits for its diagnosis."""
+    moments = ("placed_at", "begun_at", "started_at", "diagnosing_at")
+    waiting = dict.fromkeys(moments, timezone.now()) | {"attempt": 1, "state": "RUNNING"}
+    reason = {"code": "task_failed", "message": "A task failed.", "details": {}}
+    return make_job(make_vc(), make_user(), exit_reason=reason, **waiting | fields)
 
 
 def fail(
@@ -198,8 +204,7 @@ class TestPoison:
 
     def test_one_job_that_fails_to_be_read_does_not_stop_the_next(self, job, monkeypatch):
         fail(job, err=b"poison\n")
-        waiting = {"placed_at": timezone.now(), "diagnosing_at": timezone.now(), "attempt": 1}
-        other = make_job(make_vc(), make_user(), state="RUNNING", **waiting)
+        other = failed_job()
         fail(other, err=OOM)
         whole = Output.__iter__
 
