@@ -11,13 +11,14 @@ from django.db import connection
 from django.utils import timezone
 from tests.support.at_once import at_once
 from tests.support.gateway_rows import frame
+from tests.support.jobs_world import attempts_of, placed, tell
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.cluster.models import NodeFault
 from skep_platform.core import doorbells
 from skep_platform.jobs import diagnosing as facts
 from skep_platform.jobs.answering import answer
-from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
 from skep_platform.telemetry import diagnosing, output
 from skep_platform.telemetry.diagnosing import diagnose_due
 from skep_platform.telemetry.models import LogChunk
@@ -288,3 +289,58 @@ def test_the_end_of_a_log_asks_for_the_diagnosis_of_a_job_that_waits_for_one(
     with django_capture_on_commit_callbacks(execute=True):
         append_logs(attempt.node_id, [frame(attempt, 0, b"", "stderr")])
     assert rung == [1]
+
+
+@pytest.mark.django_db
+class TestWholeLife:
+    """From what a node tells to what becomes of the job."""
+
+    @pytest.fixture
+    def run(self):
+        alice = make_user()
+        vc = make_vc(quotas={"A100": 8}, members=[alice])
+        make_node("gpu-1", gpus=4)
+        make_node("gpu-2", gpus=4)
+
+        def fails(log: bytes, **changes) -> Job:
+            job = placed(alice, vc, **changes)
+            attempts = attempts_of(job)
+            tell(attempts, "ready", "running")
+            for attempt in attempts:
+                write(attempt, "stderr", log)
+                tell(attempt, "exited", exit_code=1)
+                ends = [(0, "stdout"), (len(log), "stderr")]
+                append_logs(attempt.node_id, [frame(attempt, n, b"", s) for n, s in ends])
+            diagnose_due()
+            tell(attempts, "released")
+            job.refresh_from_db()
+            return job
+
+        return fails
+
+    def test_what_would_fail_again_is_not_tried_again(self, run):
+        job = run(OOM, retries=3)
+        assert (job.state, job.retries_used, job.free_retries) == ("FAILED", 0, 0)
+        assert job.diagnosis["name"] == "ContainerCudaOOMKilled"
+        assert JobAttempt.objects.get(job=job).diagnosis == job.diagnosis
+
+    def test_what_nobody_knows_is_tried_as_often_as_asked(self, run):
+        job = run(b"step 1\n", retries=3)
+        assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 1, 0)
+        assert job.diagnosis["category"] == "No signature"
+
+    def test_a_download_is_tried_again_later_and_free(self, run):
+        job = run(b"urllib.error.HTTPError: HTTP Error 503: Service Unavailable\n")
+        assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 0, 1)
+        assert job.not_before > timezone.now() + timedelta(seconds=30)
+
+    def test_a_broken_node_is_left_for_another_and_counted(self, run):
+        job = run(b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+        assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 0, 1)
+        fault = NodeFault.objects.get()
+        assert list(job.avoid_nodes) == [fault.node.name]
+        assert fault.name == "ContainerCudaUncorrectableECCError"
+
+    def test_a_gang_is_told_of_its_first_failure(self, run):
+        job = run(OOM, instances=2)
+        assert (job.state, job.diagnosis["task"]) == ("FAILED", "worker-0")
