@@ -65,7 +65,7 @@ class HivedRole(OpenPart):
 
 
 class HivedScheduler(OpenPart):
-    """How the job is scheduled."""
+    """The job's priority, and the places of its roles."""
 
     job_priority_class: Annotated[PriorityClass, Field(strict=False)] = Field(
         default=PriorityClass.TEST,

@@ -6,17 +6,20 @@ style pass.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from skep_jobfile import yaml_text
 from skep_jobfile.document import Document
-from skep_jobfile.editing import Change, edited
+from skep_jobfile.editing import Change, edited, replaced
 from skep_jobfile.problems import Path, Trouble
 from skep_jobfile.raw import items, section
 from skep_jobfile.secret_values import TAG
 
 MASK = "******"
+COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")  # old secrets may stand there
 
 
 def masked(document: Document) -> str:
@@ -40,7 +43,7 @@ def check(document: Document) -> list[Trouble]:
     them."""
     if document.yaml is None or "secrets" not in document.data:
         return []
-    hidden = {id(node) for part in _secret_nodes(document.yaml) for node in _within(part)}
+    hidden = {id(node) for _, part in _secrets(document.yaml) for node in _within(part)}
     shared = next(_uses(document.yaml, (), hidden), None)
     if shared is None:
         return []
@@ -69,19 +72,19 @@ def _is_open(password: Any) -> bool:
 
 
 def _changes(document: Document) -> Iterator[Change]:
-    for node in _secret_nodes(document.root):
-        yield node, _masks(yaml_text.construct(node))
+    for key, value in _secrets(document.root):
+        before = document.text[key.end_mark.index : value.start_mark.index]
+        masks = json.dumps(_masks(yaml_text.construct(value)), ensure_ascii=False)
+        written = COMMENT.sub("", before) + masks
+        yield key.end_mark.index, value.end_mark.index, written
     for index, item in items(document.data, "prerequisites"):
         if _is_open(section(item, "auth").get("password")):
-            path: Path = ("prerequisites", index, "auth", "password")
-            yield yaml_text.node_at(document.root, path), MASK
+            yield from replaced(document, ("prerequisites", index, "auth", "password"), MASK)
 
 
-def _secret_nodes(root: yaml_text.Node | None) -> Iterator[yaml_text.Node]:
-    """The value of `secrets`, and those that it hides in objects merged into the file."""
-    for key, value in yaml_text.entries(root):
-        if key == "secrets":
-            yield value
+def _secrets(root: yaml_text.Node | None) -> Iterator[tuple[yaml_text.Node, yaml_text.Node]]:
+    """The field with its value, and those that it hides in objects merged into the file."""
+    return (entry for entry in yaml_text.entries(root) if entry[0].value == "secrets")
 
 
 def _within(node: yaml_text.Node) -> Iterator[yaml_text.Node]:

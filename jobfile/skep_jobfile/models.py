@@ -233,7 +233,7 @@ class Deployment(OpenPart):
 
 
 class Defaults(OpenPart):
-    """What holds for the whole job."""
+    """What a job takes where its roles say nothing else."""
 
     virtual_cluster: str = Field(
         default=DEFAULT_VC, description="Where the job runs, and whose quota it uses."

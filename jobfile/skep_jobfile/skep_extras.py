@@ -95,7 +95,7 @@ class WorkingFiles(Part):
 
 
 class SkepExtras(Part):
-    """Skep's own fields."""
+    """What Skep knows of a job and OpenPAI's protocol does not."""
 
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] | None = Field(
         default=None, description="Instead of the one of its class: `test` is 10, `prod` is 100."

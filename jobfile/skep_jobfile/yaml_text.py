@@ -57,13 +57,13 @@ def construct(root: Node) -> Any:
     return data
 
 
-def entries(node: Node | None) -> Iterator[tuple[str, Node]]:
+def entries(node: Node | None) -> Iterator[tuple[Node, Node]]:
     """Key and value of an object's fields, then of those merged into it, whichever counts."""
     if not isinstance(node, MappingNode):
         return
     for key, value in node.value:
         if isinstance(key, ScalarNode) and key.tag != MERGE:
-            yield key.value, value
+            yield key, value
     for source in _merged(node):
         yield from entries(source)
 
