@@ -11,6 +11,9 @@ SKEP_LOG_LEVEL       default INFO
 SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet keys: 32 bytes,
                      URL-safe base64); the first one seals, all of them open. Default: made from
                      SKEP_SECRET_KEY
+SKEP_LOG_STORE       s3://bucket/prefix: log chunks and working files lie there (default: in
+                     SKEP_DATA_DIR); credentials and region as for any program of AWS
+SKEP_S3_ENDPOINT_URL the address of a store that speaks S3 and is not Amazon's
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
@@ -58,6 +61,19 @@ def _database(url: str) -> dict[str, object]:
                 "timeout": 10,
             },
         },
+    }
+
+
+def _objects(url: str, folder: str) -> dict[str, object]:
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise ImproperlyConfigured("SKEP_LOG_STORE is to be s3://bucket or s3://bucket/prefix")
+    return {
+        "bucket_name": parts.netloc,
+        "location": f"{parts.path.strip('/')}/{folder}".lstrip("/"),
+        "endpoint_url": os.environ.get("SKEP_S3_ENDPOINT_URL") or None,
+        "file_overwrite": True,
+        "querystring_auth": False,
     }
 
 
@@ -171,7 +187,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/webui/assets/"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
-STORAGES = {
+STORAGES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     "logs": {
@@ -183,6 +199,15 @@ STORAGES = {
         "OPTIONS": {"location": str(SKEP_DATA_DIR / "files")},
     },
 }
+if _log_store := os.environ.get("SKEP_LOG_STORE", ""):
+    STORAGES["logs"] = {
+        "BACKEND": "skep_platform.telemetry.objects.ChunkObjects",
+        "OPTIONS": _objects(_log_store, "logs"),
+    }
+    STORAGES["files"] = {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": _objects(_log_store, "files"),
+    }
 
 CHANNEL_LAYERS: dict[str, Any] = {
     "default": {
@@ -300,6 +325,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "skep.telemetry.count_use",
         "schedule": 5.0,
         "options": {"expires": 10},
+    },
+    "delete-old-logs": {
+        "task": "skep.telemetry.delete_old_logs",
+        "schedule": 60.0,
+        "options": {"expires": 30},
     },
     "tidy-logins": {
         "task": "skep.accounts.tidy",

@@ -1,4 +1,4 @@
-"""Waiting out a database that is away for a moment."""
+"""Waiting out a database or a log store that is away for a moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 import structlog
 from django.db import InterfaceError, OperationalError
 
+from skep_platform.core.errors import Unavailable
 from skep_platform.gateway.threads import Threads
 
 log = structlog.get_logger(__name__)
@@ -19,11 +20,11 @@ PAUSE_S = 1.0
 
 
 async def steadily(pool: Threads, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The result of `work`, tried until the database answers. Closing the socket instead would
-    make every agent of the cluster reconnect at once. Other errors are raised."""
+    """The result of `work`, tried until the database and the store answer. Closing the socket
+    instead would make every agent of the cluster reconnect at once. Other errors are raised."""
     while True:
         try:
             return await pool.run(work, *args, **kwargs)
-        except (OperationalError, InterfaceError) as error:
-            log.warning("database_away", error=str(error)[:200])
+        except (OperationalError, InterfaceError, Unavailable) as error:
+            log.warning("database_or_store_away", error=str(error)[:200])
             await asyncio.sleep(PAUSE_S)

@@ -11,15 +11,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from django.core.files.base import ContentFile
-from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
 
 from skep_agent.protocol import LogAck, LogFrame, LogPosition
 from skep_agent.protocol import Stream as LogStream
 from skep_platform.core import doorbells
-from skep_platform.telemetry import bells
+from skep_platform.telemetry import bells, store
 from skep_platform.telemetry.frames import Tail, fold, has_gap, moment
 from skep_platform.telemetry.sizes import Sizes, Stored
 
@@ -152,14 +150,15 @@ RETURNING attempt_id, stream
 
 def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[Stream]:
     """Bytes first, then the rows that tell of them. Returns the streams whose insert won."""
-    storage, now = storages["logs"], timezone.now()
-    rows = []
+    now = timezone.now()
+    rows, chunks = [], []
     for (attempt, name), tail in grown.items():
         job, size = known[attempt].job_id, len(tail.data)
         # With the size in it, a key stands for the same bytes whoever writes it.
         key = f"{job}/{attempt}/{name}/{tail.size:015d}-{size}"
-        storage.save(key, ContentFile(bytes(tail.data)))
+        chunks.append((key, bytes(tail.data)))
         rows.append((job, attempt, name, tail.size, size, moment(tail.at, now), key))
+    store.save_chunks(chunks)
     jobs = {row[0] for row in rows}
     with connection.cursor() as cursor:
         locks = sorted(job.int & 0x7FFFFFFF for job in jobs)

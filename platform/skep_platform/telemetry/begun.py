@@ -13,7 +13,7 @@ from uuid import UUID
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.patterns import Find, line_matches
 from skep_platform.telemetry.queries import Chunk
-from skep_platform.telemetry.text import read_chunk
+from skep_platform.telemetry.store import read_chunk
 
 LONGEST_LINE = 64 * 1024  # bytes; of a longer one each such part is looked at by itself
 OVERLAP = 512  # bytes of a part that the next part is looked at with: longer than a literal text

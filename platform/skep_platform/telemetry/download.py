@@ -15,7 +15,7 @@ from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.telemetry.frames import MAX_CHUNK
 from skep_platform.telemetry.lines import Merger
 from skep_platform.telemetry.queries import Chunk, Filter, newest_cursor, next_chunks, stream_bytes
-from skep_platform.telemetry.text import read_chunk
+from skep_platform.telemetry.store import read_chunk
 
 PIECE = 4 * MAX_CHUNK  # bytes of chunks that are read at a time
 

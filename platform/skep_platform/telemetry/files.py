@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,15 +22,33 @@ class ChunkFiles(FileSystemStorage):
     def get_available_name(self, name: str, max_length: int | None = None) -> str:
         return name
 
+    def save_many(self, chunks: Sequence[tuple[str, bytes]]) -> None:
+        for key, data in chunks:
+            path = Path(self.path(key))
+            try:
+                _write(path, data)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, data)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """And the folders that are empty then."""
+        paths = [Path(self.path(key)) for key in keys]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in paths}:
+            self._remove_empty(folder)
+
     def _save(self, name: str, content: IO[Any]) -> str:
-        path = Path(self.path(name))
-        data = content.read()
-        try:
-            _write(path, data)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, data)
+        self.save_many([(name, content.read())])
         return name
+
+    def _remove_empty(self, folder: Path) -> None:
+        root = Path(self.base_location).resolve()
+        with suppress(OSError):  # not empty, or gone already
+            while root in folder.resolve().parents:
+                folder.rmdir()
+                folder = folder.parent
 
 
 def _write(path: Path, data: bytes) -> None:

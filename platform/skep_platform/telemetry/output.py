@@ -8,7 +8,7 @@ from uuid import UUID
 
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.queries import STREAMS
-from skep_platform.telemetry.text import read_chunk
+from skep_platform.telemetry.store import read_chunk
 
 MAX_BYTES = 32 * 1024 * 1024  # of each stream; older ones are not read
 MAX_CHUNKS = 2000  # of each stream: a trickling log has many small ones

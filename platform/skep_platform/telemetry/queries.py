@@ -19,7 +19,8 @@ from skep_platform.jobs.states import JOB, AttemptState
 from skep_platform.telemetry.frames import MAX_CHUNK
 from skep_platform.telemetry.keeping import check_kept
 from skep_platform.telemetry.models import LogChunk
-from skep_platform.telemetry.text import Decoder, decode, read_chunk
+from skep_platform.telemetry.store import read_chunk
+from skep_platform.telemetry.text import Decoder, decode
 
 STREAMS = ("stdout", "stderr")
 MAX_ROWS = 1000  # chunks per answer: a trickling log has many small ones

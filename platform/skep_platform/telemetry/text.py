@@ -5,25 +5,6 @@ from __future__ import annotations
 import codecs
 from typing import Any
 
-import structlog
-from django.core.files.storage import storages
-
-log = structlog.get_logger(__name__)
-
-
-def read_chunk(key: str, size: int) -> bytes:
-    """The `size` bytes of a stored chunk. One that the store lost or spoilt reads as a note of
-    that, so that a reader gets past it. Blocks on the store."""
-    try:
-        with storages["logs"].open(key) as file:
-            data = file.read()
-    except FileNotFoundError:
-        data = b""
-    if len(data) == size:
-        return data
-    log.error("log_chunk_missing", key=key, size=size, found=len(data))
-    return f"[{size} bytes of this log are missing in the store]\n".encode()[:size].ljust(size)
-
 
 class Decoder:
     """UTF-8 text of one stream read chunk after chunk: a character cut by a chunk's border comes
