@@ -9,7 +9,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from skep_client.client import Skep, is_loopback
-from skep_client.models import JobSummary, LogChunk
+from skep_client.models import Event, JobSummary, LogChunk
 
 # The doorbell makes it fast; reading again after this many seconds makes it certain.
 LOOK_AGAIN_S = 2.0
@@ -38,6 +38,21 @@ def follow(client: Skep, job_id: str, **filters: Any) -> Iterator[LogChunk | Job
                 bell.wait(LOOK_AGAIN_S)
             filters.pop("tail", None)  # of the first look only
             cursor = page.next
+
+
+def follow_events(client: Skep, job_id: str) -> Iterator[Event]:
+    """The story of a job, each event once; ends when the job has ended."""
+    told = 0
+    with Doorbell(client, "job", job_id) as bell:
+        while True:
+            ended = client.job(job_id).is_finished
+            for event in client.events(job_id):
+                if event.id > told:
+                    told = event.id
+                    yield event
+            if ended:
+                return
+            bell.wait(LOOK_AGAIN_S)
 
 
 class Doorbell:

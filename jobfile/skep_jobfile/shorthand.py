@@ -113,3 +113,14 @@ def _own_fields(run: Run) -> dict[str, Any]:
         "workingFiles": {"archive": run.archive} if run.archive else None,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def with_archive(text: str, archive: str) -> str:
+    """The job file with other working files. Raises InvalidJobFile."""
+    _, document = parse(text)
+    data = dict(document.data)
+    extras = dict(data.get("extras") or {})
+    own = dict(extras.get("skep") or {})
+    files = {**(own.get("workingFiles") or {}), "archive": archive}
+    files.pop("git", None)
+    return writing.dump({**data, "extras": {**extras, "skep": {**own, "workingFiles": files}}})

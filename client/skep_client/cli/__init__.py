@@ -8,17 +8,36 @@ import sys
 import typer
 
 from skep_client import exits
-from skep_client.cli import account, cells, cluster, diagnose, jobs, logs, nodes, onebox, queue
+from skep_client.cli import (
+    account,
+    cells,
+    check,
+    cluster,
+    copy,
+    diagnose,
+    jobs,
+    logs,
+    nodes,
+    onebox,
+    queue,
+    reach,
+    show,
+    submit,
+    top,
+)
 from skep_client.errors import SkepError
 
 app = typer.Typer(
     help="Skep: one GPU cluster, many hives.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (account, jobs, queue, logs, diagnose, nodes, cluster, cells, onebox):
+PARTS = (
+    *(account, submit, check, jobs, show, logs, top, queue, reach, copy, diagnose),
+    *(nodes, cluster, cells, onebox),
+)
+for part in PARTS:
     part.add_to(app)
 
 

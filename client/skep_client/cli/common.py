@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skep_client.cli.completion import job_names
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
+    from rich.table import Table
 
     from skep_client.client import Skep
-    from skep_client.models import JobSummary
+    from skep_client.models import Attempt, JobSummary, Task
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id or name of a job.")]
+JobName = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="Id or name of a job.", autocompletion=job_names),
+]
+TaskName = Annotated[
+    str, typer.Option("--task", "-t", help="Such as worker-1, or its rank; else rank 0.")
+]
 STATE_STYLES = {
     "WAITING": "yellow",
     "RUNNING": "cyan",
@@ -57,6 +66,21 @@ def find_job(skep: Skep, name: str) -> JobSummary:
     return found[0]
 
 
+def find_attempt(skep: Skep, job: JobSummary, name: str = "") -> tuple[Task, Attempt]:
+    """The present attempt of a task. Raises SkepError where there is none."""
+    from skep_client.errors import SkepError
+
+    role, _, index = name.rpartition("-")
+    filters = {"role": role} if role and index.isdigit() else {}
+    wanted = name or "0"
+    for task in skep.tasks(job.id, **filters):
+        if wanted in (f"{task.role}-{task.index}", str(task.rank)):
+            if task.attempt is None:
+                raise SkepError(409, "not_running", f"{job.name} is {job.state}.")
+            return task, task.attempt
+    raise SkepError(404, "not_found", f"{job.name} has no task {name}.")
+
+
 def read_file(path: str) -> str:
     """The text of a job file; "-" is the standard input."""
     try:
@@ -84,16 +108,20 @@ def console() -> Console:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    console().print(table(columns, rows))
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
     """Plain columns. Cells that are strings are shown as they are, never as markup, and whole:
     names are there to be typed."""
     from rich.table import Column, Table
     from rich.text import Text
 
     whole = (Column(name, overflow="fold") for name in columns)
-    table = Table(*whole, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    drawn = Table(*whole, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
-        table.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in row))
-    console().print(table)
+        drawn.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in row))
+    return drawn
 
 
 def state_text(state: str) -> Any:

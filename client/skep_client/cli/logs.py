@@ -26,14 +26,22 @@ def logs(
     job: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
     rank: Annotated[int | None, typer.Option(help="Of this task only.")] = None,
+    role: Annotated[str, typer.Option(help="Of this task role only.")] = "",
+    attempt: Annotated[int | None, typer.Option(help="Of this attempt of the job only.")] = None,
     stream: Annotated[str, typer.Option(help="stdout or stderr only.")] = "",
     tail: Annotated[int | None, typer.Option(help="Begin with the last lines only.")] = None,
     prefix: Annotated[bool, typer.Option(help="Name the task before each line.")] = True,
-    timestamps: Annotated[bool, typer.Option("--timestamps", "-t")] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Tell when its node read each line.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Every state of progress bars, not the last.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show the merged log of a job."""
-    filters = {"rank": rank, "stream": stream, "tail": tail}
+    filters = {"rank": rank, "role": role, "stream": stream, "attempt": attempt, "tail": tail}
+    filters["progress"] = "raw" if raw else None
     printer = Printer(prefix=prefix, timestamps=timestamps, as_json=as_json)
     with client() as skep:
         job_id = find_job(skep, job).id

@@ -1,0 +1,33 @@
+"""Bars on standard error, where somebody looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Told = Callable[[int], None]  # bytes so far
+
+
+@contextmanager
+def bar(what: str, size: int | None) -> Iterator[Told]:
+    """`size` in bytes; None where nobody knows."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+
+    columns = [BarColumn()] if size is not None else []
+    with _progress(
+        TextColumn("{task.description}"), *columns, DownloadColumn(), TransferSpeedColumn()
+    ) as progress:
+        task = progress.add_task(what, total=size)
+        yield lambda so_far: progress.update(task, completed=so_far)
+
+
+def _progress(*columns: object) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, disable=not console.is_terminal)  # type: ignore[arg-type]

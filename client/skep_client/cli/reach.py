@@ -1,0 +1,141 @@
+"""`skep exec`, `ssh`, `port-forward`: into a running task, as its owner."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skep_client.cli.common import JobName, TaskName, client, find_attempt, find_job
+
+if TYPE_CHECKING:
+    from skep_client.client import Skep
+    from skep_client.errors import SkepError
+
+MAX_PORT = 65535
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("exec")(execute)
+    app.command()(ssh)
+    app.command("port-forward")(port_forward)
+
+
+def execute(
+    job: JobName,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="After `--`; else a shell.")
+    ] = None,
+    task: TaskName = "",
+    no_tty: Annotated[bool, typer.Option("-T", "--no-tty", help="Plain pipes.")] = False,
+) -> None:
+    """Run a command in a task; ends with its exit code. At a terminal it gets one, too."""
+    from skep_client import terminal
+
+    tty = not no_tty and terminal.is_interactive()
+    with client() as skep:
+        _exec(skep, job, task, command or [], tty=tty)
+
+
+def ssh(
+    job: JobName,
+    task: TaskName = "",
+    proxy: Annotated[
+        bool, typer.Option("--proxy", help="Print how OpenSSH reaches an image's sshd instead.")
+    ] = False,
+) -> None:
+    """A shell in a task. It needs no sshd: the platform carries it."""
+    with client() as skep:
+        if proxy:
+            print(_proxied(skep, job, task))
+        else:
+            _exec(skep, job, task, [], tty=True)
+
+
+def port_forward(
+    job: JobName,
+    ports: Annotated[
+        list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="Local 0 takes a free one.")
+    ],
+    task: TaskName = "",
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="One connection, by stdin and stdout (ProxyCommand).")
+    ] = False,
+) -> None:
+    """Reach ports of a task at 127.0.0.1, until Ctrl-C."""
+    wanted = [_ports(text) for text in ports]
+    with client() as skep:
+        attempt_id = _running(skep, job, task)
+        if stdio:
+            _join_stdio(skep, attempt_id, wanted)
+        else:
+            _listen(skep, attempt_id, wanted)
+
+
+def _exec(skep: Skep, job: str, task: str, argv: list[str], *, tty: bool) -> None:
+    from contextlib import nullcontext
+
+    from skep_client import terminal
+    from skep_client.streams import open_exec
+
+    rows, columns = terminal.size()
+    attempt_id = _running(skep, job, task)
+    with open_exec(skep, attempt_id, argv, tty=tty, rows=rows, columns=columns) as stream:
+        with terminal.raw(stream) if tty and sys.stdin.isatty() else nullcontext():
+            terminal.join(stream)
+        raise typer.Exit(stream.exit_code or 0)
+
+
+def _running(skep: Skep, job: str, task: str) -> str:
+    """The id of the present attempt; the server says whether it can be reached."""
+    return find_attempt(skep, find_job(skep, job), task)[1].id
+
+
+def _proxied(skep: Skep, job: str, task: str) -> str:
+    """A line of shell."""
+    import shlex
+
+    found, attempt = find_attempt(skep, find_job(skep, job), task)
+    name = f"{found.role}-{found.index}"
+    port = next(iter(attempt.ports.get("ssh", [])), 22)
+    proxy = f"skep port-forward {shlex.quote(job)} --task {name} --stdio {port}"
+    return f"ssh -o ProxyCommand={shlex.quote(proxy)} root@{name}"
+
+
+def _ports(text: str) -> tuple[int, int]:
+    """Local and remote."""
+    local, joined, remote = text.rpartition(":")
+    numbers = [local or remote, remote] if not joined else [local or "0", remote]
+    if not all(n.isascii() and n.isdigit() and int(n[:6]) <= MAX_PORT for n in numbers):
+        raise typer.BadParameter(f"{text} is no port, such as 8888 or 9000:8888")
+    return int(numbers[0]), int(numbers[1])
+
+
+def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:
+    import threading
+    from contextlib import ExitStack
+
+    from skep_client.forwarding import Forward
+
+    with ExitStack() as stack:
+        for local, remote in wanted:
+            try:
+                forward = stack.enter_context(Forward(skep, attempt_id, local, remote, _tell))
+            except OSError as error:
+                raise typer.BadParameter(f"port {local}: {error.strerror}") from None
+            print(f"127.0.0.1:{forward.local} -> {remote}", flush=True)
+            threading.Thread(target=forward.serve, daemon=True).start()
+        threading.Event().wait()
+
+
+def _join_stdio(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:
+    from skep_client import terminal
+    from skep_client.streams import open_port
+
+    with open_port(skep, attempt_id, wanted[0][1]) as stream:
+        terminal.join(stream)
+
+
+def _tell(error: SkepError) -> None:
+    print(f"{error.message} ({error.code})", file=sys.stderr, flush=True)

@@ -1,0 +1,52 @@
+"""What is said about a job in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skep_client.cli.common import until
+
+if TYPE_CHECKING:
+    from skep_client.models import Diagnosis, Job, JobSummary
+
+
+def note(job: JobSummary) -> str:
+    """For one row among many: when it starts, or how its reason begins; `show` has all of it."""
+    if job.wait_reason is None:
+        return reason(job)
+    if job.expected_start:
+        return f"Starts {until(job.expected_start)}"
+    return job.wait_reason.message.partition(";")[0]
+
+
+def reason(job: JobSummary) -> str:
+    """One sentence: why it waits or how it ended; of one that runs, what it does without."""
+    known = job.wait_reason or job.exit_reason
+    if known:
+        return known.message
+    if job.downgraded:
+        return f"Runs as opportunistic. {job.downgraded.message}"
+    if job.unplaced and job.placed_at:
+        return f"{job.unplaced} of {job.tasks} tasks wait for a place."
+    return ""
+
+
+def standing(job: JobSummary) -> str:
+    if job.downgraded:
+        return f"runs as opportunistic: {job.downgraded.message}"
+    if job.priority < 0:
+        return "opportunistic"
+    return f"priority {job.priority}"
+
+
+def attempt(job: Job) -> str:
+    used = f"{job.retries_used} {'retry' if job.retries_used == 1 else 'retries'} used"
+    times = "once" if job.preemptions == 1 else f"{job.preemptions} times"
+    return f"{job.attempt} ({used}{f', made room {times}' if job.preemptions else ''})"
+
+
+def diagnosis(found: Diagnosis) -> str:
+    """Which failure, and where."""
+    where = f" in {found.task}" if found.task else ""
+    where += f" on {found.node}" if found.node else ""
+    return f"{found.category} ({found.code} {found.name}){where}"
