@@ -21,6 +21,7 @@ SHAPES = {
     "no agents and no ingress": ["--set", "agent.enabled=false,ingress.enabled=false"],
     "nodes without GPUs": ["--set", "agent.runtimeClassName="],
     "a claim made elsewhere": ["--set", "logs.existingClaim=mine"],
+    "logs in an object store": ["--set", "logs.store=s3://logs/skep"],
 }
 
 
@@ -111,3 +112,10 @@ def test_every_part_of_the_server_is_there_and_probed(helm):
     assert web["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert web["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert found["hive-beat"]["spec"]["replicas"] == 1
+
+
+def test_logs_in_an_object_store_need_no_volume(helm):
+    found = documents(render(helm, "--set", "logs.store=s3://logs/skep"))
+    assert "PersistentVolumeClaim" not in {d["kind"] for d in found}
+    [web] = [c for d in found for c in containers(d) if c["name"] == "web"]
+    assert {"name": "SKEP_LOG_STORE", "value": "s3://logs/skep"} in web["env"]

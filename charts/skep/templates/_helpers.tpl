@@ -30,6 +30,10 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
 - {name: SKEP_TRUSTED_PROXIES, value: {{ ternary "1" "0" .Values.ingress.enabled | quote }}}
+{{- if .Values.logs.store }}
+- {name: SKEP_LOG_STORE, value: {{ .Values.logs.store | quote }}}
+- {name: SKEP_S3_ENDPOINT_URL, value: {{ .Values.logs.s3EndpointUrl | quote }}}
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -94,9 +98,13 @@ spec:
           {{- end }}
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
-            - {name: logs, mountPath: /var/lib/skep/logs}
+            - {name: data, mountPath: /var/lib/skep}
       volumes:
         - {name: tmp, emptyDir: {}}
-        - name: logs
+        - name: data
+          {{- if .root.Values.logs.store }}
+          emptyDir: {}
+          {{- else }}
           persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
+          {{- end }}
 {{- end }}
