@@ -9,7 +9,9 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from skep_agent.files import write_private
 from skep_agent.journal import Journal
+from skep_agent.masks import Masks
 
 
 class StateError(Exception):
@@ -44,7 +46,7 @@ class StateDir:
         try:
             return path.read_text().strip()
         except FileNotFoundError:
-            _write(path, str(uuid.uuid4()))
+            write_private(path, str(uuid.uuid4()))
             return path.read_text().strip()
 
     @property
@@ -67,7 +69,7 @@ class StateDir:
             self._lock = None
 
     def save(self, identity: Identity) -> None:
-        _write(self.path / "credential.json", json.dumps(asdict(identity), indent=1))
+        write_private(self.path / "credential.json", json.dumps(asdict(identity), indent=1))
 
     def load(self) -> Identity:
         """Raises StateError when the node has not joined yet."""
@@ -82,6 +84,9 @@ class StateDir:
     def journal(self) -> Journal:
         return Journal(self.path / "journal.jsonl", boot_id())
 
+    def masks(self) -> Masks:
+        return Masks(self.path / "masks")
+
 
 def boot_id() -> str:
     """Changes with every boot of the machine."""
@@ -89,14 +94,3 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _write(path: Path, text: str) -> None:
-    """Atomically, readable by the owner alone."""
-    fresh = path.with_suffix(".new")
-    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(file)
-    fresh.replace(path)

@@ -51,6 +51,7 @@ class Agent:
         self.identity = identity
         self.clock = clock
         self.journal = state.journal()
+        self._masks = state.masks()
         self.machine = NodeMachine(config.limits(), self.journal.next_seq)
         self.logs = LogShipper(runtime, lambda: clock.moment().wall, self._log_drained)
         self.link = Link(self, identity, config.reconnect_max_s)
@@ -133,6 +134,7 @@ class Agent:
                 self.journal.lease_until,
             )
         )
+        self._masks.keep_only(self.machine.attempts)
 
     async def _first_containers(self) -> list[Any]:
         """Without an engine there is no way to know what runs: wait for it."""
@@ -180,10 +182,11 @@ class Agent:
                 self.journal.remember(record)
             case do.Forget(attempt_id=attempt_id):
                 self.journal.forget(attempt_id)
+                self._masks.forget(attempt_id)
             case do.RememberLease(until=until):
                 self.journal.remember_lease(until)
             case do.ShipLogs(attempt_id, epoch, container_id):
-                self.logs.ship(attempt_id, epoch, container_id)
+                self.logs.ship(attempt_id, epoch, container_id, self._masks.of(attempt_id))
             case do.EndLogs(attempt_id, epoch, readable):
                 self.logs.end(attempt_id, epoch, readable=readable)
             case do.DropLogs(attempt_id, epoch):
@@ -195,6 +198,9 @@ class Agent:
             case do.Reconnect():
                 log.error("lease_over", node=self.identity.name)
                 self.link.reconnect()
+            case do.Create(attempt_id=attempt_id, spec=spec):
+                self._masks.keep(attempt_id, spec.masks)
+                self._operations.run(instruction)
             case do.Cancel():
                 self._operations.cancel(instruction)
             case do.Warn(code=code, message=message):

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 
 import structlog
 
 from skep_agent.core.log_stream import LogStream
+from skep_agent.core.mask import Mask
 from skep_agent.protocol import LOG_WINDOW_BYTES, LogAck, LogFrame, LogPosition, Stream
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 
@@ -29,10 +30,13 @@ log = structlog.get_logger(__name__)
 class _Pump:
     """One attempt's log."""
 
-    def __init__(self, attempt_id: str, epoch: int, container_id: str) -> None:
+    def __init__(
+        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str]
+    ) -> None:
         self.attempt_id = attempt_id
         self.epoch = epoch
         self.container_id = container_id  # "" where there is nothing to read
+        self.secrets = secrets
         self.dead = False
         self.streams: dict[Stream, LogStream] = {
             "stdout": LogStream(attempt_id, "stdout"),
@@ -78,8 +82,11 @@ class LogShipper:
 
     # --- the core's instructions
 
-    def ship(self, attempt_id: str, epoch: int, container_id: str) -> None:
-        pump = self._pumps[attempt_id] = _Pump(attempt_id, epoch, container_id)
+    def ship(
+        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str] = ()
+    ) -> None:
+        """`secrets` are covered in all that is sent."""
+        pump = self._pumps[attempt_id] = _Pump(attempt_id, epoch, container_id, secrets)
         if container_id:
             self._start_reader(pump)
 
@@ -206,20 +213,25 @@ class LogShipper:
         self._finish(pump)
 
     async def _read_once(self, pump: _Pump) -> None:
+        masks = {name: Mask(pump.secrets) for name in pump.streams}
         async with aclosing(self._runtime.logs(pump.container_id)) as chunks:  # type: ignore[type-var]
             async for name, data in chunks:
                 while self._is_full(pump):
                     self._room.clear()
                     await self._room.wait()
-                # The only lines that run for every piece of output.
-                stream = pump.streams[name]
-                buffered = stream.buffered
-                stream.feed(data, self._wall())
-                self._buffered += stream.buffered - buffered
-                if stream.ready:
-                    self._mark(stream)
-                if pump.flush is None:
-                    self._flush_soon(pump)
+                self._take_in(pump, pump.streams[name], masks[name].feed(data))
+        for name, mask in masks.items():
+            self._take_in(pump, pump.streams[name], mask.flush())
+
+    def _take_in(self, pump: _Pump, stream: LogStream, data: bytes) -> None:
+        """Runs for every piece of output."""
+        buffered = stream.buffered
+        stream.feed(data, self._wall())
+        self._buffered += stream.buffered - buffered
+        if stream.ready:
+            self._mark(stream)
+        if pump.flush is None:
+            self._flush_soon(pump)
 
     def _is_full(self, pump: _Pump) -> bool:
         buffered = pump.buffered

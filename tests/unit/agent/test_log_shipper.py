@@ -221,3 +221,15 @@ async def test_a_dropped_log_frees_its_memory() -> None:
     assert shipper._buffered > 0
     shipper.drop("a", 1)
     assert (shipper._buffered, shipper.attempt_ids()) == (0, [])
+
+
+async def test_secrets_are_covered_over_pieces_and_readers_that_begin_anew() -> None:
+    tape = Tape(b"key=s3", b"cr", b"et and s3cret\nthe end s3cr")
+    tape.fails = [RuntimeFailure("engine_down", "gone"), RuntimeFailure("engine_down", "gone")]
+    shipper, receiver, drained = make(tape)
+    shipper.ship("a", 1, "c", ["s3cret", "the e"])
+    shipper.connected([])
+    await asyncio.sleep(0.5)
+    shipper.end("a", 1, readable=True)
+    await pump_until(drained, receiver)
+    assert receiver.data["stdout"] == b"key=****** and ******\n*****nd s3cr"

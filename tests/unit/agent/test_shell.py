@@ -181,6 +181,36 @@ async def test_a_killed_agent_takes_its_containers_up_again(
     assert seqs == sorted(set(seqs))
 
 
+async def test_what_a_log_may_not_show_is_covered_also_by_the_next_agent(
+    server: FakeControlPlane, tmp_path: Path
+) -> None:
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url))
+    node, masks = server.node(), tmp_path / "n1" / "masks"
+    secret = "line 1"
+    async with agent.running():
+        command = "mock run_for=1000 log_lines=2000000"
+        await server.desire(spec(command=command, masks=[secret]))
+        await server.until(lambda: len(node.log("a1").data) > 100)
+        (kept,) = masks.iterdir()
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert masks.stat().st_mode & 0o777 == 0o700
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    (container,) = runtime.containers.values()
+    (masks / "of-a-life-long-ago").write_text("[]")
+    taken_up = len(node.log("a1").data)
+    # The next agent ships before it hears of the attempt again.
+    node.specs.clear()
+    async with agent.running():
+        await server.until(lambda: len(node.log("a1").data) > taken_up)
+        await server.until(lambda: node.complete("a1"))
+        await server.until(lambda: not list(masks.iterdir()))
+    assert container.lines is not None
+    whole = mock_lines("stdout", container.lines["stdout"])
+    assert secret.encode() in whole
+    assert node.log("a1").data == whole.replace(secret.encode(), b"******")
+
+
 async def test_an_exit_while_the_agent_was_dead_is_told_with_the_whole_log(
     server: FakeControlPlane, tmp_path: Path
 ) -> None:
