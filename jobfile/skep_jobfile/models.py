@@ -15,6 +15,7 @@ from skep_jobfile.part import Identifier, Name, NotNull, OpenPart, Part, RoleNam
 
 DEFAULT_VC = "default"
 DEFAULT_SHM_MB = 512
+DOCKER_HUB = "https://index.docker.io/v1/"
 ALWAYS = {"ssh": 1, "http": 1}  # ports that every task has
 
 MAX_AMOUNT = 10**12
@@ -47,7 +48,7 @@ class RegistryAuth(OpenPart):
         description="The password or token; keep it in `secrets` and write `<% $secrets.x %>`.",
     )
     registryuri: str = Field(
-        default="https://index.docker.io/v1/",
+        default=DOCKER_HUB,
         description="Address of the registry; Docker Hub where it is left out.",
     )
 

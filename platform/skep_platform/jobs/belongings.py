@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
+from skep_jobfile.models import DOCKER_HUB
 from skep_platform.accounts.models import User
 from skep_platform.core import vault
 from skep_platform.files.models import Archive
@@ -78,7 +79,7 @@ def _login(auth: Mapping[str, str]) -> dict[str, str]:
     return {
         "username": auth.get("username", ""),
         "password": auth.get("password", ""),
-        "registry": auth.get("registryuri", ""),
+        "registry": auth.get("registryuri") or DOCKER_HUB,
     }
 
 
