@@ -13,13 +13,14 @@ import { CloneMenu } from "./CloneMenu";
 import { FailurePanel } from "./failure/FailurePanel";
 import { toldByPanel } from "./failure/words";
 import { JobFacts } from "./JobFacts";
+import type { Tab } from "./search";
 import { Story } from "./Story";
 import { TagEditor } from "./tags/TagEditor";
 import { UseSection } from "./use/UseSection";
 import { canStop } from "./words";
 import css from "./JobHeader.module.css";
 
-export function JobHeader({ job }: { job: Job }) {
+export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
   const stopping = useStop(job.id);
   const { data: user } = useQuery(me);
   return (
@@ -62,10 +63,10 @@ export function JobHeader({ job }: { job: Job }) {
         ) : null}
       </PageHeader>
       <div className={css.about}>
-        <FailurePanel job={job} />
+        <FailurePanel job={job} brief={tab !== "tasks"} />
         {toldByPanel(job) ? null : <Story job={job} />}
         <JobFacts job={job} />
-        <UseSection job={job} />
+        {tab === "tasks" || tab === "metrics" ? <UseSection job={job} /> : null}
       </div>
     </>
   );

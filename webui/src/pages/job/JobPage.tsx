@@ -31,15 +31,16 @@ export function JobPage() {
   // A job of 2,000 tasks is not to be read again with each of them.
   useLiveQueries("job", id, [["job", id]], (job.data?.tasks ?? 0) > 200 ? 3000 : 500);
 
+  const tab = search.tab ?? "tasks";
   if (job.isPending) return <SkeletonRows rows={10} />;
   if (!job.data) {
     return <Failure error={job.error} what="job" retry={() => void job.refetch()} />;
   }
   return (
     <>
-      <JobHeader job={job.data} />
-      <JobTabs job={job.data} tab={search.tab ?? "tasks"} />
-      <section className={css.tab} aria-label={search.tab ?? "tasks"}>
+      <JobHeader job={job.data} tab={tab} />
+      <JobTabs job={job.data} tab={tab} />
+      <section className={css.tab} aria-label={tab}>
         <Suspense fallback={<SkeletonRows rows={8} />}>
           <Tab job={job.data} search={search} />
         </Suspense>

@@ -9,7 +9,7 @@ import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
 import { Evidence } from "../failure/Evidence";
 import { SmallPrint } from "../failure/FailurePanel";
-import { titleOf } from "../failure/words";
+import { repeats, titleOf } from "../failure/words";
 import { isOver, sentence } from "../words";
 import { afterWords, outcomeWord } from "./words";
 import css from "./AttemptsTab.module.css";
@@ -101,7 +101,9 @@ function Ended({ job, attempt, finished_at }: EndedProps) {
           <Evidence job={job} diagnosis={diagnosis} />
         </>
       ) : null}
-      {reason ? <p className={css.reason}>{reason.message}</p> : null}
+      {reason && !(diagnosis && repeats(reason, diagnosis)) ? (
+        <p className={css.reason}>{reason.message}</p>
+      ) : null}
       {after ? <p className={css.reason}>{after}</p> : null}
       {diagnosis ? <SmallPrint diagnosis={diagnosis} /> : null}
     </li>

@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { Diagnosis, Job } from "@/api/types";
+import type { Diagnosis, Job, Stream } from "@/api/types";
 import { evidenceSearch } from "./words";
 import css from "./Evidence.module.css";
 
@@ -17,7 +17,7 @@ export function Evidence({ job, diagnosis }: { job: Job; diagnosis: Diagnosis })
           <Link
             to="/jobs/$id"
             params={{ id: job.id }}
-            search={{ tab: "logs", rank: rank ?? undefined, find }}
+            search={{ tab: "logs", rank: rank ?? undefined, stream: streamOf(diagnosis), find }}
             className={css.jump}
           >
             Show in the log
@@ -28,8 +28,12 @@ export function Evidence({ job, diagnosis }: { job: Job; diagnosis: Diagnosis })
   );
 }
 
+function streamOf({ evidence: { log } }: Diagnosis): Stream | undefined {
+  return log === "stdout" || log === "stderr" ? log : undefined;
+}
+
 function sourceWords({ evidence, task }: Diagnosis): string {
   if (evidence.source !== "log") return "What the node reported";
-  const whose = evidence.log || task || "log";
+  const whose = [task, evidence.log].filter(Boolean).join(" ");
   return evidence.line > 0 ? `${whose}, line ${evidence.line.toLocaleString("en")}` : whose;
 }

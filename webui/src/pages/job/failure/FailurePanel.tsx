@@ -3,11 +3,17 @@ import type { Diagnosis, Job } from "@/api/types";
 import { useNow } from "@/format/now";
 import { Icon } from "@/ui/Icon";
 import { Evidence } from "./Evidence";
-import { isNews, retryWords, titleOf } from "./words";
+import { isNews, repeats, retryWords, titleOf } from "./words";
 import css from "./FailurePanel.module.css";
 
+interface Props {
+  job: Job;
+  /** In a line, where the room is for something else. */
+  brief: boolean;
+}
+
 /** Why the job failed, what to do about it, and whether it is tried again. */
-export function FailurePanel({ job }: { job: Job }) {
+export function FailurePanel({ job, brief }: Props) {
   if (job.diagnosing) {
     return (
       <p className={css.reading} role="status">
@@ -17,7 +23,10 @@ export function FailurePanel({ job }: { job: Job }) {
     );
   }
   if (!job.diagnosis) return null;
-  if (isNews(job)) return <Failure job={job} diagnosis={job.diagnosis} />;
+  if (isNews(job)) {
+    const Shown = brief ? FailureLine : Failure;
+    return <Shown job={job} diagnosis={job.diagnosis} />;
+  }
   return job.state === "RUNNING" || job.state === "WAITING" ? (
     <Earlier job={job} diagnosis={job.diagnosis} />
   ) : null;
@@ -37,7 +46,7 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       </header>
       <p className={css.remedy}>{diagnosis.remedy}</p>
       <Evidence job={job} diagnosis={diagnosis} />
-      {reason && !repeats(reason.message, diagnosis) ? (
+      {reason && !repeats(reason, diagnosis) ? (
         <p className={css.reason}>{reason.message}</p>
       ) : null}
       <p className={css.retry}>
@@ -46,6 +55,23 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       </p>
       <SmallPrint diagnosis={diagnosis} />
     </section>
+  );
+}
+
+function FailureLine({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+  return (
+    <p className={css.line} data-state={job.state}>
+      <span className={css.mark}>
+        <Icon name="warning" size={14} />
+      </span>
+      <b>{titleOf(diagnosis)}</b>
+      <span className={css.clipped} title={diagnosis.remedy}>
+        {diagnosis.remedy}
+      </span>
+      <Link to="/jobs/$id" params={{ id: job.id }} search={{}} className="link">
+        Show why
+      </Link>
+    </p>
   );
 }
 
@@ -79,9 +105,4 @@ export function SmallPrint({ diagnosis }: { diagnosis: Diagnosis }) {
 function whereWords({ task, node, blame }: Diagnosis): string {
   if (!node) return task ?? "";
   return blame === "node" ? `${task}; node ${node} is to blame` : `${task}, node ${node}`;
-}
-
-/** The reason of the end is often this diagnosis in other words. */
-function repeats(message: string, { remedy }: Diagnosis): boolean {
-  return message.includes(remedy);
 }

@@ -1,4 +1,4 @@
-import type { Diagnosis, Job } from "@/api/types";
+import type { Diagnosis, Job, Reason } from "@/api/types";
 import { count } from "@/format/size";
 import { duration } from "@/format/time";
 
@@ -51,6 +51,11 @@ function notRetried(job: Job, { reaction }: Diagnosis): string {
     default:
       return `Not retried any more, after ${count(job.free_retries, "retry", "retries")} for such failures.`;
   }
+}
+
+/** Whether a reason is this diagnosis in other words, as that of a job's end most often is. */
+export function repeats({ message }: Reason, { category, evidence, remedy }: Diagnosis): boolean {
+  return [category, evidence.text, remedy].some((part) => part !== "" && message.includes(part));
 }
 
 const LONGEST_SEARCH = 200;

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Attempt, Job, Task } from "@/api/types";
 import { exitWords, shortModel, taskName } from "@/format/names";
 import { megabytes } from "@/format/size";
+import { Icon } from "@/ui/Icon";
 import { StateBadge } from "@/ui/StateBadge";
 import type { Column } from "@/ui/table/columns";
 import { Elapsed } from "@/ui/Time";
@@ -23,14 +24,14 @@ export function taskColumns(
     {
       id: "state",
       header: "State",
-      width: "150px",
+      width: "140px",
       cell: (task) => <TaskStateCell task={task} ready={ready} of={job.tasks} />,
       sort: (task) => task.state,
     },
     {
       id: "task",
       header: "Task",
-      width: "minmax(130px, 1fr)",
+      width: "minmax(120px, 1fr)",
       cell: (task) => (
         <button type="button" className={css.name} onClick={() => onOpen(task.id)}>
           {taskName(task)}
@@ -56,14 +57,14 @@ export function taskColumns(
     {
       id: "gpus",
       header: "GPUs",
-      width: "minmax(150px, 1.2fr)",
+      width: "minmax(140px, 1.2fr)",
       cell: (task) => <Gpus attempt={task.attempt} />,
       sort: (task) => task.attempt?.gpu_uuids.length,
     },
     {
       id: "attempt",
       header: "Attempt",
-      width: "72px",
+      width: "62px",
       align: "end",
       cell: (task) => <AttemptNumber attempt={task.attempt} />,
       sort: (task) => task.attempt && task.attempt.index * 1000 + task.attempt.retry,
@@ -87,7 +88,7 @@ export function taskColumns(
     {
       id: "duration",
       header: "Ran for",
-      width: "80px",
+      width: "72px",
       align: "end",
       cell: (task) => (
         <Elapsed start={task.attempt?.started_at ?? null} end={task.attempt?.finished_at ?? null} />
@@ -98,7 +99,7 @@ export function taskColumns(
       id: "logs",
       header: "Logs and terminal",
       quiet: true,
-      width: job.may_exec ? "100px" : "40px",
+      width: job.may_exec ? "64px" : "40px",
       align: "end",
       cell: (task) => (
         <span className={css.ways}>
@@ -107,10 +108,11 @@ export function taskColumns(
               to="/jobs/$id"
               params={{ id: job.id }}
               search={{ tab: "terminal", rank: task.rank }}
-              className={css.logs}
+              className={css.terminal}
               aria-label={`Terminal of ${taskName(task)}`}
+              title="Terminal"
             >
-              Terminal
+              <Icon name="terminal" />
             </Link>
           ) : null}
           <Link

@@ -33,14 +33,19 @@ export function Screen({ attempt, label, onOpen, onEnd }: Props) {
     fit.fit();
     shown.current = terminal;
 
-    const session = new ExecSession(addressOf(attempt), terminal, {
-      onOpen: () => opened(),
-      onOutput: (bytes) => terminal.write(bytes),
-      onEnd: (end) => {
-        terminal.options.disableStdin = true;
-        ended(end);
+    const { rows, cols } = terminal;
+    const session = new ExecSession(
+      addressOf(attempt),
+      { rows, cols },
+      {
+        onOpen: () => opened(),
+        onOutput: (bytes) => terminal.write(bytes),
+        onEnd: (end) => {
+          terminal.options.disableStdin = true;
+          ended(end);
+        },
       },
-    });
+    );
     terminal.onData((text) => session.input(text));
     terminal.onResize((size) => session.resize(size));
     const sizes = new ResizeObserver(() => fit.fit());
@@ -63,7 +68,6 @@ export function Screen({ attempt, label, onOpen, onEnd }: Props) {
 function draw(box: HTMLElement, label: string): Terminal {
   const root = document.documentElement;
   const terminal = new Terminal({
-    documentOverride: withoutStyleElements(document),
     fontFamily: getComputedStyle(root).getPropertyValue("--mono"),
     fontSize: 13,
     cursorBlink: true,
@@ -71,7 +75,7 @@ function draw(box: HTMLElement, label: string): Terminal {
     screenReaderMode: true,
     theme: themeOf(root),
   });
-  terminal.open(box);
+  withoutStyleElements(() => terminal.open(box));
   terminal.textarea?.setAttribute("aria-label", label);
   return terminal;
 }

@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import { hours, percent } from "./words";
 
 test.each([
+  [0, "0"],
+  [0.0003, "< 0.01"],
   [0.042, "0.04"],
   [2.54, "2.5"],
   [1234.5, "1,235"],
