@@ -115,6 +115,12 @@ class Gang:
     incremental: bool = False
     duration_s: float | None = None  # declared or predicted; None: nobody knows
     owner: str = ""
+    # Nodes on which it failed, and until when it rather waits than goes there again.
+    avoid: tuple[tuple[str, float], ...] = ()
+
+    def avoids(self, now: float) -> dict[str, float]:
+        """The nodes, and until when."""
+        return {node: until for node, until in self.avoid if until > now}
 
     @property
     def opportunistic(self) -> bool:
@@ -144,7 +150,8 @@ class Holding:
     """A gang that holds places. `downgraded`: it runs opportunistically although its priority is
     guaranteed. `leaving`: it was asked to end or to make room. `complete`: all of its tasks have
     places (always so, unless it is incremental); if not, `unplaced` are the (role, index) of the
-    tasks that still wait for one."""
+    tasks that still wait for one, and `delays` those of them that failed and do not start again
+    before a moment."""
 
     gang: Gang
     tasks: tuple[HeldTask, ...]
@@ -153,3 +160,4 @@ class Holding:
     leaving: bool = False
     complete: bool = True
     unplaced: tuple[tuple[str, int], ...] = ()
+    delays: tuple[tuple[str, int, float], ...] = ()

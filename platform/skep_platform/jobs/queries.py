@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, Task, TaskAttempt, TaskRole
-from skep_platform.jobs.states import JOB, JobState
+from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.queries import AnyUser
 
@@ -72,12 +72,23 @@ def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
     """The roles in the order of the job file, and how many of their tasks are in which state."""
     states: dict[int, dict[str, int]] = defaultdict(dict)
     if not in_queue(job):
-        present = TaskAttempt.objects.filter(job=job, index=job.attempt)
+        present = _present(job).filter(job=job)
         rows = present.values_list("role_id", "state").annotate(n=Count("id")).order_by()
         for role_id, state, count in rows:
             states[role_id][state] = count
     roles = TaskRole.objects.filter(job=job).order_by("position")
     return [(role, _with_unplaced(role, states[role.pk])) for role in roles]
+
+
+def _present(job: Job) -> QuerySet[TaskAttempt]:
+    """Attempts of the job's present attempt, without those of tasks that are tried again alone."""
+    newer = TaskAttempt.objects.filter(
+        task=OuterRef("task"), index=OuterRef("index"), retry__gt=OuterRef("retry")
+    )
+    found = TaskAttempt.objects.filter(~Exists(newer), index=job.attempt)
+    if job.state in JOB.active:
+        found = found.exclude(state__in=ATTEMPT.terminal, task__not_before__isnull=False)
+    return found
 
 
 def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
@@ -86,11 +97,12 @@ def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
 
 
 def state_of(job: Job, newest: TaskAttempt | None) -> str:
-    """Of a task, by its newest attempt. Of an incremental job that may be one of the job's earlier
-    attempts: the task waits for a place in the present one."""
+    """Of a task, by its newest attempt (with its task). Of an incremental job that may be one of
+    the job's earlier attempts, or one that is tried again: the task waits for a place."""
     if newest is None or newest.index != job.attempt or in_queue(job):
         return JobState.WAITING
-    return newest.state
+    again = job.state in JOB.active and newest.task.not_before is not None
+    return JobState.WAITING if again and newest.state in ATTEMPT.terminal else newest.state
 
 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
@@ -101,7 +113,7 @@ def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()
     if states and in_queue(job):
         return rows if JobState.WAITING in states else rows.none()
     if states:
-        present = TaskAttempt.objects.filter(task=OuterRef("pk"), index=job.attempt)
+        present = _present(job).filter(task=OuterRef("pk"))
         state = Coalesce(Subquery(present.values("state")[:1]), Value(JobState.WAITING.value))
         rows = rows.annotate(newest_state=state).filter(newest_state__in=states)
     return rows
@@ -111,7 +123,7 @@ def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
     """By task id, one query."""
     rows = (
         TaskAttempt.objects.filter(task__in=[task.pk for task in tasks])
-        .select_related("node")
+        .select_related("node", "task")
         .order_by("task", "-index", "-retry")
         .distinct("task")
     )

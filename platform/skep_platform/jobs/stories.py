@@ -210,8 +210,10 @@ def restored() -> Reason:
     return reason("restored", "Runs with its guarantee again.")
 
 
-def placed(tasks_by_node: Mapping[str, int], gpu_model: str | None, gpus: int) -> str:
-    """On which nodes a gang was placed."""
+def placed(
+    tasks_by_node: Mapping[str, int], gpu_model: str | None, gpus: int, *, owned: bool
+) -> str:
+    """On which nodes a gang was placed, and by which right."""
     names = sorted(tasks_by_node)
     shown = [
         name if tasks_by_node[name] == 1 else f"{name} ({tasks_by_node[name]} tasks)"
@@ -219,7 +221,8 @@ def placed(tasks_by_node: Mapping[str, int], gpu_model: str | None, gpus: int) -
     ]
     more = f" and {len(names) - MAX_NODES_NAMED} more" if len(names) > MAX_NODES_NAMED else ""
     what = f" with {gpus} x {gpu_model}" if gpu_model else ""
-    return f"Placed on {', '.join(shown)}{more}{what}."
+    right = " that its virtual cluster owns" if owned else " that nobody else uses now"
+    return f"Placed on {', '.join(shown)}{more}{what}{right if what else ''}."
 
 
 def span(start: datetime, end: datetime) -> str:

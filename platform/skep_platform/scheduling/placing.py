@@ -18,6 +18,7 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import F, Max
 from django.utils import timezone
 
 from skep_platform.cluster.models import Device, Node, NodeState
@@ -42,13 +43,16 @@ JOB_ROW = (
     "placed_at",
     "incremental",
     "tasks_total",
+    "begun_at",
+    "ends_at",
     "unplaced",
     "downgraded",
     "wait_reason",
+    "network_mode",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (
-    *("attempt", "placed_at", "unplaced", "preempting_at", "downgraded"),
+    *("attempt", "placed_at", "begun_at", "ends_at", "unplaced", "preempting_at", "downgraded"),
     *("wait_reason", "exit_reason", "updated_at"),
 )
 
@@ -111,7 +115,8 @@ def _write(group: Sequence[Placement]) -> set[str]:
     # 3. Write attempts, leases, the jobs' new state and story.
     networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
     room.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
-    rows = _Rows(room, _tasks_of(jobs[p.gang] for p in kept), timezone.now())
+    tasks = _tasks_of(jobs[p.gang] for p in kept)
+    rows = _Rows(room, tasks, _retries(jobs.values(), tasks), timezone.now())
     for placement in kept:
         rows.add(jobs[placement.gang], placement, networks[placement.gang])
     rows.write()
@@ -128,6 +133,7 @@ def _fits(job: Job, placement: Placement) -> bool:
 
 
 Member = tuple[str, int]  # role, index
+Tasks = dict[str, dict[Member, tuple[Task, TaskRole]]]  # by job
 
 
 class Room:
@@ -166,11 +172,12 @@ class Room:
 class _Rows:
     """All rows of a group of gangs, written together."""
 
-    def __init__(
-        self, room: Room, tasks: dict[str, dict[Member, tuple[Task, TaskRole]]], now: datetime
-    ) -> None:
-        self._room, self._tasks, self._now = room, tasks, now
+    def __init__(self, room: Room, tasks: Tasks, retries: dict[int, int], now: datetime) -> None:
+        """`retries`: by task, the number of its next retry by itself; none: it is not tried again
+        but starts with the job's attempt."""
+        self._room, self._tasks, self._retries, self._now = room, tasks, retries, now
         self.jobs: list[dict[str, Any]] = []
+        self.tasks: list[dict[str, Any]] = []
         self.attempts: list[TaskAttempt] = []
         self.leases: list[Lease] = []
         self.ports: list[PortLease] = []
@@ -182,6 +189,8 @@ class _Rows:
         attempt = job.attempt + (job.placed_at is None)
         for task in placement.tasks:
             self._add_task(job, attempt, network, task)
+        if job.placed_at is None:
+            self._forget_retries(job)
         self.jobs.append(self._job(job, attempt, len(placement.tasks)))
         self.events.append(self._story(job, attempt, placement))
         self.nodes |= {self._room.ids[task.node] for task in placement.tasks}
@@ -194,6 +203,7 @@ class _Rows:
         self.leases.sort(key=lambda lease: lease.device_id)
         insert_rows(self.leases)
         insert_rows(self.ports)
+        update_rows(Task, ("retries_used", "not_before"), self.tasks)
         update_rows(Job, JOB_CHANGES, self.jobs)
         insert_rows(self.events)
         bump_revision(self.nodes)
@@ -205,13 +215,17 @@ class _Rows:
     def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
         task, role = self._tasks[str(job.pk)][placed.role, placed.index]
         node_id = self._room.ids[placed.node]
+        retry = self._retries.get(task.pk, 0)
+        if retry:
+            self.tasks.append(_row(task, task.retries_used))
         attempt = TaskAttempt(
             job=job,
             task=task,
             role=role,
             node_id=node_id,
             index=number,
-            epoch=number,
+            retry=retry,
+            epoch=number + (retry << 32),
             gpu_uuids=list(placed.gpu_uuids),
             gpu_model=placed.gpu_model or "",
             cell_type=placed.cell_type,
@@ -226,6 +240,11 @@ class _Rows:
                 for port in chain.from_iterable(attempt.ports.values())
             ]
 
+    def _forget_retries(self, job: Job) -> None:
+        """Those of tasks belong to an earlier attempt of the job."""
+        tasks = (task for task, _ in self._tasks[str(job.pk)].values())
+        self.tasks += [_row(task, 0) for task in tasks if task.not_before or task.retries_used]
+
     def _job(self, job: Job, attempt: int, placed: int) -> dict[str, Any]:
         first = job.placed_at is None
         unplaced = (job.tasks_total if first else job.unplaced) - placed
@@ -233,6 +252,8 @@ class _Rows:
             "id": job.pk,
             "attempt": attempt,
             "placed_at": self._now if first else job.placed_at,
+            "begun_at": None if first else job.begun_at,
+            "ends_at": None if first else job.ends_at,
             "unplaced": unplaced,
             "preempting_at": None,
             "downgraded": None if first else job.downgraded,
@@ -247,15 +268,37 @@ class _Rows:
             tasks_by_node[task.node] += 1
         gpus = sum(len(task.gpu_uuids) for task in placement.tasks)
         model = next((task.gpu_model for task in placement.tasks if task.gpu_model), None)
-        message = stories.placed(tasks_by_node, model, gpus)
+        owned = all(task.cell_type for task in placement.tasks if task.gpu_uuids)
+        message = stories.placed(tasks_by_node, model, gpus, owned=owned)
         data: dict[str, Any] = {"nodes": dict(tasks_by_node), "gpus": gpus, "gpu_model": model}
         return event("job", job.pk, "job.placed", message, attempt=attempt, **data)
 
 
-def _tasks_of(jobs: Iterable[Job]) -> dict[str, dict[Member, tuple[Task, TaskRole]]]:
+def _row(task: Task, retries_used: int) -> dict[str, Any]:
+    """It waits for no retry."""
+    return {"id": task.pk, "retries_used": retries_used, "not_before": None}
+
+
+def _retries(jobs: Iterable[Job], tasks: Tasks) -> dict[int, int]:
+    """Of the tasks that are tried again by themselves; no query where none is."""
+    again = [
+        task.pk
+        for job in jobs
+        if job.placed_at is not None
+        for task, _ in tasks.get(str(job.pk), {}).values()
+        if task.not_before is not None
+    ]
+    if not again:
+        return {}
+    newest = TaskAttempt.objects.filter(task__in=again, index=F("job__attempt")).order_by()
+    found = newest.values_list("task").annotate(newest=Max("retry"))
+    return {task: retry + 1 for task, retry in found}
+
+
+def _tasks_of(jobs: Iterable[Job]) -> Tasks:
     ids = [job.pk for job in jobs]
     roles = {role.pk: role for role in TaskRole.objects.filter(job__in=ids).only(*ROLE_ROW)}
-    found: dict[str, dict[Member, tuple[Task, TaskRole]]] = defaultdict(dict)
+    found: Tasks = defaultdict(dict)
     for task in Task.objects.filter(job__in=ids):
         role = roles[task.role_id]
         found[str(task.job_id)][role.name, task.index] = (task, role)

@@ -37,10 +37,15 @@ class PortRange:
 
 
 def network_of(job: Job, tasks: Iterable[TaskPlacement]) -> str:
-    """One task alone needs nobody; tasks on one node get a bridge; over nodes it is the nodes' own
-    network, also for tasks of which nobody knows yet where the others will be."""
-    if job.tasks_total == 1:
+    """As its owner wants it. Else: one task alone needs nobody; tasks on one node get a bridge;
+    over nodes it is the nodes' own network, also for tasks of which nobody knows yet where the
+    others will be."""
+    if job.network_mode == "host":
+        return HOST
+    if job.tasks_total == 1 or (job.incremental and job.network_mode == "bridge"):
         return ISOLATED
+    if job.network_mode == "bridge":
+        return JOB
     one_node = len({task.node for task in tasks}) == 1
     return JOB if one_node and not job.incremental else HOST
 

@@ -15,6 +15,7 @@ from skep_scheduler import facts
 from skep_scheduler.queue import Placement, TaskPlacement
 
 CHUNK = 5000  # gangs per query
+Lacking = tuple[str, int, float | None]  # role, index, and before when it does not start again
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ def placement_data(placement: Placement) -> list[dict[str, Any]]:
 
 def _read(ids: list[str]) -> Iterator[GangFacts]:
     jobs = {row[0]: _Job(*row) for row in fetch(JOBS, [ids])}
-    members, held, unplaced = _members(list(jobs)), _held(list(jobs)), _unplaced(jobs.values())
+    members, held, lacking = _members(list(jobs)), _held(list(jobs)), _lacking(jobs.values())
     for pk in ids:
         if job := jobs.get(pk):
-            yield job.told(tuple(members[pk]), tuple(held[pk]), tuple(unplaced[pk]))
+            yield job.told(tuple(members[pk]), tuple(held[pk]), lacking[pk])
         else:
             yield GangFacts(pk)
 
@@ -101,24 +102,26 @@ class _Job:
     downgraded: bool
     waiting: bool
     leaving: bool
+    avoid_nodes: str
     reserved: str | None
 
     def told(
         self,
         members: tuple[facts.Member, ...],
         held: tuple[facts.HeldTask, ...],
-        unplaced: tuple[tuple[str, int], ...],
+        lacking: Sequence[Lacking],
     ) -> GangFacts:
         gang = self._gang(members)
-        if held or unplaced:
+        if held or lacking:
             holding = facts.Holding(
                 gang,
                 held,
                 placed_at=self.placed_at or self.submitted_at,
                 downgraded=self.downgraded,
                 leaving=self.leaving,
-                complete=not unplaced,
-                unplaced=unplaced,
+                complete=not lacking,
+                unplaced=tuple((role, index) for role, index, _ in lacking),
+                delays=tuple((r, i, moment) for r, i, moment in lacking if moment is not None),
             )
             return GangFacts(self.id, gang, holding, left_reserved=self.reserved is not None)
         if not self.waiting:
@@ -143,6 +146,7 @@ class _Job:
             incremental=self.incremental,
             duration_s=self.duration_s,
             owner=self.owner,
+            avoid=tuple(sorted(json.loads(self.avoid_nodes).items())),
         )
 
 
@@ -185,14 +189,14 @@ def _held(ids: list[str]) -> dict[str, list[facts.HeldTask]]:
     return held
 
 
-def _unplaced(jobs: Any) -> dict[str, list[tuple[str, int]]]:
-    """No query where no job lacks places."""
-    unplaced: dict[str, list[tuple[str, int]]] = defaultdict(list)
+def _lacking(jobs: Iterable[_Job]) -> dict[str, list[Lacking]]:
+    """The tasks without a place. No query where no job lacks any."""
+    lacking: dict[str, list[Lacking]] = defaultdict(list)
     ids = [job.id for job in jobs if job.unplaced and job.placed_at and not job.leaving]
     if ids:
-        for pk, role, index in fetch(UNPLACED, [ids]):
-            unplaced[pk].append((role, index))
-    return unplaced
+        for pk, role, index, not_before in fetch(LACKING, [ids]):
+            lacking[pk].append((role, index, not_before))
+    return lacking
 
 
 MEMBER = (
@@ -227,7 +231,7 @@ SELECT j.id::text, j.name, v.name, u.username, j.priority,
        j.state = 'WAITING' AND j.placed_at IS NULL AND j.stop_requested_at IS NULL,
        j.stop_requested_at IS NOT NULL OR j.preempting_at IS NOT NULL
            OR j.exit_reason IS NOT NULL,
-       r.placement
+       j.avoid_nodes, r.placement
   FROM jobs_job j
   JOIN tenancy_virtualcluster v ON v.id = j.vc_id
   JOIN accounts_user u ON u.id = j.owner_id
@@ -251,12 +255,16 @@ SELECT a.job_id::text, r.name, t.index, n.name, a.gpu_uuids, r.cpu_millis, r.mem
  ORDER BY a.job_id, t.rank
 """
 
-UNPLACED = """
-SELECT j.id::text, r.name, t.index
+# Never placed by the present attempt, or tried again and not holding their old place any more.
+LACKING = """
+SELECT j.id::text, r.name, t.index, extract(epoch FROM t.not_before)::float8
   FROM jobs_job j
   JOIN jobs_task t ON t.job_id = j.id
   JOIN jobs_taskrole r ON r.id = t.role_id
  WHERE j.id = ANY(%s::uuid[])
-   AND NOT EXISTS (SELECT FROM jobs_taskattempt a WHERE a.task_id = t.id AND a.index = j.attempt)
+   AND (t.not_before IS NOT NULL OR NOT EXISTS (
+       SELECT FROM jobs_taskattempt a WHERE a.task_id = t.id AND a.index = j.attempt))
+   AND NOT EXISTS (
+       SELECT FROM jobs_taskattempt a WHERE a.task_id = t.id AND a.released_at IS NULL)
  ORDER BY j.id, t.rank
 """

@@ -12,6 +12,7 @@ class Code(StrEnum):
     VICTIMS_TOO_YOUNG = "victims_too_young"  # `at` says when they may be preempted
     COOLING_DOWN = "cooling_down"  # a preemption was cancelled: the next one not before `until`
     BACKOFF = "backoff"
+    AVOIDING = "avoiding"  # it would fit, but on a node that it avoids `until`
     HELD_BACK = "held_back"  # it could start, but would delay a gang before it
     VC_BUSY = "vc_busy"
     CLUSTER_BUSY = "cluster_busy"

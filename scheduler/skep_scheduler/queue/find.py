@@ -47,18 +47,24 @@ Answer = Found | cells.Refusal
 
 
 def find(
-    world: World, gang: Gang, kind: Kind, tries: int, tasks: Collection[Task] | None = None
+    world: World,
+    gang: Gang,
+    kind: Kind,
+    tries: int,
+    tasks: Collection[Task] | None = None,
+    shun: Collection[str] = (),
 ) -> Answer:
-    """For the whole gang, or for one task of an incremental one. The world stays as it was.
+    """For the whole gang, or for one task of an incremental one, on none of the nodes in `shun`.
+    The world stays as it was.
 
     Nodes without enough CPU or memory are avoided and it is tried again; only if that does not help
     those are preempted who use more of it than comes with their GPUs.
     """
     wanted = tasks_of(kind) if tasks is None else list(tasks)
-    avoid: set[str] = set()
+    avoid = set(shun)
     shorts: list[Short] = []
     while len(shorts) < tries:
-        answer = _Attempt(world, gang, kind, wanted, avoid).run()
+        answer = _Attempt(world, gang, kind, wanted, avoid, shun).run()
         if not isinstance(answer, Short):
             if isinstance(answer, Found) or not shorts:
                 return answer
@@ -68,7 +74,7 @@ def find(
             break
         avoid |= answer.nodes.keys() | _too_full(world, kind, wanted)
     if not kind.opportunistic:
-        answer = _Attempt(world, gang, kind, wanted, (), preempt_room=True).run()
+        answer = _Attempt(world, gang, kind, wanted, shun, shun, preempt_room=True).run()
         if isinstance(answer, Found):
             return answer
     return _lacks_room(world, kind, wanted, shorts)
@@ -86,10 +92,11 @@ class _Attempt:
         kind: Kind,
         wanted: list[Task],
         avoid: Collection[str],
+        shun: Collection[str],
         preempt_room: bool = False,
     ) -> None:
         self._world, self._gang, self._kind, self._wanted = world, gang, kind, wanted
-        self._avoid, self._preempt_room = avoid, preempt_room
+        self._avoid, self._shun, self._preempt_room = avoid, shun, preempt_room
         self._found = Found()
         self._needs: dict[str, Amount] = {}
 
@@ -238,7 +245,7 @@ class _Attempt:
         fits = [
             (room.total.gpus > 0, room.free.cpu_millis, room.free.memory_mb, name)
             for name, room in rooms
-            if room.free.covers(need) and name not in self._needs
+            if room.free.covers(need) and name not in self._needs and name not in self._shun
         ]
         if not fits:
             raise Short({})

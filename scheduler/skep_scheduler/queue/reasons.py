@@ -96,13 +96,15 @@ class Explainer:
             return self._now + leave
         if blocked.refusal.code == Code.VICTIMS_TOO_YOUNG:
             return float(details["at"]) + leave
+        if blocked.refusal.code == Code.AVOIDING:
+            return float(details["until"])
         if blocked.refusal.code == Code.COOLING_DOWN:
             return cools_until(self._world, blocked.gang.id, self._settings) + leave
         return None
 
     def _opportunistic_now(self, gang: Gang, kind: Kind, refusal: Refusal) -> bool | None:
         """Whether it would start at once if it asked for nothing that it owns."""
-        if gang.opportunistic or not kind.parts or refusal.code in NEVER or gang.vc == "":
+        if gang.opportunistic or not kind.parts or refusal.code in NO_HELP or gang.vc == "":
             return None
         idle = replace(gang, id=f"{gang.id}?", priority=-1, pin=None)
         probe = self._world.kind_of(idle)
@@ -115,7 +117,9 @@ class Explainer:
         return self._probed[key]
 
 
-NEVER = {
+# What it would meet as an opportunistic gang, too.
+NO_HELP = {
+    Code.AVOIDING,
     Code.UNKNOWN_VC,
     Code.UNKNOWN_LEAF_TYPE,
     Code.UNKNOWN_CELL_TYPE,

@@ -75,6 +75,11 @@ def _backoff(gang: Gang, details: Details, now: float) -> str:
     return f"It is tried again {words.soon(details['until'] - now)}"
 
 
+def _avoiding(gang: Gang, details: Details, now: float) -> str:
+    nodes, until = words.listing(details["nodes"][:3]), words.soon(details["until"] - now)
+    return f"It failed on {nodes}: it waits for another node, and may go there again {until}"
+
+
 def _preempting(gang: Gang, details: Details, now: float) -> str:
     leaving = details["leaving"]
     verb = "makes" if len(leaving) == 1 else "make"
@@ -191,6 +196,7 @@ CAUSES: dict[str, Callable[[Gang, Details, float], str]] = {
     Code.UNKNOWN_VC: _unknown_vc,
     Code.UNKNOWN_PINNED_CELL: _unknown_pin,
     Code.BACKOFF: _backoff,
+    Code.AVOIDING: _avoiding,
     Code.PREEMPTING: _preempting,
     Code.VICTIMS_TOO_YOUNG: _too_young,
     Code.COOLING_DOWN: _cooling_down,

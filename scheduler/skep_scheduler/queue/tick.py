@@ -9,8 +9,9 @@ from skep_scheduler.answer import Placement, Plan, Preemption, Reason
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue import preemption, reservations
+from skep_scheduler.queue.avoiding import Elsewhere
 from skep_scheduler.queue.codes import Code, Downgrade
-from skep_scheduler.queue.find import Found, Task, find, tasks_of
+from skep_scheduler.queue.find import Found, Task, tasks_of
 from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.order import is_starving, ordered
 from skep_scheduler.queue.promises import NEVER, Promise, Promises
@@ -73,6 +74,7 @@ class Tick:
         self.queue: list[Gang] = []
         more = {scope.vc: scope.promises} if scope is not None else {}
         self._promises = Promises(world, now, settings, more)
+        self._elsewhere = Elsewhere(world, now, settings)
         self._refused: dict[Kind | Request, Refusal] = {}
         self._refused_tasks: dict[tuple[Kind | Request, int], Refusal] = {}  # of incremental gangs
         self._held_back: dict[Request, tuple[float, Refusal]] = {}  # by the shortest duration
@@ -168,8 +170,10 @@ class Tick:
             self._place_whole(gang, kind)
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        answer = find(self.world, gang, kind, self.settings.room_tries)
-        if isinstance(answer, Refusal):
+        answer = self._elsewhere.find(gang, kind)
+        if isinstance(answer, Refusal) and answer.code == Code.AVOIDING:
+            self._block(gang, answer)
+        elif isinstance(answer, Refusal):
             self._refused[kind if answer.code in LACKS_ROOM else kind.request] = answer
             self._wait(gang, kind, answer)
         elif (delayed := self._delayed_by(gang, [answer])) is not None:
@@ -233,8 +237,11 @@ class Tick:
     def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
         """Tasks of an incremental gang, as many as find a place."""
         placed: list[Found] = []
-        refusal = None
-        for task in self._unplaced(gang, kind):
+        refusal, due = None, self._unplaced(gang, kind)
+        if not due:
+            until = min(moment for *_, moment in self.world.running[gang.id].delays)
+            refusal = Refusal(Code.BACKOFF, "", {"until": until})
+        for task in due:
             answer = self._find_task(gang, kind, task)
             if isinstance(answer, Refusal):
                 refusal = answer
@@ -267,8 +274,8 @@ class Tick:
         )
         if known is not None:
             return known
-        answer = find(self.world, gang, kind, self.settings.room_tries, [task])
-        if isinstance(answer, Refusal):
+        answer = self._elsewhere.find(gang, kind, [task])
+        if isinstance(answer, Refusal) and answer.code != Code.AVOIDING:
             by_cells = answer.code not in LACKS_ROOM
             self._refused_tasks[kind.request if by_cells else kind, role] = answer
         return answer
@@ -278,7 +285,9 @@ class Tick:
         if holding is None:
             return tasks_of(kind)
         positions = {member.role: i for i, member in enumerate(gang.members)}
-        return sorted((positions[role], index) for role, index in holding.unplaced)
+        later = {(role, index) for role, index, moment in holding.delays if moment > self.now}
+        due = (task for task in holding.unplaced if task not in later)
+        return sorted((positions[role], index) for role, index in due)
 
     def _start(self, gang: Gang, found: Found) -> None:
         self._apply(gang, found)

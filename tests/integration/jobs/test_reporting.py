@@ -77,7 +77,7 @@ def test_its_events_tell_the_story(alice, vc, node):
     told = messages(job)
     assert told[:4] == [
         "Submitted to vision: 1 task, 1 GPU. It waits for a place.",
-        "Placed on gpu-1 with 1 x A100.",
+        "Placed on gpu-1 with 1 x A100 that its virtual cluster owns.",
         "Pulling images and creating containers.",
         "The first task runs.",
     ]
