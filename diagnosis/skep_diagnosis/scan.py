@@ -8,7 +8,7 @@ once per literal, whatever it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -60,22 +60,13 @@ class Scan:
 
 def scan(chunks: Iterable[bytes], table: Table, exit_code: int | None = None) -> Scan:
     """Of the last burst of errors the first line of the best tier. Raises nothing."""
-    literals = _by_literal(table)
     found = Scan()
     line = 0
     for chunk in _whole_lines(chunks):
-        _scan_chunk(chunk, line, literals, found, exit_code)
+        _scan_chunk(chunk, line, table.by_literal, found, exit_code)
         line += chunk.count(b"\n")
         found.lines = line + (not chunk.endswith(b"\n"))
     return found
-
-
-def _by_literal(table: Table) -> dict[bytes, list[Rule]]:
-    rules: dict[bytes, list[Rule]] = {}
-    for rule in (*table.contexts, *table.text_rules):
-        for literal in rule.literals:
-            rules.setdefault(literal, []).append(rule)
-    return rules
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -96,7 +87,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _scan_chunk(
     chunk: bytes,
     base: int,
-    literals: dict[bytes, list[Rule]],
+    literals: Mapping[bytes, Sequence[Rule]],
     found: Scan,
     exit_code: int | None,
 ) -> None:

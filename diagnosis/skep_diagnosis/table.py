@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# Better first. A consequence is what the other ranks say when one has failed.
-TIERS = ("cause", "symptom", "consequence")
+# Better first. A consequence is what the other ranks say when one has failed; a hint only says that
+# something has.
+TIERS = ("cause", "symptom", "consequence", "hint")
 NO_SIGNATURE = 255
 UNDEFINED_NEGATIVE = -8000
 
@@ -52,6 +53,7 @@ class Table:
     fact_rules: tuple[Rule, ...]
     text_rules: tuple[Rule, ...]
     contexts: tuple[Rule, ...]
+    by_literal: Mapping[bytes, Sequence[Rule]]  # what to look for, and which rules may hold there
 
     def code(self, number: int) -> Code:
         """Also of numbers that nobody defined; those are not known failures."""
@@ -70,12 +72,25 @@ def table() -> Table:
         _rule({"id": name, "code": 0, **entry}, order, names)
         for order, (name, entry) in enumerate(data["contexts"].items())
     ]
+    text_rules = tuple(rule for rule in rules if rule.pattern)
     return Table(
         codes=codes,
         fact_rules=tuple(rule for rule in rules if rule.facts),
-        text_rules=tuple(rule for rule in rules if rule.pattern),
+        text_rules=text_rules,
         contexts=tuple(contexts),
+        by_literal=_by_literal([*contexts, *text_rules]),
     )
+
+
+def _by_literal(rules: Sequence[Rule]) -> dict[bytes, list[Rule]]:
+    """Without literals that contain another one: where they are, that one is."""
+    every = {literal for rule in rules for literal in rule.literals}
+    short = [one for one in every if not any(o in one for o in every - {one})]
+    found: dict[bytes, list[Rule]] = {one: [] for one in sorted(short)}
+    for rule in rules:
+        for one in {s for s in short for literal in rule.literals if s in literal}:
+            found[one].append(rule)
+    return found
 
 
 def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rule:

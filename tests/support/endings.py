@@ -44,6 +44,12 @@ def unseen() -> list[Ending]:
     return _of("unseen")
 
 
+def benign() -> list[Ending]:
+    """Lines that tell of no failure, as many programs write them before they fail."""
+    text = (DATA / "benign.txt").read_text(encoding="utf-8")
+    return [Ending("No signature", 1, line) for line in text.splitlines(keepends=True)]
+
+
 def _of(folder: str) -> list[Ending]:
     return [e for file in sorted((DATA / folder).glob("*.txt")) for e in _read(file)]
 

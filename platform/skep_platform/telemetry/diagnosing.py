@@ -28,7 +28,7 @@ from skep_platform.telemetry.queries import STREAMS
 log = structlog.get_logger(__name__)
 
 LOG_WAIT = timedelta(seconds=20)  # after an exit; a log that has no end by then is read as it is
-CLAIM = timedelta(minutes=2)
+CLAIM = timedelta(minutes=4)
 MAX_READ = 8  # task attempts: those that failed first
 ROUND_S = 20.0  # then another worker may go on
 

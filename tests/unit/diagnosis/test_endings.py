@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from tests.support.endings import Ending, endings
+from tests.support.endings import Ending, benign, endings, held_out, unseen
 
 from skep_diagnosis.table import table
 
@@ -29,6 +31,22 @@ def test_ending_is_judged_by_its_own_rule(ending: Ending, before: str) -> None:
 def test_every_rule_has_an_ending() -> None:
     assert {rule.id for rule in table().text_rules} == {ending.label for ending in ENDINGS}
     assert len(ENDINGS) >= 150
+
+
+@pytest.mark.parametrize("ending", benign(), ids=lambda e: e.text[:40])
+def test_a_warning_is_no_failure(ending: Ending) -> None:
+    assert ending.verdict(BEFORE).category == "No signature"
+
+
+@pytest.mark.parametrize("read", [held_out, unseen])
+def test_endings_that_no_rule_was_written_for_are_told_for_what_they_are(read: Any) -> None:
+    """Below Philly's own share of failures without a signature."""
+    wanted = [ending.label for ending in read()]
+    told = [ending.verdict(BEFORE).category for ending in read()]
+    right = sum(a == b for a, b in zip(wanted, told, strict=True))
+    unclassified = told.count("No signature") - wanted.count("No signature")
+    assert right / len(told) > 0.94
+    assert unclassified / len(told) < 0.042
 
 
 @pytest.mark.parametrize("text", FINE)
