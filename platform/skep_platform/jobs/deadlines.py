@@ -54,7 +54,7 @@ def end_overtime(limit: int) -> None:
     over = Job.objects.filter(
         ends_at__lt=Now(),
         state__in=JOB.active,
-        exit_reason=None,
+        exit_reason__isnull=True,
         preempting_at=None,
         stop_requested_at=None,
     )

@@ -59,12 +59,24 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
     return Desired(revision=0, attempts=state.attempts, shared=state.shared).whole().attempts
 
 
-STATE = ("state", "job__preempting_at")
+STATE = (
+    *("state", "job__preempting_at"),
+    *("job__begun_at", "job__tasks_total", "job__incremental"),
+)
 
 
 class _State(NamedTuple):
     state: str
     preempting_at: datetime | None
+    begun_at: datetime | None
+    tasks_total: int
+    incremental: bool
+
+    @property
+    def held(self) -> bool:
+        """Until the tasks of its gang begin together."""
+        waits = self.begun_at is None and self.tasks_total > 1 and not self.incremental
+        return waits and self.state in (AttemptState.ASSIGNED, AttemptState.PREPARING)
 
 
 def _differs(now: _State) -> dict[str, str]:
@@ -72,7 +84,7 @@ def _differs(now: _State) -> dict[str, str]:
     if now.state in STOP_STATES:
         asked = now.preempting_at is not None and now.state == AttemptState.STOPPING
         return {"desired": "stop", "stop_cause": "preempted" if asked else ""}
-    return {}
+    return {"desired": "hold"} if now.held else {}
 
 
 def _within_bounds(node_id: UUID, told: Mapping[UUID, Told]) -> Iterator[tuple[UUID, Told]]:

@@ -194,8 +194,8 @@ def _write(
         _release(released, now)
     moved = _moved(jobs, changes)
     _find_failures(moved, changes)
-    pulling.tell(changes)
     nodes = advance(list(moved.values()), now)
+    pulling.tell(changes)
     # Without a bell when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
     for job_id in {after.job_id for _, after in changes}:
