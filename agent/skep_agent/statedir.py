@@ -53,6 +53,11 @@ class StateDir:
     def gpu_faults(self) -> Path:
         return self.path / "gpu-faults.json"
 
+    @property
+    def archives(self) -> Path:
+        """Of working files; a cache."""
+        return self.path / "archives"
+
     def lock(self) -> None:
         """Held until the process ends. Raises StateError when another agent holds it."""
         file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

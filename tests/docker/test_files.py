@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
+import tarfile
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.archives import entry, folder, named, packed, symlink
 from tests.support.docker_tasks import make_spec, run, start
 
 from skep_agent.config import interface_of
@@ -169,3 +172,59 @@ async def test_a_port_that_is_taken_is_a_conflict_before_the_start(runtime, busy
     assert refused.value.code == "port_conflict"
     assert str(port) in refused.value.message
     await runtime.start(container_id, (port,))
+
+
+ARCHIVE = packed(
+    folder("src", mode=0o700),
+    ("src/train.py", b"print()\n"),
+    symlink("same.py", "src/train.py"),
+    ("big", bytes(range(256)) * 20_000),
+    *[(f"many/{number}", b"x") for number in range(300)],
+)
+
+
+async def create_with(runtime, image: str, archive: bytes, command: str, **fields) -> str:
+    spec = make_spec(image, command, working_files=named(archive, "/workspace/code"), **fields)
+    return await runtime.create(spec, io.BytesIO(archive))
+
+
+async def test_working_files_are_there_when_the_command_starts(runtime, busybox):
+    command = (
+        "cat same.py; wc -c < big; ls many | wc -l; stat -c '%a %U' src src/train.py; "
+        "stat -c %a /workspace; touch src/new"
+    )
+    container_id = await create_with(runtime, busybox, ARCHIVE, command, work_dir="/workspace/code")
+    await runtime.start(container_id)
+    output = b"".join([data async for _, data in runtime.logs(container_id)]).decode()
+    assert output.split("\n") == [
+        "print()", "5120000", "300", "700 root", "644 root", "755", "",
+    ]  # fmt: skip
+
+
+async def test_a_task_that_is_not_root_may_write_where_its_working_files_are(runtime, made_image):
+    command = "cd /workspace/code && touch here src/new && echo x > src/train.py && id -u"
+    container_id = await create_with(runtime, made_image("USER bee"), ARCHIVE, command)
+    await runtime.start(container_id)
+    assert [data async for _, data in runtime.logs(container_id)] == [b"1000\n"]
+
+
+async def test_working_files_in_a_folder_that_the_image_has(runtime, image_after):
+    image = image_after(
+        "mkdir -p /workspace/code; echo old > /workspace/code/old; chmod 711 /workspace"
+    )
+    command = "ls /workspace/code; stat -c %a /workspace"
+    container_id = await create_with(runtime, image, packed(("new", b"")), command)
+    await runtime.start(container_id)
+    output = b"".join([data async for _, data in runtime.logs(container_id)])
+    assert output == b"new\nold\n711\n"
+
+
+async def test_attack_30_an_archive_that_leads_out_makes_no_container(
+    runtime, busybox, docker_engine
+):
+    many = [(f"file-{number}", b"x" * 10_000) for number in range(200)]
+    for bad in (symlink("a", "/etc"), ("../out", b""), entry("a", tarfile.CHRTYPE)):
+        with pytest.raises(RuntimeFailure) as refused:
+            await create_with(runtime, busybox, packed(*many, bad), "true")
+        assert refused.value.code == "spec_refused"
+    assert await runtime.list() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skep_agent.core.records import Remembered
-from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.protocol import AttemptSpec, ImageSpec, WorkingFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,10 @@ class AttemptInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Pull(AttemptInstruction):
+    """The image, and the archive of working files if there is one."""
+
     image: ImageSpec
+    working_files: WorkingFiles | None
 
 
 @dataclass(frozen=True, slots=True)

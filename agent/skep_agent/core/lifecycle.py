@@ -167,7 +167,8 @@ class Lifecycle:
 
     def _pull(self, attempt: Attempt) -> None:
         self.tell(attempt, "pulling")
-        self.out.append(Pull(attempt.attempt_id, attempt.epoch, _spec(attempt).image))
+        key, spec = (attempt.attempt_id, attempt.epoch), _spec(attempt)
+        self.out.append(Pull(*key, spec.image, spec.working_files))
         self._within(attempt, PULL_STALL_S)
 
     def _create(self, attempt: Attempt) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from skep_agent.protocol import AttemptSpec, Channel, ContainerSample, ImageSpec, Stream
 
@@ -84,8 +84,9 @@ class Runtime(Protocol):
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         """Bring the image onto the node; `progress` gets whole percents, rising."""
 
-    async def create(self, spec: AttemptSpec) -> str:
-        """Create (not start) the attempt's container with its files in it, and return its id."""
+    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
+        """Create (not start) the attempt's container with its files in it, and return its id.
+        `archive` is that of its working files."""
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         """Raises RuntimeFailure "port_conflict" when one of the node's own `ports` is taken."""

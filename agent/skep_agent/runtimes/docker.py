@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 
@@ -60,12 +60,12 @@ class DockerRuntime:
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         await docker_pull.pull(self._engine, image, progress)
 
-    async def create(self, spec: AttemptSpec) -> str:
+    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         check_spec(spec)
         image = await docker_pull.image_facts(self._engine, spec.image.reference)
         container_id = await self._create_in_network(spec, image)
         try:
-            await docker_files.put(self._engine, container_id, image.user, spec)
+            await docker_files.put(self._engine, container_id, image.user, spec, archive)
         except RuntimeFailure:
             with suppress(RuntimeFailure):
                 await self.remove(container_id)

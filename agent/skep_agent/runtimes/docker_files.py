@@ -6,10 +6,14 @@ else; and nothing of the task can race it, because it is not started yet.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tarfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import PurePosixPath
+from typing import BinaryIO
 
+from skep_agent.archives import PIECE_BYTES, rewritten
 from skep_agent.isolation_files import FILES_DIR, Owner, files_tar, folders_tar, task_files
 from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
@@ -17,20 +21,41 @@ from skep_agent.runtimes.docker_engine import Engine, EngineError
 PASSWD_BYTES = 1024 * 1024
 
 
-async def put(engine: Engine, container_id: str, user: str, spec: AttemptSpec) -> None:
+async def put(
+    engine: Engine, container_id: str, user: str, spec: AttemptSpec, archive: BinaryIO | None
+) -> None:
     """Everything that the spec says shall be there; `user` as in the image's USER. Raises
-    RuntimeFailure "create_failed", or "disk_full"."""
+    RuntimeFailure "create_failed", "disk_full", or "spec_refused" for a bad archive."""
     files = list(task_files(spec))
-    if not files:
-        return
     path = f"/containers/{container_id}/archive"
     try:
-        owner = await _owner(engine, path, user)
-        parent = str(PurePosixPath(FILES_DIR).parent)
-        await _make_folder(engine, path, parent, Owner())
-        await engine.upload(path, {"path": parent}, files_tar(files, owner))
+        owner = await _owner(engine, path, user) if files or archive else Owner()
+        if archive is not None and spec.working_files is not None:
+            folder = spec.working_files.path
+            await _make_folder(engine, path, folder, owner)
+            pieces = _in_thread(rewritten(archive, owner))
+            await engine.upload(path, {"path": folder}, pieces)
+        if files:
+            parent = str(PurePosixPath(FILES_DIR).parent)
+            await _make_folder(engine, path, parent, Owner())
+            await engine.upload(path, {"path": parent}, files_tar(files, owner))
     except EngineError as error:
         raise error.failure("create_failed") from None
+
+
+async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Some of them at a time: unpacking is work, and headers are small."""
+    while batch := await asyncio.to_thread(_join, pieces):
+        yield batch
+
+
+def _join(pieces: Iterator[bytes]) -> bytes:
+    joined = bytearray()
+    for piece in pieces:
+        joined += piece
+        if len(joined) >= PIECE_BYTES:
+            break
+    return bytes(joined)
 
 
 async def _make_folder(engine: Engine, path: str, folder: str, owner: Owner) -> None:

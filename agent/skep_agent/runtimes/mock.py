@@ -26,6 +26,7 @@ import builtins
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO
 from urllib.parse import parse_qsl
 
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
@@ -86,7 +87,7 @@ class MockRuntime:
         if code := words.get("pull_error"):
             raise RuntimeFailure(code, "as the image's name asks")
 
-    async def create(self, spec: AttemptSpec) -> str:
+    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         container_id = f"mock-{spec.attempt_id}-{spec.epoch}"
         if container_id in self.containers:
             return container_id

@@ -26,6 +26,7 @@ from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
 from skep_agent.shell.streams import Streams
 from skep_agent.shell.tasks import TaskSet, first_of
+from skep_agent.shell.working_files import Archives
 from skep_agent.statedir import Identity, StateDir
 
 ENGINE_PAUSE_S = 2.0
@@ -59,7 +60,8 @@ class Agent:
         self._instance_id = state.instance_id
         self._runtime = runtime
         self._probe = probe
-        self._operations = Operations(runtime, self.dispatch)
+        archives = Archives(state.archives, identity)
+        self._operations = Operations(runtime, archives, self.dispatch)
         self._streams = Streams(identity, runtime, self.machine.attempts.get)
         self._tasks = TaskSet()
         self._timer: Handle | None = None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
-from skep_agent.protocol import ImageSpec
+from skep_agent.protocol import AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 from skep_agent.shell.tasks import TaskSet
+from skep_agent.shell.working_files import Archives
 
 PULLS = 4
 CREATES = 8
@@ -71,8 +73,11 @@ class Pulls:
 
 
 class Operations:
-    def __init__(self, runtime: Runtime, emit: Callable[[ev.Event], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, archives: Archives, emit: Callable[[ev.Event], None]
+    ) -> None:
         self._runtime = runtime
+        self._archives = archives
         self._emit = emit
         self._pulls = Pulls(runtime)
         self._creates = asyncio.Semaphore(CREATES)
@@ -131,12 +136,22 @@ class Operations:
     async def _pull(self, what: do.Pull) -> ev.Event:
         key = what.attempt_id, what.epoch
         await self._pulls.pull(what.image, lambda p: self._emit(ev.PullProgressed(*key, p)))
+        if what.working_files is not None:
+            (await self._archives.open(what.working_files)).close()
         return ev.Pulled(*key)
 
     async def _create(self, what: do.Create) -> ev.Event:
-        async with self._creates:
-            container_id = await self._runtime.create(what.spec)
+        async with self._creates, self._archive(what.spec) as archive:
+            container_id = await self._runtime.create(what.spec, archive)
         return ev.Created(what.attempt_id, what.epoch, container_id)
+
+    @asynccontextmanager
+    async def _archive(self, spec: AttemptSpec) -> AsyncIterator[BinaryIO | None]:
+        if spec.working_files is None:
+            yield None
+            return
+        with await self._archives.open(spec.working_files) as archive:
+            yield archive
 
     async def _start(self, what: do.Start) -> ev.Event:
         async with self._creates:

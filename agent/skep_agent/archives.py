@@ -1,0 +1,166 @@
+"""An uploaded working directory, looked at again on the node before anything unpacks it.
+
+The server has checked the same; but what it says is not taken on trust where a file could leave its
+folder. Every member is written anew with checked values alone: kind, name, target, mode, size, and
+the container's user as owner.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import BinaryIO, Literal, NoReturn
+
+from skep_agent.isolation_files import Owner
+from skep_agent.runtimes.base import RuntimeFailure
+
+MAX_MEMBERS = 50_000
+MAX_UNPACKED_BYTES = 2 * 1024**3
+MAX_NAME_BYTES = 4096
+MAX_HEADER_BYTES = 64 * 1024
+PIECE_BYTES = 256 * 1024
+_KINDS = frozenset(
+    {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE}
+)
+_EXTENDED = frozenset(
+    {
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    }
+)
+_END = bytes(2 * tarfile.BLOCKSIZE)
+Kind = Literal["file", "folder", "link"]
+
+
+def rewritten(packed: BinaryIO, owner: Owner) -> Iterator[bytes]:
+    """The gzipped tar `packed` as a plain one, in pieces. Raises RuntimeFailure "spec_refused" at
+    the first member that is not allowed: what came before it must then be thrown away."""
+    try:
+        with (
+            gzip.open(packed) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Member) as tar,
+        ):
+            tree = _Tree()
+            while (member := tar.next()) is not None:
+                checked = tree.take(member, owner)
+                yield checked.tobuf(tarfile.PAX_FORMAT)
+                if checked.isreg():
+                    yield from _content(tar, member)
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
+        _refuse(f"it is damaged: {error}")
+    yield _END
+
+
+class _Member(tarfile.TarInfo):
+    """Without the parts of a header that are read into memory, however long they claim to be."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _EXTENDED and self.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        return super()._proc_member(tar)  # type: ignore[misc]
+
+
+class _Tree:
+    """What was unpacked so far. No member may stand below a link, nor replace what is there by
+    one: then `..` at the beginning of a link's target always means the real parent folder."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[PurePosixPath, Kind] = {PurePosixPath("."): "folder"}
+        self._members = self._bytes = 0
+
+    def take(self, member: tarfile.TarInfo, owner: Owner) -> tarfile.TarInfo:
+        path = _path(member.name)
+        self._count(member)
+        checked = _member(member, path, owner)
+        if member.issym():
+            checked.linkname = _symbolic(member, path)
+            self._place(path, "link")
+        elif member.islnk():
+            checked.linkname = str(self._hard(member))
+            self._place(path, "file")
+        else:
+            self._place(path, "folder" if member.isdir() else "file")
+        return checked
+
+    def _place(self, path: PurePosixPath, kind: Kind) -> None:
+        before = self._kinds.get(path, kind)
+        again = kind == "link" and path in self._kinds
+        above = {self._kinds.setdefault(parent, "folder") for parent in path.parents}
+        if again or before != kind or above - {"folder"}:
+            _refuse(f"{str(path)[:200]!r} stands where something else is")
+        self._kinds[path] = kind
+
+    def _count(self, member: tarfile.TarInfo) -> None:
+        self._members += 1
+        self._bytes += max(member.size, 0)
+        if self._members > MAX_MEMBERS:
+            _refuse(f"it has more than {MAX_MEMBERS} members")
+        if member.size < 0 or self._bytes > MAX_UNPACKED_BYTES:
+            _refuse(f"it has more than {MAX_UNPACKED_BYTES} bytes, unpacked")
+
+    def _hard(self, member: tarfile.TarInfo) -> PurePosixPath:
+        target = _path(member.linkname)
+        if self._kinds.get(target) != "file":
+            _refuse(f"{member.name[:200]!r} is a link to what is not in it")
+        return target
+
+
+def _symbolic(member: tarfile.TarInfo, path: PurePosixPath) -> str:
+    parts = [part for part in member.linkname.split("/") if part not in ("", ".")]
+    ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    inside = ups < len(path.parts) and ".." not in parts[ups:]
+    if not member.linkname or member.linkname.startswith("/") or not inside:
+        _refuse(f"the link {member.name[:200]!r} may lead out of it")
+    _check_length(member.linkname)
+    return member.linkname
+
+
+def _path(name: str) -> PurePosixPath:
+    """Relative, and without detours."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        _refuse(f"{name[:200]!r} is no name within a folder")
+    _check_length(name)
+    return path
+
+
+def _check_length(name: str) -> None:
+    if len(name.encode(errors="surrogateescape")) > MAX_NAME_BYTES:
+        _refuse("a name in it is too long")
+
+
+def _member(member: tarfile.TarInfo, path: PurePosixPath, owner: Owner) -> tarfile.TarInfo:
+    if member.issparse() or member.type not in _KINDS:
+        _refuse(f"{member.name[:200]!r} is neither file, folder nor link")
+    checked = tarfile.TarInfo(str(path))
+    checked.type = tarfile.REGTYPE if member.isreg() else member.type
+    checked.size = member.size if member.isreg() else 0
+    least = 0o700 if member.isdir() else 0o400
+    checked.mode = member.mode & 0o755 | least
+    checked.mtime = min(max(int(member.mtime), 0), 2**33)
+    checked.uid, checked.gid = owner.uid, owner.gid
+    return checked
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    """With the padding that a tar wants."""
+    file = tar.extractfile(member)
+    assert file is not None
+    left = member.size
+    while left:
+        piece = file.read(min(PIECE_BYTES, left))
+        if not piece:
+            raise EOFError("it ends in the middle of a file")
+        left -= len(piece)
+        yield piece
+    yield bytes(-member.size % tarfile.BLOCKSIZE)
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise RuntimeFailure("spec_refused", f"The archive of working files is refused: {problem}.")
