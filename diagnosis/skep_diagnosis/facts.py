@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skep_diagnosis.table import Rule, Table
+from skep_diagnosis.table import Rule
 
 FULL = 0.98  # of the memory limit, at the peak, when the container was killed
 SIGKILL_EXIT = 137
@@ -73,9 +73,9 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
     )
 
 
-def matching_rule(facts: Facts, table: Table) -> tuple[Rule, str] | None:
+def matching_rule(facts: Facts, rules: Iterable[Rule]) -> tuple[Rule, str] | None:
     """The first rule that holds, and the facts it holds for in words."""
-    for rule in table.fact_rules:
+    for rule in rules:
         enough = any if rule.any_fact else all
         if enough(_holds(facts, name, wanted) for name, wanted in rule.facts.items()):
             met = [name for name, wanted in rule.facts.items() if _holds(facts, name, wanted)]

@@ -45,12 +45,14 @@ class Rule:
     pattern: re.Pattern[bytes] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     any_fact: bool = False  # one of the facts is enough
+    late: bool = False  # asked only where the log names no cause
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     codes: Mapping[int, Code]
     fact_rules: tuple[Rule, ...]
+    late_fact_rules: tuple[Rule, ...]
     text_rules: tuple[Rule, ...]
     contexts: tuple[Rule, ...]
     by_literal: Mapping[bytes, Sequence[Rule]]  # what to look for, and which rules may hold there
@@ -75,7 +77,8 @@ def table() -> Table:
     text_rules = tuple(rule for rule in rules if rule.pattern)
     return Table(
         codes=codes,
-        fact_rules=tuple(rule for rule in rules if rule.facts),
+        fact_rules=tuple(rule for rule in rules if rule.facts and not rule.late),
+        late_fact_rules=tuple(rule for rule in rules if rule.facts and rule.late),
         text_rules=text_rules,
         contexts=tuple(contexts),
         by_literal=_by_literal([*contexts, *text_rules]),
@@ -107,6 +110,7 @@ def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rul
         pattern=_pattern(patterns) if patterns else None,
         facts=entry.get("facts", {}),
         any_fact=entry.get("any_fact", False),
+        late=entry.get("late", False),
     )
 
 

@@ -54,9 +54,11 @@ class Verdict:
         return self.blame == "node"
 
     @property
-    def by_exit_code(self) -> bool:
-        """Nothing but the number of the exit tells it."""
-        return self.rule.startswith(EXIT_CODE_RULE)
+    def settled(self) -> bool:
+        """Facts tell it, and no log can tell better."""
+        late = {rule.id for rule in table().late_fact_rules}
+        by_exit_code = self.rule.startswith(EXIT_CODE_RULE)
+        return self.evidence.source == "facts" and not by_exit_code and self.rule not in late
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,9 @@ def _candidate(log: Log, order: int, rules: Table) -> _Candidate:
 
 def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdict, int]:
     facts, best = log.facts, read.best
-    told = matching_rule(facts, rules)
+    told = matching_rule(facts, rules.fact_rules)
+    if told is None and (best is None or best.rule.tier > 0):
+        told = matching_rule(facts, rules.late_fact_rules)
     if told:
         rule, words = told
         return _of_rule(rule, Evidence("facts", words), rank, facts.exit_code, rules), 0

@@ -100,7 +100,7 @@ def by_facts(failed: Sequence[Failed]) -> Diagnosis | None:
         return Diagnosis(_no_signature())
     first, *others = first_failures(failed)
     told = judge([first])
-    if told.verdict.evidence.source == "facts" and not told.verdict.by_exit_code:
+    if told.verdict.settled:
         return told
     if any(one.started_at for one in (first, *others)):
         return None

@@ -70,6 +70,12 @@ def test_a_fact_wins_over_the_log() -> None:
     assert judge(OOM, exit_code=137, oom_killed=True).category == "CPU out of memory"
 
 
+def test_a_full_disk_explains_what_the_log_does_not() -> None:
+    assert judge(OOM, exit_code=1, disk_full=True).code == 226
+    assert judge(TIMEOUT, exit_code=1, disk_full=True).code == 304
+    assert judge("step 1\n", exit_code=1, disk_full=True).code == 304
+
+
 def test_an_error_that_was_overcome_does_not_explain_a_kill() -> None:
     long = OOM + "step\n" * 1000
     assert judge(long, exit_code=137).code == 137

@@ -79,7 +79,6 @@ def never_ran(**told: Any) -> Diagnosis:
         ({"error_code": "oom_killed", "oom_killed": True}, -1200, "NEVER_RETRY", "job"),
         ({"exit_code": 137, "memory_peak_mb": 1024}, -1200, "NEVER_RETRY", "job"),
         ({"exit_code": 1, "xids": [79]}, 319, "ALWAYS_RETRY", "node"),
-        ({"exit_code": 1, "disk_full": True}, 304, "RETRY_TO_MAX", "unknown"),
     ],
 )
 def test_facts_alone_tell(told: dict[str, Any], code: int, reaction: str, blame: str) -> None:
@@ -92,9 +91,15 @@ def test_facts_alone_tell(told: dict[str, Any], code: int, reaction: str, blame:
 
 @pytest.mark.parametrize(
     "told",
-    [{"exit_code": 1}, {"exit_code": 137}, {"exit_signal": 11, "exit_code": None}, {"xids": [13]}],
+    [
+        {"exit_code": 1},
+        {"exit_code": 137},
+        {"exit_signal": 11, "exit_code": None},
+        {"xids": [13]},
+        {"exit_code": 1, "disk_full": True},
+    ],
 )
-def test_an_exit_code_alone_asks_for_the_log(told: dict[str, Any]) -> None:
+def test_what_may_have_another_cause_asks_for_the_log(told: dict[str, Any]) -> None:
     assert diagnosing.by_facts([failed(**told)]) is None
 
 
