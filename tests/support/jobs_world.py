@@ -24,9 +24,11 @@ _seq = itertools.count(1)
 
 def job_file(vc: VirtualCluster | str, *, name: str = "", **changes: Any) -> dict[str, Any]:
     """A job of one role "worker" as data. `instances`, `gpus`, `commands`, `completion` and so on
-    change the role; `retries`, `priority` and `roles` the job."""
-    roles = changes.pop("roles", None) or {"worker": changes}
+    change the role; `retries`, `priority`, `incremental`, `skep` (its extras) and `roles` the
+    job."""
     retries, priority = changes.pop("retries", 0), changes.pop("priority", "test")
+    gang, skep = not changes.pop("incremental", False), changes.pop("skep", {})
+    roles = changes.pop("roles", None) or {"worker": changes}
     return {
         "protocolVersion": 2,
         "name": name or f"job-{next(_numbers)}",
@@ -35,7 +37,11 @@ def job_file(vc: VirtualCluster | str, *, name: str = "", **changes: Any) -> dic
         "prerequisites": [{"type": "dockerimage", "name": "image", "uri": "test/image:1"}],
         "taskRoles": {role: _role(**fields) for role, fields in roles.items()},
         "defaults": {"virtualCluster": getattr(vc, "name", vc)},
-        "extras": {"hivedScheduler": {"jobPriorityClass": priority}},
+        "extras": {
+            "hivedScheduler": {"jobPriorityClass": priority},
+            "gangAllocation": gang,
+            "skep": skep,
+        },
     }
 
 

@@ -95,7 +95,7 @@ def test_a_gang_begins_once(job):
 def test_who_stands_alone_waits_for_nobody(alice, vc, nodes):
     alone = placed(alice, vc)
     one_by_one = partly_placed(alice, vc, tasks=2, placed_tasks=2)
-    assert wanted(alone) == wanted(one_by_one) == ["run"] * 3
+    assert {*wanted(alone), *wanted(one_by_one)} == {"run"}
 
 
 def test_reconcile_lets_a_gang_begin_that_a_killed_process_left(job):
