@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable
 
 from skep_agent.protocol import Channel
 from skep_platform.gateway import frames
-from skep_platform.gateway.relay import Pipe
-from skep_platform.gateway.socket import Socket, first_to_end
+from skep_platform.gateway.relay import LOOK_S, Pipe
+from skep_platform.gateway.socket import Closed, Socket, first_to_end
+
+CARRY_S = 30.0
 
 
 class Pump:
@@ -32,9 +36,19 @@ class Pump:
                 await self._pipe.push(piece)
 
     async def _outwards(self) -> None:
-        while self.ended is None:
-            popped = await self._pipe.pop()
-            for frame in popped.frames:
-                await self._socket.send(frame)
-                self.told_end = frames.is_last(frame)
-            self.ended = popped.ended
+        try:
+            while self.ended is None:
+                popped = await self._pipe.pop()
+                for frame in popped.frames:
+                    await self._socket.send(frame)
+                    self.told_end = frames.is_last(frame)
+                self.ended = popped.ended
+        except Closed:
+            await self._carried()
+            raise
+
+    async def _carried(self) -> None:
+        """The peer has closed, and what it sent before may still be read: until that ends, or
+        nobody takes it."""
+        while time.monotonic() < self._pipe.moved_at + CARRY_S:  # noqa: ASYNC110 it moves on
+            await asyncio.sleep(LOOK_S)

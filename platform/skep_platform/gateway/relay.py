@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+import redis
 from channels.layers import get_channel_layer
 from django.conf import settings
 from redis import asyncio as aioredis
@@ -33,6 +34,7 @@ DIAL_S = 15.0  # in which the agent dials
 ALIVE_S = 8.0  # without a sign of life
 SIGN_S = 2.0
 KEPT_S = 60.0
+ANSWER_S = 5.0  # of the broker
 LOOK_S = 1.0  # without a bell
 MAX_PER_USER = 16
 MAX_PER_NODE = 64
@@ -66,12 +68,14 @@ def new_id() -> str:
 
 
 def valkey() -> aioredis.Redis:
-    """This event loop's connections. No retry: a frame that is pushed twice is not the stream."""
+    """This event loop's connections. No retry: a frame that is pushed twice is not the stream. No
+    timeout of its own: it would be `asyncio.wait_for`, which may swallow being cancelled (fixed in
+    Python 3.12)."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         _clients[loop] = aioredis.Redis.from_url(
             settings.SKEP_REDIS_URL,
-            socket_timeout=5,
+            socket_timeout=None,
             socket_connect_timeout=2,
             retry=Retry(NoBackoff(), 0),
         )
@@ -213,7 +217,11 @@ class Pipe:
         self._room.set()
 
     async def _run(self, name: str, keys: Sequence[str], *arguments: Any) -> Any:
-        return await _script(name)(keys=keys, args=arguments)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await _script(name)(keys=keys, args=arguments)
+        except TimeoutError as error:
+            raise redis.TimeoutError("the broker does not answer") from error
 
 
 def _script(name: str) -> Any:
