@@ -35,7 +35,7 @@ class Elsewhere:
         if not self._is_there(gang, kind, tasks, frozenset(avoids)):
             return found
         until = max(avoids[node] for node in wanted)
-        return Refusal(Code.AVOIDING, "", {"nodes": sorted(wanted), "until": until})
+        return Refusal(Code.AVOIDING, "", {"avoids": sorted(wanted), "until": until})
 
     def _is_there(
         self, gang: Gang, kind: Kind, tasks: Collection[Task] | None, avoids: frozenset[str]

@@ -76,7 +76,7 @@ def _backoff(gang: Gang, details: Details, now: float) -> str:
 
 
 def _avoiding(gang: Gang, details: Details, now: float) -> str:
-    nodes, until = words.listing(details["nodes"][:3]), words.soon(details["until"] - now)
+    nodes, until = words.listing(details["avoids"][:3]), words.soon(details["until"] - now)
     return f"It failed on {nodes}: it waits for another node, and may go there again {until}"
 
 
