@@ -22,6 +22,7 @@ PIECE_BYTES = 256 * 1024
 def unpack(stream: IO[bytes], into: Path, rename: Callable[[str], str]) -> list[str]:
     """`rename` gives each member's path below `into`. Returns the names that were left out, such
     as devices and links that lead out. Raises SkepError `unsafe_archive` or `not_an_archive`."""
+    into = into.resolve()
     left_out: list[str] = []
     links: list[tuple[Path, str]] = []
     try:

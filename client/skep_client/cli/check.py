@@ -9,6 +9,7 @@ import typer
 
 from skep_client import exits
 from skep_client.cli.common import Json, client, print_json, until
+from skep_client.cli.words import number
 
 if TYPE_CHECKING:
     from skep_client.models import Check, Reason
@@ -62,7 +63,9 @@ def _print_check(found: Check, file: str) -> None:
         print(f"{file}{place}: {problem.message} ({problem.code})")
     if found.valid and found.summary:
         s = found.summary
-        print(f"{s.name} is valid: {s.tasks} tasks, {s.gpus} GPUs of {s.virtual_cluster}")
+        print(
+            f"{s.name} is valid: {number(s.tasks, 'task')}, {number(s.gpus, 'GPU')} of {s.virtual_cluster}"
+        )
     for note in found.notes:
         place = "".join(f":{n}" for n in (note.line, note.column) if n is not None)
         print(f"{file}{place}: note: {note.message}")

@@ -56,7 +56,7 @@ def _facts(job: Job) -> dict[str, str]:
         "Why": words.reason(job),
         "Expected": f"to start {words.until(job.expected_start)}" if job.expected_start else "",
         "Standing": words.standing(job),
-        "Size": f"{job.tasks} tasks, {job.gpus} GPUs",
+        "Size": f"{words.number(job.tasks, 'task')}, {words.number(job.gpus, 'GPU')}",
         "Submitted": _moment(job.submitted_at),
         "Started": _moment(job.started_at),
         "Ends": ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skep_client.models import Gpu, JobSummary
 
 EVERY_S = 3.0
-BAR = 20  # characters
+BAR = 10  # characters
 RECENT_S = 60
 Row = tuple[Any, ...]
 

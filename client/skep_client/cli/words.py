@@ -31,6 +31,10 @@ def reason(job: JobSummary) -> str:
     return ""
 
 
+def number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def standing(job: JobSummary) -> str:
     if job.downgraded:
         return f"runs as opportunistic: {job.downgraded.message}"
