@@ -11,6 +11,18 @@ def test_a_job_is_submitted_and_watched_to_its_last_log_line(visit):
     visit("submit_and_watch")
 
 
+def test_a_failed_job_says_why_and_leads_to_the_line_that_tells(visit):
+    visit("failure")
+
+
+def test_a_shell_in_a_running_task_takes_keys_sizes_and_tells_its_exit(visit):
+    visit("terminal")
+
+
+def test_jobs_are_tagged_cloned_with_their_secrets_and_imported(visit):
+    visit("again")
+
+
 def test_a_page_outlives_its_server_and_misses_no_line(visit, skep):
     visit("outage", SKEP_WEB_PID=str(skep.pids()["web"]))
 

@@ -41,6 +41,7 @@ export default () =>
     await page.getByRole("link", { name: "Events" }).click();
     await page.getByText("job.succeeded").waitFor();
 
-    await page.getByRole("link", { name: "Clone" }).click();
+    await page.getByRole("button", { name: "Clone" }).click();
+    await page.getByRole("menuitem", { name: "Edit and submit" }).click();
     await page.getByRole("textbox", { name: "Job file" }).getByText(`name: ${name}-2`).waitFor();
   });

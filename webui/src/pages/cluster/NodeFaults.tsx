@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { nodeFaults } from "@/api/cluster";
-import type { Node } from "@/api/types";
+import type { Node, NodeFault } from "@/api/types";
 import { Ago } from "@/ui/Time";
 import css from "./NodeFaults.module.css";
 
@@ -13,15 +14,30 @@ export function NodeFaults({ node }: { node: Node }) {
       <h3 className={css.title}>Jobs that failed by its fault</h3>
       <ol className={css.faults}>
         {faults.map((fault) => (
-          <li key={`${fault.at} ${fault.name} ${fault.evidence}`} className={css.fault}>
+          <li key={fault.id} className={css.fault}>
             <Ago at={fault.at} />
             <div>
               <b>{fault.name}</b> <span className="dim num">{fault.code}</span>
+              <Whose fault={fault} />
               {fault.evidence ? <pre className={css.evidence}>{fault.evidence}</pre> : null}
             </div>
           </li>
         ))}
       </ol>
     </section>
+  );
+}
+
+function Whose({ fault }: { fault: NodeFault }) {
+  const { job_id, job_name, virtual_cluster } = fault;
+  if (!job_id) return virtual_cluster ? <> · a job of {virtual_cluster}</> : null;
+  return (
+    <>
+      {" "}
+      ·{" "}
+      <Link to="/jobs/$id" params={{ id: job_id }} className="link">
+        {job_name}
+      </Link>
+    </>
   );
 }

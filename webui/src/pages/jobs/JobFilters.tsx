@@ -1,11 +1,11 @@
-import { SegmentedControl, Select, TagsInput, TextInput } from "@mantine/core";
+import { SegmentedControl, Select, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { me } from "@/api/session";
 import { virtualClusters } from "@/api/tenancy";
-import { Icon } from "@/ui/Icon";
+import { Icon, type IconName } from "@/ui/Icon";
 import { StateChips } from "./StateChips";
 import { statesOf, type JobsSearch } from "./search";
 import css from "./JobFilters.module.css";
@@ -31,7 +31,14 @@ export function JobFilters() {
 
   return (
     <search className={css.bar} aria-label="Filter jobs">
-      <SearchBox value={search.q ?? ""} onChange={(q) => change({ q: q || undefined })} />
+      <FilterBox
+        label="Search jobs by name"
+        placeholder="Search  ( / )"
+        icon="search"
+        value={search.q ?? ""}
+        onChange={(q) => change({ q: q || undefined })}
+        className={css.search}
+      />
       <SegmentedControl
         aria-label="Whose jobs"
         value={search.owner && search.owner === user?.username ? "mine" : "all"}
@@ -51,13 +58,12 @@ export function JobFilters() {
         searchable={(names?.length ?? 0) > 8}
         w={156}
       />
-      <TagsInput
-        aria-label="Tags"
-        placeholder={search.tag ? undefined : "Tags"}
-        value={search.tag?.split(",") ?? NONE}
-        onChange={(tags) => change({ tag: tags.join(",") || undefined })}
-        splitChars={[",", " "]}
-        clearable
+      <FilterBox
+        label="Tags, all of which a job has"
+        placeholder="Tags"
+        icon="tag"
+        value={search.tag?.replaceAll(",", " ") ?? ""}
+        onChange={(text) => change({ tag: text.split(/[,\s]+/).join(",") || undefined })}
         className={css.tags}
       />
       <StateChips
@@ -68,7 +74,17 @@ export function JobFilters() {
   );
 }
 
-function SearchBox({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+interface BoxProps {
+  label: string;
+  placeholder: string;
+  icon: IconName;
+  value: string;
+  onChange: (value: string) => void;
+  className: string | undefined;
+}
+
+/** Tells its text when the visitor has stopped typing for a moment. */
+function FilterBox({ label, placeholder, icon, value, onChange, className }: BoxProps) {
   const [typed, setTyped] = useState(value);
   const [known, setKnown] = useState(value);
   if (known !== value) {
@@ -79,15 +95,15 @@ function SearchBox({ value, onChange }: { value: string; onChange: (value: strin
   return (
     <TextInput
       type="search"
-      aria-label="Search jobs by name"
-      placeholder="Search  ( / )"
-      leftSection={<Icon name="search" size={14} />}
+      aria-label={label}
+      placeholder={placeholder}
+      leftSection={<Icon name={icon} size={14} />}
       value={typed}
       onChange={(event) => {
         setTyped(event.currentTarget.value);
         settle(event.currentTarget.value);
       }}
-      className={css.search}
+      className={className}
     />
   );
 }

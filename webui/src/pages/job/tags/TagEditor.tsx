@@ -47,6 +47,7 @@ export function TagEditor({ job }: { job: Job }) {
         error={wrong ? `“${wrong}” is no tag: letters, digits, . _ : / -` : undefined}
         autoFocus
         className={css.input}
+        classNames={{ inputField: css.field, pill: css.pill }}
       />
       <ActionIcon
         aria-label="Save the tags"

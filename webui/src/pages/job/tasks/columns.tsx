@@ -7,7 +7,7 @@ import { StateBadge } from "@/ui/StateBadge";
 import type { Column } from "@/ui/table/columns";
 import { Elapsed } from "@/ui/Time";
 import { titleOf } from "../failure/words";
-import { portWords } from "./words";
+import { asksPorts, portWords } from "./words";
 import css from "./columns.module.css";
 
 interface Gang {
@@ -69,7 +69,7 @@ export function taskColumns(
       cell: (task) => <AttemptNumber attempt={task.attempt} />,
       sort: (task) => task.attempt && task.attempt.index * 1000 + task.attempt.retry,
     },
-    ...(job.task_roles.some((role) => Object.keys(role.ports).length > 0) ? [PORTS] : []),
+    ...(job.task_roles.some(asksPorts) ? [PORTS] : []),
     {
       id: "exit",
       header: "Exit",

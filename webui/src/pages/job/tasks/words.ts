@@ -1,10 +1,18 @@
-import type { Attempt, Job, Task } from "@/api/types";
+import type { Attempt, Job, Task, TaskRole } from "@/api/types";
 
 /** "http 20001, 20002; tf 20003". */
 export function portWords(ports: Attempt["ports"]): string {
   return Object.entries(ports)
     .map(([label, numbers]) => `${label} ${numbers.join(", ")}`)
     .join("; ");
+}
+
+// Every task gets these, asked for or not.
+const GIVEN = new Set(["ssh", "http"]);
+
+/** Whether the job file names ports of its own. */
+export function asksPorts({ ports }: TaskRole): boolean {
+  return Object.keys(ports).some((label) => !GIVEN.has(label));
 }
 
 /** How many tasks are ready, while they wait for the rest of the gang; null when none waits. */
