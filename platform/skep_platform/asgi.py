@@ -14,7 +14,11 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
 from skep_platform.core.limits import App, BodyLimit  # noqa: E402
+from skep_platform.files.contents import MAX_PACKED  # noqa: E402
 from skep_platform.gateway.routing import websockets  # noqa: E402
+from skep_platform.gateway.uploads import UploadGate  # noqa: E402
 
-bounded = BodyLimit(cast(App, http), settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
-application = ProtocolTypeRouter({"http": bounded, "websocket": websockets})
+django = cast(App, http)
+bounded = BodyLimit(django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+uploads = UploadGate(django, MAX_PACKED, bounded)
+application = ProtocolTypeRouter({"http": uploads, "websocket": websockets})

@@ -331,6 +331,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 30},
     },
+    "tidy-files": {
+        "task": "skep.files.tidy",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
     "tidy-logins": {
         "task": "skep.accounts.tidy",
         "schedule": 3600.0,

@@ -6,6 +6,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from skep_platform.core.errors import SkepError
+
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -21,7 +23,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._told(scope) > self.most:
-            return await self._refuse(send)
+            return await refuse(send, _too_large(self.most))
         read = started = 0
 
         async def counted() -> Mapping[str, Any]:
@@ -41,21 +43,27 @@ class BodyLimit:
             return await self.app(scope, counted, watched)
         except _TooLarge:
             if not started:
-                await self._refuse(send)
+                await refuse(send, _too_large(self.most))
 
     def _told(self, scope: Scope) -> int:
         given = dict(scope.get("headers", ())).get(b"content-length", b"0")
         return int(given) if given.isdigit() else 0
 
-    async def _refuse(self, send: Send) -> None:
-        message = f"A request has at most {self.most} bytes."
-        details = {"most_bytes": self.most}
-        error = {"code": "request_too_large", "message": message, "details": details}
-        body = json.dumps(error).encode()
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+
+async def refuse(send: Send, error: SkepError) -> None:
+    """Answer with a typed error before the body was read; it never will be."""
+    body = json.dumps(error.as_dict()).encode()
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _too_large(most: int) -> SkepError:
+    message = f"A request has at most {most} bytes."
+    error = SkepError(message, code="request_too_large", most_bytes=most)
+    error.status = 413
+    return error
 
 
 class _TooLarge(Exception):

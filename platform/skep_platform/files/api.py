@@ -1,0 +1,56 @@
+"""REST: working files by their hash."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, cast
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts.models import User
+from skep_platform.files import queries, services
+from skep_platform.files.models import Archive
+from skep_platform.files.parsers import GzipStream, OldGzipStream
+
+TAGS = ["files"]
+
+
+class ArchiveSerializer(serializers.ModelSerializer[Archive]):
+    class Meta:
+        model = Archive
+        fields = ("sha256", "size", "unpacked_size", "files")
+        extra_kwargs = {
+            "sha256": {"help_text": "Of the archive as it came: what a job file names."},
+            "size": {"help_text": "Bytes."},
+            "unpacked_size": {"help_text": "Bytes."},
+            "files": {"help_text": "Members, directories too."},
+        }
+
+
+class ArchivesView(APIView):
+    parser_classes = (GzipStream, OldGzipStream)
+
+    @extend_schema(
+        operation_id="upload_files",
+        request={("application/gzip"): OpenApiTypes.BINARY},
+        responses={201: ArchiveSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """A gzipped tar file of a working directory, at most 256 MiB, and unpacked 2 GiB in 50,000
+        members. Names and links stay inside; devices are refused."""
+        stream: Any = request.data or io.BytesIO()  # nothing was sent
+        archive = services.upload(cast(User, request.user), stream)
+        return Response(ArchiveSerializer(archive).data, status=201)
+
+
+class ArchiveView(APIView):
+    @extend_schema(operation_id="get_files", responses=ArchiveSerializer, tags=TAGS)
+    def get(self, request: Request, sha256: str) -> Response:
+        """Whether you have uploaded this archive already."""
+        return Response(ArchiveSerializer(queries.find(request.user, sha256)).data)

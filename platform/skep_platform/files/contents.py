@@ -1,0 +1,145 @@
+"""What is in an archive, and whether a container may unpack it: nothing is written here.
+
+Everything that an archive says is believed only so far: sizes are counted as bytes come out of the
+compression, headers may not be large, and the reader moves forward only.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from dataclasses import dataclass
+from typing import IO, cast
+
+from skep_platform.core.errors import SkepError
+
+MAX_PACKED = 256 * 1024**2  # bytes
+MAX_UNPACKED = 2 * 1024**3
+MAX_FILES = 50_000
+MAX_NAME = 1024  # characters
+MAX_HEADER = 1024**2  # bytes; of what a tar file says of one member before its data
+STEP = 256 * 1024
+KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE)
+
+
+class ArchiveRefused(SkepError):
+    """`details.name`: the member, where one is to blame."""
+
+    code = "archive_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    unpacked_size: int  # bytes of the tar file
+    files: int
+
+
+def inspect(packed: IO[bytes]) -> Contents:
+    """Of a gzipped tar file. Raises ArchiveRefused."""
+    unpacked, files = _Unpacked(packed), 0
+    try:
+        links = _Links()
+        with tarfile.open(fileobj=cast(IO[bytes], unpacked), mode="r:") as archive:
+            while (member := archive.next()) is not None:
+                archive.members.clear()  # it would keep them all
+                files += 1
+                if files > MAX_FILES:
+                    raise ArchiveRefused(f"An archive has at most {MAX_FILES} members.")
+                _check(member)
+                links.check(member)
+        unpacked.drain()
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
+        message = f"This is not a gzipped tar file that can be read to its end: {error}."
+        raise ArchiveRefused(message) from None
+    return Contents(unpacked.position, files)
+
+
+class _Unpacked:
+    """The bytes of the tar file, as far as they may go."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._bytes = gzip.GzipFile(fileobj=packed)
+        self.position = 0
+
+    def read(self, size: int) -> bytes:
+        """Asked for with what a header says of itself."""
+        if not 0 <= size <= MAX_HEADER:
+            raise ArchiveRefused(f"A header says that it has {size} bytes.")
+        return self._read(size)
+
+    def seek(self, position: int) -> None:
+        if position < self.position:
+            raise ArchiveRefused("The archive points back into itself.")
+        while self.position < position and self._read(min(STEP, position - self.position)):
+            pass
+
+    def tell(self) -> int:
+        return self.position
+
+    def drain(self) -> None:
+        """To the end, where the checksum is."""
+        while self._read(STEP):
+            pass
+
+    def _read(self, size: int) -> bytes:
+        data = self._bytes.read(size)
+        self.position += len(data)
+        if self.position > MAX_UNPACKED:
+            most = MAX_UNPACKED // 1024**2
+            raise ArchiveRefused(f"Unpacked, an archive has at most {most} MiB.")
+        return data
+
+
+def _check(member: tarfile.TarInfo) -> None:
+    name = member.name
+    if member.type not in KINDS or member.issparse():
+        message = f"{name[:100]!r} is no file, directory or link; sparse files are not taken."
+        raise ArchiveRefused(message, name=name[:100])
+    if len(name) > MAX_NAME or len(member.linkname) > MAX_NAME:
+        raise ArchiveRefused(f"A name has at most {MAX_NAME} characters.", name=name[:100])
+    _parts(name, member)
+    if member.islnk():
+        _parts(member.linkname, member)
+
+
+def _parts(name: str, member: tarfile.TarInfo) -> tuple[str, ...]:
+    """Of a name that stays inside. Raises ArchiveRefused."""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        message = f"{member.name[:100]!r} leads out of the archive."
+        raise ArchiveRefused(message, name=member.name[:100])
+    return parts
+
+
+class _Links:
+    """Symbolic links lead to places inside, whatever links stand on the way: a link's target goes
+    up only first, and no further than to the root; and nothing lies below a link."""
+
+    def __init__(self) -> None:
+        self._links: set[tuple[str, ...]] = set()
+
+    def check(self, member: tarfile.TarInfo) -> None:
+        """Raises ArchiveRefused."""
+        parts = _parts(member.name, member)
+        self._check_way(parts, member)
+        if member.islnk():
+            self._check_way(_parts(member.linkname, member), member)
+        if member.issym():
+            self._check_target(parts, member)
+            self._links.add(parts)
+
+    def _check_way(self, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
+        if any(parts[:depth] in self._links for depth in range(1, len(parts) + 1)):
+            message = f"{member.name[:100]!r} lies behind a link of the archive, or is one already."
+            raise ArchiveRefused(message, name=member.name[:100])
+
+    def _check_target(self, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
+        target = [part for part in member.linkname.split("/") if part not in ("", ".")]
+        up = 0
+        while up < len(target) and target[up] == "..":
+            up += 1
+        leads_out = member.linkname.startswith("/") or "\0" in member.linkname
+        if not parts or leads_out or up > len(parts) - 1 or ".." in target[up:]:
+            message = f"The link {member.name[:100]!r} leads out of the archive, or may."
+            raise ArchiveRefused(message, name=member.name[:100])
