@@ -132,7 +132,11 @@ def _record(raw: dict[str, Any]) -> Remembered:
         ports=tuple(raw["ports"]),
         plan=StopPlan(**plan),
         container_id=str(raw["container_id"]),
-        outcome=Outcome(**outcome) if outcome else None,
+        outcome=_outcome(outcome) if outcome else None,
         released=bool(raw["released"]),
         stopping=Stopping(**stopping) if stopping else None,
     )
+
+
+def _outcome(raw: dict[str, Any]) -> Outcome:
+    return Outcome(**{**raw, "xids": tuple(raw.get("xids", ()))})

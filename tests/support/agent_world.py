@@ -189,12 +189,13 @@ class World:
         )
         return container_id
 
-    def exit(self, container_id: str, code: int = 0) -> None:
+    def exit(self, container_id: str, code: int = 0, **more: Any) -> None:
         container = self.containers.get(container_id)
         if container is not None and container.status == "running":
-            self.containers[container_id] = replace(container, status="exited", exit=Exit(code))
+            end = Exit(code, **more)
+            self.containers[container_id] = replace(container, status="exited", exit=end)
             if key := self.watched.pop(container_id, None):
-                self.send(ev.Exited(*key, Exit(code)))
+                self.send(ev.Exited(*key, end))
 
     def vanish(self, container_id: str) -> None:
         """Someone removes the container behind the agent's back."""

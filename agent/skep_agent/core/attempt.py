@@ -65,6 +65,7 @@ class Attempt:
     preempted: bool = False  # that is why; only then is its checkpoint signal sent
     save_until: float | None = None  # monotonic, as the next
     kill_at: float | None = None
+    xids: tuple[int, ...] = ()  # of its GPUs, since it started
     outcome: Outcome | None = None
     pull_percent: int = 0
     retries: int = 0  # of the present state

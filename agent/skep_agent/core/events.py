@@ -133,6 +133,13 @@ class GpusSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class XidsSeen:
+    """Errors of GPUs: UUID ("" where it could not tell) and NVIDIA's number."""
+
+    xids: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ContainersSeen:
     """All containers of this node, read some moments ago."""
 
@@ -163,6 +170,7 @@ Event = (
     | GpusClean
     | GpusBusy
     | GpusSeen
+    | XidsSeen
     | ContainersSeen
     | Tick
 )

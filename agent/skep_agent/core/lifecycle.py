@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from skep_agent.core.attempt import OVER, Attempt, Chapter, Grave, State, Story
 from skep_agent.core.checks import Limits
@@ -95,7 +96,8 @@ class Lifecycle:
         """Its process is dead, or never was."""
         if attempt.stop_reason == "fenced" and outcome.phase == "exited":
             outcome = Outcome("failed", error_code="node_lost", message=NODE_LOST)
-        attempt.outcome = outcome
+        attempt.xids = attempt.xids or outcome.xids
+        attempt.outcome = replace(outcome, xids=attempt.xids)
         self.move(attempt, "ended")
 
     def move(self, attempt: Attempt, finish: State) -> None:
@@ -158,6 +160,8 @@ class Lifecycle:
                 message=told.message,
                 pull_percent=attempt.pull_percent if attempt and pulling else None,
                 memory_peak_mb=told.memory_peak_mb,
+                xids=list(attempt.xids if attempt else told.xids),
+                disk_full=told.disk_full,
             )
         )
         if not self.out or not isinstance(self.out[-1], SendFacts):

@@ -34,6 +34,7 @@ PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
 VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
 VERIFY_LATER_S = 30.0  # and are then looked for this often
 RETRY_MAX_S = 30.0
+MAX_XIDS = 32  # told of one attempt
 
 
 @dataclass(slots=True)
@@ -247,7 +248,9 @@ class NodeMachine(Adoption):
         if attempt.stop_reason is not None:
             self.end(attempt, NEVER_STARTED)
         else:
-            self.end(attempt, Outcome("failed", error_code=code, message=message))
+            full = code == "disk_full"
+            outcome = Outcome("failed", error_code=code, message=message, disk_full=full)
+            self.end(attempt, outcome)
 
     def _retry(self, attempt: Attempt) -> None:
         attempt.retries += 1
@@ -300,6 +303,13 @@ class NodeMachine(Adoption):
         if self.gpus.see(event.gpus):
             self.out.append(SendInventory())
 
+    def _xids_seen(self, event: ev.XidsSeen) -> None:
+        """Told with the end: the last ones may come when the process is dead already."""
+        for attempt in self.attempts.values():
+            if attempt.state in _SUFFERING and attempt.gpus:
+                mine = [xid for uuid, xid in event.xids if not uuid or uuid in attempt.gpus]
+                attempt.xids = tuple(dict.fromkeys([*attempt.xids, *mine]))[:MAX_XIDS]
+
     # --- the clock
 
     def _tick(self, event: ev.Tick) -> None:
@@ -345,6 +355,8 @@ class NodeMachine(Adoption):
         self.finish_if_due(attempt)
 
 
+# Its process is, or was, on its GPUs.
+_SUFFERING = RUNNING | {"starting", "ended"}
 _DURING = {"pull": "pulling", "create": "creating", "start": "starting"}
 _RETRIED = {("stop", "stopping"), ("remove", "removing")}
 
@@ -368,5 +380,6 @@ _HANDLERS: dict[type, Callable] = {
     ev.GpusClean: NodeMachine._gpus_clean,
     ev.GpusBusy: NodeMachine._gpus_busy,
     ev.GpusSeen: NodeMachine._gpus_seen,
+    ev.XidsSeen: NodeMachine._xids_seen,
     ev.Tick: NodeMachine._tick,
 }

@@ -20,6 +20,8 @@ class Outcome:
     memory_peak_mb: int | None = None
     error_code: str = ""
     message: str = ""
+    xids: tuple[int, ...] = ()
+    disk_full: bool = False
 
     @property
     def signal(self) -> int | None:
@@ -34,6 +36,7 @@ class Outcome:
             exit_code=exit_.exit_code,
             oom_killed=exit_.oom_killed,
             memory_peak_mb=exit_.memory_peak_mb,
+            disk_full=exit_.disk_full,
         )
 
 

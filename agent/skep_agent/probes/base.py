@@ -23,4 +23,8 @@ class GpuProbe(Protocol):
     def busy(self, uuids: list[str]) -> dict[str, list[int]]:
         """Process ids still on each of these GPUs; only GPUs with at least one."""
 
+    def xids(self) -> list[tuple[str, int]]:
+        """NVIDIA's errors since the last question: the GPU's UUID ("" where it could not tell) and
+        the number. Answers at once."""
+
     def close(self) -> None: ...

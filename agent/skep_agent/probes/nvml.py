@@ -81,6 +81,9 @@ class NvmlProbe:
         found = {uuid: _processes(uuid) for uuid in uuids}
         return {uuid: pids for uuid, pids in found.items() if pids}
 
+    def xids(self) -> list[tuple[str, int]]:
+        return self._xids.take()
+
     def close(self) -> None:
         self._xids.close()
         with self._lock:

@@ -7,6 +7,7 @@ Which of them make a GPU unfit is the choice of NVIDIA's own device plugin for K
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import Any
 
 import pynvml as nvml  # type: ignore[import-untyped]
@@ -29,6 +30,7 @@ MEANING = {
 }
 WAIT_MS = 500
 RETRY_S = 5.0
+MAX_SEEN = 1000  # that nobody asked for yet
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +42,7 @@ class XidWatcher:
     def __init__(self) -> None:
         self._problems: dict[str, str] = {}  # by UUID
         self._everywhere = ""
+        self._seen: deque[tuple[str, int]] = deque(maxlen=MAX_SEEN)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,6 +54,13 @@ class XidWatcher:
     def problem(self, uuid: str) -> str:
         """ "" for a GPU that had none."""
         return self._problems.get(uuid) or self._everywhere
+
+    def take(self) -> list[tuple[str, int]]:
+        """All that came since the last time, also of programs: UUID ("" if unknown) and number."""
+        taken = []
+        while self._seen:
+            taken.append(self._seen.popleft())
+        return taken
 
     def close(self) -> None:
         self._ended.set()
@@ -72,11 +82,11 @@ class XidWatcher:
             if not watched:
                 self._ended.wait()  # no GPU here tells its errors
             while not self._ended.is_set():
-                self._take(events)
+                self._next(events)
         finally:
             nvml.nvmlEventSetFree(events)
 
-    def _take(self, events: Any) -> None:
+    def _next(self, events: Any) -> None:
         try:
             event = nvml.nvmlEventSetWait(events, WAIT_MS)
         except nvml.NVMLError as error:
@@ -87,16 +97,18 @@ class XidWatcher:
             self._note(event.device, event.eventData)
 
     def _note(self, device: Any, xid: int) -> None:
-        if xid in APPLICATION_XIDS:
-            return
-        text = f"XID {xid}: {MEANING[xid]}" if xid in MEANING else f"XID {xid}"
         try:
             uuid = nvml.nvmlDeviceGetUUID(device)
         except nvml.NVMLError:
-            # Of a GPU that cannot even say which it is: none can be trusted.
-            self._everywhere = f"{text} of an unknown GPU of this node"
-        else:
+            uuid = ""
+        self._seen.append((uuid, xid))
+        if xid in APPLICATION_XIDS:
+            return
+        text = f"XID {xid}: {MEANING[xid]}" if xid in MEANING else f"XID {xid}"
+        if uuid:
             self._problems.setdefault(uuid, text)
+        else:  # a GPU that cannot even say which it is: none can be trusted
+            self._everywhere = f"{text} of an unknown GPU of this node"
         log.warning("gpu_xid", xid=xid, problem=text)
 
 

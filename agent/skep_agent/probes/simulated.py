@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 import uuid
 from collections.abc import Collection
@@ -20,6 +21,7 @@ from skep_agent.protocol import Gpu, GpuSample
 _NAMESPACE = uuid.UUID("5ce90000-0000-5000-8000-000000000000")
 _ISLAND = 4  # GPUs that NVLink joins, as on a machine with two sockets
 _IDLE_MB = 3
+_XID = re.compile(r"XID (\d{1,5})\b")
 
 
 class SimulatedGpus:
@@ -38,6 +40,7 @@ class SimulatedGpus:
         self._faults: dict[str, dict[str, Any]] = {}
         self._file = faults
         self._read_at: float | None = None
+        self._xids: dict[str, int] = {}  # of present faults, told already
 
     def gpus(self) -> list[Gpu]:
         faults = self._present_faults()
@@ -65,6 +68,15 @@ class SimulatedGpus:
         faults = self._present_faults()
         found = {uuid: list(faults.get(uuid, {}).get("busy", ())) for uuid in uuids}
         return {uuid: pids for uuid, pids in found.items() if pids}
+
+    def xids(self) -> list[tuple[str, int]]:
+        """Of faults that say one, as in "XID 79: …", when they are new."""
+        faults = self._present_faults().items()
+        found = {uuid: _XID.match(str(fault.get("problem", ""))) for uuid, fault in faults}
+        present = {uuid: int(match[1]) for uuid, match in found.items() if match}
+        new = [(uuid, xid) for uuid, xid in present.items() if self._xids.get(uuid) != xid]
+        self._xids = present
+        return new
 
     def close(self) -> None:
         pass

@@ -31,6 +31,7 @@ class Exit:
     exit_code: int
     oom_killed: bool = False
     memory_peak_mb: int | None = None
+    disk_full: bool = False  # the node's, at that time
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from skep_agent.isolation import (
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_pull
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
+from skep_agent.runtimes.disk import is_full
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     Engine,
@@ -53,6 +54,7 @@ class DockerRuntime:
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
         self._cpus = 0
+        self._root = ""  # where the engine keeps containers; "" before it was asked
 
     async def version(self) -> str:
         return (await self._engine.version()).version
@@ -141,6 +143,7 @@ class DockerRuntime:
         return [sample for sample in samples if sample is not None]
 
     async def list(self) -> list[Container]:
+        await self._engine_facts()
         filters = {"label": self._labels}
         found = await self._engine.get("/containers/json", {"all": True, "filters": filters})
         limit = asyncio.Semaphore(PARALLEL)
@@ -173,7 +176,8 @@ class DockerRuntime:
     async def _engine_facts(self) -> EngineFacts:
         version = await self._engine.version()
         if not self._cpus:
-            self._cpus = (await self._engine.get("/info"))["NCPU"]
+            info = await self._engine.get("/info")
+            self._cpus, self._root = info["NCPU"], info["DockerRootDir"]
         return EngineFacts(self._cpus, version.init)
 
     async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
@@ -259,7 +263,8 @@ class DockerRuntime:
             return None
         oom_killed = bool(state.get("OOMKilled"))
         peak = found["HostConfig"]["Memory"] // MIB if oom_killed else None
-        return Exit(state["ExitCode"], oom_killed, peak or self._stats.peak_mb(container_id))
+        peak = peak or self._stats.peak_mb(container_id)
+        return Exit(state["ExitCode"], oom_killed, peak, is_full(self._root))
 
 
 def _is_alive(found: dict[str, Any]) -> bool:

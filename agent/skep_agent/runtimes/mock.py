@@ -14,6 +14,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     on_checkpoint=exit    it ends by itself after a checkpoint signal; else it goes on
     checkpoint_seconds=SECONDS    how long that takes
     oom=1                 end as killed for memory
+    disk_full=1           the node's disk is full at the end
 
 An image reference may end in `?pull_seconds=2&pull_error=image_not_found`. What runs beside a task
 is told in `mock_exec`.
@@ -206,7 +207,8 @@ class MockRuntime:
             container.timer.cancel()
         container.status = "exited"
         peak = container.spec.memory_mb if oom else container.spec.memory_mb // 2
-        container.ended.set_result(Exit(own if exit_code is None else exit_code, oom, peak))
+        full = bool(container.number("disk_full"))
+        container.ended.set_result(Exit(own if exit_code is None else exit_code, oom, peak, full))
 
     def _find(self, container_id: str) -> MockContainer:
         try:

@@ -61,7 +61,7 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         archives = Archives(state.archives, identity)
-        self._operations = Operations(runtime, archives, self.dispatch)
+        self._operations = Operations(runtime, archives, self._operated)
         self._streams = Streams(identity, runtime, self.machine.attempts.get)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
@@ -97,6 +97,16 @@ class Agent:
             self._set_timer()
         except Exception as error:
             self._broken.set_exception(error)
+
+    def _operated(self, event: ev.Event) -> None:
+        """What a GPU said before a process ended shall be told with its end."""
+        if isinstance(event, ev.Exited):
+            self._note_xids()
+        self.dispatch(event)
+
+    def _note_xids(self) -> None:
+        if xids := self._probe.xids():
+            self.dispatch(ev.XidsSeen(tuple(xids)))
 
     def hello(self) -> Hello:
         return Hello(
@@ -235,6 +245,7 @@ class Agent:
         except Exception:
             log.exception("probe_broke")  # the core asks again
             return
+        self._note_xids()
         self.dispatch(ev.GpusBusy(*key, busy) if busy else ev.GpusClean(*key))
 
     async def _ask_probe(self, question: Callable[[], T]) -> T:
@@ -247,6 +258,7 @@ class Agent:
         while True:
             await asyncio.sleep(self.config.inventory_interval_s)
             try:
+                self._note_xids()
                 self.dispatch(ev.GpusSeen(tuple(await self._ask_probe(self._probe.gpus))))
             except Exception:
                 log.exception("probe_broke")

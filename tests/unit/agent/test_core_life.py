@@ -345,3 +345,32 @@ def test_a_log_that_nobody_takes_does_not_hold_a_forgotten_container_for_ever(
     world.complete_all()
     assert not world.containers
     assert "log_given_up" in world.warnings
+
+
+def test_the_errors_of_its_gpus_are_told_with_the_end_and_those_of_others_are_not(
+    world: World,
+) -> None:
+    world.desire(spec(gpu_uuids=["GPU-1"]), spec("a2", gpu_uuids=["GPU-2"]))
+    world.complete_all()
+    world.send(ev.XidsSeen((("GPU-1", 31), ("GPU-2", 13), ("GPU-1", 79), ("GPU-1", 31))))
+    world.exit("c-a1-1", 1)
+    assert world.facts[-1].phase == "exited"
+    assert world.facts[-1].xids == [31, 79]
+    world.send(ev.XidsSeen((("", 119),)))
+    world.complete_all()
+    assert (world.facts[-1].phase, world.facts[-1].xids) == ("released", [31, 79, 119])
+
+
+def test_errors_from_before_the_start_belong_to_nobody(world: World) -> None:
+    world.send(ev.XidsSeen((("GPU-1", 79),)))
+    world.exit(run(world, gpu_uuids=["GPU-1"]), 1)
+    assert all(fact.xids == [] for fact in world.facts)
+
+
+def test_a_full_disk_is_told_with_the_end_of_what_ran_and_of_what_could_not(world: World) -> None:
+    world.exit(run(world), 1, disk_full=True)
+    assert [f.disk_full for f in world.facts if f.phase == "exited"] == [True]
+    world.desire(spec(), spec("a2"))
+    pull = next(op for op in world.pending if isinstance(op, do.Pull))
+    world.complete(pull, error="disk_full")
+    assert [f.disk_full for f in world.facts if f.phase == "failed"] == [True]

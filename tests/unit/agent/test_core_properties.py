@@ -122,6 +122,10 @@ class Node(RuleBasedStateMachine):
         self.world.gpus = [gpu(u, healthy=u not in bad) for u in UUIDS if u not in lost]
         self.world.send(ev.GpusSeen(tuple(self.world.gpus)))
 
+    @rule(uuid=st.sampled_from(["", *UUIDS]), xid=st.sampled_from([13, 79]))
+    def a_gpu_tells_an_error(self, uuid, xid) -> None:
+        self.world.send(ev.XidsSeen(((uuid, xid),)))
+
     @rule()
     def the_containers_are_listed(self) -> None:
         self.world.look()

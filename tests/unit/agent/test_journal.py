@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_records_outlive_the_process(path: Path) -> None:
     journal = Journal(path, "boot")
-    ended = record("a2", outcome=Outcome("exited", exit_code=3, oom_killed=True))
+    ended = record("a2", outcome=Outcome("exited", exit_code=3, oom_killed=True, xids=(79,)))
     journal.remember(record("a1"))
     journal.remember(record("a2"))
     journal.remember(ended)

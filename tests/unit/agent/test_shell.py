@@ -94,6 +94,23 @@ async def test_a_held_attempt_says_ready_and_runs_when_it_is_told(
     assert told[told.index("ready") :] == ["ready", "running", "exited", "released"]
 
 
+async def test_what_a_gpu_said_before_a_process_died_is_told_with_its_end(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    uuid = server.node().hellos[0].inventory.gpus[3].uuid
+    await server.desire(spec(gpu_uuids=[uuid], command="mock run_for=forever disk_full=1"))
+    await server.until(lambda: "running" in server.node().phases("a1"))
+    faults = StateDir(agent.config.state).gpu_faults
+    faults.write_text(json.dumps({uuid: "XID 79: fallen off the bus"}))
+    (container,) = runtime.containers.values()
+    runtime.end(container.container_id, 139)
+    await server.until(lambda: "exited" in server.node().phases("a1"))
+    exited = next(f for f in server.node().facts if f.phase == "exited")
+    assert (exited.xids, exited.disk_full) == ([79], True)
+
+
 async def test_a_stop_reaches_the_container(server: FakeControlPlane, agent: AgentProcess) -> None:
     await server.desire(spec(command="mock run_for=forever"))
     await server.until(lambda: "running" in server.node().phases("a1"))

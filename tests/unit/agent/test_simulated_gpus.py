@@ -65,3 +65,16 @@ def test_a_file_of_faults_is_read_again_when_it_changes(tmp_path: Path) -> None:
 def test_no_gpus_are_no_driver() -> None:
     probe = SimulatedGpus(0)
     assert (probe.gpus(), probe.topology(), probe.driver_version()) == ([], {}, "")
+
+
+def test_an_xid_of_a_fault_is_told_when_it_is_new() -> None:
+    probe = SimulatedGpus(2, seed="n1")
+    first, second = (gpu.uuid for gpu in probe.gpus())
+    probe.fail(first, "XID 79: fallen off the bus")
+    probe.fail(second, "too hot")
+    assert probe.xids() == [(first, 79)]
+    assert probe.xids() == []
+    probe.heal(first)
+    assert probe.xids() == []
+    probe.fail(first, "XID 48")
+    assert probe.xids() == [(first, 48)]
