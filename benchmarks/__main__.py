@@ -12,6 +12,8 @@ BENCHMARKS = {
     "gang": "benchmarks.gang",
     "agents": "benchmarks.agents",
     "logs": "benchmarks.logs",
+    "logs_ingest": "benchmarks.logs_ingest",
+    "logs_large": "benchmarks.logs_large",
     "place": "benchmarks.cells_place",
     "sweep": "benchmarks.cells_sweep",
     "queue": "benchmarks.queue_tick",

@@ -57,6 +57,11 @@ class ProcessServer:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
         quiet = ["--log-level", "warning", "--lifespan", "off", "--ws-per-message-deflate=false"]

@@ -22,22 +22,29 @@ class Merger:
 
     def feed(self, stream: Hashable, prefix: bytes, data: bytes) -> bytes:
         """The lines that are whole with these bytes, each behind the prefix."""
-        _, begun = self._begun.pop(stream, (prefix, bytearray()))
+        begun = self._begun.pop(stream, (prefix, bytearray()))[1]
         self._size -= len(begun)
-        begun += data
-        end = begun.rfind(b"\n") + 1
-        if len(begun) - end > LONGEST_LINE:
-            end = len(begun)
-        told = self._tell(stream, prefix, bytes(begun[:end]))
-        if end < len(begun):
-            self._begun[stream] = prefix, begun[end:]
-            self._size += len(begun) - end
+        end = data.rfind(b"\n") + 1
+        if len(data) - end + (0 if end else len(begun)) > LONGEST_LINE:
+            end = len(data)
+        if not end:
+            begun += data
+            self._keep(stream, prefix, begun)
+            return self._relieve()
+        told = self._tell(stream, prefix, bytes(begun) + data[:end] if begun else data[:end])
+        if end < len(data):
+            self._keep(stream, prefix, bytearray(data[end:]))
         return told + self._relieve()
 
     def end(self) -> bytes:
         """The lines that nobody ended."""
         begun, self._begun = self._begun, {}
         return b"".join(self._tell(s, prefix, bytes(rest)) for s, (prefix, rest) in begun.items())
+
+    def _keep(self, stream: Hashable, prefix: bytes, begun: bytearray) -> None:
+        if begun:
+            self._begun[stream] = prefix, begun
+            self._size += len(begun)
 
     def _relieve(self) -> bytes:
         """Tell the longest begun line as it is, when all of them together take too much memory."""
@@ -56,9 +63,10 @@ class Merger:
         self._told = None if data.endswith(b"\n") else stream
         text = _settled(data) if self._settled else data
         if prefix:
-            newline = b"\n" * text.endswith(b"\n")
-            text = text.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + newline
-        return start + (b"" if goes_on else prefix) + text
+            # Not behind the last newline: that line is not here.
+            inside = text.count(b"\n") - text.endswith(b"\n")
+            text = text.replace(b"\n", b"\n" + prefix, inside)
+        return b"".join([start, b"" if goes_on else prefix, text])
 
 
 def _settled(data: bytes) -> bytes:
