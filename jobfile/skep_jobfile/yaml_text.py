@@ -25,7 +25,8 @@ from skep_jobfile.problems import InvalidJobFile, Path, Problem, named, words
 __all__ = ["Node", "children", "compose", "construct", "entries", "node_at", "place_of"]
 
 MERGE = "tag:yaml.org,2002:merge"
-QUOTED = re.compile(r"""(['"])(?!<)[^'"]{2,}\1""")
+# Of a message what quotes nothing but names of tokens and punctuation.
+HARMLESS = re.compile(r"""(?:[^'"]|'<[a-z ]+>'|'\\t'|(['"])[^\w\s'"\\]\1)*""")
 PLAIN = "tag:skep,plain"  # neither quotes nor a tag
 
 
@@ -230,9 +231,9 @@ def _syntax(error: Exception) -> InvalidJobFile:
 
 
 def _line(text: str) -> str:
-    """In one line, without what it quotes from the file: that may be a secret. Names of tokens
-    (`'<block end>'`) and single characters stay."""
-    return " ".join(QUOTED.sub("", text).split())[:200]
+    """In one line, up to where it quotes from the file: that may be a secret."""
+    found = HARMLESS.match(text)
+    return " ".join(found.group().split())[:200] if found else ""
 
 
 def _at(mark: Any, code: str, message: str) -> InvalidJobFile:

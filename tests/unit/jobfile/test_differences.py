@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.openpai import job
 
-from skep_jobfile import InvalidJobFile, compile_job, read_facts
+from skep_jobfile import InvalidJobFile, compile_job, notes, parse, read_facts
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "from-openpai-jobs.md"
 FACTS = read_facts(
@@ -90,3 +90,21 @@ def test_a_date_is_text() -> None:
     assert "a date is text" in PAGE.read_text()
     text = json.dumps(job(version="VERSION")).replace('"VERSION"', "2020-01-02")
     assert compile_job(text)["entrypoints"] == {"worker": "train"}
+
+
+def test_a_secret_behind_an_alias_is_refused() -> None:
+    assert "a secret that a YAML alias uses elsewhere" in PAGE.read_text()
+    text = json.dumps(job(parameters="P", secrets="S"))
+    text = text.replace('"P"', "{p: *s}").replace('"S"', "{p: &s x}")
+    head, _, rest = text.partition('"parameters"')
+    parameters, _, secrets = rest.partition(', "secrets"')
+    with pytest.raises(InvalidJobFile) as refused:
+        compile_job(f'{head}"secrets"{secrets[:-1]}, "parameters"{parameters}}}')
+    assert [problem.code for problem in refused.value.problems] == ["shared_secret"]
+
+
+def test_a_misspelt_key_that_the_server_passes_over_is_noted() -> None:
+    assert "misspelt keys below `extras`" in PAGE.read_text()
+    read, document = parse(json.dumps(job(extras={"gangAlocation": False})))
+    (note,) = notes(read, document.data)
+    assert "Did you mean gangAllocation?" in note.message
