@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from tests.support.gateway_live import Page, login
 from tests.support.gateway_rows import frame, running_attempt
-from tests.support.gateway_server import wait_until
+from tests.support.gateway_server import ProcessServer, wait_until
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
 from websockets.exceptions import InvalidStatus
@@ -324,3 +326,23 @@ def test_a_page_that_leaves_is_forgotten(port, web):
         page.subscribe("job", team.job.pk)
     wait_until(lambda: not web.server.server_state.tasks, "the connection ended")
     assert not live._sockets
+
+
+def test_31_followers_of_a_log_take_no_thread_and_no_database_connection_each(transactional_db):
+    """Whoever follows waits for a ring and then reads by REST: no request waits for new lines."""
+    team, followers = Team(), 40
+    with ProcessServer() as server, ExitStack() as pages:
+
+        def follow() -> None:
+            page = pages.enter_context(team.page(server.port))
+            page.subscribe("job-logs", team.job.pk)
+
+        follow()
+        threads_of_one = len(os.listdir(f"/proc/{server.pid}/task"))
+        for _ in range(followers):
+            follow()
+        assert len(os.listdir(f"/proc/{server.pid}/task")) < threads_of_one + followers / 4
+        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        with connection.cursor() as cursor:
+            cursor.execute(count)
+            assert cursor.fetchone()[0] < followers / 4
