@@ -20,7 +20,7 @@ from skep_agent.runtimes.base import RuntimeFailure
 MAX_MEMBERS = 50_000
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_NAME_BYTES = 4096
-MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
 PIECE_BYTES = 256 * 1024
 _KINDS = frozenset(
     {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE}
