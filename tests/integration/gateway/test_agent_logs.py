@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from collections.abc import Iterator
@@ -158,6 +159,27 @@ def test_31_a_store_that_hangs_drops_frames_not_heartbeats_and_asks_for_them_aga
         agent.send(frame(attempt, 400, b""))
         acknowledged(agent, 1)
     assert stored(attempt, "stdout") == data
+
+
+def test_31_a_store_that_is_full_ends_no_session_and_loses_no_byte(port, monkeypatch):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        attempt = running_attempt(joined.node)
+        refused = threading.Event()
+
+        def full(chunks: object) -> None:
+            refused.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as outage:
+            outage.setattr(storages["logs"], "save_many", full)
+            ship(agent, attempt, "stdout", output(1, 300_000))
+            assert refused.wait(60)
+            agent.beat()
+            assert not LogChunk.objects.exists()
+        acknowledged(agent, 1)
+        assert stored(attempt, "stdout") == output(1, 300_000)
 
 
 def test_a_killed_server_loses_no_byte_and_stores_none_twice(transactional_db):
