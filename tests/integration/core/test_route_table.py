@@ -18,6 +18,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 
 from skep_platform.accounts.models import ApiToken
 from skep_platform.cluster.services import create_join_token
+from skep_platform.files.models import Archive
 from skep_platform.images.services import create as create_image
 from skep_platform.telemetry.models import JobUse
 
@@ -119,6 +120,7 @@ EXPECTED = {
     "GET attempts/<id>/logs/<stream>": OF_THE_TEAM,
 }
 
+SHA256 = "0" * 64
 USER = {"username": "newcomer", "password": "a-long-password"}
 BODIES: dict[str, Any] = {
     "POST me/password": {"current": "wrong", "new": "wrong"},
@@ -156,7 +158,13 @@ class World:
     def _address(self, path: str) -> str:
         kind, *rest = path.split("/")
         own = self.ids.get(kind, "")
-        known = {"<id>": own, "<name>": own, "<username>": "owner", "<stream>": "stdout"}
+        known = {
+            "<id>": own,
+            "<name>": own,
+            "<username>": "owner",
+            "<stream>": "stdout",
+            "<sha256>": SHA256,
+        }
         known |= {"<rank>": "0"}
         return "/" + "/".join([kind, *(known.get(part, part) for part in rest)])
 
@@ -172,6 +180,7 @@ def world() -> World:
     job = make_job(team, users["owner"])
     attempt = place(job, list(node.devices.all()))
     JobUse.objects.create(job=job, gpu_hours=1.0)
+    Archive.objects.create(owner=users["owner"], sha256=SHA256, size=1, unpacked_size=1, files=1)
     callers = {"anonymous": Api()} | {name: Api(user) for name, user in users.items()}
     token = ApiToken.objects.get(user=users["owner"])
     ids = {
