@@ -21,6 +21,13 @@ class AffectedJob(Model):
     reason: Reason | None = None
 
 
+class Archive(Model):
+    sha256: str
+    size: int = 0
+    unpacked_size: int = 0
+    files: int = 0
+
+
 class Asked(Model):
     gpus: int = 0
     cpus: float = 0

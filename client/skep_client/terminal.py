@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
 import signal
 import sys
 import threading
@@ -21,9 +20,12 @@ def is_interactive() -> bool:
 
 
 def size() -> tuple[int, int]:
-    """Rows and columns."""
-    columns, rows = shutil.get_terminal_size()
-    return rows, columns
+    """Rows and columns, whatever COLUMNS says: the other side draws on this terminal."""
+    try:
+        columns, rows = os.get_terminal_size(OUTPUT_FD)
+    except OSError:
+        return 24, 80
+    return max(rows, 1), max(columns, 1)
 
 
 def join(stream: Stream) -> None:

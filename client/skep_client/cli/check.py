@@ -63,9 +63,8 @@ def _print_check(found: Check, file: str) -> None:
         print(f"{file}{place}: {problem.message} ({problem.code})")
     if found.valid and found.summary:
         s = found.summary
-        print(
-            f"{s.name} is valid: {number(s.tasks, 'task')}, {number(s.gpus, 'GPU')} of {s.virtual_cluster}"
-        )
+        size = f"{number(s.tasks, 'task')}, {number(s.gpus, 'GPU')} of {s.virtual_cluster}"
+        print(f"{s.name} is valid: {size}")
     for note in found.notes:
         place = "".join(f":{n}" for n in (note.line, note.column) if n is not None)
         print(f"{file}{place}: note: {note.message}")
