@@ -119,6 +119,8 @@ class Model:
                     task.state = "STOPPING"
         if decision.finished or decision.retry:
             assert decision.verdict is not None
+            known = self.diagnosis is not None or self.over_time
+            assert known or decision.verdict != Verdict.FAILED, "nobody knows why it failed"
             self.ended.append((decision.verdict, decision.retry))
             self.diagnosing = False
         if decision.retry:
@@ -151,9 +153,13 @@ class LifeOfAJob(RuleBasedStateMachine):
         min_failed=st.sampled_from([-1, 1, 2]),
         min_succeeded=st.sampled_from([-1, 1, 4]),
         retries=st.sampled_from([0, 1, 3]),
+        left=st.sampled_from([1, MAX_FREE_RETRIES]),
     )
-    def submit(self, tasks: int, min_failed: int, min_succeeded: int, retries: int) -> None:
+    def submit(
+        self, tasks: int, min_failed: int, min_succeeded: int, retries: int, left: int
+    ) -> None:
         self.job = Model(tasks, min_failed, min(min_succeeded, tasks), retries)
+        self.job.free_retries = self.job.attempt = MAX_FREE_RETRIES - left
         self.stood: tuple[int, Verdict | None] = (0, None)
 
     @precondition(lambda self: self.job.tasks is None and not self.job.finished)
@@ -193,6 +199,20 @@ class LifeOfAJob(RuleBasedStateMachine):
     def somebody_reads_the_log(self, reaction: Reaction, blame: bool) -> None:
         self.job.diagnosis, self.job.node_to_blame = reaction, blame
         self.job.diagnosing = False
+        self.job.advance()
+
+    @precondition(lambda self: self.job.tasks and not self.job.finished)
+    @rule(reaction=st.sampled_from(Reaction))
+    def a_whole_attempt_fails(self, reaction: Reaction) -> None:
+        """In one step, so that random walks get through many attempts."""
+        for task in list(self.job.present):
+            for state in ("FAILED", "STOPPED"):
+                self.job.move(task, state)
+            self.job.advance()
+        self.job.diagnosis = self.job.diagnosis or reaction
+        self.job.diagnosing = False
+        for task in self.job.present:
+            task.released = True
         self.job.advance()
 
     @precondition(lambda self: not self.job.finished)
@@ -307,5 +327,5 @@ def _next_step(job: Model) -> None:
             task.released = True
 
 
-LifeOfAJob.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+LifeOfAJob.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 test_life_of_a_job = LifeOfAJob.TestCase
