@@ -58,6 +58,8 @@ _REFERENCE = re.compile(
 _WAIT_FOR_CHILD = "trap 'exit 143' TERM; "
 # It shall outlive the checkpoint signal, too; its children get it as if there were no trap.
 _OUTLIVE = "trap : {}; "
+# People write commands for bash, as OpenPAI ran them; images without it have a plain shell.
+_SHELL = ["/bin/sh", "-c", 'exec "$(command -v bash || echo /bin/sh)" -c "$0"']
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def create_call(
         # By id: the tag may have moved since the image was looked at.
         "Image": image.image_id,
         "Hostname": _hostname(spec),
-        "Entrypoint": ["/bin/sh", "-c"],
+        "Entrypoint": _SHELL,
         "Cmd": [_script(spec)],
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Labels": labels(spec, node),

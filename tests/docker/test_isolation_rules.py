@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -327,9 +329,19 @@ def test_a_simulated_node_may_promise_more_cpus_than_the_machine_has():
     assert body_of(spec_with(cpus=64.0))["HostConfig"]["NanoCpus"] == 8 * 10**9
 
 
+@pytest.mark.parametrize(("path", "shell"), [(os.environ["PATH"], "bash"), ("/nowhere", "sh")])
+def test_commands_run_in_bash_where_the_image_has_it(path, shell):
+    entrypoint = body_of(spec_with())["Entrypoint"]
+    script = 'echo "${BASH_VERSION:+bash}"'
+    done = subprocess.run(
+        [*entrypoint, script], env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout.strip() == "bash") == (shell == "bash")
+
+
 def test_the_image_is_pinned_and_cannot_bring_its_own_habits():
     body = body_of(spec_with())
     assert body["Image"] == IMAGE.image_id
-    assert body["Entrypoint"] == ["/bin/sh", "-c"]
+    assert body["Entrypoint"][:2] == ["/bin/sh", "-c"]
     assert body["StopSignal"] == "SIGTERM"
     assert body["Healthcheck"] == {"Test": ["NONE"]}
