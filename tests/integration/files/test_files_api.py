@@ -130,6 +130,16 @@ class TestUpload:
         assert (status, answer["code"]) == (403, "forbidden")
         assert not Archive.objects.exists()
 
+    def test_a_session_with_the_token_uploads(self, port):
+        session, token = login(make_user()), "t" * 32
+        cookies = {settings.SESSION_COOKIE_NAME: session.session_key, "skep_csrf": token}
+        caller = Caller(port)
+        caller.headers = {
+            "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
+            "X-CSRFToken": token,
+        }
+        assert caller.post(ARCHIVE)[0] == 201
+
     def test_a_user_keeps_only_so_much(self, port, monkeypatch):
         monkeypatch.setattr(services, "MAX_PER_OWNER", len(ARCHIVE) + 10)
         caller = Caller(port, make_user())
@@ -141,40 +151,30 @@ class TestUpload:
 
 
 class TestBeforeTheBody:
-    def test_31_nobody_is_asked_for_a_body_who_is_not_logged_in(self, port):
-        for headers in ("", "Authorization: Bearer skt_" + "a" * 64 + "\r\n"):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                connection.sendall(
-                    b"POST /api/v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                    b"Content-Type: application/gzip\r\nContent-Length: 200000000\r\n"
-                    + headers.encode()
-                    + b"\r\nfirst bytes"
-                )
-                answer = connection.recv(100_000)
-            assert answer.startswith(b"HTTP/1.1 401")
-            assert b"not_authenticated" in answer
+    @pytest.mark.parametrize("token", ["", "skt_" + "a" * 64])
+    def test_31_nobody_is_asked_for_a_body_who_is_not_logged_in(self, port, token):
+        answer = told(Caller(port, token=token), "files", 200_000_000)
+        assert answer.startswith(b"HTTP/1.1 401")
+        assert b"not_authenticated" in answer
 
-    def test_31_an_archive_is_not_larger_than_told(self, port, web, monkeypatch):
-        too_many = contents.MAX_PACKED + 1
+    def test_31_an_archive_is_not_larger_than_told(self, port):
         caller = Caller(port, make_user())
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-            connection.sendall(
-                b"POST /api/v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                b"Content-Type: application/gzip\r\n"
-                + f"Content-Length: {too_many}\r\n".encode()
-                + f"Authorization: {caller.headers['Authorization']}\r\n\r\n".encode()
-            )
-            answer = connection.recv(100_000)
-        assert answer.startswith(b"HTTP/1.1 413")
+        assert told(caller, "files", contents.MAX_PACKED + 1).startswith(b"HTTP/1.1 413")
 
-    def test_31_other_routes_take_no_such_body(self, port):
-        body = os.urandom(3 * 1024**2)
+    @pytest.mark.parametrize("path", ["jobs", "files/", "files/x", "FILES"])
+    def test_31_other_routes_take_no_such_body(self, port, path):
         caller = Caller(port, make_user())
-        for path in ("jobs", "files/", "files/x", "FILES"):
-            answer = caller._send(
-                "POST", f"/api/v1/{path}", body, caller.headers | {"Content-Type": GZIP}
-            )
-            assert answer[0] == 413
+        assert told(caller, path, 3 * 1024**2).startswith(b"HTTP/1.1 413")
+
+
+def told(caller: Caller, path: str, size: int) -> bytes:
+    """The beginning of the answer to a body of which only the size was told."""
+    with socket.create_connection(("127.0.0.1", caller.port), timeout=60) as connection:
+        head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {GZIP}\r\n"
+        head += f"Content-Length: {size}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in caller.headers.items())
+        connection.sendall(head.encode() + b"\r\n")
+        return connection.recv(100_000)
 
 
 class TestAgents:
