@@ -107,15 +107,15 @@ def metrics(job_id: str, **params: Any) -> Call[models.JobMetrics]:
     return Call("GET", f"jobs/{job_id}/metrics", models.JobMetrics, params=given(params))
 
 
-def archive(sha256: str) -> Call[dict[str, Any]]:
+def archive(sha256: str) -> Call[models.Archive]:
     """Of one's own uploads."""
-    return Call("GET", f"files/{sha256}", dict[str, Any])
+    return Call("GET", f"files/{sha256}", models.Archive)
 
 
-def upload(body: Body) -> Call[dict[str, Any]]:
+def upload(body: Body) -> Call[models.Archive]:
     """The server looks at every file of it before it answers."""
     headers = {"Content-Type": "application/gzip", "Content-Length": str(body.size)}
-    return Call("POST", "files", dict[str, Any], content=body, headers=headers, timeout_s=UPLOAD_S)
+    return Call("POST", "files", models.Archive, content=body, headers=headers, timeout_s=UPLOAD_S)
 
 
 def stop(job_id: str) -> Call[models.Job]:
