@@ -127,9 +127,8 @@ def _follow_events(skep: Skep, job_id: str, as_json: bool) -> None:
             print_json(event)
         else:
             time, kind, message, actor = _event_row(event)
-            console().print(
-                f"{time}  {kind:<20}  {message}", f"({actor})" * bool(actor), markup=False
-            )
+            by = f" ({actor})" if actor else ""
+            console().print(f"{time}  {kind:<16}  {message}{by}", markup=False)
 
 
 def _event_row(event: Event) -> tuple[str, str, str, str]:

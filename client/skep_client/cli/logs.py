@@ -53,6 +53,9 @@ def logs(
 
 def show_log(skep: Skep, job_id: str) -> int:
     """Follow a job to its end; the exit code says whether it succeeded."""
+    from skep_client.cli.starting import show_start
+
+    show_start(skep, job_id)
     _follow(skep, job_id, Printer())
     return exits.OK if skep.job(job_id).state == "SUCCEEDED" else exits.FAILED
 
