@@ -31,12 +31,14 @@ def test_each_task_gets_gpus_of_its_own_on_both_nodes(api, image):
 
 
 def test_tasks_find_each_other_over_the_injected_address(api, image):
-    """Rank 0 listens on MASTER_PORT; the others send it their rank."""
+    """Rank 0 listens on MASTER_PORT; the others send it their rank until it answers. They begin
+    together: who calls while another one is heard is not."""
     script = """
 if [ "$RANK" = 0 ]; then
-  for peer in 1 2 3; do nc -l -p "$MASTER_PORT"; done
+  for peer in 1 2 3; do echo heard | nc -l -p "$MASTER_PORT"; done
 else
-  until echo "hello from $RANK" | nc "$MASTER_ADDR" "$MASTER_PORT" 2>/dev/null; do sleep 0.2; done
+  until echo "hello from $RANK" | nc "$MASTER_ADDR" "$MASTER_PORT" 2>/dev/null | grep -q heard
+  do sleep 0.2; done
 fi"""
     job_id = submit(api, gang(image, script))
     reach(api, job_id, {"SUCCEEDED"})
