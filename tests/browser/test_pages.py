@@ -23,6 +23,10 @@ def test_jobs_are_tagged_cloned_with_their_secrets_and_imported(visit):
     visit("again")
 
 
+def test_a_folder_chosen_in_the_page_lies_in_the_container(visit):
+    visit("working_files")
+
+
 def test_a_page_outlives_its_server_and_misses_no_line(visit, skep):
     visit("outage", SKEP_WEB_PID=str(skep.pids()["web"]))
 

@@ -68,9 +68,5 @@ export type NodeFault = Schemas["Fault"];
 /** A job file made of something foreign. */
 export type Converted = Schemas["Converted"];
 
-export interface Archive {
-  sha256: string;
-  size: number;
-  unpacked_size: number;
-  files: number;
-}
+/** Working files that were uploaded. */
+export type Archive = Schemas["Archive"];

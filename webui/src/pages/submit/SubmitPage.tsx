@@ -15,6 +15,7 @@ import { ConvertDialog } from "./convert/ConvertDialog";
 import { ImportNotes } from "./convert/ImportNotes";
 import { ExampleList } from "./ExampleList";
 import type { EditorHandle } from "./editor/YamlEditor";
+import { WorkingFiles } from "./files/WorkingFiles";
 import { HIDDEN, hasHiddenSecrets } from "./hidden";
 import { RoomList } from "./RoomList";
 import { useDraft } from "./useDraft";
@@ -81,6 +82,7 @@ function Writer({ from }: { from: string | undefined }) {
           />
           {notes ? <ImportNotes notes={notes} onClose={() => setNotes(null)} /> : null}
           {draft.text && hasHiddenSecrets(draft.text) ? <HiddenSecrets /> : null}
+          <WorkingFiles text={draft.text ?? ""} onText={draft.write} />
           <RoomList />
           <ExampleList onChoose={(example) => draft.write(example.text(draft.ground))} />
         </aside>
