@@ -90,7 +90,8 @@ def _serve(role: Role) -> None:
 def _hostfile(slots: int) -> str:
     """Of the workers alone, by the names that ssh knows."""
     return (
-        f"sed -n 's/^\\(worker-[0-9]*\\) .*/\\1 slots={slots}/p' \"$SKEP_HOSTFILE\" > /tmp/hostfile\n"
+        f"sed -n 's/^\\(worker-[0-9]*\\) .*/\\1 slots={slots}/p'"
+        ' "$SKEP_HOSTFILE" > /tmp/hostfile\n'
         "export OMPI_MCA_orte_default_hostfile=/tmp/hostfile"
         " PRTE_MCA_prte_default_hostfile=/tmp/hostfile"
     )
