@@ -206,8 +206,11 @@ async def test_what_a_log_may_not_show_is_covered_also_by_the_next_agent(
     secret = "line 1"
     async with agent.running():
         command = "mock run_for=1000 log_lines=2000000"
-        await server.desire(spec(command=command, masks=[secret]))
+        secrets = {"secret_env": {"TOKEN": secret}, "secret_command": True, "masks": [secret]}
+        await server.desire(spec(command=f"{command} {secret}", **secrets))
         await server.until(lambda: len(node.log("a1").data) > 100)
+        others = [path for path in (tmp_path / "n1").iterdir() if path.is_file()]
+        assert all(secret not in path.read_text() for path in others)
         (kept,) = masks.iterdir()
         assert kept.stat().st_mode & 0o777 == 0o600
         assert masks.stat().st_mode & 0o777 == 0o700
