@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,8 @@ def test_every_variable_that_the_server_reads_is_in_the_operations_page() -> Non
     read = {name for path in sources for name in re.findall(r'"(SKEP_[A-Z_]+)"', path.read_text())}
     told = set(re.findall(r"`(SKEP_[A-Z_]+)`", (ROOT / "docs" / "operations.md").read_text()))
     assert read - told - UNTOLD == set()
+
+
+def test_the_job_file_reference_is_made_of_the_schema() -> None:
+    script = [sys.executable, str(ROOT / "scripts" / "job-reference"), "--check"]
+    assert subprocess.run(script, capture_output=True, text=True).stderr == ""
