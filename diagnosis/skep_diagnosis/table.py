@@ -86,13 +86,10 @@ def table() -> Table:
 
 
 def _by_literal(rules: Sequence[Rule]) -> dict[bytes, list[Rule]]:
-    """Without literals that contain another one: where they are, that one is."""
-    every = {literal for rule in rules for literal in rule.literals}
-    short = [one for one in every if not any(o in one for o in every - {one})]
-    found: dict[bytes, list[Rule]] = {one: [] for one in sorted(short)}
+    found: dict[bytes, list[Rule]] = {}
     for rule in rules:
-        for one in {s for s in short for literal in rule.literals if s in literal}:
-            found[one].append(rule)
+        for literal in rule.literals:
+            found.setdefault(literal, []).append(rule)
     return found
 
 

@@ -44,6 +44,11 @@ def unseen() -> list[Ending]:
     return _of("unseen")
 
 
+def recorded() -> list[Ending]:
+    """By category: what torchrun 2.13 (CPU) wrote with two ranks, of which the second failed."""
+    return list(_read(DATA / "recorded.txt"))
+
+
 def benign() -> list[Ending]:
     """Lines that tell of no failure, as many programs write them before they fail."""
     text = (DATA / "benign.txt").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.endings import Ending, benign, endings, held_out, unseen
+from tests.support.endings import Ending, benign, endings, held_out, recorded, unseen
 
 from skep_diagnosis.table import table
 
@@ -31,6 +31,12 @@ def test_ending_is_judged_by_its_own_rule(ending: Ending, before: str) -> None:
 def test_every_rule_has_an_ending() -> None:
     assert {rule.id for rule in table().text_rules} == {ending.label for ending in ENDINGS}
     assert len(ENDINGS) >= 150
+
+
+def test_what_torchrun_writes_of_two_ranks_is_told_by_the_rank_that_failed() -> None:
+    told = [(ending.label, ending.verdict()) for ending in recorded()]
+    assert sum(label == verdict.category for label, verdict in told) >= 22
+    assert sum(verdict.rank == 1 for _, verdict in told) >= 20
 
 
 @pytest.mark.parametrize("ending", benign(), ids=lambda e: e.text[:40])
