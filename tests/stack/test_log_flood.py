@@ -1,4 +1,4 @@
-"""Ten thousand lines a second from a container whose agent is killed twice: complete to the byte."""
+"""Ten thousand lines a second while the agent is killed twice: complete to the byte."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ pytestmark = [pytest.mark.stack, pytest.mark.docker]
 BATCH, BATCHES = 1200, 170  # lines of a batch, of which there are ten a second at most
 LINE = "step %07d loss 0.693147 lr 3e-4 tokens/s 12345.6 grad norm 1.0 of a line like any other"
 WRITE = (
-    "awk -v n=$n 'BEGIN { for (i = n; i < n + %d; i++) { printf \"%s\\n\", i;"
-    ' if (i %% 100 == 0) printf "warning %%07d\\n", i > "/dev/stderr" } }\''
-) % (BATCH, LINE)
+    f"awk -v n=$n 'BEGIN {{ for (i = n; i < n + {BATCH}; i++) {{"
+    f' printf "{LINE}\\n", i; if (i % 100 == 0) printf "warning %07d\\n", i > "/dev/stderr" }} }}\''
+)
 FLOOD = f"n=0; while [ $n -lt {BATCH * BATCHES} ]; do {WRITE}; n=$((n + {BATCH})); sleep 0.1; done"
 
 
