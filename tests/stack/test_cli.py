@@ -85,6 +85,18 @@ def test_a_command_runs_as_a_job_and_its_log_is_followed(cli, image):
     assert "1 task, 1 GPU" in shown
 
 
+def test_a_folder_lies_where_the_command_starts(cli, image, tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/word").write_text("sent along\n")
+    (tmp_path / "big.bin").write_bytes(b"x")
+    (tmp_path / ".gitignore").write_text("*.bin\n")
+    done = cli("run", "--image", image, *SMALL, "--workdir", str(tmp_path), "-f", "--",
+               "cat sub/word; ls big.bin; pwd")  # fmt: skip
+    assert b"worker-0 | sent along" in done.stdout, done.stderr
+    assert b"worker-0 | /workspace" in done.stdout
+    assert b"No such file" in done.stdout
+
+
 def test_a_batch_script_is_submitted_with_notes(cli, image):
     script = (
         f"#!/bin/sh\n#SBATCH -N 2 --ntasks-per-node=2 --mem=64\n#SBATCH --container-image={image}\n"
@@ -123,7 +135,8 @@ def test_a_shell_at_a_terminal_knows_its_size_and_takes_ctrl_c(environment, serv
         shell.resize(33, 99)
         wait = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done; echo re\'\'sized\r'
         shell.types(wait, "resized")
-        shell.types("echo slee''ping; sleep 1000\r", "sleeping")
+        # Of a process of its own: a shell that is between two commands forgets a Ctrl-C.
+        shell.types("sh -c 'echo slee\"\"ping; exec sleep 1000'\r", "sleeping\r")
         shell.types("\x03", "# ")
         shell.types("echo st''opped\r", "stopped")
         shell.types("exit 5\r", "")
