@@ -19,6 +19,7 @@ Send = Callable[[Event], Awaitable[None]]
 
 CLOSE_NORMAL = 1000
 CLOSE_INTERNAL = 1011
+CANCEL_AGAIN_S = 2.0
 
 
 class Closed(Exception):
@@ -89,8 +90,12 @@ async def first_to_end(*work: Awaitable[None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
+        # `asyncio.wait_for`, which the client of the broker uses, may swallow being cancelled
+        # (fixed in Python 3.12): asked once, such a task would go on for ever.
+        while running := [task for task in tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_AGAIN_S)
         await asyncio.gather(*tasks, return_exceptions=True)
     for task in tasks:
         if task in done:
