@@ -110,12 +110,12 @@ def files_tar(files: Iterable[tuple[str, bytes, int]], owner: Owner) -> bytes:
     return buffer.getvalue()
 
 
-def folders_tar(names: Iterable[str], owner: Owner) -> bytes:
+def folders_tar(names: Iterable[str], owner: Owner, mode: int = 0o755) -> bytes:
     """An archive of empty folders, given from the outermost."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in names:
-            tar.addfile(_entry(name, owner, 0o755, tarfile.DIRTYPE))
+            tar.addfile(_entry(name, owner, mode, tarfile.DIRTYPE))
     return buffer.getvalue()
 
 

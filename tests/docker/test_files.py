@@ -203,9 +203,20 @@ async def test_working_files_are_there_when_the_command_starts(runtime, busybox)
 
 async def test_a_task_that_is_not_root_may_write_where_its_working_files_are(runtime, made_image):
     command = "cd /workspace/code && touch here src/new && echo x > src/train.py && id -u"
-    container_id = await create_with(runtime, made_image("USER bee"), ARCHIVE, command)
+    fields = {"work_dir": "/workspace/code"}
+    container_id = await create_with(runtime, made_image("USER bee"), ARCHIVE, command, **fields)
     await runtime.start(container_id)
     assert [data async for _, data in runtime.logs(container_id)] == [b"1000\n"]
+
+
+@pytest.mark.parametrize("folder", ["/workspace/code", "/tmp", "/var", "/"])
+async def test_a_task_that_is_not_root_owns_the_folder_that_it_starts_in(
+    runtime, made_image, folder
+):
+    command = f"pwd; stat -c '%a %u' {folder}; touch x 2>/dev/null; echo $?"
+    ended = await run(runtime, make_spec(made_image("USER bee"), command, work_dir=folder))
+    expected = {"/tmp": "1777 1000\n0", "/": "755 0\n1"}.get(folder, "755 1000\n0")
+    assert ended.stdout == f"{folder}\n{expected}\n"
 
 
 async def test_working_files_in_a_folder_that_the_image_has(runtime, image_after):

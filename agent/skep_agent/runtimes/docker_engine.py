@@ -94,15 +94,14 @@ class Engine:
         response = await self._call("POST", path, body=body, params=params, timeout_s=timeout_s)
         return response.json() if response.content else None
 
-    async def exists(self, path: str, params: Mapping[str, Any]) -> bool:
-        """Whether the engine has something to show there."""
+    async def headers(self, path: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """Of what the engine has there, or None."""
         try:
-            await self._call("HEAD", path, params=params)
+            return (await self._call("HEAD", path, params=params)).headers
         except EngineError as error:
             if error.status == 404:
-                return False
+                return None
             raise
-        return True
 
     async def upload(
         self, path: str, params: Mapping[str, Any], content: bytes | AsyncIterable[bytes]

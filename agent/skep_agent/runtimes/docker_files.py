@@ -7,7 +7,9 @@ else; and nothing of the task can race it, because it is not started yet.
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
+import json
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import PurePosixPath
@@ -19,6 +21,8 @@ from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 PASSWD_BYTES = 1024 * 1024
+# Of Go's os.FileMode.
+_GO_FOLDER, _GO_STICKY = 1 << 31, 1 << 20
 
 
 async def put(
@@ -29,10 +33,13 @@ async def put(
     files = list(task_files(spec))
     path = f"/containers/{container_id}/archive"
     try:
-        owner = await _owner(engine, path, user) if files or archive else Owner()
+        owner = await _owner(engine, path, user)
+        if spec.work_dir:
+            await _give_folder(engine, path, spec.work_dir, owner)
         if archive is not None and spec.working_files is not None:
             folder = spec.working_files.path
             await _make_folder(engine, path, folder, owner)
+            await _give_folder(engine, path, folder, owner)
             pieces = _in_thread(rewritten(archive, owner))
             await engine.upload(path, {"path": folder}, pieces)
         if files:
@@ -63,12 +70,25 @@ async def _make_folder(engine: Engine, path: str, folder: str, owner: Owner) -> 
     parents = [PurePosixPath(folder), *PurePosixPath(folder).parents]
     missing = []
     for parent in parents:
-        if await engine.exists(path, {"path": str(parent)}):
+        if await engine.headers(path, {"path": str(parent)}):
             break
         missing.append(parent)
     if missing:
         names = [str(lost.relative_to(parent)) for lost in reversed(missing)]
         await engine.upload(path, {"path": str(parent)}, folders_tar(names, owner))
+
+
+async def _give_folder(engine: Engine, path: str, folder: str, owner: Owner) -> None:
+    """The engine makes a working directory for root, whoever the user is. Its mode stays."""
+    place = PurePosixPath(folder)
+    headers = await engine.headers(path, {"path": folder}) if owner.uid and place.name else None
+    if headers is None:
+        return
+    seen = json.loads(base64.b64decode(headers["X-Docker-Container-Path-Stat"]))
+    mode = seen["mode"] & 0o777 | (0o1000 if seen["mode"] & _GO_STICKY else 0)
+    if seen["mode"] & _GO_FOLDER:
+        entry = folders_tar([place.name], owner, mode)
+        await engine.upload(path, {"path": str(place.parent)}, entry)
 
 
 async def _owner(engine: Engine, path: str, user: str) -> Owner:
