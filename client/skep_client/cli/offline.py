@@ -30,13 +30,12 @@ def check_offline(files: Iterable[str], *, cluster: str, user: str, as_json: boo
 
 def _compiled(file: str, user: str, facts: ClusterFacts | None) -> dict[str, Any]:
     from skep_jobfile import InvalidJobFile, compile_job
+    from skep_jobfile.importers import convert, detect
 
+    text = read_file(file)
     try:
-        return {
-            "file": file,
-            "valid": True,
-            **compile_job(read_file(file), user=user, cluster=facts),
-        }
+        text = convert(text).text if detect(text) else text
+        return {"file": file, "valid": True, **compile_job(text, user=user, cluster=facts)}
     except InvalidJobFile as error:
         problems = [problem.as_dict() for problem in error.problems]
         return {"file": file, "valid": False, "errors": problems}

@@ -120,6 +120,8 @@ def test_a_foreign_file_is_converted_with_notes_for_people(server):
     checked = server.post("/jobs/check").respond(json={"valid": True})
     skep("check", "-", text=SCRIPT)
     assert submitted(checked)["protocolVersion"] == 2
+    offline = json.loads(skep("check", "--offline", "--json", "-", text=SCRIPT).stdout)
+    assert offline["entrypoints"]["worker"].startswith("export SLURM_JOB_ID")
 
 
 def test_a_conversion_is_printed_or_refused_without_a_server(server):
