@@ -74,6 +74,7 @@ def _objects(url: str, folder: str) -> dict[str, object]:
         "endpoint_url": os.environ.get("SKEP_S3_ENDPOINT_URL") or None,
         "file_overwrite": True,
         "querystring_auth": False,
+        "max_memory_size": 8 * 1024 * 1024,  # of a larger file the rest goes to disk
     }
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 
-import boto3
 import pytest
 from django.core.files.storage import storages
 from django.utils import timezone
-from moto.server import ThreadedMotoServer
 from tests.support.gateway_rows import frame, frames, running_attempt
+from tests.support.object_store import ObjectStore, object_store
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node
 
 from skep_platform.core.errors import Unavailable
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JobState
-from skep_platform.settings import _objects
 from skep_platform.telemetry import retention
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.services import append_logs
@@ -27,35 +24,15 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ThreadedMotoServer]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield server
-    server.stop()
+def server() -> Iterator[ObjectStore]:
+    with object_store() as running:
+        yield running
 
 
 @pytest.fixture
-def bucket(server, settings, monkeypatch):
-    """A bucket of its own, and logs that go there."""
-    host, port = server.get_host_and_port()
-    endpoint, name = f"http://{host}:{port}", f"logs-{uuid.uuid4().hex[:12]}"
-    for variable, value in {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "SKEP_S3_ENDPOINT_URL": endpoint,
-        "NO_PROXY": "127.0.0.1",
-    }.items():
-        monkeypatch.setenv(variable, value)
-    bucket = boto3.resource("s3", endpoint_url=endpoint).Bucket(name)
-    bucket.create()
-    settings.STORAGES = settings.STORAGES | {
-        "logs": {
-            "BACKEND": "skep_platform.telemetry.objects.ChunkObjects",
-            "OPTIONS": _objects(f"s3://{name}/skep", "logs"),
-        }
-    }
-    return bucket
+def bucket(server: ObjectStore, settings, monkeypatch):
+    backend = "skep_platform.telemetry.objects.ChunkObjects"
+    return server.bucket_for("logs", backend, settings, monkeypatch)
 
 
 def keys(bucket) -> list[str]:
