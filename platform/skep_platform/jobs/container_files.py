@@ -63,7 +63,7 @@ then
   echo "skep: the ssh server listens on port $PAI_CONTAINER_SSH_PORT"
 else
   echo "skep: the ssh server does not start:" >&2
-  cat "$dir/log" >&2
+  cat "$dir/log" >&2 2>/dev/null
 fi
 exit 0
 """
