@@ -1,0 +1,194 @@
+"""What only containers may know, and the files they start with, on their way to the node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from tests.support.jobs_world import attempts_of, job_file, placed, tick
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
+from skep_platform.files.models import Archive
+from skep_platform.gateway import desired as gateway
+from skep_platform.jobs import desired, services
+from skep_platform.jobs.desired import desired_attempts, desired_state
+from skep_platform.jobs.models import Job, JobFiles, JobSecrets, TaskRole
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch):
+    monkeypatch.setattr(desired, "_known", desired._Known())
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def vc(alice):
+    return make_vc("vision", quotas={"A100": 64}, members=[alice])
+
+
+@pytest.fixture
+def node():
+    return make_node("gpu-1", gpus=8)
+
+
+def submitted(alice: Any, vc: Any, skep: dict[str, Any] | None = None, **more: Any) -> Job:
+    """A job with a secret, placed."""
+    extras = more.pop("extras", {})
+    file = job_file(vc, **more) | {"secrets": {"token": "t0ken-of-alice"}}
+    file["extras"] |= {"skep": skep or {}, **extras}
+    job = services.submit(alice, json.dumps(file))
+    assert str(job.pk) in tick()
+    return job
+
+
+SHOWS = ["curl -H <% $secrets.token %> x"]
+SSH = {"com.microsoft.pai.runtimeplugin": [{"plugin": "ssh", "parameters": {"jobssh": True}}]}
+
+
+def test_a_command_with_a_secret_is_told_as_one(alice, vc, node):
+    submitted(alice, vc, commands=SHOWS)
+    (spec,) = desired_attempts(node.pk)
+    assert spec.command == "curl -H t0ken-of-alice x"
+    assert spec.secret_command
+    assert "t0ken-of-alice" in spec.masks
+
+
+def test_a_command_without_one_is_not(alice, vc, node):
+    submitted(alice, vc, commands=["true"])
+    (spec,) = desired_attempts(node.pk)
+    assert not spec.secret_command
+    assert "t0ken-of-alice" in spec.masks  # a file of its own may hold it all the same
+
+
+def test_variables_with_a_secret_are_apart(alice, vc, node):
+    skep = {"environment": {"PLAIN": "1", "TOKEN": "Bearer <% $secrets.token %>"}}
+    submitted(alice, vc, skep)
+    (spec,) = desired_attempts(node.pk)
+    assert spec.secret_env == {"TOKEN": "Bearer t0ken-of-alice"}
+    assert spec.env["PLAIN"] == "1"
+    assert "t0ken-of-alice" not in json.dumps(spec.env)
+
+
+def test_27_secrets_are_in_no_row_and_no_trace(alice, vc, node):
+    job = submitted(alice, vc, commands=SHOWS)
+    job.refresh_from_db()
+    role = TaskRole.objects.get(job=job)
+    shown = f"{job.spec_text}{job.spec}{job.environment}{role.command}"
+    assert "t0ken-of-alice" not in shown
+    assert b"t0ken-of-alice" not in bytes(JobSecrets.objects.get(job=job).sealed)
+    (spec,) = desired_attempts(node.pk)
+    assert "t0ken-of-alice" not in repr(spec)
+
+
+def test_secrets_that_cannot_be_opened_stop_no_other_job(alice, vc, node):
+    locked = submitted(alice, vc, commands=SHOWS)
+    JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
+    other = placed(alice, vc)
+    assert [spec.job_id for spec in desired_attempts(node.pk)] == [str(other.pk)]
+
+
+def test_image_credentials_are_those_of_the_image(alice, vc, node):
+    file = job_file(vc) | {"secrets": {"password": "pull-it"}}
+    file["prerequisites"][0]["auth"] = {"username": "bob", "password": "<% $secrets.password %>"}
+    services.submit(alice, json.dumps(file))
+    tick()
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.image.username, spec.image.password) == ("bob", "pull-it")
+    assert "pull-it" not in repr(spec)
+
+
+def test_working_files_and_where_the_command_starts(alice, vc, node):
+    archive = Archive.objects.create(
+        owner=alice, sha256="a" * 64, size=123, unpacked_size=10240, files=1
+    )
+    skep = {"workingFiles": {"archive": f"sha256:{'a' * 64}", "path": "/workspace"}}
+    job = submitted(alice, vc, skep)
+    assert JobFiles.objects.get(job=job).archive == archive
+    (spec,) = desired_attempts(node.pk)
+    files = spec.working_files
+    assert files is not None
+    assert (files.sha256, files.size, files.path) == ("a" * 64, 123, "/workspace")
+    assert spec.work_dir == spec.env["PAI_WORK_DIR"] == "/workspace"
+
+
+def test_another_place_to_start_goes_first(alice, vc, node):
+    submitted(alice, vc, {"workDir": "/code"})
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.work_dir, spec.env["PAI_WORK_DIR"]) == ("/code", "/code")
+    assert spec.working_files is None
+
+
+def test_a_gang_shares_its_files_and_a_task_alone_has_none(alice, vc, node):
+    placed(alice, vc)
+    job = placed(alice, vc, instances=3)
+    alone, *gang = desired_attempts(node.pk)
+    assert alone.files == []
+    assert {spec.job_id for spec in gang} == {str(job.pk)}
+    names = [file.path.removeprefix("/run/skep/") for file in gang[0].files]
+    assert names[:2] == ["hostfile", "ssh/config"]
+    assert gang[0].files == gang[1].files == gang[2].files
+    private = next(file for file in gang[0].files if file.mode == 0o400)
+    assert any(mask in private.content for mask in gang[0].masks)
+
+
+def test_another_attempt_has_other_keys(alice, vc, node):
+    job = placed(alice, vc, instances=2)
+    (first, _) = desired_attempts(node.pk)
+    for attempt in attempts_of(job):
+        attempt.index = 2
+        attempt.save()
+    desired._known._specs.clear()
+    (second, _) = desired_attempts(node.pk)
+    assert _key(first) != _key(second)
+
+
+def _key(spec: AttemptSpec) -> str:
+    return next(file.content for file in spec.files if file.mode == 0o400)
+
+
+def test_the_ssh_plugin_starts_the_server_of_its_roles_before_the_commands(alice, vc, node):
+    roles = {"worker": {"commands": ["train"]}, "ps": {"commands": ["serve"]}}
+    plugin = {"plugin": "ssh", "taskroles": ["worker"]}
+    plugin["parameters"] = {"userssh": {"type": "custom", "value": "ssh-ed25519 AAAA alice"}}
+    submitted(alice, vc, roles=roles, extras={"com.microsoft.pai.runtimeplugin": [plugin]})
+    by_role = {spec.task_role: spec for spec in desired_attempts(node.pk)}
+    assert by_role["worker"].command == "sh /run/skep/ssh/start\ntrain"
+    assert by_role["ps"].command == "serve"
+    keys = next(f.content for f in by_role["ps"].files if f.path.endswith("authorized_keys"))
+    assert "ssh-ed25519 AAAA alice" in keys
+
+
+def test_a_task_alone_has_ssh_where_it_asks_for_it(alice, vc, node):
+    submitted(alice, vc, commands=["train"], extras=SSH)
+    (spec,) = desired_attempts(node.pk)
+    assert spec.command.startswith("sh /run/skep/ssh/start\n")
+    assert any(file.path == "/run/skep/ssh/start" for file in spec.files)
+
+
+def test_200_tasks_on_a_node_are_told_of_their_gang_once(alice, vc):
+    node = make_node("cpu-1", gpus=0, cpus=1000, memory_mb=4_000_000)
+    job = placed(alice, vc, gpus=0, instances=200)
+    with CaptureQueriesContext(connection) as captured:
+        state = desired_state(node.pk)
+    assert len(captured) <= 5
+    assert len(state.attempts) == 200
+    node.refresh_from_db()
+    told = gateway.build(node.pk, node.session_epoch, None)
+    assert told is not None
+    whole = Desired(revision=1, attempts=desired_attempts(node.pk)).model_dump_json()
+    assert len(told.frame) * 10 < len(whole)
+    read = parse_server_message(told.frame)
+    assert isinstance(read, Desired)
+    assert read.attempts == desired_attempts(node.pk)
+    assert {spec.env["RANK"] for spec in read.attempts} == {str(n) for n in range(200)}
+    assert {spec.job_id for spec in read.attempts} == {str(job.pk)}
