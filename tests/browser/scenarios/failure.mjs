@@ -15,7 +15,7 @@ export default () =>
     // Nobody reloads: the verdict comes by itself.
     const panel = page.getByRole("region", { name: "Why it failed" });
     await panel.getByRole("heading", { name: "GPU out of memory" }).waitFor();
-    await panel.getByText("Make the batch or the model smaller").waitFor();
+    await panel.getByText(/gradient checkpointing/).waitFor();
     await panel.getByText("worker-1 stderr, line 1").waitFor();
     await panel.getByText("Not retried, because the same would happen again.").waitFor();
     await page.getByRole("region", { name: "What it used" }).waitFor();

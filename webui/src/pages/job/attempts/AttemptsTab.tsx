@@ -4,6 +4,7 @@ import type { Job, JobAttempt } from "@/api/types";
 import { fullTime } from "@/format/time";
 import { usePoll } from "@/live/live";
 import { Blank, Failure } from "@/ui/Blank";
+import { Prose } from "@/ui/Prose";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { StateBadge } from "@/ui/StateBadge";
 import { Ago, Elapsed } from "@/ui/Time";
@@ -96,7 +97,7 @@ function Ended({ job, attempt, finished_at }: EndedProps) {
         <>
           <p>
             <b>{titleOf(diagnosis)}</b>
-            {diagnosis.task ? <> on {diagnosis.task}</> : null}. {diagnosis.remedy}
+            {diagnosis.task ? <> on {diagnosis.task}</> : null}. <Prose text={diagnosis.remedy} />
           </p>
           <Evidence job={job} diagnosis={diagnosis} />
         </>

@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Diagnosis, Job } from "@/api/types";
 import { useNow } from "@/format/now";
 import { Icon } from "@/ui/Icon";
+import { Prose } from "@/ui/Prose";
 import { Evidence } from "./Evidence";
 import { isNews, repeats, retryWords, titleOf } from "./words";
 import css from "./FailurePanel.module.css";
@@ -44,7 +45,9 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
         <h2 className={css.title}>{titleOf(diagnosis)}</h2>
         {diagnosis.task ? <span className={css.where}>{whereWords(diagnosis)}</span> : null}
       </header>
-      <p className={css.remedy}>{diagnosis.remedy}</p>
+      <p className={css.remedy}>
+        <Prose text={diagnosis.remedy} />
+      </p>
       <Evidence job={job} diagnosis={diagnosis} />
       {reason && !repeats(reason, diagnosis) ? (
         <p className={css.reason}>{reason.message}</p>
@@ -66,7 +69,7 @@ function FailureLine({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       </span>
       <b>{titleOf(diagnosis)}</b>
       <span className={css.clipped} title={diagnosis.remedy}>
-        {diagnosis.remedy}
+        <Prose text={diagnosis.remedy} />
       </span>
       <Link to="/jobs/$id" params={{ id: job.id }} search={{}} className="link">
         Show why

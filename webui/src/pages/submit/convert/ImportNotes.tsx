@@ -1,6 +1,7 @@
 import { ActionIcon } from "@mantine/core";
 import type { Converted } from "@/api/types";
 import { Icon } from "@/ui/Icon";
+import { Prose } from "@/ui/Prose";
 import { Section } from "@/ui/Section";
 import css from "./ImportNotes.module.css";
 
@@ -26,7 +27,7 @@ export function ImportNotes({
         {notes.map((note, number) => (
           <li key={number}>
             {note.line ? <span className={css.line}>line {note.line}</span> : null}
-            {note.message}
+            <Prose text={note.message} />
           </li>
         ))}
       </ul>
