@@ -118,7 +118,7 @@ def _symbolic(member: tarfile.TarInfo, path: PurePosixPath) -> str:
     if not member.linkname or member.linkname.startswith("/") or not inside:
         _refuse(f"the link {member.name[:200]!r} may lead out of it")
     _check_length(member.linkname)
-    return member.linkname
+    return "/".join(parts) or "."
 
 
 def _path(name: str) -> PurePosixPath:

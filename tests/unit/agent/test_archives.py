@@ -47,6 +47,7 @@ def test_files_folders_and_links_within_come_through() -> None:
         assert tar.getnames()[:2] == ["src", "src/train.py"]
         assert tar.extractfile("a/b/ümläut").read() == b"x" * 1000  # type: ignore[union-attr]
         assert tar.extractfile("src/again.py").read() == b"print()\n"  # type: ignore[union-attr]
+        assert tar.getmember("src/deep").linkname == "../src"
         assert {(m.uid, m.gid, m.uname) for m in tar} == {(1000, 100, "")}
 
 
