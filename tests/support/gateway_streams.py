@@ -15,7 +15,7 @@ from skep_agent.protocol import Channel
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 
-WAIT_S = 15
+WAIT_S = 60
 
 
 class End:

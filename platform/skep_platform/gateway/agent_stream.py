@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 
 CLOSE_UNKNOWN = 4404
 CLOSE_GONE = 4410
+CLOSE_GOING = 1001
 LOST = "lost"
 
 
@@ -64,10 +65,10 @@ async def _serve(socket: Socket, stream_id: str) -> None:
 async def _relay(socket: Socket, pipe: Pipe) -> None:
     why = LOST
     try:
-        await Pump(socket, pipe, frames.OF_AGENT).run()
+        await Pump(socket, pipe, frames.OF_AGENT).run(pipe.watch())
         why = ""
     except Closed as closed:
-        why = "" if closed.code in (CLOSE_NORMAL, 1001, 1005) else LOST
+        why = "" if closed.code in (CLOSE_NORMAL, CLOSE_GOING) else LOST
         raise
     finally:
         try:

@@ -27,7 +27,7 @@ class Pump:
 
     async def run(self, *beside: Awaitable[None]) -> None:
         """Until either side ends. Raises Closed, Refusal, Gone, and what `beside` raises."""
-        await first_to_end(self._inwards(), self._outwards(), self._pipe.watch(), *beside)
+        await first_to_end(self._inwards(), self._outwards(), *beside)
 
     async def _inwards(self) -> None:
         while True:

@@ -120,7 +120,7 @@ class Pipe:
         """Ask the node's agent to dial; `message` is for it. Raises TooMany."""
         keys = [self._key(), self._key("client"), *self._counted, _orders(self.node_id)]
         limits = (MAX_PER_USER, MAX_PER_NODE)
-        times = (_ms(DIAL_S), _ms(ALIVE_S))
+        times = (_ms(DIAL_S + SIGN_S), _ms(ALIVE_S))
         refused = await self._run(
             "OPEN", keys, self.stream_id, str(self.node_id), *limits, *times, message
         )

@@ -113,29 +113,20 @@ async def _asked(socket: Socket, kind: str) -> Asked:
 
 @asynccontextmanager
 async def _opened(user: User, found: Reach) -> AsyncIterator[Pipe]:
-    """The agent is there, until this ends."""
+    """The agent is asked to dial, and has somebody to talk to until this ends."""
     pipe = Pipe(relay.new_id(), "client", found.node_id, user.pk)
     async with pipe.heard():
         try:
-            await _dialled(pipe, user, found)
+            await pipe.order(found.order(pipe.stream_id))
+            await threads.control.run(found.record, user)
             yield pipe
+        except TooMany as error:
+            raise Refusal("too_many_streams", str(error), CLOSE_TOO_MANY) from error
         except Gone:
             message = "The connection to the node is lost."
             raise Refusal("stream_lost", message, CLOSE_UNAVAILABLE) from None
         finally:
             await asyncio.shield(_closed(pipe))
-
-
-async def _dialled(pipe: Pipe, user: User, found: Reach) -> None:
-    try:
-        await pipe.order(found.order(pipe.stream_id))
-        await threads.control.run(found.record, user)
-        await pipe.dialled()
-    except TooMany as error:
-        raise Refusal("too_many_streams", str(error), CLOSE_TOO_MANY) from error
-    except TimeoutError:
-        message = "The node does not answer; try again."
-        raise Refusal("node_silent", message, CLOSE_UNAVAILABLE) from None
 
 
 async def _closed(pipe: Pipe) -> None:
@@ -147,9 +138,19 @@ async def _closed(pipe: Pipe) -> None:
 
 async def _relay(socket: Socket, pipe: Pipe, rights: _Rights) -> None:
     pump = Pump(socket, pipe, frames.OF_CLIENT)
-    await pump.run(rights.hold(), _end_idle(pipe))
+    await pump.run(_living(pipe), rights.hold(), _end_idle(pipe))
     if pump.ended and not pump.told_end:
         raise Gone
+
+
+async def _living(pipe: Pipe) -> None:
+    """While the agent is on its way, and then while it is there."""
+    try:
+        await pipe.dialled()
+    except TimeoutError:
+        message = "The node does not answer; try again."
+        raise Refusal("node_silent", message, CLOSE_UNAVAILABLE) from None
+    await pipe.watch()
 
 
 class _Rights:
