@@ -11,9 +11,10 @@ from typing import Any
 from skep_agent.protocol import AttemptFact
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node
-from skep_platform.jobs import diagnosing, services
-from skep_platform.jobs.answering import answer
-from skep_platform.jobs.diagnosing import COLUMNS, Failed
+from skep_platform.jobs import services
+from skep_platform.jobs.life import diagnosing
+from skep_platform.jobs.life.answering import answer
+from skep_platform.jobs.life.diagnosing import COLUMNS, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.tenancy.models import VirtualCluster

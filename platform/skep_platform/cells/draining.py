@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.cluster import services as cluster
-from skep_platform.jobs import preempting
+from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import TaskAttempt
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from skep_agent.protocol import AttemptSpec, Desired
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
-from skep_platform.jobs.desired import desired_state
+from skep_platform.jobs.containers.desired import desired_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from skep_platform.core.errors import SkepError
 from skep_platform.core.keyset import keyset_page
 from skep_platform.core.models import Event
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.jobs import belongings, queries, services, telling
+from skep_platform.jobs import queries, services, telling
+from skep_platform.jobs.intake import belongings
 from skep_platform.jobs.models import Job, Task, TaskRole
 from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.serializers import (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from skep_platform.jobs.cloning import clone
-from skep_platform.jobs.repair import reconcile
-from skep_platform.jobs.reporting import apply_facts
-from skep_platform.jobs.stopping import stop
-from skep_platform.jobs.submitting import CheckResult, check, submit
-from skep_platform.jobs.tags import set_tags
+from skep_platform.jobs.intake.cloning import clone
+from skep_platform.jobs.intake.submitting import CheckResult, check, submit
+from skep_platform.jobs.intake.tags import set_tags
+from skep_platform.jobs.life.repair import reconcile
+from skep_platform.jobs.life.reporting import apply_facts
+from skep_platform.jobs.life.stopping import stop
 
 __all__ = [
     "CheckResult",

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skep_platform.core.models import Event
-from skep_platform.jobs import queries, stories
+from skep_platform.jobs import queries
+from skep_platform.jobs.life import stories
 from skep_platform.tenancy.queries import AnyUser
 
 

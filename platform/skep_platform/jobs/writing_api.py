@@ -18,10 +18,10 @@ from skep_platform.accounts import acting
 from skep_platform.core.api import Body, validated
 from skep_platform.jobs import services
 from skep_platform.jobs.api import TAGS, body_text, detail, one_of
-from skep_platform.jobs.job_file import InvalidJobFile
+from skep_platform.jobs.intake.job_file import InvalidJobFile
+from skep_platform.jobs.intake.tags import MAX_TAGS
 from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.serializers import JobSerializer
-from skep_platform.jobs.tags import MAX_TAGS
 
 Serializer = serializers.Serializer[Any]
 FORMATS = ["auto", "slurm", "kubeflow"]

@@ -7,8 +7,8 @@ class SchedulingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from skep_platform.jobs import cell_sizes as sizes_of_jobs
-        from skep_platform.jobs import forecast as jobs
+        from skep_platform.jobs.intake import cell_sizes as sizes_of_jobs
+        from skep_platform.jobs.intake import forecast as jobs
         from skep_platform.scheduling.cell_sizes import sizes
         from skep_platform.scheduling.forecast import forecast
 

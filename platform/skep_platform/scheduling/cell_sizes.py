@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skep_platform.jobs.cell_sizes import CellSize
+from skep_platform.jobs.intake.cell_sizes import CellSize
 from skep_platform.scheduling import world
 
 

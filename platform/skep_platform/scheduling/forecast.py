@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from skep_platform.jobs import stories
+from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.scheduling import world
 from skep_platform.scheduling.read_gangs import gang_of

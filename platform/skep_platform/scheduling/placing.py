@@ -26,8 +26,9 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs import queries, stories
+from skep_platform.jobs import queries
 from skep_platform.jobs.bulk import insert_rows, update_rows
+from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling.models import Reservation
 from skep_platform.scheduling.ports import HOST, PortRange, PortsExhausted, choose, network_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
-from skep_platform.jobs.environment import own_ports, ports_wanted
+from skep_platform.jobs.containers.environment import own_ports, ports_wanted
 from skep_platform.jobs.models import Job
 from skep_scheduler.queue import TaskPlacement
 

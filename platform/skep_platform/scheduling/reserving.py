@@ -17,8 +17,9 @@ from django.utils import timezone
 
 from skep_platform.core import doorbells
 from skep_platform.core.events import record
-from skep_platform.jobs import preempting, queries
-from skep_platform.jobs.advance import lock
+from skep_platform.jobs import queries
+from skep_platform.jobs.life import preempting
+from skep_platform.jobs.life.advance import lock
 from skep_platform.jobs.models import Job
 from skep_platform.scheduling.models import Reservation
 from skep_platform.scheduling.placing import Room

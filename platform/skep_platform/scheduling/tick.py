@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from skep_platform.core import doorbells, garbage
-from skep_platform.jobs import preempting
+from skep_platform.jobs.life import preempting
 from skep_platform.scheduling import placing, reserving
 from skep_platform.scheduling.source import WorldSource
 from skep_platform.scheduling.waiting import Reasons, plain

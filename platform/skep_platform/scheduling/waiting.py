@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from skep_platform.jobs import stories
 from skep_platform.jobs.bulk import update_rows
+from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job
 from skep_scheduler.queue import Code, Reason
 

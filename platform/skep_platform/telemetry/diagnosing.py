@@ -17,9 +17,9 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from skep_platform.jobs import diagnosing
-from skep_platform.jobs.answering import answer
-from skep_platform.jobs.diagnosing import COLUMNS, Diagnosis, Failed
+from skep_platform.jobs.life import diagnosing
+from skep_platform.jobs.life.answering import answer
+from skep_platform.jobs.life.diagnosing import COLUMNS, Diagnosis, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState
 from skep_platform.telemetry.output import Output

@@ -18,7 +18,7 @@ from tests.support.platform_factories import (
 from skep_platform.cells import draining
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
-from skep_platform.jobs.advance import advance, lock
+from skep_platform.jobs.life.advance import advance, lock
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
 

@@ -13,8 +13,8 @@ from skep_diagnosis.verdict import Verdict
 from skep_platform.cluster import faults, services
 from skep_platform.cluster.models import Node, NodeFault
 from skep_platform.core.models import Event
-from skep_platform.jobs import blame, diagnosing
-from skep_platform.jobs.diagnosing import COLUMNS, Diagnosis, Failed
+from skep_platform.jobs.life import blame, diagnosing
+from skep_platform.jobs.life.diagnosing import COLUMNS, Diagnosis, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db

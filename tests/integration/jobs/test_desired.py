@@ -10,8 +10,10 @@ from tests.support.jobs_world import attempts_of, explain, partly_placed, placed
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_agent.protocol import MAX_TEXT_FRAME, Desired
-from skep_platform.jobs import desired, preempting, services
-from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs import services
+from skep_platform.jobs.containers import desired
+from skep_platform.jobs.containers.desired import desired_attempts
+from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job
 
 pytestmark = pytest.mark.django_db

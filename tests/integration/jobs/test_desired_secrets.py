@@ -14,8 +14,9 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
 from skep_platform.files.models import Archive
 from skep_platform.gateway import desired as gateway
-from skep_platform.jobs import desired, services
-from skep_platform.jobs.desired import desired_attempts, desired_state
+from skep_platform.jobs import services
+from skep_platform.jobs.containers import desired
+from skep_platform.jobs.containers.desired import desired_attempts, desired_state
 from skep_platform.jobs.models import Job, JobFiles, JobSecrets, TaskRole
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
-from skep_platform.jobs import diagnosing
+from skep_platform.jobs.life import diagnosing
 from skep_platform.jobs.models import Job, JobAttempt
 
 pytestmark = pytest.mark.django_db

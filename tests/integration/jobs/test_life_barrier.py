@@ -19,10 +19,11 @@ from tests.support.jobs_world import (
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
-from skep_platform.jobs import preempting, queries, services
-from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs import queries, services
+from skep_platform.jobs.containers.desired import desired_attempts
+from skep_platform.jobs.life import preempting
+from skep_platform.jobs.life.repair import TELL_AGAIN_S
 from skep_platform.jobs.models import Job, JobAttempt, Lease, TaskAttempt
-from skep_platform.jobs.repair import TELL_AGAIN_S
 
 pytestmark = pytest.mark.django_db
 

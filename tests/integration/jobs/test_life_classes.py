@@ -10,9 +10,9 @@ from tests.support.jobs_world import attempts_of, explain, placed, story_of, tel
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.jobs import queries, services
-from skep_platform.jobs.lifecycle import MAX_FREE_RETRIES, conflict_backoff_s
+from skep_platform.jobs.life.lifecycle import MAX_FREE_RETRIES, conflict_backoff_s
+from skep_platform.jobs.life.retrying import DIAGNOSIS_TIMEOUT_S
 from skep_platform.jobs.models import Job, JobAttempt, Lease
-from skep_platform.jobs.retrying import DIAGNOSIS_TIMEOUT_S
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,8 @@ from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, placed, states_of, story_of, tell, tick
 from tests.support.platform_factories import make_node, make_user, make_vc
 
-from skep_platform.jobs import preempting, queries, services
+from skep_platform.jobs import queries, services
+from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job, JobAttempt
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.jobs import services
-from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.models import Job, JobAttempt, Task, TaskAttempt
 from skep_platform.scheduling.source import WorldSource
 from skep_platform.scheduling.verify import differences

@@ -19,7 +19,8 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core.models import Event
-from skep_platform.jobs import preempting, queries, services
+from skep_platform.jobs import queries, services
+from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job
 
 pytestmark = pytest.mark.django_db

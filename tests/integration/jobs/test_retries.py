@@ -21,8 +21,8 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
 from skep_platform.jobs import services
+from skep_platform.jobs.life.repair import START_TIMEOUT_S, TELL_AGAIN_S
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
-from skep_platform.jobs.repair import START_TIMEOUT_S, TELL_AGAIN_S
 
 pytestmark = pytest.mark.django_db
 

@@ -152,7 +152,7 @@ def test_the_digest_of_an_idempotent_submit_tells_nothing_without_the_key(alice,
     assert services.submit(alice, json_file(), client_token="t").pk == first.pk
     digest = Job.objects.get(pk=first.pk).spec_digest
     settings.SECRET_KEY = "another" * 10
-    from skep_platform.jobs.submitting import digest_of
+    from skep_platform.jobs.intake.submitting import digest_of
 
     assert len(digest) == 64
     assert digest_of(json_file()) != digest

@@ -21,7 +21,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import services
-from skep_platform.jobs.desired import desired_attempts
+from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.models import Job, Lease
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,10 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core.errors import SkepError
 from skep_platform.images.services import create as create_image
-from skep_platform.jobs import admission, services
+from skep_platform.jobs import services
+from skep_platform.jobs.intake import admission
+from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.models import Job, Task
-from skep_platform.jobs.job_file import InvalidJobFile
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,9 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core.errors import SkepError
-from skep_platform.jobs import admission, cell_sizes, services
-from skep_platform.jobs.cell_sizes import CellSize
+from skep_platform.jobs import services
+from skep_platform.jobs.intake import admission, cell_sizes
+from skep_platform.jobs.intake.cell_sizes import CellSize
 from skep_platform.jobs.models import Job
 from skep_platform.tenancy.models import PinnedCell, VcCell
 

@@ -26,7 +26,8 @@ from skep_agent.protocol import Gpu
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.core.errors import SkepError
-from skep_platform.jobs import preempting, services
+from skep_platform.jobs import services
+from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import verify, world
 from skep_platform.scheduling.source import WorldSource

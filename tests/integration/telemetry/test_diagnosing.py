@@ -16,8 +16,8 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 
 from skep_platform.cluster.models import NodeFault
 from skep_platform.core import doorbells
-from skep_platform.jobs import diagnosing as facts
-from skep_platform.jobs.answering import answer
+from skep_platform.jobs.life import diagnosing as facts
+from skep_platform.jobs.life.answering import answer
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
 from skep_platform.telemetry import diagnosing, output
 from skep_platform.telemetry.diagnosing import diagnose_due

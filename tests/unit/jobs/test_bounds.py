@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.openpai import COMPILED, job, recorded, reference
 
-from skep_platform.jobs.job_file import InvalidJobFile, read
+from skep_platform.jobs.intake.job_file import InvalidJobFile, read
 
 PLACES = "extras.hivedScheduler.taskRoles"
 

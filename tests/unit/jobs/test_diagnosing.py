@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from skep_diagnosis.table import NO_SIGNATURE
-from skep_platform.jobs import diagnosing
-from skep_platform.jobs.diagnosing import Diagnosis, Failed
+from skep_platform.jobs.life import diagnosing
+from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
 
 ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

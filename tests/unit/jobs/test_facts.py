@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep_agent.protocol import AttemptFact
-from skep_platform.jobs.facts import Attempt, fold
+from skep_platform.jobs.life.facts import Attempt, fold
 from skep_platform.jobs.states import ATTEMPT
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from skep_agent.protocol import FILES_DIR
-from skep_platform.jobs import container_files
-from skep_platform.jobs.environment import Environments
-from skep_platform.jobs.frameworks import MAX_TF_CONFIG
-from skep_platform.jobs.gang import Gang, Member, Role
+from skep_platform.jobs.containers import container_files
+from skep_platform.jobs.containers.environment import Environments
+from skep_platform.jobs.containers.frameworks import MAX_TF_CONFIG
+from skep_platform.jobs.containers.gang import Gang, Member, Role
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 # `ssh-keygen -y` of the key above.

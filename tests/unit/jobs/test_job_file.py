@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.openpai import job
 
 from skep_platform.accounts.models import User
-from skep_platform.jobs.job_file import InvalidJobFile, read
-from skep_platform.jobs.rows import job_row, role_rows
+from skep_platform.jobs.intake.job_file import InvalidJobFile, read
+from skep_platform.jobs.intake.rows import job_row, role_rows
 from skep_platform.tenancy.models import VirtualCluster
 
 CMD = "com.microsoft.pai.runtimeplugin.cmd"

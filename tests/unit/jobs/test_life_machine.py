@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from skep_platform.jobs.lifecycle import (
+from skep_platform.jobs.life.lifecycle import (
     MAX_FREE_RETRIES,
     STOPPABLE_STATES,
     Decision,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_platform.jobs.lifecycle import (
+from skep_platform.jobs.life.lifecycle import (
     MAX_BACKOFF_S,
     MAX_FREE_RETRIES,
     STOPPABLE_STATES,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep_platform.core import vault
-from skep_platform.jobs.secrecy import MIN_MASKED, Secrets, masks_of, ssh_key
+from skep_platform.jobs.containers.secrecy import MIN_MASKED, Secrets, masks_of, ssh_key
 
 
 def covered(text: str, masks: list[str]) -> str:

@@ -13,9 +13,10 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Forbidden
 from skep_platform.core.events import record
-from skep_platform.jobs import queries, stories
-from skep_platform.jobs.advance import advance
-from skep_platform.jobs.locked import LockedJob, lock
+from skep_platform.jobs import queries
+from skep_platform.jobs.life import stories
+from skep_platform.jobs.life.advance import advance
+from skep_platform.jobs.life.locked import LockedJob, lock
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB, JobState
 

@@ -12,8 +12,8 @@ from skep_jobfile import JobFile, Path
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.images.models import Image
-from skep_platform.jobs import owning
-from skep_platform.jobs.owning import VC_PATH, Objection
+from skep_platform.jobs.intake import owning
+from skep_platform.jobs.intake.owning import VC_PATH, Objection
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
 

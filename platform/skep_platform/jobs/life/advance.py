@@ -16,15 +16,15 @@ from django.db.models import QuerySet
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs import lifecycle, stories
 from skep_platform.jobs.bulk import insert_rows, update_rows
-from skep_platform.jobs.counting import count
-from skep_platform.jobs.lifecycle import Decision, Retry, Verdict
-from skep_platform.jobs.locked import LockedJob, lock
+from skep_platform.jobs.life import lifecycle, stories
+from skep_platform.jobs.life.counting import count
+from skep_platform.jobs.life.lifecycle import Decision, Retry, Verdict
+from skep_platform.jobs.life.locked import LockedJob, lock
+from skep_platform.jobs.life.retrying import Failures, avoid_blamed, pause_s
+from skep_platform.jobs.life.stories import Ending, Reason
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
-from skep_platform.jobs.retrying import Failures, avoid_blamed, pause_s
 from skep_platform.jobs.states import JOB, AttemptState
-from skep_platform.jobs.stories import Ending, Reason
 
 __all__ = ["LockedJob", "advance", "lock", "stop_attempts"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from skep_platform.jobs.container_files import HOSTFILE, SSH_CONFIG
-from skep_platform.jobs.gang import Gang, Member
+from skep_platform.jobs.containers.container_files import HOSTFILE, SSH_CONFIG
+from skep_platform.jobs.containers.gang import Gang, Member
 
 MAX_TF_CONFIG = 32 * 1024  # bytes
 BRIDGE_INTERFACE = "eth0"  # of a container in a network of its own

@@ -17,8 +17,8 @@ from uuid import UUID
 import structlog
 
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
+from skep_platform.jobs.containers.specs import Told, build
 from skep_platform.jobs.models import TaskAttempt
-from skep_platform.jobs.specs import Told, build
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 REMEMBERED_BYTES = 64 * 1024**2

@@ -12,7 +12,7 @@ from skep_jobfile import JobFile, Path
 from skep_jobfile.demands import PLACES
 from skep_platform.core.errors import NotFound, SkepError
 from skep_platform.jobs.bulk import fetch
-from skep_platform.jobs.cell_sizes import CellSize, sizes
+from skep_platform.jobs.intake.cell_sizes import CellSize, sizes
 from skep_platform.tenancy.models import PinnedCell, VirtualCluster
 
 VC_PATH: Path = ("defaults", "virtualCluster")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from skep_platform.jobs.diagnosing import Failed
-from skep_platform.jobs.lifecycle import Retry
+from skep_platform.jobs.life.diagnosing import Failed
+from skep_platform.jobs.life.lifecycle import Retry
 
 if TYPE_CHECKING:
     from skep_platform.jobs.models import Job

@@ -16,12 +16,12 @@ from uuid import UUID
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
-from skep_platform.jobs import stories
-from skep_platform.jobs.advance import LockedJob, advance, lock
 from skep_platform.jobs.bulk import insert_rows, update_rows
+from skep_platform.jobs.life import stories
+from skep_platform.jobs.life.advance import LockedJob, advance, lock
+from skep_platform.jobs.life.stories import Reason
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB
-from skep_platform.jobs.stories import Reason
 
 
 def preempt(job_ids: Collection[UUID], by: Job, now: datetime) -> list[UUID]:

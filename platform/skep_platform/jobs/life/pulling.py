@@ -7,9 +7,9 @@ from uuid import UUID
 
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs import stories
 from skep_platform.jobs.bulk import insert_rows
-from skep_platform.jobs.facts import Attempt
+from skep_platform.jobs.life import stories
+from skep_platform.jobs.life.facts import Attempt
 from skep_platform.jobs.models import TaskAttempt
 
 MARKS = (25, 50, 75)  # percent

@@ -15,15 +15,15 @@ from django.utils import timezone
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs import stories
-from skep_platform.jobs.advance import advance
 from skep_platform.jobs.bulk import fetch, insert_rows, update_rows
-from skep_platform.jobs.locked import lock
+from skep_platform.jobs.life import stories
+from skep_platform.jobs.life.advance import advance
+from skep_platform.jobs.life.locked import lock
+from skep_platform.jobs.life.reporting import miss_barrier
+from skep_platform.jobs.life.retrying import avoiding
+from skep_platform.jobs.life.stories import Late
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.jobs.reporting import miss_barrier
-from skep_platform.jobs.retrying import avoiding
 from skep_platform.jobs.states import JOB, AttemptState
-from skep_platform.jobs.stories import Late
 
 SLOW_S = 900.0  # a node on which a gang's task did not get ready is avoided by it so long
 KIND = "job.barrier"

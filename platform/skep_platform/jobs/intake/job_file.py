@@ -9,7 +9,7 @@ from typing import Any
 import skep_jobfile
 from skep_jobfile import Document, JobFile, Problem, Trouble, located, rendering, scripts
 from skep_platform.core.errors import SkepError
-from skep_platform.jobs import bounds
+from skep_platform.jobs.intake import bounds
 
 
 class InvalidJobFile(SkepError):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skep_platform.jobs.frameworks import Frameworks
-from skep_platform.jobs.gang import MASTER, Gang, Member
+from skep_platform.jobs.containers.frameworks import Frameworks
+from skep_platform.jobs.containers.gang import MASTER, Gang, Member
 
 MAX_LIST_BYTES = 100_000  # of one variable; a kernel takes 128 KiB
 MASTER_PORT = 29500  # where the task has a network of its own

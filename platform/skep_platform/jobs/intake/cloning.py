@@ -10,11 +10,12 @@ from django.db import IntegrityError
 import skep_jobfile
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import Forbidden
-from skep_platform.jobs import belongings, queries
-from skep_platform.jobs.job_file import read
+from skep_platform.jobs import queries
+from skep_platform.jobs.intake import belongings
+from skep_platform.jobs.intake.job_file import read
+from skep_platform.jobs.intake.rows import job_row
+from skep_platform.jobs.intake.submitting import admitted, create, digest_of, name_taken
 from skep_platform.jobs.models import Job
-from skep_platform.jobs.rows import job_row
-from skep_platform.jobs.submitting import admitted, create, digest_of, name_taken
 
 NUMBERED = re.compile(r"(.*)-([0-9]{1,9})")
 MAX_BASE = 240  # characters of a name that a number is put behind

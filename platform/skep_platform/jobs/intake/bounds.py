@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from skep_jobfile import JobFile, Path, TaskRole, Trouble
 from skep_jobfile.demands import PLACES
-from skep_platform.jobs.hostnames import host_of
-from skep_platform.jobs.tags import check_tags
+from skep_platform.jobs.containers.hostnames import host_of
+from skep_platform.jobs.intake.tags import check_tags
 
 MAX_TASKS = 10_000
 MAX_ROLES = 100

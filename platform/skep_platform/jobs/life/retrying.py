@@ -10,14 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from skep_platform.core.events import event
-from skep_platform.jobs import blame, diagnosing, lifecycle, stories
 from skep_platform.jobs.bulk import update_rows
-from skep_platform.jobs.counting import WAITING
-from skep_platform.jobs.diagnosing import Diagnosis, Failed
-from skep_platform.jobs.lifecycle import Reaction, Retry, Role
-from skep_platform.jobs.locked import Failure, LockedJob
+from skep_platform.jobs.life import blame, diagnosing, lifecycle, stories
+from skep_platform.jobs.life.counting import WAITING
+from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
+from skep_platform.jobs.life.lifecycle import Reaction, Retry, Role
+from skep_platform.jobs.life.locked import Failure, LockedJob
+from skep_platform.jobs.life.stories import Ending
 from skep_platform.jobs.models import Task
-from skep_platform.jobs.stories import Ending
 
 DIAGNOSIS_TIMEOUT_S = 300.0  # logs that nobody has read until then explain nothing
 BLAMED_S = 3600.0  # a node that failed a job is avoided by it so long

@@ -8,9 +8,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from skep_platform.cluster.services import bump_revision
-from skep_platform.jobs import blame
-from skep_platform.jobs.advance import advance, lock
-from skep_platform.jobs.diagnosing import Diagnosis
+from skep_platform.jobs.life import blame
+from skep_platform.jobs.life.advance import advance, lock
+from skep_platform.jobs.life.diagnosing import Diagnosis
 from skep_platform.jobs.models import Job
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from skep_platform.jobs.life.stories import Reason
 from skep_platform.jobs.models import Job, TaskRole
-from skep_platform.jobs.stories import Reason
 
 Source = Callable[[Job, Sequence[TaskRole]], Reason]
 _source: Source | None = None

@@ -17,14 +17,14 @@ from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs import admission, belongings, forecast
-from skep_platform.jobs.admission import Objection
-from skep_platform.jobs.belongings import Belongings
-from skep_platform.jobs.inserting import insert_job
-from skep_platform.jobs.job_file import InvalidJobFile, ReadJob, read
+from skep_platform.jobs.intake import admission, belongings, forecast
+from skep_platform.jobs.intake.admission import Objection
+from skep_platform.jobs.intake.belongings import Belongings
+from skep_platform.jobs.intake.inserting import insert_job
+from skep_platform.jobs.intake.job_file import InvalidJobFile, ReadJob, read
+from skep_platform.jobs.intake.rows import job_row, role_rows, words
+from skep_platform.jobs.life.stories import Reason
 from skep_platform.jobs.models import Job
-from skep_platform.jobs.rows import job_row, role_rows, words
-from skep_platform.jobs.stories import Reason
 from skep_platform.tenancy.models import VirtualCluster
 
 MAX_TOKEN = 64

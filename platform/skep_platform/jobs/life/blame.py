@@ -10,7 +10,7 @@ from uuid import UUID
 from skep_platform.cluster import faults
 from skep_platform.cluster.models import NodeFault
 from skep_platform.jobs.bulk import update_rows
-from skep_platform.jobs.diagnosing import Diagnosis, Failed
+from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
 from skep_platform.jobs.models import TaskAttempt
 
 # A node that is lost is out of use already, with all its jobs at once: that is no defect of it that

@@ -13,9 +13,9 @@ from skep_jobfile.models import DOCKER_HUB
 from skep_platform.accounts.models import User
 from skep_platform.core import vault
 from skep_platform.files.models import Archive
-from skep_platform.jobs.job_file import ReadJob
+from skep_platform.jobs.intake.job_file import ReadJob
+from skep_platform.jobs.intake.owning import Objection
 from skep_platform.jobs.models import Job, JobFiles, JobSecrets
-from skep_platform.jobs.owning import Objection
 
 
 @dataclass(frozen=True, slots=True)

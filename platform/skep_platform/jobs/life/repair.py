@@ -24,11 +24,11 @@ from django.utils import timezone
 
 from skep_platform.cluster.models import NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.jobs import deadlines, lifecycle
-from skep_platform.jobs.advance import advance
-from skep_platform.jobs.locked import lock
+from skep_platform.jobs.life import deadlines, lifecycle
+from skep_platform.jobs.life.advance import advance
+from skep_platform.jobs.life.locked import lock
+from skep_platform.jobs.life.reporting import fail_to_start, lose
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.jobs.reporting import fail_to_start, lose
 from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState, JobState
 
 BATCH = 200  # jobs per transaction

@@ -8,11 +8,11 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from skep_platform.jobs import diagnosing, lifecycle
 from skep_platform.jobs.bulk import fetch
-from skep_platform.jobs.diagnosing import Failed
-from skep_platform.jobs.lifecycle import Role
-from skep_platform.jobs.locked import Failure, LockedJob
+from skep_platform.jobs.life import diagnosing, lifecycle
+from skep_platform.jobs.life.diagnosing import Failed
+from skep_platform.jobs.life.lifecycle import Role
+from skep_platform.jobs.life.locked import Failure, LockedJob
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import AttemptState
 

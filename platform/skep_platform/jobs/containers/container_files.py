@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from skep_agent.protocol import FILES_DIR, FileSpec
-from skep_platform.jobs.gang import Gang, Member
-from skep_platform.jobs.hostnames import hostname
+from skep_platform.jobs.containers.gang import Gang, Member
+from skep_platform.jobs.containers.hostnames import hostname
 
 HOSTFILE = f"{FILES_DIR}hostfile"
 SSH_DIR = f"{FILES_DIR}ssh/"

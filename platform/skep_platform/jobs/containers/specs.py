@@ -18,12 +18,12 @@ from django.db.models import Q
 
 from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
 from skep_platform.core.vault import VaultLocked
-from skep_platform.jobs import container_files, gang
-from skep_platform.jobs.environment import Environments
-from skep_platform.jobs.gang import Gang, Member
-from skep_platform.jobs.hostnames import hostname
+from skep_platform.jobs.containers import container_files, gang
+from skep_platform.jobs.containers.environment import Environments
+from skep_platform.jobs.containers.gang import Gang, Member
+from skep_platform.jobs.containers.hostnames import hostname
+from skep_platform.jobs.containers.secrecy import Secrets, masks_of, ssh_key
 from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
-from skep_platform.jobs.secrecy import Secrets, masks_of, ssh_key
 
 log = structlog.get_logger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any
 import skep_jobfile
 from skep_jobfile import TaskRole as FileRole
 from skep_platform.accounts.models import User
-from skep_platform.jobs.job_file import ReadJob
+from skep_platform.jobs.intake.job_file import ReadJob
+from skep_platform.jobs.intake.tags import tidy
 from skep_platform.jobs.models import Job, TaskRole
-from skep_platform.jobs.tags import tidy
 from skep_platform.tenancy.models import VirtualCluster
 
 DEFAULT_STOP_GRACE_S = 30

@@ -12,11 +12,11 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from skep_platform.core.models import Event
-from skep_platform.jobs.diagnosing import Failed
-from skep_platform.jobs.lifecycle import Reaction, Role, Verdict, View
+from skep_platform.jobs.life.diagnosing import Failed
+from skep_platform.jobs.life.lifecycle import Reaction, Role, Verdict, View
+from skep_platform.jobs.life.stories import OVER_TIME
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB
-from skep_platform.jobs.stories import OVER_TIME
 
 COLUMNS = (
     "id",

@@ -18,15 +18,15 @@ from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.events import event
-from skep_platform.jobs import diagnosing, facts, pulling
-from skep_platform.jobs.advance import advance
 from skep_platform.jobs.bulk import fetch, update_rows
-from skep_platform.jobs.diagnosing import Failed
-from skep_platform.jobs.facts import Attempt
-from skep_platform.jobs.locked import COLUMNS, LockedJob, lock
+from skep_platform.jobs.life import diagnosing, facts, pulling
+from skep_platform.jobs.life.advance import advance
+from skep_platform.jobs.life.diagnosing import Failed
+from skep_platform.jobs.life.facts import Attempt
+from skep_platform.jobs.life.locked import COLUMNS, LockedJob, lock
+from skep_platform.jobs.life.stories import Ending
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState
-from skep_platform.jobs.stories import Ending
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,1 @@
+"""What becomes of a job: facts from nodes, verdicts, diagnoses, retries, deadlines and ends."""
