@@ -129,8 +129,7 @@ class JobSecrets(models.Model):
     """What only the job's containers may know, encrypted with a key that the database has not."""
 
     job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="secrets")
-    # JSON {"secrets": {…}, "auths": {image uri: {username, password, registry}},
-    #       "ssh": {"private": …, "public": …}}
+    # JSON {"secrets": {…}, "auths": {image reference: {username, password, registry}}}
     sealed = models.BinaryField()
 
 
