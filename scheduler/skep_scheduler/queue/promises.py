@@ -10,7 +10,6 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from skep_scheduler.answer import Placement
 from skep_scheduler.cells.tree import Virtual
@@ -130,48 +129,61 @@ class Promises:
         return broken
 
     def _earliest(self, gang: Gang, kind: Kind, line: Line) -> Promise | None:
+        """Whether the others hold is tried just as it will be when the time comes: a gang that was
+        promised too late a start would start before it, at the cost of those promised after it."""
         with self._world.holds.trial():
-            times = self._times(gang.vc, line.promises)
-            for time in islice(times, self._settings.promise_tries):
+            clock, later = _Clock(self._world, self._ends_of(gang.vc)), list(line.promises)
+            for _ in range(self._settings.promise_tries):
+                time = clock.next()
+                if time == NEVER:
+                    return None
+                while later and later[0].start <= time:
+                    first = later.pop(0)
+                    clock.go_to(first.start)
+                    self._replay(first, clock)
+                clock.go_to(time)
                 promise = self._start(gang, kind, time)
-                if promise is not None and not _collides(promise, line.promises):
+                if promise is not None and self._fits_before(promise, later, clock):
                     return promise
         return None
+
+    def _fits_before(self, promise: Promise, later: Sequence[Promise], clock: _Clock) -> bool:
+        """Whether the promises that start later hold beside it."""
+        if not _collides(promise, later):
+            return True
+        with self._world.holds.trial():
+            self._put(promise)
+            clock = clock.copy()
+            clock.add(promise.end, promise.gang.id)
+            return all(self._keeps(other, clock, promise.gang.id) is not None for other in later)
 
     def _play_through(self, candidate: Gang, line: Line) -> tuple[Promise | None, list[Promise]]:
         """Whether all promises hold with the candidate; if so, with the cells that they use."""
         kept: list[Promise] = []
-        extra = [(_end(candidate, self._now), candidate.id)]
         with self._world.holds.trial():
-            clock = _Clock(self._world, [*self._ends_of(candidate.vc), *extra])
+            clock = _Clock(self._world, self._ends_of(candidate.vc))
+            clock.add(_end(candidate, self._now), candidate.id)
             for promise in line.promises:
-                clock.go_to(promise.start)
-                again = self._start(promise.gang, promise.kind, promise.start, candidate.id)
+                again = self._keeps(promise, clock, candidate.id)
                 if again is None:
                     return promise, line.promises
-                self._put(again)
-                clock.add(again.end, promise.gang.id)
                 kept.append(again)
         return None, kept
 
-    def _times(self, vc: str, promises: list[Promise]) -> Iterator[float]:
-        """Every moment at which something is given back, after that has been done; the earlier
-        promises start in between."""
-        clock = _Clock(self._world, self._ends_of(vc))
-        waiting = list(promises)
-        while (time := clock.next()) < NEVER:
-            while waiting and waiting[0].start <= time:
-                first = waiting.pop(0)
-                clock.go_to(first.start)
-                self._replay(first)
-                clock.add(first.end, first.gang.id)
-            clock.go_to(time)
-            yield time
+    def _keeps(self, promise: Promise, clock: _Clock, spare: str) -> Promise | None:
+        """The promise as it is kept at its start, without anything taken from `spare`."""
+        clock.go_to(promise.start)
+        again = self._start(promise.gang, promise.kind, promise.start, spare)
+        if again is not None:
+            self._put(again)
+            clock.add(again.end, promise.gang.id)
+        return again
 
-    def _replay(self, promise: Promise) -> None:
+    def _replay(self, promise: Promise, clock: _Clock) -> None:
         again = self._start(promise.gang, promise.kind, promise.start)
         if again is not None:
             self._put(again)
+        clock.add(promise.end, promise.gang.id)
 
     def _start(
         self, gang: Gang, kind: Kind, time: float, spare: str | None = None
@@ -242,6 +254,9 @@ class _Clock:
         self._world = world
         self._ends = [end for end in ends if end[0] < NEVER]
         heapq.heapify(self._ends)
+
+    def copy(self) -> _Clock:
+        return _Clock(self._world, self._ends)
 
     def add(self, end: float, gang_id: str) -> None:
         if end < NEVER:
