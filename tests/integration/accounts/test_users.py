@@ -16,11 +16,6 @@ from skep_platform.core.models import Event
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 def ensure_admin(*args: str) -> dict[str, str]:
     out = StringIO()
     call_command("skep_ensure_admin", *args, stdout=out)

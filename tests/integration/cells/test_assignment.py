@@ -17,11 +17,6 @@ from skep_platform.tenancy.models import PinnedCell, Quota, VcCell
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 @pytest.fixture(autouse=True)
 def nodes() -> None:
     for name in ("n1", "n2", "n3"):

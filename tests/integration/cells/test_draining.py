@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.utils import timezone
-from tests.support.platform_api import Api, refusal
+from tests.support.platform_api import refusal
 from tests.support.platform_factories import (
     join_node,
     make_job,
@@ -23,11 +23,6 @@ from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
 
 
 def run(vc, owner, devices, **fields):

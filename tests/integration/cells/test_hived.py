@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.support.cells import reference
 from tests.support.platform_api import ROOT, Api, refusal
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cells.parsers import MAX_BYTES
 from skep_platform.cluster import layouts
@@ -31,11 +31,6 @@ virtualClusters:
     virtualCells: [{cellType: ROW.BOX.HALF, cellNumber: 2}]
     pinnedCells: [{pinnedCellId: corner}]
 """
-
-
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
 
 
 @pytest.fixture(autouse=True)

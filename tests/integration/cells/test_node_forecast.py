@@ -13,11 +13,6 @@ from skep_platform.tenancy.models import PinnedCell
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 def forecast(api: Api, action: str = "drain", node: str = "n1") -> dict:
     answer = api.get(f"/nodes/{node}/forecast", action=action)
     assert answer.status_code == 200, answer.content

@@ -25,11 +25,6 @@ from skep_platform.tenancy.models import PinnedCell, VcCell
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 def leaves(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if cell["gpus"] == 1:
         yield cell

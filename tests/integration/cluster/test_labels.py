@@ -9,18 +9,12 @@ from tests.support.platform_factories import (
     make_hello,
     make_inventory,
     make_node,
-    make_user,
 )
 
 from skep_platform.cluster import services
 from skep_platform.core.models import Event
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
 
 
 def label(api: Api, **labels: str | None):

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
-@pytest.fixture
 def live():
     """Writes the newest sample of a GPU as telemetry does."""
     keys = []

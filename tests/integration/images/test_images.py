@@ -12,11 +12,6 @@ from skep_platform.images.models import Image
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 def add(admin: Api, name: str, *vcs: str):
     body = {"name": name, "reference": f"registry/{name}:1", "virtual_clusters": vcs}
     return admin.post("/images", body)

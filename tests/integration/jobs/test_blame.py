@@ -22,11 +22,6 @@ FALLEN = b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
 
 
 @pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
 def vc(alice):
     return make_vc("vision", members=[alice])
 

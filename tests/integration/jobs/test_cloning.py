@@ -20,11 +20,6 @@ DIGEST = "a" * 64
 
 
 @pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
 def vc(alice):
     return make_vc("vision", quotas={"A100": 16}, members=[alice])
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, partly_placed, placed, tell, tick
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_agent.protocol import MAX_TEXT_FRAME, Desired
 from skep_platform.jobs import services
@@ -22,16 +22,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch):
     monkeypatch.setattr(desired, "_known", desired._Known())
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 def test_a_spec_has_all_that_the_node_needs(alice, vc):

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import attempts_of, job_file, placed, tick
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
 from skep_platform.files.models import Archive
@@ -25,21 +25,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch):
     monkeypatch.setattr(desired, "_known", desired._Known())
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture
-def node():
-    return make_node("gpu-1", gpus=8)
 
 
 def submitted(alice: Any, vc: Any, skep: dict[str, Any] | None = None, **more: Any) -> Job:

@@ -17,11 +17,6 @@ START = timezone.now() - timedelta(hours=1)
 
 
 @pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
 def job(alice) -> Job:
     """At its third attempt."""
     vc = make_vc(members=[alice])

@@ -5,27 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.support.jobs_world import attempts_of, explain, lose, partly_placed, tell
 from tests.support.platform_api import Api
-from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture(autouse=True)
-def node():
-    return make_node("gpu-1", gpus=8)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("node")]
 
 
 def look(job: Job) -> tuple[str, int]:

@@ -34,16 +34,6 @@ DETAIL = SUMMARY | {
 
 
 @pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture
 def api(alice):
     return Api(alice)
 

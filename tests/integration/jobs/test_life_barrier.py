@@ -16,7 +16,7 @@ from tests.support.jobs_world import (
     tell,
     tick,
 )
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.cluster.models import Node
 from skep_platform.jobs import queries, services
@@ -26,16 +26,6 @@ from skep_platform.jobs.life.repair import TELL_AGAIN_S
 from skep_platform.jobs.models import Job, JobAttempt, Lease, TaskAttempt
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 @pytest.fixture

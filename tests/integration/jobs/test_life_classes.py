@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, placed, story_of, tell, tick
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.life.lifecycle import MAX_FREE_RETRIES, conflict_backoff_s
@@ -15,16 +15,6 @@ from skep_platform.jobs.life.retrying import DIAGNOSIS_TIMEOUT_S
 from skep_platform.jobs.models import Job, JobAttempt, Lease
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +65,7 @@ def test_retry_class(alice, vc, case):
     ended = JobAttempt.objects.get()
     assert (ended.index, ended.outcome, ended.retry) == (1, "FAILED", retry)
     assert ended.diagnosis == job.diagnosis
-    assert ended.reason["message"].startswith("Task worker[0] on n1")
+    assert ended.reason["message"].startswith("Task worker-0 on n1")
     assert job.diagnosing_at is None
     assert attempts_of(job)[0].diagnosis["name"] == job.diagnosis["name"]
 

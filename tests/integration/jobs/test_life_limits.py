@@ -7,23 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, placed, states_of, story_of, tell, tick
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job, JobAttempt
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, lose, story_of, submit, tell, tick
 from tests.support.platform_api import Api
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.jobs import services
 from skep_platform.jobs.containers.desired import desired_attempts
@@ -18,16 +18,6 @@ from skep_platform.scheduling.source import WorldSource
 from skep_platform.scheduling.verify import differences
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 @pytest.fixture(autouse=True)

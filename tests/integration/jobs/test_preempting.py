@@ -16,29 +16,14 @@ from tests.support.jobs_world import (
     tell,
 )
 from tests.support.platform_api import Api
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture(autouse=True)
-def node():
-    return make_node("gpu-1", gpus=8)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("node")]
 
 
 # What it owns is not there: the GPUs are enough for who comes first by name.

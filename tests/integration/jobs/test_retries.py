@@ -17,7 +17,7 @@ from tests.support.jobs_world import (
     tell,
     tick,
 )
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.cluster.models import Node
 from skep_platform.jobs import services
@@ -25,21 +25,6 @@ from skep_platform.jobs.life.repair import START_TIMEOUT_S, TELL_AGAIN_S
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture
-def node():
-    return make_node("gpu-1", gpus=8)
 
 
 def due(job) -> None:

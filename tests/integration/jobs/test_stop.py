@@ -16,7 +16,7 @@ from tests.support.jobs_world import (
     tell,
     tick,
 )
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node, make_user
 
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import SkepError
@@ -25,21 +25,6 @@ from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.models import Job, Lease
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
-@pytest.fixture
-def node():
-    return make_node("gpu-1", gpus=8)
 
 
 def test_a_job_in_the_queue_is_stopped_at_once_and_never_placed(alice, vc, node):

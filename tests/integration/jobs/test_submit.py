@@ -27,11 +27,6 @@ def _limits_read_anew(monkeypatch):
 
 
 @pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
 def vc(alice):
     return make_vc("vision", quotas={"A100": 16, "V100": 4}, members=[alice])
 

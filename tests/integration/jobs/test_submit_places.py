@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.jobs_world import job_file
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import services
@@ -31,11 +31,6 @@ def _sizes_known(monkeypatch):
     monkeypatch.setattr(cell_sizes, "_source", lambda: SIZES)
     monkeypatch.setattr(cell_sizes, "_remembered", (-cell_sizes.FRESH_S, {}))
     monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
 
 
 @pytest.fixture

@@ -7,22 +7,12 @@ import time
 import pytest
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, placed, submit, tell, tick
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.models import Job, PortLease
 from skep_platform.scheduling.source import WorldSource
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
 
 
 def fails_by_its_node(job) -> None:

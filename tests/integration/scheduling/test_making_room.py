@@ -17,7 +17,7 @@ from tests.support.jobs_world import (
     tell,
     tick,
 )
-from tests.support.platform_factories import make_job, make_node, make_user, make_vc
+from tests.support.platform_factories import make_job, make_node, make_vc
 
 from skep_platform.cluster.models import Device
 from skep_platform.jobs import queries, services
@@ -36,11 +36,6 @@ pytestmark = pytest.mark.django_db
 def _nobody_is_too_young(monkeypatch):
     young = {"min_run_s": 0.0, "opportunistic_min_run_s": 0.0}
     monkeypatch.setattr(settings, "SKEP_SCHEDULING", settings.SKEP_SCHEDULING | young)
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
 
 
 @pytest.fixture

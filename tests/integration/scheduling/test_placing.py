@@ -24,16 +24,6 @@ from skep_scheduler.queue import Placement, TaskPlacement
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
 def planned() -> list[Placement]:
     return list(queue.plan(WorldSource().catch_up(), 4e9).placements)
 

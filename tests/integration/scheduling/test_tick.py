@@ -31,16 +31,6 @@ from skep_platform.scheduling.tick import Scheduler, run_once
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def alice():
-    return make_user("alice")
-
-
-@pytest.fixture
-def vc(alice):
-    return make_vc("vision", quotas={"A100": 64}, members=[alice])
-
-
 def test_priority_goes_first_then_age(alice, vc):
     make_node("gpu-1", gpus=1)
     old, prod, young = submit(alice, vc), submit(alice, vc, priority="prod"), submit(alice, vc)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.jobs_world import attempts_of, job_file, placed, submit, tell
-from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cluster.models import Device
 from skep_platform.jobs import services
@@ -18,11 +18,6 @@ from skep_platform.scheduling.uses import Use
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, 12, 30, 17, tzinfo=UTC)
-
-
-@pytest.fixture
-def alice():
-    return make_user("alice")
 
 
 @pytest.fixture

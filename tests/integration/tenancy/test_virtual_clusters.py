@@ -22,11 +22,6 @@ from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualClust
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def admin() -> Api:
-    return Api(make_user("root", admin=True))
-
-
 def quotas(api: Api, name: str, **models: int):
     return api.put(f"/virtual-clusters/{name}/quotas", {"quotas": models})
 

@@ -1,0 +1,32 @@
+"""Who and what most tests of the platform begin with."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.platform_api import Api
+from tests.support.platform_factories import make_node, make_user, make_vc
+
+from skep_platform.accounts.models import User
+from skep_platform.cluster.models import Node
+from skep_platform.tenancy.models import VirtualCluster
+
+
+@pytest.fixture
+def admin() -> Api:
+    return Api(make_user("root", admin=True))
+
+
+@pytest.fixture
+def alice() -> User:
+    return make_user("alice")
+
+
+@pytest.fixture
+def vc(alice: User) -> VirtualCluster:
+    """Alice's team, with more GPUs than most tests need."""
+    return make_vc("vision", quotas={"A100": 64}, members=[alice])
+
+
+@pytest.fixture
+def node() -> Node:
+    return make_node("gpu-1", gpus=8)
