@@ -9,10 +9,11 @@ from __future__ import annotations
 import keyword
 import subprocess
 import textwrap
-from pathlib import Path
 from typing import Any
 
-MODELS = Path(__file__).parents[1] / "client/skep_client/models.py"
+import generated
+
+MODELS = generated.ROOT / "client/skep_client/models.py"
 HEADER = '''"""What the server answers. Written from its OpenAPI schema by scripts/openapi."""
 
 from __future__ import annotations
