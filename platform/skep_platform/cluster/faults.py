@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, QuerySet
+from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
 from skep_platform.cluster.models import Node, NodeFault, NodeState
@@ -18,6 +17,9 @@ from skep_platform.core import doorbells
 from skep_platform.core.events import record
 
 WINDOW = timedelta(hours=24)  # older faults count no more
+# Faults within it are one event, such as a restart of the engine, and count once however many jobs
+# it met. On a node that is broken for good more follow.
+EVENT = timedelta(minutes=2)
 
 
 def add(faults: Sequence[NodeFault]) -> None:
@@ -34,12 +36,12 @@ def cordon_faulty() -> list[str]:
     """Take nodes out of use on which enough jobs failed by the node's fault; returns their names.
     The last node that could take work stays. Safe to run twice at once: all nodes in use are
     locked before one of them is judged."""
-    if not _due().exists():
+    if not _due():
         return []
     in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
     left = {node.pk: node for node in in_use.select_for_update(no_key=True).order_by("pk")}
     cordoned = []
-    for node_id in _due().values_list("node", flat=True):
+    for node_id in _due():
         if len(left) > 1 and node_id in left:
             cordoned.append(_cordon(left.pop(node_id)))
     if cordoned:
@@ -53,14 +55,19 @@ def forget(node_id: UUID) -> None:
     NodeFault.objects.filter(node=node_id, witness__isnull=False).update(witness=None)
 
 
-def _due() -> QuerySet[NodeFault, Any]:
-    """Rows of {"node"}: those in use with faults of enough witnesses."""
+def _due() -> list[UUID]:
+    """Nodes in use with events of enough witnesses; the latest fault of each tells its event."""
     enough = settings.SKEP_CORDON_FAULTS
     if enough < 1:
-        return NodeFault.objects.none()
-    counted = _counted().filter(node__state=NodeState.ONLINE, node__cordoned=False)
-    witnesses = counted.values("node").annotate(n=Count("witness", distinct=True))
-    return witnesses.filter(n__gte=enough).order_by("node")
+        return []
+    in_use = _counted().filter(node__state=NodeState.ONLINE, node__cordoned=False)
+    latest = in_use.values("node", "witness").annotate(last=Max("at")).order_by("node", "last")
+    events: dict[UUID, list[datetime]] = {}
+    for node, at in latest.values_list("node", "last"):
+        begun = events.setdefault(node, [])
+        if not begun or at - begun[-1] >= EVENT:
+            begun.append(at)
+    return [node for node, begun in events.items() if len(begun) >= enough]
 
 
 def _counted() -> QuerySet[NodeFault]:

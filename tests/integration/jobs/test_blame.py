@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
@@ -44,8 +45,14 @@ def failure(job: Job, node: Node, log: bytes = b"", **facts) -> Diagnosis:
 
 
 def fail_by_the_node(node, owner, vc, times, **facts) -> None:
+    """At moments of their own."""
     for _ in range(times):
+        grow_older()
         failure(make_job(vc, owner), node, **{"xids": [79], "exit_code": 1, **facts})
+
+
+def grow_older() -> None:
+    NodeFault.objects.update(at=F("at") - faults.EVENT)
 
 
 def is_cordoned(node: Node) -> bool:
@@ -93,6 +100,18 @@ def test_one_job_that_fails_again_and_again_takes_no_node_out_of_use(alice, vc, 
     assert faults.cordon_faulty() == []
 
 
+def test_jobs_that_fail_at_once_are_one_event(alice, vc, node):
+    """A restart of the engine that was planned fails all that begins then."""
+    for _ in range(4):
+        failure(make_job(vc, alice), node, error_code="engine_down")
+    assert NodeFault.objects.exclude(witness=None).count() == 4
+    assert faults.cordon_faulty() == []
+    fail_by_the_node(node, alice, vc, 1, xids=[], exit_code=None, error_code="engine_down")
+    assert faults.cordon_faulty() == []
+    fail_by_the_node(node, alice, vc, 1, xids=[], exit_code=None, error_code="engine_down")
+    assert faults.cordon_faulty() == ["gpu-1"]
+
+
 def test_old_faults_count_no_more(alice, vc, node):
     fail_by_the_node(node, alice, vc, 3)
     NodeFault.objects.update(at=timezone.now() - timedelta(hours=25))
@@ -107,6 +126,7 @@ def test_what_one_tenants_logs_claim_takes_no_node_out_of_use(alice, vc, node):
     assert faults.cordon_faulty() == []
     for name in ("speech", "text"):
         bob = make_user(name)
+        grow_older()
         failure(make_job(make_vc(name, members=[bob]), bob), node, FALLEN, exit_code=1)
     assert faults.cordon_faulty() == ["gpu-1"]
 
