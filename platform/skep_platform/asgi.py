@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import cast
 
-from django.core.asgi import get_asgi_application
+from skep_platform.core.handler import application as http_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
-http = get_asgi_application()
+http = http_application()
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
