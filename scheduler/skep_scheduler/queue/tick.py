@@ -19,16 +19,20 @@ from skep_scheduler.queue.reasons import Blocked, Explainer
 from skep_scheduler.queue.settings import DEFAULTS, Settings
 from skep_scheduler.world import World
 from skep_scheduler.world.request import Kind, Request
-from skep_scheduler.world.world import held
+from skep_scheduler.world.world import Promised, held
 
 BUSY = {Code.VC_BUSY, Code.BAD_HARDWARE}  # time may help
 LACKS_ROOM = {Code.CPU_BUSY, Code.MEMORY_BUSY, Code.NEVER_FITS_NODE}
 
 
 def plan(world: World, now: float, settings: Settings = DEFAULTS) -> Plan:
-    """What to do at `now` (seconds since the epoch), and why others wait."""
+    """What to do at `now` (seconds since the epoch), and why others wait. The world keeps in mind
+    what was promised: later plans stand by it."""
     with world.trial():
-        return Tick(world, now, settings).run()
+        tick = Tick(world, now, settings)
+        answer, promised = tick.run(), tick.promised()
+    world.note_promised(promised)
+    return answer
 
 
 def explain(
@@ -105,8 +109,15 @@ class Tick:
         )
 
     def promises_of(self, vc: str) -> list[Promise]:
-        line = self._promises.line(vc)
-        return line.promises if line is not None else []
+        return self._promises.line(vc).promises
+
+    def promised(self) -> dict[str, Promised]:
+        """The starts that it promises to gangs that wait."""
+        return {
+            promise.gang.id: Promised(promise.start, tuple(promise.found.tasks))
+            for line in self._promises.lines()
+            for promise in line.promises
+        }
 
     def _go_on_with_reservations(self) -> None:
         for gang_id in sorted(self.world.reserved):
@@ -170,13 +181,14 @@ class Tick:
             self._place_whole(gang, kind)
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        answer = self._elsewhere.find(gang, kind)
+        due = self._promises.due(gang)
+        answer = due if due is not None else self._elsewhere.find(gang, kind)
         if isinstance(answer, Refusal) and answer.code == Code.AVOIDING:
             self._block(gang, answer)
         elif isinstance(answer, Refusal):
             self._refused[kind if answer.code in LACKS_ROOM else kind.request] = answer
             self._wait(gang, kind, answer)
-        elif (delayed := self._delayed_by(gang, [answer])) is not None:
+        elif due is None and (delayed := self._delayed_by(gang, [answer])) is not None:
             self._hold_back(gang, kind, delayed)
         elif new := self._undoes(answer):
             young = {"at": self.now, "victims": names_for(self.world, gang, new)}
@@ -214,8 +226,7 @@ class Tick:
 
     def _delayed_by(self, gang: Gang, founds: Sequence[Found]) -> Promise | None:
         """The promise to an earlier gang that would not hold."""
-        line = self._promises.line(gang.vc)
-        if line is None or not line.promises or gang.opportunistic:
+        if gang.opportunistic or not self._promises.line(gang.vc).promises:
             return None
         with self.world.holds.trial():
             for found in founds:
@@ -230,8 +241,11 @@ class Tick:
         self._block(gang, refusal, self._promises.promise(gang, kind))
 
     def _held_back_before(self, gang: Gang, kind: Kind) -> Refusal | None:
-        """As a shorter one with the same request was."""
+        """As a shorter one with the same request was; perhaps for the sake of this very gang, if it
+        was promised a start."""
         least, refusal = self._held_back.get(kind.request, (NEVER, None))
+        if refusal is None or gang.id in self.world.promised:
+            return None
         return refusal if _duration(gang) >= least else None
 
     def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
@@ -330,6 +344,8 @@ class Tick:
             self._refused_tasks.clear()
 
     def _block(self, gang: Gang, refusal: Refusal, promise: Promise | None = None) -> None:
+        if promise is None:
+            self._promises.withdraw(gang)
         self._blocked.append(Blocked(gang, self.world.kind_of(gang), refusal, promise))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from skep_scheduler.answer import Placement, Reason
+from skep_scheduler.answer import Placement, Reason, TaskPlacement
 from skep_scheduler.cells import grow, health
 from skep_scheduler.cells.state import State
 from skep_scheduler.facts import Gang, HeldTask, Holding, Inventory, Node
@@ -43,6 +43,14 @@ class Cancelled:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """A start, and places for it (by the position of the member) that may do."""
+
+    start: float
+    tasks: tuple[tuple[int, TaskPlacement], ...] = ()
+
+
 class _NoPlaceError(Exception):
     pass
 
@@ -50,6 +58,7 @@ class _NoPlaceError(Exception):
 class World:
     """waiting, running, reserved: the gangs by id, as they were told
     holds: the cells and the room, as they follow from that
+    promised: by gang, the start that the last plan promised (no fact: a new world knows of none)
     cancelled: preemptors that were cancelled; built: what the inventory was made into
     models: the GPU model by UUID; growing: gangs that run while tasks of them wait for places
     """
@@ -61,6 +70,7 @@ class World:
         self.running: dict[str, Holding] = {}
         self.reserved: dict[str, Reserved] = {}
         self.cancelled: dict[str, Cancelled] = {}
+        self.promised: dict[str, Promised] = {}
         self.holds = Holds()
         self.built = build(Inventory())
         self._kinds = Kinds(self.leaf_types)
@@ -123,6 +133,7 @@ class World:
         holding = replace(holding, tasks=_sorted(holding.tasks))
         self.waiting.pop(gang_id, None)
         self.cancelled.pop(gang_id, None)
+        self.promised.pop(gang_id, None)
         self.reserved.pop(gang_id, None)
         known, self.running[gang_id] = self.running.get(gang_id), holding
         self._kind_of.pop(gang_id, None)
@@ -151,6 +162,7 @@ class World:
     def forget(self, gang_id: str) -> None:
         self.waiting.pop(gang_id, None)
         self.cancelled.pop(gang_id, None)
+        self.promised.pop(gang_id, None)
         self._kind_of.pop(gang_id, None)
         self.growing.discard(gang_id)
         known = self.running.pop(gang_id, None) or self.reserved.pop(gang_id, None)
@@ -161,6 +173,10 @@ class World:
     def note_cancelled(self, gang_id: str, now: float) -> None:
         known = self.cancelled.get(gang_id)
         self.cancelled[gang_id] = Cancelled(known.times + 1 if known is not None else 1, now)
+
+    def note_promised(self, promised: Mapping[str, Promised]) -> None:
+        """All starts that are promised now, by gang; `plan` does it."""
+        self.promised = dict(promised)
 
     def digest(self) -> Hashable:
         """Equal for worlds that were told the same facts, in whatever order and with whatever in

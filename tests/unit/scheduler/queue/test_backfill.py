@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
 
-from skep_scheduler.facts import Gang
+from skep_scheduler.facts import Gang, VirtualCluster
 from skep_scheduler.queue import Code, Settings
 
 HOUR = 3600.0
@@ -88,60 +88,103 @@ def test_equal_gangs_run_in_the_order_they_came() -> None:
     assert sorted(cluster.started, key=cluster.started.__getitem__) == ["g0", "g1", "g2", "g3"]
 
 
+Job = tuple[int, int, float, int, float]  # tasks, GPUs of each, duration, comes at, really ends
 MIXES = st.lists(
-    st.builds(
-        lambda tasks, gpus, duration, at: (tasks, gpus, duration, at),
+    st.tuples(
         st.integers(1, 3),
         st.sampled_from([1, 1, 2, 4, 8]),
         st.sampled_from([60.0, 300.0, 900.0, 1800.0]),
         st.integers(0, 1200),
+        st.sampled_from([1.0, 1.0, 0.3, 0.5, 0.9]),
     ),
     min_size=2,
     max_size=14,
 )
+WHOLE = owns(a=24)
+SHARED = owns(a=12, b=12)
+UNEVEN = owns(a=16, b=4)
+
+
+def on_time(*jobs: tuple[int, int, float, int]) -> list[Job]:
+    return [(*job, 1.0) for job in jobs]
+
+
+AN_OLDER_ONE_COULD_START_SOONER = on_time(
+    *[(1, 1, 60.0, 0)] * 4,
+    *[(1, 1, 60.0, 646), (2, 1, 1800.0, 0), (2, 8, 1800.0, 0), (3, 1, 900.0, 0)],
+    *[(3, 1, 900.0, 61), (3, 1, 900.0, 61), (1, 8, 60.0, 1)],
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(mix=MIXES, vcs=st.sampled_from([owns(a=24), owns(a=12, b=12), owns(a=16, b=4)]))
-def test_a_promised_start_is_never_delayed(
-    mix: list[tuple[int, int, float, int]], vcs: tuple[object, ...]
-) -> None:
-    """Gangs of equal priority that say the truth about how long they run: from tick to tick, no
-    promise gets later, and every gang starts when it was promised at the latest."""
+@given(mix=MIXES, vcs=st.sampled_from([WHOLE, SHARED, UNEVEN]))
+@example(mix=AN_OLDER_ONE_COULD_START_SOONER, vcs=WHOLE)
+def test_a_promised_start_is_never_delayed(mix: list[Job], vcs: tuple[VirtualCluster, ...]) -> None:
+    """Gangs of equal priority that run as long as they say at most: from tick to tick, no promise
+    gets later, and every gang starts when it was promised at the latest."""
     limits = Settings(ageing_limit=0, starvation_s=1e9)
-    cluster = Cluster([node(f"n{i}") for i in range(3)], vcs, limits)  # type: ignore[arg-type]
-    coming = sorted(
-        (
-            gang(f"g{i}", "ab"[i % len(vcs)], tasks, gpus, at=float(at), duration_s=duration)
-            for i, (tasks, gpus, duration, at) in enumerate(mix)
-        ),
-        key=lambda one: (one.submitted_at, one.id),
-    )
+    cluster = Cluster([node(f"n{i}") for i in range(3)], vcs, limits)
+    coming = []
+    for i, (tasks, gpus, duration, at, part) in enumerate(mix):
+        vc = vcs[i % len(vcs)].name
+        coming.append(gang(f"g{i}", vc, tasks, gpus, at=float(at), duration_s=duration))
+        cluster.lives[f"g{i}"] = duration * part
+    coming.sort(key=lambda one: (one.submitted_at, one.id))
     promised: dict[str, float] = {}
-    while coming or cluster.world.running or promised:
-        step(cluster, coming)
-        decided = cluster.tick()
-        for one in decided.placements:
-            assert cluster.now <= promised.pop(one.gang, cluster.now), one.gang
-        for gang_id, reason in decided.reasons.items():
-            start = reason.details["expected_start"]
-            if gang_id in promised:
-                assert start is not None, gang_id
-                assert start <= promised[gang_id], gang_id
-            if start is not None:
-                promised[gang_id] = start
-        if not coming and not cluster.world.running:
-            break
+    while coming or cluster.world.running:
+        next_tick(cluster, coming, promised)
     assert not promised
 
 
-def step(cluster: Cluster, coming: list[Gang]) -> None:
-    """To the next moment at which a gang comes or ends."""
-    ends = [h.placed_at + (h.gang.duration_s or 0.0) for h in cluster.world.running.values()]
-    nexts = [at for at in (*ends, *(one.submitted_at for one in coming[:1])) if at > cluster.now]
-    cluster.now = min(nexts, default=cluster.now)
-    for holding in list(cluster.world.running.values()):
-        if holding.placed_at + (holding.gang.duration_s or 0.0) <= cluster.now:
-            cluster.end(holding.gang.id)
+def next_tick(cluster: Cluster, coming: list[Gang], promised: dict[str, float]) -> None:
+    """At the next moment at which a gang comes or ends."""
+    arrivals = [one.submitted_at for one in coming[:1]]
+    cluster.now = min([*cluster._events(), *arrivals], default=cluster.now)
+    cluster._let_end()
     while coming and coming[0].submitted_at <= cluster.now:
         cluster.submit(coming.pop(0))
+    decided = cluster.tick()
+    for one in decided.placements:
+        assert cluster.now <= promised.pop(one.gang, cluster.now), one.gang
+    for gang_id, reason in decided.reasons.items():
+        start = reason.details["expected_start"]
+        if gang_id in promised:
+            assert start is not None, gang_id
+            assert start <= promised[gang_id], gang_id
+        if start is not None:
+            promised[gang_id] = start
+
+
+def test_a_younger_gang_keeps_the_start_it_was_promised_when_others_end_early() -> None:
+    cluster = Cluster([node("n0"), node("n1")], owns(a=16))
+    cluster.run(gang("early", gpus=8, duration_s=HOUR), gang("late", gpus=4, duration_s=HOUR / 2))
+    cluster.submit(
+        gang("wide", tasks=2, gpus=8, at=1.0, duration_s=HOUR),
+        gang("young", gpus=8, at=2.0, duration_s=HOUR / 2),
+    )
+    first = cluster.tick().reasons
+    assert first["wide"].details["expected_start"] == HOUR
+    assert first["young"].details["expected_start"] == HOUR / 2
+    cluster.now = HOUR / 4
+    cluster.end("early")
+    assert [p.gang for p in cluster.tick().placements] == ["young"]
+    cluster.now = HOUR / 2
+    cluster.end("late")
+    assert cluster.tick().reasons["wide"].details["expected_start"] == HOUR * 3 / 4
+
+
+def test_who_outranks_it_may_delay_a_promised_start() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    cluster.tick()
+    cluster.submit(gang("prod", gpus=8, at=2.0, priority=100, duration_s=2 * HOUR))
+    decided = cluster.tick()
+    assert [p.gang for p in decided.placements] == ["prod"]
+    assert decided.reasons["wide"].details["expected_start"] == 2 * HOUR
+
+
+def test_a_gang_that_is_gone_is_promised_nothing() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    cluster.tick()
+    assert cluster.world.promised["wide"].start == HOUR
+    cluster.world.forget("wide")
+    assert not cluster.world.promised
