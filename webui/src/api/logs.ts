@@ -3,6 +3,8 @@ import type { Stream } from "./types";
 
 export interface LogFilter {
   rank?: number;
+  /** The job's attempt, from 1. */
+  attempt?: number;
   stream?: Stream;
 }
 
@@ -28,6 +30,7 @@ export function rawLog(attempt: string, stream: Stream): string {
 export interface LogQuery {
   needle: string;
   regex: boolean;
+  anyCase: boolean;
   /** "" from the beginning. */
   cursor: string | null;
   limit: number;
@@ -35,8 +38,9 @@ export interface LogQuery {
 
 /** Lines that match, in order of arrival; `next` goes on where the server stopped. */
 export function searchLogs(id: string, filter: LogFilter, asked: LogQuery, signal?: AbortSignal) {
-  const { needle, regex, cursor, limit } = asked;
-  const query = { ...filter, q: needle, limit, ...(regex && { regex }), ...(cursor && { cursor }) };
+  const { needle, regex, anyCase, cursor, limit } = asked;
+  const how = { ...(regex && { regex }), ...(anyCase && { ignore_case: true }) };
+  const query = { ...filter, q: needle, limit, ...how, ...(cursor && { cursor }) };
   return take(
     client.GET("/api/v1/jobs/{id}/logs/search", { params: { path: { id }, query }, signal }),
   );

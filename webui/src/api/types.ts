@@ -23,6 +23,8 @@ export type CheckResult = Schemas["Check"];
 export type SpecError = Schemas["Problem"];
 
 export type LogChunk = Schemas["LogChunk"];
+/** A line of a log that was searched, and where in it the match stands. */
+export type LogMatch = Schemas["Match"];
 export type LogPage = Schemas["JobLogs"];
 export type Stream = LogChunk["stream"];
 export type Metrics = Schemas["JobMetrics"];

@@ -30,7 +30,7 @@ class Ending:
 
     @property
     def sentence(self) -> str:
-        return f"Task {self.failed.role}[{self.failed.index}] on {self.failed.node} {self._what}."
+        return f"Task {self.failed.role}-{self.failed.index} on {self.failed.node} {self._what}."
 
     @property
     def _what(self) -> str:
@@ -83,7 +83,7 @@ def stopped(username: str) -> Reason:
 
 def over_time(seconds: int) -> Reason:
     """The verdict of a job that ran for as long as it may."""
-    message = f"It has run for its maximum duration of {timedelta(seconds=seconds)}."
+    message = f"It has run for its maximum duration of {duration(seconds)}."
     return reason(OVER_TIME, message, max_duration_s=seconds)
 
 
@@ -226,5 +226,16 @@ def placed(
 
 
 def span(start: datetime, end: datetime) -> str:
-    """How long something ran: "0:03:05"."""
-    return str(timedelta(seconds=max(int((end - start).total_seconds()), 0)))
+    """How long something ran."""
+    return duration(max(int((end - start).total_seconds()), 0))
+
+
+def duration(seconds: int) -> str:
+    """As people say it, in two units at most: "15 s", "3 min 5 s", "2 h 30 min", "1 d 4 h"."""
+    if seconds < 60:
+        return f"{seconds} s"
+    units = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)]
+    first = next(at for at, (_, size) in enumerate(units) if seconds >= size)
+    (name, size), (smaller, part) = units[first : first + 2]
+    rest = seconds % size // part
+    return f"{seconds // size} {name}" + (f" {rest} {smaller}" if rest else "")

@@ -30,7 +30,7 @@ export function JobFacts({ job }: { job: Job }) {
         {job.priority_class} <span className="dim num">{job.priority}</span>
       </Fact>
       <Fact name="GPUs">
-        <span className="num">{job.gpus}</span>
+        <span className="num">{job.gpus.toLocaleString("en")}</span>
       </Fact>
       <Fact name="Submitted">
         <Ago at={job.submitted_at} />

@@ -63,7 +63,8 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
         ) : null}
       </PageHeader>
       <div className={css.about}>
-        <FailurePanel job={job} brief={tab !== "tasks"} />
+        {/* The newest of the attempts says it itself. */}
+        {tab === "attempts" ? null : <FailurePanel job={job} brief={tab !== "tasks"} />}
         {toldByPanel(job) ? null : <Story job={job} />}
         <JobFacts job={job} />
         {tab === "tasks" || tab === "metrics" ? <UseSection job={job} /> : null}

@@ -1,4 +1,4 @@
-import type { Job, Reason } from "@/api/types";
+import type { Job } from "@/api/types";
 import { Why } from "@/ui/why/Why";
 import { sentence } from "./words";
 import css from "./Story.module.css";
@@ -13,12 +13,7 @@ export function Story({ job }: { job: Job }) {
           <Why reason={job.wait_reason} vc={job.virtual_cluster} />
         </>
       ) : (
-        <>
-          <p>{sentence(job)}</p>
-          {job.exit_reason && job.state !== "SUCCEEDED" ? (
-            <Numbers reason={job.exit_reason} />
-          ) : null}
-        </>
+        <p>{sentence(job)}</p>
       )}
       {job.downgraded ? (
         <p className={css.more}>
@@ -34,21 +29,4 @@ function toneOf({ state, wait_reason, downgraded, preempting }: Job): string {
   if (state !== "RUNNING") return state;
   if (preempting || downgraded) return "STOPPING";
   return wait_reason ? "WAITING" : state;
-}
-
-function Numbers({ reason }: { reason: Reason }) {
-  const numbers = Object.entries(reason.details).filter(
-    (entry): entry is [string, number] => typeof entry[1] === "number",
-  );
-  if (numbers.length === 0) return null;
-  return (
-    <dl className={css.numbers}>
-      {numbers.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name.replaceAll("_", " ")}</dt>
-          <dd className="num">{value.toLocaleString("en")}</dd>
-        </div>
-      ))}
-    </dl>
-  );
 }

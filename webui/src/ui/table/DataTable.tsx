@@ -1,3 +1,4 @@
+import { useMediaQuery } from "@mantine/hooks";
 import { useTable, type SortingState } from "@tanstack/react-table";
 import { useMemo, useState } from "react";
 import { features, gridOf, toTableColumns, type Column } from "./columns";
@@ -20,7 +21,8 @@ interface Props<T> {
 
 /** Rows in columns: sortable, and smooth with thousands of them. */
 export function DataTable<T extends object>(props: Props<T>) {
-  const { label, columns, rows, rowId, virtual = false, minWidth } = props;
+  const { label, rows, rowId, virtual = false } = props;
+  const { columns, minWidth } = useFitting(props);
   const [own, setOwn] = useState<SortingState>([]);
   const sorting = props.sorting ?? own;
   const table = useTable({
@@ -54,4 +56,15 @@ export function DataTable<T extends object>(props: Props<T>) {
       </div>
     </div>
   );
+}
+
+const NARROW = "(max-width: 1080px)";
+const NARROW_TABLE = 720;
+
+/** The columns that there is room for. */
+function useFitting<T>({ columns, minWidth }: Props<T>): Pick<Props<T>, "columns" | "minWidth"> {
+  const narrow = useMediaQuery(NARROW, false, { getInitialValueInEffect: false });
+  const needed = useMemo(() => columns.filter((column) => !column.spare), [columns]);
+  if (!narrow || needed.length === columns.length) return { columns, minWidth };
+  return { columns: needed, minWidth: NARROW_TABLE };
 }

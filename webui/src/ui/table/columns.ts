@@ -17,6 +17,8 @@ export interface Column<T> {
   /** CSS grid track, for example "minmax(120px, 2fr)" or "80px". */
   width: string;
   align?: "end";
+  /** Left out where the screen is narrow. */
+  spare?: boolean;
   cell: (row: T) => ReactNode;
   /** What to order by; absent: the column cannot be ordered by. Nothing (null) comes last. */
   sort?: (row: T) => SortValue;

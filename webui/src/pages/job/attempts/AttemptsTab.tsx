@@ -99,7 +99,7 @@ function Ended({ job, attempt, finished_at }: EndedProps) {
             <b>{titleOf(diagnosis)}</b>
             {diagnosis.task ? <> on {diagnosis.task}</> : null}. <Prose text={diagnosis.remedy} />
           </p>
-          <Evidence job={job} diagnosis={diagnosis} />
+          <Evidence job={job} attempt={attempt.index} diagnosis={diagnosis} />
         </>
       ) : null}
       {reason && !(diagnosis && repeats(reason, diagnosis)) ? (

@@ -6,7 +6,6 @@ import { clock, fullTime } from "@/format/time";
 import { usePoll } from "@/live/live";
 import { Blank, Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { Ago } from "@/ui/Time";
 import css from "./EventsTab.module.css";
 
 export function EventsTab({ job }: { job: Job }) {
@@ -34,7 +33,7 @@ function Entry({ event }: { event: JobEvent }) {
       <div className={css.what}>
         <p>{event.message}</p>
         <p className={css.small}>
-          <Ago at={event.at} /> · {event.kind}
+          {event.kind}
           {event.actor ? <> · by {event.actor}</> : null}
           <Preemptor data={event.data} />
         </p>

@@ -3,11 +3,19 @@ import type { Diagnosis, Job, Stream } from "@/api/types";
 import { evidenceSearch } from "./words";
 import css from "./Evidence.module.css";
 
+interface Props {
+  job: Job;
+  /** The attempt that failed so. */
+  attempt: number;
+  diagnosis: Diagnosis;
+}
+
 /** The line that gave the failure away, and the way to its place in the log. */
-export function Evidence({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+export function Evidence({ job, attempt, diagnosis }: Props) {
   const { evidence, rank } = diagnosis;
   if (!evidence.text) return null;
   const find = evidenceSearch(diagnosis);
+  const whose = { rank: rank ?? undefined, attempt, stream: streamOf(diagnosis) };
   return (
     <figure className={css.evidence}>
       <pre className={css.text}>{evidence.text}</pre>
@@ -17,7 +25,7 @@ export function Evidence({ job, diagnosis }: { job: Job; diagnosis: Diagnosis })
           <Link
             to="/jobs/$id"
             params={{ id: job.id }}
-            search={{ tab: "logs", rank: rank ?? undefined, stream: streamOf(diagnosis), find }}
+            search={{ tab: "logs", ...whose, find }}
             className={css.jump}
           >
             Show in the log

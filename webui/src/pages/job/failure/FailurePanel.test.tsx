@@ -21,7 +21,16 @@ test("a failed job says what to do, and leads to the line of that rank's log", a
   expect(screen.getByText("Make the batch or the model smaller.")).toBeVisible();
   const link = screen.getByRole("link", { name: "Show in the log" });
   expect(link).toHaveAttribute("href", expect.stringContaining("rank=1"));
+  expect(link).toHaveAttribute("href", expect.stringContaining("attempt=1"));
   expect(link).toHaveAttribute("href", expect.stringContaining("find=CUDA"));
+});
+
+test("a failure that nobody can explain leads to the end of that log", async () => {
+  const evidence = { source: "none" as const, text: "", log: "", line: 0 };
+  draw({ ...failed, diagnosis: aDiagnosis({ category: "No signature", exit_code: 3, evidence }) });
+  expect(await screen.findByRole("heading", { name: "Exited with code 3" })).toBeVisible();
+  const link = screen.getByRole("link", { name: "Show its end" });
+  expect(link).toHaveAttribute("href", expect.stringMatching(/tab=logs.*rank=1.*attempt=1/));
 });
 
 test("a log that was deleted is not led to", async () => {

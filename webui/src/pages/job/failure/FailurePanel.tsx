@@ -3,6 +3,7 @@ import type { Diagnosis, Job } from "@/api/types";
 import { useNow } from "@/format/now";
 import { Icon } from "@/ui/Icon";
 import { Prose } from "@/ui/Prose";
+import type { JobSearch } from "../search";
 import { Evidence } from "./Evidence";
 import { isNews, repeats, retryWords, titleOf } from "./words";
 import css from "./FailurePanel.module.css";
@@ -46,9 +47,14 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
         {diagnosis.task ? <span className={css.where}>{whereWords(diagnosis)}</span> : null}
       </header>
       <p className={css.remedy}>
-        <Prose text={diagnosis.remedy} />
+        <Prose text={diagnosis.remedy} />{" "}
+        {diagnosis.evidence.text || job.logs_deleted_at ? null : (
+          <Link to="/jobs/$id" params={{ id: job.id }} search={endOfLog(job)} className="link">
+            Show its end
+          </Link>
+        )}
       </p>
-      <Evidence job={job} diagnosis={diagnosis} />
+      <Evidence job={job} attempt={job.attempt} diagnosis={diagnosis} />
       {reason && !repeats(reason, diagnosis) ? (
         <p className={css.reason}>{reason.message}</p>
       ) : null}
@@ -85,7 +91,7 @@ function Earlier({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       <Icon name="undo" size={14} />
       <span>
         An earlier attempt failed: <b>{titleOf(diagnosis)}</b>
-        {diagnosis.task ? <> on {whereWords(diagnosis)}</> : null}.{" "}
+        {diagnosis.task ? ` (${whereWords(diagnosis)})` : ""}.{" "}
         <Link to="/jobs/$id" params={{ id: job.id }} search={{ tab: "attempts" }} className="link">
           All attempts
         </Link>
@@ -95,17 +101,22 @@ function Earlier({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
 }
 
 export function SmallPrint({ diagnosis }: { diagnosis: Diagnosis }) {
-  const { category, axis, code, name, exit_code, rule } = diagnosis;
+  const { axis, code, name, exit_code, rule } = diagnosis;
   return (
     <p className={css.small}>
-      {category} · {axis} · <code>{name}</code> {code}
+      {rule ? <>{axis} · </> : null}
+      <code>{name}</code> {code}
       {exit_code === null ? null : <> · exit code {exit_code}</>}
       {rule ? <> · rule {rule}</> : null}
     </p>
   );
 }
 
+function endOfLog({ attempt, diagnosis }: Job): JobSearch {
+  return { tab: "logs", rank: diagnosis?.rank ?? undefined, attempt };
+}
+
 function whereWords({ task, node, blame }: Diagnosis): string {
   if (!node) return task ?? "";
-  return blame === "node" ? `${task}; node ${node} is to blame` : `${task}, node ${node}`;
+  return blame === "node" ? `${task}; node ${node} is to blame` : `${task} on ${node}`;
 }

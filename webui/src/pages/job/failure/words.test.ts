@@ -38,7 +38,9 @@ test("a failure is news until the job is placed again", () => {
 });
 
 test("a failure without a signature says so", () => {
-  expect(titleOf(aDiagnosis({ category: "No signature" }))).toMatch(/no rule knows/);
+  const unknown = aDiagnosis({ category: "No signature", exit_code: null });
+  expect(titleOf(unknown)).toMatch(/no rule knows/);
+  expect(titleOf({ ...unknown, exit_code: 3 })).toBe("Exited with code 3");
 });
 
 describe("the way to the evidence", () => {

@@ -3,8 +3,9 @@ import { count } from "@/format/size";
 import { duration } from "@/format/time";
 
 /** What a person calls the failure; the code's own name is for the small print. */
-export function titleOf({ category }: Diagnosis): string {
-  return category === "No signature" ? "Failed for a reason that no rule knows" : category;
+export function titleOf({ category, exit_code }: Diagnosis): string {
+  if (category !== "No signature") return category;
+  return exit_code === null ? "Failed, and no rule knows why" : `Exited with code ${exit_code}`;
 }
 
 /** Whether the newest failure is the first thing to know about the job: it ended so, or it is
@@ -54,8 +55,10 @@ function notRetried(job: Job, { reaction }: Diagnosis): string {
 }
 
 /** Whether a reason is this diagnosis in other words, as that of a job's end most often is. */
-export function repeats({ message }: Reason, { category, evidence, remedy }: Diagnosis): boolean {
-  return [category, evidence.text, remedy].some((part) => part !== "" && message.includes(part));
+export function repeats({ message }: Reason, diagnosis: Diagnosis): boolean {
+  const told = [titleOf(diagnosis), diagnosis.evidence.text, diagnosis.remedy];
+  const said = message.toLowerCase();
+  return told.some((part) => part !== "" && said.includes(part.toLowerCase()));
 }
 
 const LONGEST_SEARCH = 200;

@@ -15,15 +15,18 @@ interface Props {
 
 /** What is shown as one file, and the streams of each task as the node wrote them. */
 export function DownloadMenu({ job, tasks, filter }: Props) {
-  const { rank } = filter;
+  const { rank, attempt } = filter;
   const started = tasks.filter(
-    (task) => task.attempt && (rank === undefined || task.rank === rank),
+    (task) =>
+      task.attempt &&
+      (rank === undefined || task.rank === rank) &&
+      (attempt === undefined || task.attempt.index === attempt),
   );
   return (
     <Menu position="bottom-end" width={220}>
       <Tooltip label="Download whole logs">
         <Menu.Target>
-          <ActionIcon aria-label="Download whole logs" disabled={started.length === 0}>
+          <ActionIcon aria-label="Download whole logs" disabled={job.attempt === 0}>
             <Icon name="download" />
           </ActionIcon>
         </Menu.Target>
@@ -53,7 +56,8 @@ export function DownloadMenu({ job, tasks, filter }: Props) {
   );
 }
 
-function partWords({ rank, stream }: LogFilter): string {
+function partWords({ rank, attempt, stream }: LogFilter): string {
   const whose = rank === undefined ? "every task" : "this task";
-  return `of ${whose}, ${stream ?? "both streams"}`;
+  const when = attempt === undefined ? "" : `, attempt ${attempt}`;
+  return `of ${whose}${when}, ${stream ?? "both streams"}`;
 }

@@ -1,6 +1,8 @@
 import { ActionIcon, Button, SegmentedControl, Tooltip } from "@mantine/core";
+import type { LogFilter } from "@/api/logs";
 import type { Job, Stream, Task } from "@/api/types";
 import { Icon, type IconName } from "@/ui/Icon";
+import { AttemptPicker } from "./AttemptPicker";
 import { DownloadMenu } from "./DownloadMenu";
 import { FindBox } from "./FindBox";
 import { TaskPicker } from "./TaskPicker";
@@ -9,9 +11,8 @@ import css from "./LogTools.module.css";
 interface Props {
   job: Job;
   tasks: Task[];
-  rank?: number;
-  stream?: Stream;
-  onChoose: (part: { rank?: number; stream?: Stream }) => void;
+  filter: LogFilter;
+  onChoose: (part: LogFilter) => void;
   wrap: boolean;
   onWrap: (wrap: boolean) => void;
   times: boolean;
@@ -27,10 +28,18 @@ interface Props {
 }
 
 export function LogTools(props: Props) {
-  const { job, tasks, rank, stream, onChoose } = props;
+  const { job, tasks, filter, onChoose } = props;
+  const { rank, attempt, stream } = filter;
   return (
     <div className={css.tools} role="toolbar" aria-label="Log">
       <TaskPicker tasks={tasks} rank={rank} onChoose={(next) => onChoose({ rank: next })} />
+      {job.attempt > 1 ? (
+        <AttemptPicker
+          job={job}
+          attempt={attempt}
+          onChoose={(next) => onChoose({ attempt: next })}
+        />
+      ) : null}
       <SegmentedControl
         aria-label="Stream"
         value={stream ?? "both"}
@@ -53,7 +62,7 @@ export function LogTools(props: Props) {
       <div className={css.right}>
         <Toggle icon="wrap" label="Wrap long lines" on={props.wrap} onChange={props.onWrap} />
         <Toggle icon="clock" label="Show times" on={props.times} onChange={props.onTimes} />
-        <DownloadMenu job={job} tasks={tasks} filter={{ rank, stream }} />
+        <DownloadMenu job={job} tasks={tasks} filter={filter} />
       </div>
     </div>
   );

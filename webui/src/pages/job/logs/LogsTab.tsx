@@ -4,10 +4,12 @@ import { useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useMemo, useState } from "react";
 import { ApiError } from "@/api/errors";
 import { tasks } from "@/api/jobs";
+import type { LogFilter } from "@/api/logs";
 import type { Job, Stream } from "@/api/types";
 import { fullTime } from "@/format/time";
 import { Blank, Failure } from "@/ui/Blank";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { tellError } from "@/ui/notify";
 import { findLines, nextMatch, previousMatch } from "./find";
 import { LogFoot } from "./LogFoot";
 import { LogLines } from "./LogLines";
@@ -23,32 +25,33 @@ import css from "./LogsTab.module.css";
 interface Props {
   job: Job;
   rank?: number;
+  attempt?: number;
   stream?: Stream;
   find?: string;
 }
 
-export function LogsTab({ job, rank, stream, find }: Props) {
+export function LogsTab({ job, rank, attempt, stream, find }: Props) {
   const navigate = useNavigate({ from: "/jobs/$id" });
   const { data: all } = useQuery(tasks(job.id));
-  const choose = (part: { rank?: number; stream?: Stream }) =>
+  const choose = (part: LogFilter) =>
     void navigate({ search: (old) => ({ ...old, find: undefined, ...part }), replace: true });
   return (
     // The key begins a new log when another part of it is chosen.
     <LogPane
-      key={`${rank} ${stream} ${find}`}
+      key={`${rank} ${attempt} ${stream} ${find}`}
       job={job}
-      filter={{ rank, stream }}
+      filter={{ rank, attempt, stream }}
       find={find}
-      tools={{ tasks: all ?? [], rank, stream, onChoose: choose }}
+      tools={{ tasks: all ?? [], onChoose: choose }}
     />
   );
 }
 
 interface PaneProps {
   job: Job;
-  filter: { rank?: number; stream?: Stream };
+  filter: LogFilter;
   find: string | undefined;
-  tools: Pick<React.ComponentProps<typeof LogTools>, "tasks" | "rank" | "stream" | "onChoose">;
+  tools: Pick<React.ComponentProps<typeof LogTools>, "tasks" | "onChoose">;
 }
 
 function LogPane({ job, filter, find, tools }: PaneProps) {
@@ -68,16 +71,17 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
     if (index !== null) setFollow(false);
   }
 
-  const error = useFirstError({ job, filter, reader, view, go });
-  const search = useLogSearch(job.id, filter);
   const open = useHit(reader, go);
-  useOpening({ id: job.id, filter, find, reader, view, go });
+  const error = useFirstError({ job, filter, view, go, open });
+  const search = useLogSearch(job.id, filter);
+  useOpening({ id: job.id, filter, find, view, go, open });
 
   return (
     <div className={css.pane}>
       <LogTools
         {...tools}
         job={job}
+        filter={filter}
         wrap={wrap}
         onWrap={setWrap}
         times={times}
@@ -111,7 +115,15 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
             onNearEnd={() => void reader.later()}
           />
         )}
-        {search.needle ? <SearchPanel search={search} ranks={ranks} onOpen={open} /> : null}
+        {search.needle ? (
+          <SearchPanel
+            search={search}
+            ranks={ranks}
+            onOpen={(hit) => {
+              open(hit).catch((error: unknown) => tellError(error, "The log could not be read"));
+            }}
+          />
+        ) : null}
       </div>
       <LogFoot
         view={view}

@@ -1,12 +1,11 @@
 import { ActionIcon, Button } from "@mantine/core";
 import { explain } from "@/api/errors";
-import type { LogChunk } from "@/api/types";
+import type { LogMatch } from "@/api/types";
 import { taskName } from "@/format/names";
 import { count } from "@/format/size";
 import { clock } from "@/format/time";
 import { Icon } from "@/ui/Icon";
 import { plainText } from "./ansi";
-import { findRanges } from "./find";
 import { rankColour } from "./ranks";
 import type { LogSearch } from "./useLogSearch";
 import css from "./SearchPanel.module.css";
@@ -14,7 +13,7 @@ import css from "./SearchPanel.module.css";
 interface Props {
   search: LogSearch;
   ranks: boolean;
-  onOpen: (hit: LogChunk) => void;
+  onOpen: (hit: LogMatch) => void;
 }
 
 /** Where the whole log has what is looked for; each hit leads to its place. */
@@ -41,7 +40,7 @@ export function SearchPanel({ search, ranks, onOpen }: Props) {
                 )}
                 <time className="num">{clock(hit.at)}</time>
               </span>
-              <span className={css.text}>{marked(plainText(hit.text), search)}</span>
+              <span className={css.text}>{marked(hit)}</span>
             </button>
           </li>
         ))}
@@ -66,14 +65,19 @@ function words({ hits, busy, done }: LogSearch): string {
   return done ? found : `First ${found}`;
 }
 
-function marked(text: string, { needle, regex }: LogSearch) {
-  const [range] = regex ? [] : findRanges(text, needle);
-  if (!range) return text;
+/** What leads up to a match, at most: the match has to be seen. */
+const LEAD = 60;
+
+function marked({ text, begin, end }: LogMatch) {
+  // The server counts characters, not halves of them as strings do here.
+  const letters = [...text];
+  const part = (from: number, to?: number) => plainText(letters.slice(from, to).join(""));
+  const lead = part(0, begin);
   return (
     <>
-      {text.slice(0, range[0])}
-      <mark>{text.slice(...range)}</mark>
-      {text.slice(range[1])}
+      {lead.length > LEAD ? `…${lead.slice(-LEAD)}` : lead}
+      <mark>{part(begin, end)}</mark>
+      {part(end)}
     </>
   );
 }

@@ -23,6 +23,11 @@ export function findRanges(text: string, needle: string): [number, number][] {
   return ranges;
 }
 
+/** Capitals count only when one looks for some. */
+export function isAnyCase(needle: string): boolean {
+  return needle === needle.toLowerCase();
+}
+
 /** The first of ascending `found` at or after `from`, else the first of all; null for none. */
 export function nextMatch(found: number[], from: number): number | null {
   return found.find((index) => index >= from) ?? found[0] ?? null;
@@ -56,7 +61,7 @@ function matcher(needle: string): (text: string) => boolean {
 }
 
 function fold(text: string, needle: string): [string, string] {
-  const exact = needle !== needle.toLowerCase();
+  const exact = !isAnyCase(needle);
   // A fold that changes the length (there are a few such letters) would shift the ranges.
   const lower = text.toLowerCase();
   return exact || lower.length !== text.length ? [text, needle] : [lower, needle];

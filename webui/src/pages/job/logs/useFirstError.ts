@@ -1,34 +1,33 @@
 import { useState } from "react";
 import { searchLogs, type LogFilter } from "@/api/logs";
-import type { Job } from "@/api/types";
+import type { Job, LogMatch } from "@/api/types";
 import { tellDone, tellError } from "@/ui/notify";
-import { firstError } from "./find";
-import type { LogReader, LogView } from "./LogReader";
+import { plainText } from "./ansi";
+import { firstError, looksLikeError } from "./find";
+import type { LogView } from "./LogReader";
 
 interface Props {
   job: Job;
   filter: LogFilter;
-  reader: LogReader;
   view: LogView;
   go: (index: number | null) => void;
+  open: (hit: LogMatch) => Promise<void>;
 }
 
-/** Words that errors are told with; the server looks for them in what is not in memory. */
-const WORDS = ["Traceback", "Error", "ERROR", "FATAL"];
+/** What errors are told with, and more: which of it is one is seen here. */
+const WORDS = "error|exception|traceback|fatal|panic|segmentation fault|oom|killed";
 
 /** Jumps to the first line of the log that looks like an error, wherever in the log it is. */
-export function useFirstError({ job, filter, reader, view, go }: Props) {
+export function useFirstError({ job, filter, view, go, open }: Props) {
   const [busy, setBusy] = useState(false);
 
   async function find() {
-    if (!view.atStart) {
-      const cursors = await Promise.all(WORDS.map((word) => firstMatch(job.id, filter, word)));
-      const first = Math.min(...cursors.map((cursor) => cursor ?? Infinity));
-      if (Number.isFinite(first) && !holds(view, first)) await reader.toCursor(first);
-    }
-    const index = firstError(reader.view.lines);
-    if (index === null) tellDone("No line looks like an error");
-    go(index);
+    const index = view.atStart ? firstError(view.lines) : null;
+    if (index !== null) return go(index);
+    const whole = view.atStart && view.atEnd;
+    const hit = whole ? null : await firstMatch(job.id, filter);
+    if (hit) return open(hit);
+    tellDone("No line looks like an error");
   }
 
   return {
@@ -42,17 +41,14 @@ export function useFirstError({ job, filter, reader, view, go }: Props) {
   };
 }
 
-async function firstMatch(id: string, filter: LogFilter, word: string): Promise<number | null> {
+async function firstMatch(id: string, filter: LogFilter): Promise<LogMatch | null> {
+  const asked = { needle: WORDS, regex: true, anyCase: true, limit: 100 };
   let cursor: string | null = "";
   while (cursor !== null) {
-    const page = await searchLogs(id, filter, { needle: word, regex: false, cursor, limit: 1 });
-    if (page.matches[0]) return page.matches[0].cursor;
+    const page = await searchLogs(id, filter, { ...asked, cursor });
+    const hit = page.matches.find(({ text }) => looksLikeError(plainText(text)));
+    if (hit) return hit;
     cursor = page.next;
   }
   return null;
-}
-
-function holds(view: LogView, cursor: number): boolean {
-  const [first, last] = [view.lines[0], view.lines.at(-1)];
-  return Boolean(first && last && first.chunk.cursor <= cursor && cursor <= last.chunk.cursor);
 }

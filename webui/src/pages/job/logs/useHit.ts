@@ -1,21 +1,17 @@
 import type { LogChunk } from "@/api/types";
-import { tellError } from "@/ui/notify";
 import { plainText } from "./ansi";
 import type { Line } from "./assemble";
 import type { LogReader } from "./LogReader";
 
 /** Goes to a match that the server found, reading the log from there where it is not shown. */
 export function useHit(reader: LogReader, go: (index: number | null) => void) {
-  async function open(hit: LogChunk) {
+  return async (hit: LogChunk) => {
     let index = placeOf(hit, reader.view.lines);
     if (index === null) {
       await reader.toCursor(hit.cursor);
       index = placeOf(hit, reader.view.lines) ?? 0;
     }
     go(index);
-  }
-  return (hit: LogChunk) => {
-    open(hit).catch((error: unknown) => tellError(error, "The log could not be read"));
   };
 }
 

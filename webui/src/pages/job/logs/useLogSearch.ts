@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { searchLogs, type LogFilter } from "@/api/logs";
-import type { LogChunk } from "@/api/types";
+import type { LogMatch } from "@/api/types";
+import { isAnyCase } from "./find";
 
 /** Matches that are read before one has to ask for more. */
 const BATCH = 100;
@@ -9,7 +10,7 @@ export interface LogSearch {
   /** What is looked for; "" while nothing is. */
   needle: string;
   regex: boolean;
-  hits: LogChunk[];
+  hits: LogMatch[];
   busy: boolean;
   /** The server has looked at all there is. */
   done: boolean;
@@ -42,7 +43,9 @@ export function useLogSearch(id: string, filter: LogFilter): LogSearch {
       while (found.busy) {
         const limit = enough - found.hits.length;
         const { needle, regex, next } = found;
-        const page = await searchLogs(id, filter, { needle, regex, cursor: next, limit }, signal);
+        const anyCase = isAnyCase(needle);
+        const asked = { needle, regex, anyCase, cursor: next, limit };
+        const page = await searchLogs(id, filter, asked, signal);
         const hits = [...found.hits, ...page.matches];
         const busy = page.next !== null && hits.length < enough;
         found = { ...found, hits, busy, next: page.next };

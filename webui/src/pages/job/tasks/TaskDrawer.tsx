@@ -74,7 +74,7 @@ function About({ job, task }: { job: Job; task: Task }) {
         {role ? (
           <>
             <Entry name="Image">{role.image}</Entry>
-            <Entry name="Given">
+            <Entry name="Asked for">
               {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory, {gpuWords(role)}
             </Entry>
             {role.task_retries ? (
@@ -113,7 +113,7 @@ function AttemptEntries({ attempt }: { attempt: Attempt }) {
       {ports ? <Entry name="Ports">{ports}</Entry> : null}
       {attempt.started_at ? (
         <Entry name="Started">
-          <Ago at={attempt.started_at} />, ran for{" "}
+          <Ago at={attempt.started_at} />, {attempt.finished_at ? "ran" : "runs"} for{" "}
           <Elapsed start={attempt.started_at} end={attempt.finished_at} />
         </Entry>
       ) : null}
@@ -126,7 +126,8 @@ function AttemptEntries({ attempt }: { attempt: Attempt }) {
         <Entry name="Peak memory">{megabytes(attempt.memory_peak_mb)}</Entry>
       ) : null}
       {attempt.gpu_uuids.length > 0 ? (
-        <Entry name={attempt.gpu_model || "GPUs"}>
+        <Entry name={attempt.gpu_uuids.length > 1 ? "GPUs" : "GPU"}>
+          {attempt.gpu_model}
           <ul className={css.gpus}>
             {attempt.gpu_uuids.map((uuid) => (
               <li key={uuid}>{uuid}</li>

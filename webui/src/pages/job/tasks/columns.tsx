@@ -43,6 +43,7 @@ export function taskColumns(
       id: "rank",
       header: "Rank",
       width: "56px",
+      spare: true,
       align: "end",
       cell: (task) => <span className="num dim">{task.rank}</span>,
       sort: (task) => task.rank,
@@ -65,6 +66,7 @@ export function taskColumns(
       id: "attempt",
       header: "Attempt",
       width: "62px",
+      spare: true,
       align: "end",
       cell: (task) => <AttemptNumber attempt={task.attempt} />,
       sort: (task) => task.attempt && task.attempt.index * 1000 + task.attempt.retry,
@@ -81,6 +83,7 @@ export function taskColumns(
       id: "memory",
       header: "Peak memory",
       width: "92px",
+      spare: true,
       align: "end",
       cell: (task) => <Memory attempt={task.attempt} />,
       sort: (task) => task.attempt?.memory_peak_mb,
@@ -115,15 +118,17 @@ export function taskColumns(
               <Icon name="terminal" />
             </Link>
           ) : null}
-          <Link
-            to="/jobs/$id"
-            params={{ id: job.id }}
-            search={{ tab: "logs", rank: task.rank }}
-            className={css.logs}
-            aria-label={`Logs of ${taskName(task)}`}
-          >
-            Logs
-          </Link>
+          {task.attempt ? (
+            <Link
+              to="/jobs/$id"
+              params={{ id: job.id }}
+              search={{ tab: "logs", rank: task.rank }}
+              className={css.logs}
+              aria-label={`Logs of ${taskName(task)}`}
+            >
+              Logs
+            </Link>
+          ) : null}
         </span>
       ),
     },
@@ -203,10 +208,15 @@ function Exit({ attempt }: { attempt: Attempt | null }) {
   if (!words) return <span className="dim">–</span>;
   const about = attempt.diagnosis ? titleOf(attempt.diagnosis) : attempt.error_message;
   return (
-    <span className={words === "0" ? "num dim" : css.bad} title={about || undefined}>
+    <span className={isBad(attempt) ? css.bad : "num dim"} title={about || undefined}>
       {words}
     </span>
   );
+}
+
+/** The signal that ended a task which was stopped is how it should be. */
+function isBad({ state, exit_code, error_code }: Attempt): boolean {
+  return error_code !== "" || (exit_code !== 0 && state !== "STOPPED");
 }
 
 function Memory({ attempt }: { attempt: Attempt | null }) {

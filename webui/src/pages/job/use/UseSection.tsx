@@ -38,23 +38,38 @@ function UseFacts({ use }: { use: JobUse }) {
           <Fact name="GPU-hours held">
             <span className="num">{hours(use.gpu_hours)}</span>
           </Fact>
-          <Fact name={`GPU utilisation (${count(asked.gpus, "GPU")})`}>
-            <span className="num">{percent(use.gpu_utilization)}</span>
-          </Fact>
-          <Fact name="GPU memory peak">{size(use.gpu_memory_peak_mb)}</Fact>
+          {use.gpu_utilization === null ? null : (
+            <Fact name={`GPU utilisation (${count(asked.gpus, "GPU")})`}>
+              <span className="num">{percent(use.gpu_utilization)}</span>
+            </Fact>
+          )}
+          <Peak name="GPU memory peak" mb={use.gpu_memory_peak_mb} />
         </>
       ) : null}
-      <Fact name="CPU of a task">
-        <span className="num">{percent(use.cpu_percent)}</span>{" "}
-        <span className="dim">of {count(asked.cpus * 100, "%", "%")}</span>
-      </Fact>
-      <Fact name="Memory peak of a task">
-        {size(use.memory_peak_mb)} <span className="dim">of {megabytes(asked.memory_mb)}</span>
-      </Fact>
+      {use.cpu_percent === null ? (
+        <p className={css.short}>Too short to be measured.</p>
+      ) : (
+        <Fact name="CPU of a task">
+          <span className="num">{percent(use.cpu_percent)}</span>{" "}
+          <span className="dim">of {count(asked.cpus * 100, "%", "%")}</span>
+        </Fact>
+      )}
+      <Peak name="Memory peak of a task" mb={use.memory_peak_mb} of={asked.memory_mb} />
     </Facts>
   );
 }
 
-function size(mb: number | null): string {
-  return mb === null ? "–" : megabytes(mb);
+interface PeakProps {
+  name: string;
+  mb: number | null;
+  of?: number;
+}
+
+function Peak({ name, mb, of }: PeakProps) {
+  if (mb === null) return null;
+  return (
+    <Fact name={name}>
+      {megabytes(mb)} {of ? <span className="dim">of {megabytes(of)}</span> : null}
+    </Fact>
+  );
 }

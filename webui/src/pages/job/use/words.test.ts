@@ -10,7 +10,6 @@ test.each([
 ])("%d hours", (value, words) => expect(hours(value)).toBe(words));
 
 test.each([
-  [null, "–"],
   [4.96, "5 %"],
   [97.4, "97 %"],
 ])("%s percent", (value, words) => expect(percent(value)).toBe(words));

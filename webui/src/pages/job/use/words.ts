@@ -5,7 +5,6 @@ export function hours(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: digits });
 }
 
-export function percent(value: number | null): string {
-  if (value === null) return "–";
+export function percent(value: number): string {
   return `${value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 })} %`;
 }
