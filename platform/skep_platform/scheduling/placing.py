@@ -24,10 +24,10 @@ from django.utils import timezone
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
+from skep_platform.core.bulk import insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
-from skep_platform.jobs.bulk import insert_rows, update_rows
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling.models import Reservation

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from skep_platform.jobs.bulk import fetch
+from skep_platform.core.bulk import fetch
 from skep_platform.jobs.models import Job, TaskRole
 from skep_scheduler import facts
 from skep_scheduler.queue import Placement, TaskPlacement

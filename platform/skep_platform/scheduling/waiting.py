@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from skep_platform.jobs.bulk import update_rows
+from skep_platform.core.bulk import update_rows
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job
 from skep_scheduler.queue import Code, Reason

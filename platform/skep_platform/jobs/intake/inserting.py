@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from django.db import connection
 
+from skep_platform.core.bulk import insert
 from skep_platform.core.models import Event
-from skep_platform.jobs.bulk import insert
 from skep_platform.jobs.models import Job, TaskRole
 
 TASKS = """

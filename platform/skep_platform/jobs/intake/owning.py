@@ -10,8 +10,8 @@ from typing import Any
 
 from skep_jobfile import JobFile, Path
 from skep_jobfile.demands import PLACES
+from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import NotFound, SkepError
-from skep_platform.jobs.bulk import fetch
 from skep_platform.jobs.intake.cell_sizes import CellSize, sizes
 from skep_platform.tenancy.models import PinnedCell, VirtualCluster
 

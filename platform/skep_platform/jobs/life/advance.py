@@ -14,9 +14,9 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from skep_platform.core import doorbells
+from skep_platform.core.bulk import insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs.bulk import insert_rows, update_rows
 from skep_platform.jobs.life import lifecycle, stories
 from skep_platform.jobs.life.counting import count
 from skep_platform.jobs.life.lifecycle import Decision, Retry, Verdict

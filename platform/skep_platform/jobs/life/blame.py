@@ -9,7 +9,7 @@ from uuid import UUID
 
 from skep_platform.cluster import faults
 from skep_platform.cluster.models import NodeFault
-from skep_platform.jobs.bulk import update_rows
+from skep_platform.core.bulk import update_rows
 from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
 from skep_platform.jobs.models import TaskAttempt
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from skep_platform.jobs.bulk import fetch
+from skep_platform.core.bulk import fetch
 from skep_platform.jobs.life import diagnosing, lifecycle
 from skep_platform.jobs.life.diagnosing import Failed
 from skep_platform.jobs.life.lifecycle import Role

@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.cluster.services import bump_revision
+from skep_platform.core.bulk import fetch, insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs.bulk import fetch, insert_rows, update_rows
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.life.advance import advance
 from skep_platform.jobs.life.locked import lock

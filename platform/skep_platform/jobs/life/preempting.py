@@ -15,8 +15,8 @@ from uuid import UUID
 
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
+from skep_platform.core.bulk import insert_rows, update_rows
 from skep_platform.core.events import event
-from skep_platform.jobs.bulk import insert_rows, update_rows
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.life.advance import LockedJob, advance, lock
 from skep_platform.jobs.life.stories import Reason

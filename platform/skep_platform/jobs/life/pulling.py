@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from skep_platform.core.bulk import insert_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs.bulk import insert_rows
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.life.facts import Attempt
 from skep_platform.jobs.models import TaskAttempt

@@ -17,8 +17,8 @@ from django.utils import timezone
 from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
+from skep_platform.core.bulk import fetch, update_rows
 from skep_platform.core.events import event
-from skep_platform.jobs.bulk import fetch, update_rows
 from skep_platform.jobs.life import diagnosing, facts, pulling
 from skep_platform.jobs.life.advance import advance
 from skep_platform.jobs.life.diagnosing import Failed

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from skep_platform.core.bulk import update_rows
 from skep_platform.core.events import event
-from skep_platform.jobs.bulk import update_rows
 from skep_platform.jobs.life import blame, diagnosing, lifecycle, stories
 from skep_platform.jobs.life.counting import WAITING
 from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
