@@ -15,5 +15,7 @@ INTERRUPTED = 130
 
 
 def of_error(error: SkepError) -> int:
+    if error.code == "invalid_job":
+        return FAILED
     known = {0: UNREACHABLE, 401: NOT_LOGGED_IN, 404: NOT_FOUND}
     return known.get(error.status, REFUSED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, client, print_json, until
+from skep_client.cli.common import Json, client, print_json, problem_line, until
 from skep_client.cli.words import number
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def _check_online(files: list[str], as_json: bool) -> bool:
 
 def _print_check(found: Check, file: str) -> None:
     for problem in found.errors:
-        place = "".join(f":{n}" for n in (problem.line, problem.column) if n is not None)
-        print(f"{file}{place}: {problem.message} ({problem.code})")
+        print(problem_line(file, problem.model_dump()))
     if found.valid and found.summary:
         s = found.summary
         size = f"{number(s.tasks, 'task')}, {number(s.gpus, 'GPU')} of {s.virtual_cluster}"

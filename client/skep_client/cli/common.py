@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,6 +87,13 @@ def read_file(path: str) -> str:
         return sys.stdin.read() if path == "-" else open(path, encoding="utf-8").read()
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"cannot read {path}: {error}") from None
+
+
+def problem_line(file: str, problem: Mapping[str, Any]) -> str:
+    """What is wrong with a job file: where, as compilers write it, what, and its code."""
+    place = "".join(f":{n}" for n in (problem["line"], problem["column"]) if n is not None)
+    path = f"{problem['path']}: " if problem["path"] else ""
+    return f"{file}{place}: {path}{problem['message']} ({problem['code']})"
 
 
 def print_json(value: BaseModel | Iterable[BaseModel]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from skep_client.cli.common import read_file
+from skep_client.cli.common import problem_line, read_file
 
 if TYPE_CHECKING:
     from skep_jobfile import ClusterFacts
@@ -56,5 +56,4 @@ def _tell(found: dict[str, Any]) -> None:
     if found["valid"]:
         print(f"{found['file']} is valid")
     for problem in found.get("errors", ()):
-        place = f"{found['file']}:{problem['line']}:{problem['column']}"
-        print(f"{place}: {problem['path']}: {problem['message']} ({problem['code']})")
+        print(problem_line(found["file"], problem))

@@ -66,11 +66,10 @@ def port_forward(
     """Reach ports of a task at 127.0.0.1, until Ctrl-C."""
     wanted = [_ports(text) for text in ports]
     with client() as skep:
-        attempt_id = _running(skep, job, task)
         if stdio:
-            _join_stdio(skep, attempt_id, wanted)
+            _join_stdio(skep, _running(skep, job, task), wanted)
         else:
-            _listen(skep, attempt_id, wanted)
+            _listen(skep, _reachable(skep, job, task), wanted)
 
 
 def _exec(skep: Skep, job: str, task: str, argv: list[str], *, tty: bool) -> None:
@@ -90,6 +89,21 @@ def _exec(skep: Skep, job: str, task: str, argv: list[str], *, tty: bool) -> Non
 def _running(skep: Skep, job: str, task: str) -> str:
     """The id of the present attempt; the server says whether it can be reached."""
     return find_attempt(skep, find_job(skep, job), task)[1].id
+
+
+def _reachable(skep: Skep, job: str, task: str) -> str:
+    """As `_running`, but refused now, not when somebody connects."""
+    from skep_client.errors import SkepError
+
+    found = skep.job(find_job(skep, job).id)
+    if not found.may_exec:
+        message = "Only the owner of a job and admins may reach into its tasks."
+        raise SkepError(403, "forbidden", message)
+    which, attempt = find_attempt(skep, found, task)
+    if attempt.state != "RUNNING":
+        message = f"{which.role}-{which.index} is not running: it is {attempt.state}."
+        raise SkepError(409, "not_running", message)
+    return attempt.id
 
 
 def _proxied(skep: Skep, job: str, task: str) -> str:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skep_client.cli.common import JobName, Json, client, find_job, print_json, read_file
+from skep_client.cli.common import (
+    JobName,
+    Json,
+    client,
+    find_job,
+    print_json,
+    problem_line,
+    read_file,
+)
 
 if TYPE_CHECKING:
     from skep_client.archives import Archive
@@ -51,7 +59,9 @@ def submit(
             from skep_jobfile.shorthand import with_archive
 
             text = with_archive(text, _uploaded(skep, workdir))
-        _submitted(skep, skep.submit(text), follow=follow, as_json=as_json)
+        with _all_problems_told(file, as_json=as_json):
+            job = skep.submit(text)
+        _submitted(skep, job, follow=follow, as_json=as_json)
 
 
 def run(
@@ -160,14 +170,29 @@ def _converted(text: str, path: str, format: str) -> Converted:
         return convert(text, cast("Format", format))
     except InvalidJobFile as error:
         for problem in error.problems:
-            place = f"{path}:{problem.line}:{problem.column}"
-            print(f"{place}: {problem.message} ({problem.code})", file=sys.stderr)
+            print(problem_line(path, problem.as_dict()), file=sys.stderr)
         raise typer.Exit(exits.FAILED) from None
 
 
 def _tell_notes(found: Converted, path: str) -> None:
     for note in found.notes:
         print(f"{path}:{note.line}: note: {note.message}", file=sys.stderr)
+
+
+@contextmanager
+def _all_problems_told(path: str, *, as_json: bool) -> Iterator[None]:
+    """A job file that the server finds bad is told about as `check` does."""
+    from skep_client import exits
+    from skep_client.errors import SkepError
+
+    try:
+        yield
+    except SkepError as error:
+        if error.code != "invalid_job" or as_json:
+            raise
+        for problem in error.details["errors"]:
+            print(problem_line(path, problem), file=sys.stderr)
+        raise typer.Exit(exits.FAILED) from None
 
 
 def _submitted(skep: Skep, job: Job, *, follow: bool, as_json: bool) -> None:

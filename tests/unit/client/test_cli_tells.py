@@ -77,6 +77,25 @@ def test_check_tells_why_it_would_wait_and_when_it_would_start(server):
     assert lines[4] == "With jobPriorityClass oppo it would start at once."
 
 
+def test_submit_tells_all_that_is_wrong_with_a_file(server):
+    problem = {"code": "invalid_value", "message": "Too long.", "line": 2, "column": 7}
+    errors = [{**problem, "path": "name"}, {**problem, "path": "", "line": None, "column": None}]
+    body = {"code": "invalid_job", "message": "Line 2: …", "details": {"errors": errors}}
+    server.post("/jobs").respond(400, json=body)
+    answer = skep("submit", "-", text="name: train")
+    assert answer.exit_code == 1
+    assert answer.output.splitlines() == [
+        "-:2:7: name: Too long. (invalid_value)",
+        "-: Too long. (invalid_value)",
+    ]
+
+
+def test_a_port_of_a_task_that_may_not_be_reached_is_refused_at_once(server):
+    server.get(f"/jobs/{job()['id']}").respond(json=job(state="RUNNING", may_exec=False))
+    answer = skep("port-forward", job()["id"], "8888")
+    assert answer.exception.code == "forbidden"
+
+
 def show(server, **fields: Any) -> str:
     shown = job(**fields)
     server.get(f"/jobs/{shown['id']}").respond(json=shown)
