@@ -15,7 +15,6 @@ from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
 from skep_platform.cells import assignment, layout, overview, physical, services
-from skep_platform.cells.parsers import LAYOUT_PARSERS, layout_text
 from skep_platform.cells.serializers import (
     AssignmentSerializer,
     CellsSerializer,
@@ -23,10 +22,14 @@ from skep_platform.cells.serializers import (
     PhysicalCellSerializer,
 )
 from skep_platform.core.api import IsAdmin, validated
+from skep_platform.core.parsers import body_text, yaml_parsers
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 
 TAGS = ["cells"]
-LAYOUT = {"text/yaml": OpenApiTypes.STR}
+HIVED_FILE = {"text/yaml": OpenApiTypes.STR}
+# Ten thousand nodes, each with its address, and twice that.
+MAX_HIVED_BYTES = 1024 * 1024
+HIVED_PARSERS = yaml_parsers("A HiveD file", MAX_HIVED_BYTES, "layout_too_large")
 ASSIGN = OpenApiParameter(
     "assign", bool, description="1: also the virtual clusters of the file; missing ones are made."
 )
@@ -106,7 +109,7 @@ class AssignmentCheckView(APIView):
 
 class HivedView(APIView):
     permission_classes = (IsAdmin,)
-    parser_classes = LAYOUT_PARSERS
+    parser_classes = HIVED_PARSERS
 
     @extend_schema(
         operation_id="export_hived", responses={(200, "text/yaml"): OpenApiTypes.STR}, tags=TAGS
@@ -119,14 +122,14 @@ class HivedView(APIView):
 
     @extend_schema(
         operation_id="import_hived",
-        request=LAYOUT,
+        request=HIVED_FILE,
         parameters=[ASSIGN],
         responses=CheckedAssignmentSerializer,
         tags=TAGS,
     )
     def put(self, request: Request) -> Response:
         """Lays the nodes that the file names out as it says; others stay as their agents tell."""
-        text, assign = layout_text(request), _assign(request)
+        text, assign = body_text(request), _assign(request)
         return Response(layout.put(acting.user(request), text, assign=assign))
 
     @extend_schema(operation_id="delete_hived", responses={204: None}, tags=TAGS)
@@ -138,18 +141,18 @@ class HivedView(APIView):
 
 class HivedCheckView(APIView):
     permission_classes = (IsAdmin,)
-    parser_classes = LAYOUT_PARSERS
+    parser_classes = HIVED_PARSERS
 
     @extend_schema(
         operation_id="check_hived",
-        request=LAYOUT,
+        request=HIVED_FILE,
         parameters=[ASSIGN],
         responses=CheckedAssignmentSerializer,
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
         """All that is wrong with a file, or what importing it would do. Changes nothing."""
-        return Response(layout.check(layout_text(request), assign=_assign(request)))
+        return Response(layout.check(body_text(request), assign=_assign(request)))
 
 
 def _assign(request: Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -17,11 +18,11 @@ from skep_platform.core.api import page
 from skep_platform.core.errors import SkepError
 from skep_platform.core.keyset import keyset_page
 from skep_platform.core.models import Event
+from skep_platform.core.parsers import body_text, yaml_parsers
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 from skep_platform.jobs import queries, services, telling
 from skep_platform.jobs.intake import belongings
 from skep_platform.jobs.models import Job, Task, TaskRole
-from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.serializers import (
     TASK_STATES,
     AttemptSerializer,
@@ -56,6 +57,7 @@ ASKED = (
 )
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
+JOB_FILE_PARSERS = yaml_parsers("A job file", settings.SKEP_MAX_SPEC_BYTES, "spec_too_large")
 LIST_PARAMETERS = [
     *PAGE_PARAMETERS,
     OpenApiParameter("state", str, description="Comma list."),
@@ -175,11 +177,6 @@ class EventsView(APIView):
         """The story of the job, oldest first."""
         rows = queries.events(queries.find(request.user, id))
         return page(self, request, rows, lambda found: _events(request, found), "id")
-
-
-def body_text(request: Request) -> str:
-    """The body as `JobFileParser` read it; REST framework parses none where nothing was sent."""
-    return request.data if isinstance(request.data, str) else ""
 
 
 # Making a serializer takes longer than what it does.

@@ -16,11 +16,11 @@ import skep_jobfile
 from skep_jobfile import importers
 from skep_platform.accounts import acting
 from skep_platform.core.api import Body, validated
+from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
-from skep_platform.jobs.api import TAGS, body_text, detail, one_of
+from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail, one_of
 from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.intake.tags import MAX_TAGS
-from skep_platform.jobs.parsers import JOB_FILE_PARSERS
 from skep_platform.jobs.serializers import JobSerializer
 
 Serializer = serializers.Serializer[Any]

@@ -10,7 +10,7 @@ from tests.support.cells import reference
 from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_node, make_vc
 
-from skep_platform.cells.parsers import MAX_BYTES
+from skep_platform.cells.api import MAX_HIVED_BYTES
 from skep_platform.cluster import layouts
 from skep_platform.core.models import Event
 from skep_platform.tenancy.models import PinnedCell, VcCell, VirtualCluster
@@ -153,7 +153,7 @@ def test_31_bombs_and_floods_are_refused(admin):
     bomb = "\n".join(["a0: &a0 [x, x]", *layers])
     (error,) = check(admin, bomb)["errors"]
     assert error["code"] == "too_many_values"
-    assert refusal(send(admin, "PUT", "#" * (MAX_BYTES + 1))) == (413, "layout_too_large")
+    assert refusal(send(admin, "PUT", "#" * (MAX_HIVED_BYTES + 1))) == (413, "layout_too_large")
     assert refusal(
         admin.client.generic("PUT", f"{ROOT}/cells/hived", b"\xff", content_type="text/yaml")
     ) == (400, "not_utf8")
