@@ -129,8 +129,9 @@ function Environment({ of }: { of: [string, string][] }) {
 }
 
 function retryWords({ retries_used, free_retries, preemptions }: Job): string {
-  const parts = [`${count(retries_used, "retry", "retries")} used`];
-  if (free_retries) parts.push(`${free_retries} not counted`);
+  const parts = [];
+  if (retries_used) parts.push(`${count(retries_used, "retry", "retries")} used`);
+  if (free_retries) parts.push(`${count(free_retries, "retry", "retries")} not counted`);
   if (preemptions) parts.push(count(preemptions, "preemption"));
   return parts.join(", ");
 }

@@ -43,7 +43,7 @@ test("a job that is tried again says when, where not, and which node is to blame
   const retry_at = new Date(Date.now() + 12_500).toISOString();
   draw({ ...failed, state: "WAITING", placed_at: null, retry_at, diagnosis });
   expect(await screen.findByText(/tried again in 1[123]s, elsewhere/)).toBeVisible();
-  expect(screen.getByText(/node hive-02 is to blame/)).toBeVisible();
+  expect(screen.getByText(/worker-1 on hive-02, which is to blame/)).toBeVisible();
 });
 
 test("the reason of the end is left out where it says the same", async () => {

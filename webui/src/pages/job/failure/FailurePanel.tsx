@@ -118,5 +118,5 @@ function endOfLog({ attempt, diagnosis }: Job): JobSearch {
 
 function whereWords({ task, node, blame }: Diagnosis): string {
   if (!node) return task ?? "";
-  return blame === "node" ? `${task}; node ${node} is to blame` : `${task} on ${node}`;
+  return blame === "node" ? `${task} on ${node}, which is to blame` : `${task} on ${node}`;
 }
