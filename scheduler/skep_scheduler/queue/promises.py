@@ -11,7 +11,6 @@ and what really happens: a gang that ends late, a node that is lost.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from skep_scheduler.answer import Placement
 from skep_scheduler.cells.shape import FREE
 from skep_scheduler.cells.tree import Virtual
 from skep_scheduler.facts import Gang, HeldTask
+from skep_scheduler.queue.clock import NEVER, Clock
 from skep_scheduler.queue.find import Found, find
 from skep_scheduler.queue.order import is_starving, ordered
 from skep_scheduler.queue.settings import Settings
@@ -27,8 +27,6 @@ from skep_scheduler.world import World, owner_of
 from skep_scheduler.world.request import Kind
 from skep_scheduler.world.room import NOTHING, Amount
 from skep_scheduler.world.world import held
-
-NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +204,15 @@ class Promises:
     def _those_that_hold(
         self, vc: str, sure: Sequence[Promise], told: Sequence[Promise]
     ) -> Sequence[Promise]:
-        """All that are sure, and of those that were told, the first ones first."""
+        """All that are sure, and those that were told up to the first gang whose does not hold: it
+        starts later, but not behind those that come after it."""
         broken, kept = self._play_through(vc, [*sure, *told])
-        if broken is None:
-            return kept
-        for promise in told:
+        for promise in told if broken is not None else ():
             broken, kept = self._play_through(vc, [*sure, promise])
-            sure = kept if broken is None else sure
-        return sure
+            if broken is not None:
+                return sure
+            sure = kept
+        return kept
 
     def _binding(self, gang: Gang, line: Line) -> tuple[list[Promise], list[Promise]]:
         """The promises to others that a gang must not delay, and those told to gangs that it
@@ -234,7 +233,7 @@ class Promises:
         """All promises with the new one. Whether the others hold is tried just as it will be when
         the time comes: who was promised too late a start would start before that, at the cost of
         those promised after it."""
-        clock, later, done = _Clock(self._world, self._ends_of(gang.vc)), list(others), []
+        clock, later, done = Clock(self._world, self._ends_of(gang.vc)), list(others), []
         with self._world.holds.trial():
             for _ in range(self._settings.promise_tries):
                 time = min(clock.next(), later[0].start if later else NEVER)
@@ -251,7 +250,7 @@ class Promises:
         return None
 
     def _beside(
-        self, promise: Promise, later: Sequence[Promise], clock: _Clock
+        self, promise: Promise, later: Sequence[Promise], clock: Clock
     ) -> list[Promise] | None:
         """It and the promises that start later, if they hold beside it."""
         kept = [promise]
@@ -273,7 +272,7 @@ class Promises:
         before it with the cells that they use."""
         kept: list[Promise] = []
         with self._world.holds.trial():
-            clock = _Clock(self._world, self._ends_of(vc))
+            clock = Clock(self._world, self._ends_of(vc))
             if candidate is not None:
                 clock.add(_end(candidate, self._now), candidate.id)
             for promise in _by_start(promises):
@@ -284,7 +283,7 @@ class Promises:
                 kept.append(again)
         return None, kept
 
-    def _keeps(self, promise: Promise, clock: _Clock, spare: str | None = None) -> Promise | None:
+    def _keeps(self, promise: Promise, clock: Clock, spare: str | None = None) -> Promise | None:
         """The promise as it is kept at its start, without anything taken from `spare`."""
         clock.go_to(promise.start)
         again = self._again(promise)
@@ -369,37 +368,18 @@ class Promises:
         return self._ends[vc] + [(end, gang_id) for v, end, gang_id in self._started if v == vc]
 
     def _known_ends(self) -> Iterator[tuple[str, float, str]]:
+        """Whose time is just over is cleaned up yet: what was promised for after it is not given to
+        others meanwhile."""
         leaves = self._now + self._settings.leave_s
         for gang_id, holding in self._world.running.items():
             gang = holding.gang
             end = leaves if holding.leaving else _end(gang, holding.placed_at)
+            if end <= self._now:
+                end += self._settings.leave_s
             if not gang.opportunistic and self._now < end < NEVER:
                 yield gang.vc, end, gang_id
         for gang_id, reserved in self._world.reserved.items():
             yield reserved.gang.vc, _end(reserved.gang, leaves), gang_id
-
-
-class _Clock:
-    """Lets gangs end in a trial."""
-
-    def __init__(self, world: World, ends: list[tuple[float, str]]) -> None:
-        self._world = world
-        self._ends = [end for end in ends if end[0] < NEVER]
-        heapq.heapify(self._ends)
-
-    def copy(self) -> _Clock:
-        return _Clock(self._world, self._ends)
-
-    def add(self, end: float, gang_id: str) -> None:
-        if end < NEVER:
-            heapq.heappush(self._ends, (end, gang_id))
-
-    def next(self) -> float:
-        return self._ends[0][0] if self._ends else NEVER
-
-    def go_to(self, time: float) -> None:
-        while self._ends and self._ends[0][0] <= time:
-            self._world.holds.release(heapq.heappop(self._ends)[1])
 
 
 def _by_start(promises: Sequence[Promise]) -> list[Promise]:

@@ -16,7 +16,7 @@ class Settings:
     opportunistic_min_run_s: the same for an opportunistic one
     cooldown_s, cooldown_limit_s: after a cancelled preemption a gang does not preempt for that
         time, which doubles with each further one
-    leave_s: how long a gang that was asked to leave takes, for forecasts
+    leave_s: how long a gang takes that was asked to leave, or whose time is over, for forecasts
     promises: blocked gangs per VC whose earliest start is reserved
     promise_tries: so many ends of running gangs are played through for it
     rechecks: per tick, gangs for which all promises are played through anew

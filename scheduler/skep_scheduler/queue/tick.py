@@ -10,11 +10,12 @@ from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue import preemption, reservations
 from skep_scheduler.queue.avoiding import Elsewhere
+from skep_scheduler.queue.clock import NEVER
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.find import Found, Task, tasks_of
 from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.order import is_starving, ordered
-from skep_scheduler.queue.promises import NEVER, Promise, Promises
+from skep_scheduler.queue.promises import Promise, Promises
 from skep_scheduler.queue.reasons import Blocked, Explainer
 from skep_scheduler.queue.settings import DEFAULTS, Settings
 from skep_scheduler.world import World

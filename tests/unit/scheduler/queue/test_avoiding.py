@@ -118,7 +118,11 @@ def test_a_task_that_failed_waits_for_its_moment_and_says_so() -> None:
     cluster.run(gang("job", tasks=2, gpus=1, incremental=True))
     holding = cluster.world.running["job"]
     kept = holding.tasks[:1]
-    waits: dict[str, Any] = {"complete": False, "unplaced": (("worker", 1),), "delays": (("worker", 1, 60.0),)}
+    waits: dict[str, Any] = {
+        "complete": False,
+        "unplaced": (("worker", 1),),
+        "delays": (("worker", 1, 60.0),),
+    }
     cluster.world.set_running(replace(holding, tasks=kept, **waits))
     decided = cluster.look()
     assert decided.reasons["job"].code == Code.BACKOFF

@@ -69,6 +69,18 @@ def test_opportunistic_gangs_use_what_is_held_back_and_make_room_in_time() -> No
     assert cluster.started["wide"] == HOUR + cluster.grace_s
 
 
+def test_what_was_promised_for_after_a_gang_is_not_given_away_while_that_is_cleaned_up() -> None:
+    cluster = cluster_with_one_node_free_in_an_hour()
+    cluster.submit(gang("long", gpus=8, at=2.0, duration_s=HOUR + 1))
+    cluster.tick()
+    cluster.now = HOUR + 1
+    reasons = cluster.tick().reasons
+    assert reasons["wide"].details["expected_start"] == HOUR + cluster.settings.leave_s
+    assert reasons["long"].code == Code.HELD_BACK
+    cluster.end("runs")
+    assert [p.gang for p in cluster.tick().placements] == ["wide"]
+
+
 def test_several_promises_hold_at_the_same_time() -> None:
     cluster = Cluster([node("n0"), node("n1")], owns(a=16))
     cluster.run(gang("first", gpus=8, duration_s=HOUR), gang("second", gpus=8, duration_s=HOUR / 2))
@@ -137,9 +149,10 @@ def test_a_promised_start_is_never_delayed(mix: list[Job], vcs: tuple[VirtualClu
 
 
 def next_tick(cluster: Cluster, coming: list[Gang], promised: dict[str, float]) -> None:
-    """At the next moment at which a gang comes or ends."""
-    arrivals = [one.submitted_at for one in coming[:1]]
-    cluster.now = min([*cluster._events(), *arrivals], default=cluster.now)
+    """At the next moment at which a gang comes, ends, or was promised to start."""
+    times = [*(one.submitted_at for one in coming[:1]), *promised.values()]
+    times = [*cluster._events(), *(at for at in times if at > cluster.now)]
+    cluster.now = min(times, default=cluster.now)
     cluster._let_end()
     while coming and coming[0].submitted_at <= cluster.now:
         cluster.submit(coming.pop(0))
