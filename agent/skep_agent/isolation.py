@@ -17,7 +17,7 @@ from typing import Any
 from skep_agent.isolation_env import check_env, container_env
 from skep_agent.isolation_files import check_files, command_is_secret, sourced_command
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.base import require
 
 __all__ = [
     "CAPABILITIES",
@@ -147,12 +147,12 @@ def check_spec(spec: AttemptSpec) -> None:
     check_image(spec.image)
     check_contents(spec)
     for name, value in (("attempt id", spec.attempt_id), ("job id", spec.job_id)):
-        _require(_ID.fullmatch(value), f"{value[:80]!r} is not a valid {name}")
-    _require(_HOSTNAME.fullmatch(_hostname(spec)), f"{spec.hostname[:80]!r} is not a host name")
+        require(_ID.fullmatch(value), f"{value[:80]!r} is not a valid {name}")
+    require(_HOSTNAME.fullmatch(_hostname(spec)), f"{spec.hostname[:80]!r} is not a host name")
     for uuid in spec.gpu_uuids:
         # Never an index or "all": only a UUID names a GPU.
-        _require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
-    _require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
+        require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
+    require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
     _check_sizes(spec)
 
 
@@ -166,23 +166,23 @@ def check_image(image: ImageSpec) -> None:
     """Raises RuntimeFailure "spec_refused" when the reference is none."""
     reference = image.reference
     ok = len(reference) <= 512 and _REFERENCE.fullmatch(reference)
-    _require(ok, f"{reference[:80]!r} is not an image reference")
+    require(ok, f"{reference[:80]!r} is not an image reference")
 
 
 def _check_sizes(spec: AttemptSpec) -> None:
     # For the engine 0 means "without a limit".
-    _require(math.isfinite(spec.cpus) and spec.cpus >= 0.01, f"{spec.cpus:g} CPUs")
+    require(math.isfinite(spec.cpus) and spec.cpus >= 0.01, f"{spec.cpus:g} CPUs")
     enough = spec.memory_mb >= MIN_MEMORY_MB
-    _require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
-    _require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
-    _require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
+    require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
+    require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
+    require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
     for grace in (spec.stop_grace_s, spec.checkpoint_grace_s):
-        _require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
+        require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
     signal = spec.checkpoint_signal
-    _require(not signal or signal in CHECKPOINT_SIGNALS, f"{signal[:20]!r} as checkpoint signal")
+    require(not signal or signal in CHECKPOINT_SIGNALS, f"{signal[:20]!r} as checkpoint signal")
     size = len(_script(spec).encode())
-    _require("\0" not in spec.command, "the command holds a NUL byte")
-    _require(
+    require("\0" not in spec.command, "the command holds a NUL byte")
+    require(
         size <= MAX_ARGUMENT_BYTES, f"the command has {size} bytes, at most {MAX_ARGUMENT_BYTES}"
     )
 
@@ -197,7 +197,7 @@ def _script(spec: AttemptSpec) -> str:
 def _check_working_dir(image: ImageFacts) -> None:
     # CVE-2024-21626: WORKDIR /proc/self/fd/N led out of the container.
     parts = [part for part in image.working_dir.split("/") if part not in ("", ".")]
-    _require("proc" not in parts[:1] and ".." not in parts, f"WORKDIR {image.working_dir[:80]!r}")
+    require("proc" not in parts[:1] and ".." not in parts, f"WORKDIR {image.working_dir[:80]!r}")
 
 
 def _host_config(
@@ -273,8 +273,3 @@ def _is_ip(address: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _require(ok: object, problem: str) -> None:
-    if not ok:
-        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")

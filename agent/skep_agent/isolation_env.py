@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from skep_agent.protocol import AttemptSpec
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.base import require
 
 # Set on every container, also on those without a GPU.
 CLOSED = {
@@ -43,16 +43,16 @@ def check_env(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         size = len(name.encode()) + 1 + len(value.encode())
         total += size
-        if not _NAME.fullmatch(name):
-            _refuse(f"{name[:80]!r} is not the name of an environment variable")
-        if name.startswith(RESERVED_PREFIXES) or name in RESERVED_NAMES:
-            _refuse(f"the environment variable {name} is set by the node alone")
-        if "\0" in value or size > MAX_VALUE_BYTES:
-            _refuse(
-                f"the value of {name} holds a NUL byte or has more than {MAX_VALUE_BYTES} bytes"
-            )
-    if total > MAX_TOTAL_BYTES:
-        _refuse(f"the environment has {total} bytes, at most {MAX_TOTAL_BYTES}")
+        require(_NAME.fullmatch(name), f"{name[:80]!r} is not the name of an environment variable")
+        free = not name.startswith(RESERVED_PREFIXES) and name not in RESERVED_NAMES
+        require(free, f"the environment variable {name} is set by the node alone")
+        plain = "\0" not in value and size <= MAX_VALUE_BYTES
+        require(
+            plain, f"the value of {name} holds a NUL byte or has more than {MAX_VALUE_BYTES} bytes"
+        )
+    require(
+        total <= MAX_TOTAL_BYTES, f"the environment has {total} bytes, at most {MAX_TOTAL_BYTES}"
+    )
 
 
 def container_env(
@@ -107,7 +107,3 @@ def _is_safe_folder(folder: str) -> bool:
         and ".." not in folder.split("/")
         and parts[0] not in ("proc", "dev", "sys")
     )
-
-
-def _refuse(problem: str) -> None:
-    raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")

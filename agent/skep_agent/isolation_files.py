@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from skep_agent.protocol import FILES_DIR, AttemptSpec, FileSpec
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.base import require
 
 MAX_FILES = 64
 MAX_BYTES = 4 * 1024 * 1024  # of all files and the command together
@@ -55,17 +55,17 @@ def check_files(spec: AttemptSpec) -> None:
     """Raises RuntimeFailure "spec_refused" for a file outside of FILES_DIR, too much of them, or a
     folder that none may use."""
     names = [_relative(file) for file in spec.files]
-    _require(len(names) <= MAX_FILES, f"{len(names)} files, at most {MAX_FILES}")
-    _require(len(set(names)) == len(names), "a file is listed twice")
+    require(len(names) <= MAX_FILES, f"{len(names)} files, at most {MAX_FILES}")
+    require(len(set(names)) == len(names), "a file is listed twice")
     for name in names:
         above = {str(parent) for parent in PurePosixPath(name).parents}
         taken = name in (_COMMAND, _ENV) or above & {*names, _COMMAND, _ENV}
-        _require(not taken, f"{FILES_DIR}{name} is taken")
+        require(not taken, f"{FILES_DIR}{name} is taken")
     for name in spec.secret_env:
-        _require(_SHELL_NAME.fullmatch(name), f"{name[:80]!r} cannot be exported by a shell")
+        require(_SHELL_NAME.fullmatch(name), f"{name[:80]!r} cannot be exported by a shell")
     size = sum(len(content) for _, content, _ in task_files(spec))
-    _require(size <= MAX_BYTES, f"its files have {size} bytes, at most {MAX_BYTES}")
-    _require(len(spec.masks) <= MAX_MASKS, f"{len(spec.masks)} masks, at most {MAX_MASKS}")
+    require(size <= MAX_BYTES, f"its files have {size} bytes, at most {MAX_BYTES}")
+    require(len(spec.masks) <= MAX_MASKS, f"{len(spec.masks)} masks, at most {MAX_MASKS}")
     if spec.work_dir:
         check_folder(spec.work_dir)
     if spec.working_files is not None:
@@ -79,7 +79,7 @@ def check_folder(path: str) -> None:
     plain = not {"..", "."} & set(parts) and parts[0] not in _CLOSED_FOLDERS
     inside = path.startswith(FILES_DIR.rstrip("/"))
     ok = _FOLDER.fullmatch(path) and plain and not inside
-    _require(ok, f"{path[:80]!r} as a folder of the task")
+    require(ok, f"{path[:80]!r} as a folder of the task")
 
 
 def task_files(spec: AttemptSpec) -> Iterator[tuple[str, bytes, int]]:
@@ -130,14 +130,9 @@ def _relative(file: FileSpec) -> str:
     parts = name.split("/")
     plain = all(_NAME.fullmatch(part) and part.strip(".") for part in parts)
     ok = file.path.startswith(FILES_DIR) and plain and len(parts) <= 8
-    _require(ok, f"the file {file.path[:80]!r} is not below {FILES_DIR}")
+    require(ok, f"the file {file.path[:80]!r} is not below {FILES_DIR}")
     return name
 
 
 def _exports(env: dict[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-
-
-def _require(ok: object, problem: str) -> None:
-    if not ok:
-        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")

@@ -26,6 +26,12 @@ class RuntimeFailure(Exception):
         self.message = message
 
 
+def require(ok: object, problem: str) -> None:
+    """Of a spec. Raises RuntimeFailure "spec_refused"."""
+    if not ok:
+        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     exit_code: int
