@@ -338,11 +338,19 @@ def test_31_followers_of_a_log_take_no_thread_and_no_database_connection_each(tr
             page.subscribe("job-logs", team.job.pk)
 
         follow()
-        threads_of_one = len(os.listdir(f"/proc/{server.pid}/task"))
+        threads_of_one, connections_of_one = _threads(server.pid), _connections()
         for _ in range(followers):
             follow()
-        assert len(os.listdir(f"/proc/{server.pid}/task")) < threads_of_one + followers / 4
-        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        with connection.cursor() as cursor:
-            cursor.execute(count)
-            assert cursor.fetchone()[0] < followers / 4
+        assert _threads(server.pid) < threads_of_one + followers / 4
+        assert _connections() < connections_of_one + followers / 4
+
+
+def _threads(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def _connections() -> int:
+    """To this test's database, whoever holds them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
