@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from django.db import close_old_connections
+from skep_platform.core.threads import at_database
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,14 +25,7 @@ class Threads:
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The result of `work`. A caller that is cancelled does not stop it."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: _at_database(work, *args, **kwargs))
-
-
-def _at_database(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    try:
-        return work(*args, **kwargs)
-    finally:
-        close_old_connections()  # back to the pool
+        return await loop.run_in_executor(self._pool, lambda: at_database(work, *args, **kwargs))
 
 
 beats = Threads("beats", 2)

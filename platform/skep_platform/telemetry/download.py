@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
 
+from skep_platform.core.threads import at_database
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.telemetry.frames import MAX_CHUNK
 from skep_platform.telemetry.lines import Merger
@@ -68,11 +68,4 @@ def _merge(merger: Merger, chunks: list[Chunk], prefix: bool) -> bytes:
 
 
 async def _off_loop(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    return await sync_to_async(_at_database)(work, *args, **kwargs)
-
-
-def _at_database(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    try:
-        return work(*args, **kwargs)
-    finally:
-        close_old_connections()  # back to the pool
+    return await sync_to_async(at_database)(work, *args, **kwargs)

@@ -42,11 +42,11 @@ class Queries:
 
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
-    counted, at_database = Queries(), threads._at_database
+    counted, at_database = Queries(), threads.at_database
 
     def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
         with connection.execute_wrapper(counted):
             return at_database(work, *args, **kwargs)
 
-    monkeypatch.setattr(threads, "_at_database", watched)
+    monkeypatch.setattr(threads, "at_database", watched)
     return counted
