@@ -60,15 +60,21 @@ SELECT a.job_id, a.role_id, r.min_failed, r.min_succeeded,
 
 
 def _read_failures(jobs: Mapping[UUID, LockedJob]) -> None:
-    """No query for jobs without failures."""
+    """No query for jobs without failures, nor the making of one."""
     failing = [job for job in jobs.values() if job.view().count(lifecycle.FAILED_STATES)]
     alone = [job.id for job in failing if job.row["incremental"]]
     gangs = [job.id for job in failing if not job.row["incremental"]]
-    for failed in [_first(gangs)] * bool(gangs) + [_untried(alone)] * bool(alone):
-        for values in failed.values_list(*OF_TASK.values(), *diagnosing.COLUMNS):
-            told = dict(zip(OF_TASK, values, strict=False))
-            failure = Failure(**told, failed=Failed(*values[len(OF_TASK) :]))
-            jobs[failure.job_id].failures.append(failure)
+    if gangs:
+        _take_failures(jobs, _first(gangs))
+    if alone:
+        _take_failures(jobs, _untried(alone))
+
+
+def _take_failures(jobs: Mapping[UUID, LockedJob], failed: QuerySet[TaskAttempt]) -> None:
+    for values in failed.values_list(*OF_TASK.values(), *diagnosing.COLUMNS):
+        told = dict(zip(OF_TASK, values, strict=False))
+        failure = Failure(**told, failed=Failed(*values[len(OF_TASK) :]))
+        jobs[failure.job_id].failures.append(failure)
 
 
 OF_TASK = {
