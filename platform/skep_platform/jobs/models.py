@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -16,6 +18,9 @@ ACTIVE_JOB_STATES = [JobState.WAITING, JobState.RUNNING, JobState.STOPPING]
 
 class Job(Entity):
     """One submitted job. Names are unique per owner for ever, as OpenPAI's users know it."""
+
+    # Of one that was submitted a moment ago, so that they need not be read back; without keys.
+    new_roles: Sequence[TaskRole] | None = None
 
     name = models.CharField(max_length=255)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="jobs")
@@ -102,6 +107,18 @@ class Job(Entity):
                 name="job_diagnosing",
             ),
             models.Index(fields=["ends_at"], condition=Q(ends_at__isnull=False), name="job_ends"),
+            # Gangs whose tasks wait for each other.
+            models.Index(
+                fields=["placed_at"],
+                condition=Q(
+                    state__in=["WAITING", "RUNNING"],
+                    placed_at__isnull=False,
+                    begun_at__isnull=True,
+                    tasks_total__gt=1,
+                    incremental=False,
+                ),
+                name="job_held",
+            ),
             # Finished jobs whose logs still lie here, oldest first.
             models.Index(
                 fields=["finished_at"],

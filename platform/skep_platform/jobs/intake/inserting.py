@@ -33,3 +33,4 @@ def insert_job(job: Job, roles: Sequence[TaskRole], story: Event) -> None:
         cursor.execute(sql, [job_row, role_rows, event_row])
     job._state.adding = False
     job._state.db = connection.alias
+    job.new_roles = roles

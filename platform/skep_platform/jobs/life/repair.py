@@ -18,18 +18,19 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.cluster.models import NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.jobs.life import deadlines, lifecycle
+from skep_platform.core.bulk import fetch
+from skep_platform.jobs.life import deadlines
 from skep_platform.jobs.life.advance import advance
 from skep_platform.jobs.life.locked import lock
 from skep_platform.jobs.life.reporting import fail_to_start, lose
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState, JobState
+from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 BATCH = 200  # jobs per transaction
 TELL_AGAIN_S = 30.0
@@ -66,7 +67,9 @@ def _tell_again() -> None:
     waiting = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.STOPPING)
     waiting |= Q(state__in=ATTEMPT.terminal)
     waiting |= Q(state=AttemptState.PREPARING, ready_at__isnull=False, job__begun_at__isnull=False)
-    late = _living().filter(waiting, updated_at__lt=Now() - timedelta(seconds=TELL_AGAIN_S))
+    # Said first and simply, so that what runs is not looked up with its job.
+    late = _living().exclude(state=AttemptState.RUNNING)
+    late = late.filter(waiting, updated_at__lt=Now() - timedelta(seconds=TELL_AGAIN_S))
     found = list(late.values_list("pk", "node")[: BATCH * 10])
     if not found:
         return
@@ -77,25 +80,35 @@ def _tell_again() -> None:
 
 def _advance_due() -> None:
     with transaction.atomic():
-        due = list(_due().order_by("pk").values_list("pk", flat=True).distinct()[:BATCH])
+        due = [pk for (pk,) in fetch(DUE, [BATCH])]
         if due:
             jobs = lock(Job.objects.filter(pk__in=due), skip_locked=True)
             bump_revision(advance(jobs, timezone.now()))
 
 
-def _due() -> QuerySet[Job]:
-    """Placed jobs on which something may have to be done: a superset, found without a lock."""
-    present = Job.objects.filter(
-        state__in=JOB.active, placed_at__isnull=False, attempts__index=F("attempt")
-    )
-    moved = Q(attempts__state__in=ATTEMPT.terminal)
-    begun = Q(state=JobState.WAITING, attempts__state=AttemptState.RUNNING)
-    held = Q(begun_at=None, incremental=False, tasks_total__gt=1)
-    ready = held & (Q(attempts__state=AttemptState.RUNNING) | Q(attempts__ready_at__isnull=False))
-    told_to_end = Q(stop_requested_at__isnull=False) | Q(exit_reason__isnull=False)
-    told_to_end |= Q(preempting_at__isnull=False)
-    left = told_to_end & Q(attempts__state__in=lifecycle.STOPPABLE_STATES)
-    return present.filter(moved | begun | ready | left)
+# Placed jobs on which something may have to be done: a superset, found without a lock. By a task
+# that ended, began, is ready, or is left of a job that was told to end. The OFFSET keeps the
+# database from walking all jobs that ever were, in the order of their ids.
+DUE = """
+SELECT id
+  FROM (SELECT j.id
+          FROM jobs_job j,
+               LATERAL (SELECT
+                          FROM jobs_taskattempt a
+                         WHERE a.job_id = j.id AND a.index = j.attempt
+                           AND (a.state IN ('SUCCEEDED', 'FAILED', 'STOPPED', 'LOST')
+                             OR a.state = 'RUNNING' AND j.state = 'WAITING'
+                             OR (a.state = 'RUNNING' OR a.ready_at IS NOT NULL)
+                                AND j.begun_at IS NULL AND j.tasks_total > 1 AND NOT j.incremental
+                             OR a.state IN ('ASSIGNED', 'PREPARING', 'RUNNING')
+                                AND (j.stop_requested_at IS NOT NULL OR j.exit_reason IS NOT NULL
+                                     OR j.preempting_at IS NOT NULL))
+                         LIMIT 1) present
+         WHERE j.state IN ('WAITING', 'RUNNING', 'STOPPING') AND j.placed_at IS NOT NULL
+        OFFSET 0) due
+ ORDER BY id
+ LIMIT %s
+"""
 
 
 def _living() -> QuerySet[TaskAttempt]:
