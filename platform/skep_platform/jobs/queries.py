@@ -16,6 +16,8 @@ from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.queries import AnyUser
 
+FEW = 1000  # jobs that are named one by one
+
 
 def visible_to(user: AnyUser) -> QuerySet[Job]:
     """The jobs that exist for this user: those of its virtual clusters, all for an admin."""
@@ -59,8 +61,15 @@ def search(
     if owners:
         jobs = jobs.filter(owner__username__in=owners)
     if tags:
-        jobs = jobs.filter(tags__contains=list(tags))
+        jobs = jobs.filter(_tagged(list(tags)))
     return jobs.filter(name__icontains=text) if text else jobs
+
+
+def _tagged(tags: list[str]) -> Q:
+    """Jobs with all of these tags, one by one where they are few: the database guesses how many it
+    will find on its way from the newest job to the oldest, and walks past all of them for none."""
+    few = list(Job.objects.filter(tags__contains=tags).values_list("pk", flat=True)[: FEW + 1])
+    return Q(pk__in=few) if len(few) <= FEW else Q(tags__contains=tags)
 
 
 def in_queue(job: Job) -> bool:
@@ -70,6 +79,8 @@ def in_queue(job: Job) -> bool:
 
 def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
     """The roles in the order of the job file, and how many of their tasks are in which state."""
+    if job.new_roles is not None and in_queue(job):
+        return [(role, _with_unplaced(role, {})) for role in job.new_roles]
     states: dict[int, dict[str, int]] = defaultdict(dict)
     if not in_queue(job):
         present = _present(job).filter(job=job)

@@ -11,7 +11,7 @@ from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.core import vault
 from skep_platform.files.models import Archive
-from skep_platform.jobs import services
+from skep_platform.jobs import queries, services
 from skep_platform.jobs.models import Job, JobFiles, JobSecrets
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +74,9 @@ def test_nobody_else_gets_secrets_by_a_clone(alice, vc, archive):
     assert (answer.status_code, answer.json()["code"]) == (403, "may_not_clone")
 
 
-def test_jobs_are_found_by_all_of_the_tags_asked_for(alice, vc):
+@pytest.mark.parametrize("few", [0, queries.FEW])
+def test_jobs_are_found_by_all_of_the_tags_asked_for(alice, vc, few, monkeypatch):
+    monkeypatch.setattr(queries, "FEW", few)  # more of them are found in another way
     api = Api(alice)
     jobs = [submit(alice, vc, name=name) for name in ("one", "two")]
     for job, tags in zip(jobs, (["a", "b"], ["a"]), strict=True):
