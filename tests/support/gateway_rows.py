@@ -11,6 +11,8 @@ from skep_agent.protocol import LogFrame
 from skep_platform.cluster.models import Node
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import AttemptState, JobState
+from skep_platform.telemetry.models import LogChunk
+from skep_platform.telemetry.services import append_logs
 
 
 def running_attempt(node: Node | None = None, *, gpus: int = 1, **fields: object) -> TaskAttempt:
@@ -30,6 +32,13 @@ def running_attempt(node: Node | None = None, *, gpus: int = 1, **fields: object
 
 def frame(attempt: TaskAttempt, offset: int, data: bytes, stream: str = "stdout") -> LogFrame:
     return LogFrame(str(attempt.pk), stream, offset, 1_790_000_000.0, data)  # type: ignore[arg-type]
+
+
+def write(attempt: TaskAttempt, data: bytes, stream: str = "stdout") -> None:
+    """Append to its log, as one chunk."""
+    last = LogChunk.objects.filter(attempt=attempt, stream=stream).order_by("-offset").first()
+    offset = last.offset + last.size if last else 0
+    append_logs(attempt.node_id, [frame(attempt, offset, data, stream)])
 
 
 def frames(attempt: TaskAttempt, data: bytes, cuts: Iterable[int] = ()) -> list[LogFrame]:

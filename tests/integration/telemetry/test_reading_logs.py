@@ -10,7 +10,7 @@ from django.core.files.storage import storages
 from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
-from tests.support.gateway_rows import frame, running_attempt
+from tests.support.gateway_rows import frame, running_attempt, write
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc, place, release
 
@@ -31,13 +31,6 @@ def attempt() -> TaskAttempt:
 @pytest.fixture
 def api(attempt: TaskAttempt) -> Api:
     return Api(attempt.job.owner)
-
-
-def write(attempt: TaskAttempt, data: bytes, stream: str = "stdout") -> None:
-    """Append as one chunk."""
-    last = LogChunk.objects.filter(attempt=attempt, stream=stream).order_by("-offset").first()
-    offset = last.offset + last.size if last else 0
-    append_logs(attempt.node_id, [frame(attempt, offset, data, stream)])
 
 
 def end(attempt: TaskAttempt, job_state: str = JobState.SUCCEEDED) -> None:

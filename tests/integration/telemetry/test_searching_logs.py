@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.gateway_rows import frame, frames, running_attempt
+from tests.support.gateway_rows import frames, running_attempt, write
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import begun, search
-from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.patterns import finder
 from skep_platform.telemetry.services import append_logs
 
@@ -29,13 +28,6 @@ def attempt() -> TaskAttempt:
 @pytest.fixture
 def api(attempt: TaskAttempt) -> Api:
     return Api(attempt.job.owner)
-
-
-def write(attempt: TaskAttempt, data: bytes, stream: str = "stdout") -> None:
-    """Append as one chunk."""
-    last = LogChunk.objects.filter(attempt=attempt, stream=stream).order_by("-offset").first()
-    offset = last.offset + last.size if last else 0
-    append_logs(attempt.node_id, [frame(attempt, offset, data, stream)])
 
 
 class TestSearch:
