@@ -35,6 +35,7 @@ export function LogsTab({ job, rank, attempt, stream, find }: Props) {
   const { data: all } = useQuery(tasks(job.id));
   const choose = (part: LogFilter) =>
     void navigate({ search: (old) => ({ ...old, find: undefined, ...part }), replace: true });
+  if (job.logs_deleted_at) return <Deleted job={job} />;
   return (
     // The key begins a new log when another part of it is chosen.
     <LogPane
@@ -149,7 +150,7 @@ interface NoLinesProps {
 }
 
 function NoLines({ job, view, onRetry }: NoLinesProps) {
-  if (job.logs_deleted_at || isDeleted(view.error)) return <Deleted job={job} />;
+  if (isDeleted(view.error)) return <Deleted job={job} />;
   if (view.error) return <Failure error={view.error} what="log" retry={onRetry} />;
   if (view.busy === "end") return <SkeletonRows rows={12} height={20} />;
   if (view.complete) return <Blank title="Nothing was written">This log is empty.</Blank>;
@@ -170,7 +171,7 @@ function NoLines({ job, view, onRetry }: NoLinesProps) {
   );
 }
 
-/** Told by the job, or by the answer to a reader that began before they were deleted. */
+/** Told to a reader that began before they were deleted. */
 function isDeleted(error: unknown): boolean {
   return error instanceof ApiError && error.code === "logs_deleted";
 }

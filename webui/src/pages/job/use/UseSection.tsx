@@ -47,7 +47,7 @@ function UseFacts({ use }: { use: JobUse }) {
         </>
       ) : null}
       {use.cpu_percent === null ? (
-        <p className={css.short}>Too short to be measured.</p>
+        <p className={css.short}>Too short to measure CPU and memory.</p>
       ) : (
         <Fact name="CPU of a task">
           <span className="num">{percent(use.cpu_percent)}</span>{" "}
