@@ -35,7 +35,7 @@ bench: ## measure beside references; make bench BENCH=start for one of them
 
 docs: ## build the pages of docs/ into site/
 	@scripts/bootstrap python
-	@zensical build --clean
+	@zensical build --clean --strict
 
 webui: ## build the web page into the platform's static files
 	@scripts/bootstrap python web
