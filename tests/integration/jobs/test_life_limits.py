@@ -60,7 +60,7 @@ def test_past_it_the_job_is_stopped_and_fails_and_is_not_tried_again(alice, vc):
     job.refresh_from_db()
     assert (job.state, job.retries_used, job.free_retries) == ("FAILED", 0, 0)
     assert job.exit_reason["code"] == "max_duration_exceeded"
-    assert job.exit_reason["message"] == "It has run for its maximum duration of 2:00:00."
+    assert job.exit_reason["message"] == "It has run for its maximum duration of 2 h."
     assert JobAttempt.objects.get().reason["code"] == "max_duration_exceeded"
 
 
