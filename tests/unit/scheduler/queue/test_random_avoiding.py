@@ -58,15 +58,11 @@ class Story:
             cluster.submit(self._coming.pop(0))
 
 
-def lives(**changes: object) -> Any:
-    """Few examples each: what they look at is the same mix of gangs."""
-    quick: Any = settings(
-        max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-    return lambda test: quick(given(jobs=JOBS, **changes)(test))
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@lives()
+@QUICK
+@given(jobs=JOBS)
 def test_it_delays_nobody_who_was_promised_a_start(jobs: list[dict[str, Any]]) -> None:
     story = Story(jobs)
     promised: dict[str, float] = {}
@@ -82,7 +78,8 @@ def test_it_delays_nobody_who_was_promised_a_start(jobs: list[dict[str, Any]]) -
                     promised[gang_id] = start
 
 
-@lives()
+@QUICK
+@given(jobs=JOBS)
 def test_its_reason_names_nodes_that_it_avoids_yet(jobs: list[dict[str, Any]]) -> None:
     story = Story(jobs)
     for now, plan in story.plans():
@@ -95,7 +92,8 @@ def test_its_reason_names_nodes_that_it_avoids_yet(jobs: list[dict[str, Any]]) -
                 assert reason.details["needs"]["gpus"] > 0
 
 
-@lives()
+@QUICK
+@given(jobs=JOBS)
 def test_it_goes_there_only_if_it_must(jobs: list[dict[str, Any]]) -> None:
     """A gang that would fit on the other nodes, were they idle, starts on none that it avoids."""
     story = Story(jobs)
@@ -110,7 +108,8 @@ def fits(one: Gang, nodes: int) -> bool:
     return nodes * (8 // one.members[0].gpus) >= one.members[0].count
 
 
-@lives(ranks=st.lists(st.sampled_from([-1, 10, 100]), min_size=10, max_size=10))
+@QUICK
+@given(jobs=JOBS, ranks=st.lists(st.sampled_from([-1, 10, 100]), min_size=10, max_size=10))
 def test_it_starts_at_last_also_among_those_who_preempt(
     jobs: list[dict[str, Any]], ranks: list[int]
 ) -> None:
