@@ -1,6 +1,7 @@
 import { Button } from "@mantine/core";
-import { useRef, useState, type DragEvent, type ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
 import { Icon } from "./Icon";
+import { useDrop } from "./useDrop";
 import css from "./FilePicker.module.css";
 
 interface Props {
@@ -13,29 +14,14 @@ interface Props {
 /** Takes a file that is dropped on it or chosen, as text. */
 export function FilePicker({ onText, accept, children }: Props) {
   const input = useRef<HTMLInputElement>(null);
-  const [over, setOver] = useState(false);
+  const drop = useDrop(({ files }) => void take(files[0]));
 
   async function take(file: File | undefined) {
     if (file) onText(await file.text());
   }
 
-  function drop(event: DragEvent) {
-    event.preventDefault();
-    setOver(false);
-    void take(event.dataTransfer.files[0]);
-  }
-
   return (
-    <div
-      className={css.picker}
-      data-over={over || undefined}
-      onDragOver={(event) => {
-        event.preventDefault();
-        setOver(true);
-      }}
-      onDragLeave={() => setOver(false)}
-      onDrop={drop}
-    >
+    <div className={css.picker} {...drop}>
       {children}
       <input
         ref={input}

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useRef, useState, type DragEvent } from "react";
+import { useRef } from "react";
 import { explain } from "@/api/errors";
 import { upload } from "@/api/files";
 import type { Archive } from "@/api/types";
@@ -8,6 +8,7 @@ import { CodeLine } from "@/ui/CodeLine";
 import { bytes, count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
+import { useDrop } from "@/ui/useDrop";
 import { chosenMembers, droppedMembers } from "./gather";
 import { tarGz, type Member } from "./tar";
 import { withFiles } from "./withFiles";
@@ -23,7 +24,6 @@ interface Props {
 
 /** Uploads a folder, or an archive of one, that the job starts with. */
 export function WorkingFiles({ text, onText }: Props) {
-  const [over, setOver] = useState(false);
   const folder = useRef<HTMLInputElement>(null);
   const sending = useMutation({
     mutationFn: async (what: Promise<Member[]> | File) => upload(await packed(what)),
@@ -33,25 +33,13 @@ export function WorkingFiles({ text, onText }: Props) {
     },
   });
 
-  function drop(event: DragEvent) {
-    event.preventDefault();
-    setOver(false);
-    const [file] = event.dataTransfer.files;
-    sending.mutate(file && isArchive(file) ? file : droppedMembers(event.dataTransfer.items));
-  }
+  const drop = useDrop(({ files: [file], items }) =>
+    sending.mutate(file && isArchive(file) ? file : droppedMembers(items)),
+  );
 
   return (
     <Section title="Working files">
-      <div
-        className={css.drop}
-        data-over={over || undefined}
-        onDragOver={(event) => {
-          event.preventDefault();
-          setOver(true);
-        }}
-        onDragLeave={() => setOver(false)}
-        onDrop={drop}
-      >
+      <div className={css.drop} {...drop}>
         <span className="dim">Drop a folder or a .tar.gz: the job starts with it.</span>
         <Button
           variant="default"
