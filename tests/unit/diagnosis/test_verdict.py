@@ -115,3 +115,23 @@ def test_a_task_killed_with_its_gang_is_not_the_one_that_failed() -> None:
 
 def test_nothing_given_has_no_signature() -> None:
     assert diagnose([]).code == 255
+
+
+@pytest.mark.parametrize("later_s", [-2.0, -0.1, 0.1, 2.0])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: [gloo/transport/tcp/pair.cc:525] Read error: Connection reset by peer",
+        "torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+    ],
+)
+def test_a_rank_that_was_killed_is_named_and_not_one_that_lost_it(line, later_s):
+    """Also where the clock of the other node says that it ended before."""
+    lost = read_facts({"exit_code": 1, "rank": 0, "finished_at": 100.0 + later_s})
+    killed = read_facts({"exit_code": 137, "exit_signal": 9, "rank": 2, "finished_at": 100.0})
+    logs = [Log("a", [f"{line}\n".encode()], lost), Log("b", [b"step 3\n"], killed)]
+    logs.sort(key=lambda log: log.facts.finished_at or 0.0)
+    verdict = diagnose(logs)
+    assert (verdict.rank, verdict.name) == (2, "ContainerSigKillReceived")
