@@ -11,7 +11,7 @@ import { Ago, Elapsed } from "@/ui/Time";
 import { Evidence } from "../failure/Evidence";
 import { SmallPrint } from "../failure/FailurePanel";
 import { repeats, titleOf } from "../failure/words";
-import { isOver, sentence } from "../words";
+import { isOver } from "../words";
 import { afterWords, outcomeWord } from "./words";
 import css from "./AttemptsTab.module.css";
 
@@ -47,21 +47,25 @@ export function AttemptsTab({ job }: { job: Job }) {
 }
 
 function Present({ job }: { job: Job }) {
+  const start = job.begun_at ?? job.started_at;
   return (
     <li className={css.attempt}>
       <header className={css.head}>
         <h3>Attempt {job.attempt}</h3>
         <StateBadge state={job.state} />
         <span className={css.times}>
-          runs for <Elapsed start={job.begun_at ?? job.started_at} end={null} />
+          {start ? (
+            <>
+              runs for <Elapsed start={start} end={null} />,{" "}
+            </>
+          ) : null}
           {job.placed_at ? (
             <>
-              , placed <Ago at={job.placed_at} />
+              placed <Ago at={job.placed_at} />
             </>
           ) : null}
         </span>
       </header>
-      <p>{sentence(job)}</p>
     </li>
   );
 }

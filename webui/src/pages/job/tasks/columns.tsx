@@ -24,7 +24,7 @@ export function taskColumns(
     {
       id: "state",
       header: "State",
-      width: "140px",
+      width: "168px",
       cell: (task) => <TaskStateCell task={task} ready={ready} of={job.tasks} />,
       sort: (task) => task.state,
     },
