@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
@@ -108,10 +109,16 @@ def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
     print(json.dumps(plain(value) if isinstance(value, BaseModel) else [plain(v) for v in value]))
 
 
+PIPED_WIDTH = 1000  # columns: one row stays one line for whoever reads it, such as grep
+
+
 def console() -> Console:
     from rich.console import Console
 
-    return Console(soft_wrap=True, highlight=False)
+    made = Console(soft_wrap=True, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPED_WIDTH
+    return made
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -217,6 +217,19 @@ def test_events_are_told_once_until_the_job_ends(server):
     assert [line.split("Story ")[1] for line in output.splitlines()] == ["1.", "2."]
 
 
+def test_a_row_stays_one_line_when_the_output_is_piped(server, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    long = {**JOB, "name": "n" * 120, "virtual_cluster": "v" * 60}
+    server.get("/jobs").respond(json={"results": [long]})
+    _, row = skep("ls").output.splitlines()
+    assert long["name"] in row and long["virtual_cluster"] in row
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    told = {"id": 1, "at": NOW, "kind": "job.queued", "message": "word " * 50 + "end."}
+    server.get(f"/jobs/{ID}/events").respond(json={"results": [told]})
+    for words in (["events", ID], ["events", "-f", ID]):
+        assert told["message"] in skep(*words).output
+
+
 def test_names_are_completed_and_a_server_that_is_away_is_not_waited_for(server):
     server.get("/jobs").respond(json={"results": [JOB, JOB, {**JOB, "name": "other-train"}]})
     assert job_names("tr") == ["train"]
