@@ -11,6 +11,7 @@ from skep_diagnosis.table import Rule
 
 FULL = 0.98  # of the memory limit, at the peak, when the container was killed
 SIGKILL_EXIT = 137
+MOST_TOLD = 200  # characters of an error code with its message
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def matching_rule(facts: Facts, rules: Iterable[Rule]) -> tuple[Rule, str] | Non
         enough = any if rule.any_fact else all
         if enough(_holds(facts, name, wanted) for name, wanted in rule.facts.items()):
             met = [name for name, wanted in rule.facts.items() if _holds(facts, name, wanted)]
-            return rule, "; ".join(_words(facts, name) for name in met)
+            return rule, _told(facts, met)
     return None
 
 
@@ -94,6 +95,13 @@ def _holds(facts: Facts, name: str, wanted: Any) -> bool:
     if isinstance(have, tuple):
         return any(one in wanted for one in have)
     return (have.lower() if isinstance(have, str) else have) in wanted
+
+
+def _told(facts: Facts, met: list[str]) -> str:
+    """The agent's own message, where it stands with the code that the rule asks for."""
+    if "error_code" in met and facts.message:
+        return f"{facts.error_code}: {facts.message}"[:MOST_TOLD]
+    return "; ".join(_words(facts, name) for name in met)
 
 
 def _words(facts: Facts, name: str) -> str:

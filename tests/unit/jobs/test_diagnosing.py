@@ -120,6 +120,20 @@ def test_a_task_that_never_ran_needs_no_log() -> None:
     assert (found.verdict.code, found.verdict.evidence.text) == (-300, "It went wrong.")
 
 
+def test_the_code_of_a_failure_is_told_with_the_message_of_the_node() -> None:
+    found = never_ran(error_code="image_pull", error_message="The registry does not answer.")
+    assert found.as_dict()["evidence"]["text"] == "image_pull: The registry does not answer."
+    bare = never_ran(error_code="image_pull").as_dict()
+    assert bare["evidence"]["text"] == "error_code = image_pull"
+
+
+def test_a_long_message_of_the_node_is_cut() -> None:
+    found = never_ran(error_code="start_failed", error_message="permission denied " * 50)
+    told = found.as_dict()["evidence"]["text"]
+    assert told.startswith("start_failed: permission denied ")
+    assert len(told) == 200
+
+
 def test_nothing_that_failed_has_no_signature() -> None:
     found = diagnosing.by_facts([])
     assert found is not None

@@ -86,8 +86,6 @@ class Diagnosis:
         """As it is stored and shown."""
         told = asdict(self.verdict)
         failed = self.failed
-        if failed and failed.error_message and self.verdict.evidence.source == "facts":
-            told["evidence"]["text"] = failed.error_message  # says more than the code of it
         return told | {
             "task": f"{failed.role}-{failed.index}" if failed else None,
             "rank": failed.rank if failed else None,
