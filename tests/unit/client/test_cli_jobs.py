@@ -222,7 +222,8 @@ def test_a_row_stays_one_line_when_the_output_is_piped(server, monkeypatch):
     long = {**JOB, "name": "n" * 120, "virtual_cluster": "v" * 60}
     server.get("/jobs").respond(json={"results": [long]})
     _, row = skep("ls").output.splitlines()
-    assert long["name"] in row and long["virtual_cluster"] in row
+    assert long["name"] in row
+    assert long["virtual_cluster"] in row
     server.get(f"/jobs/{ID}").respond(json=JOB)
     told = {"id": 1, "at": NOW, "kind": "job.queued", "message": "word " * 50 + "end."}
     server.get(f"/jobs/{ID}/events").respond(json={"results": [told]})
