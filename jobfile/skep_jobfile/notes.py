@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from skep_jobfile import nameless
 from skep_jobfile.demands import PLACES, SKEP
 from skep_jobfile.masking import MASK
 from skep_jobfile.models import DockerImage, JobFile
@@ -31,6 +32,7 @@ def notes(job: JobFile, data: dict[str, Any]) -> list[Trouble]:
         *_roles(job),
         *_own(job),
         *_masks(data),
+        *nameless.notes(data),
     ]
 
 

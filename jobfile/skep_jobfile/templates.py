@@ -36,6 +36,12 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     return "".join(_printed(kind, text, values) for kind, text in _parse(template))
 
 
+def names(template: str) -> Iterator[str]:
+    """Those whose values it prints, with indexes as steps: `$parameters.list.0`. Raises
+    TemplateError."""
+    return (INDEX.sub(r".\1", text) for kind, text in _parse(template) if kind == "name")
+
+
 def _printed(kind: Kind, text: str, values: Mapping[str, Any]) -> str:
     if kind == "text":
         return text
