@@ -55,9 +55,13 @@ class World:
 
     @contextmanager
     def shell(self, *argv: str, node_port: int = 0) -> Iterator[tuple[Person, Node]]:
+        """Both ends, once they are joined: who leaves before that was never there."""
         with self.person() as person:
             person.ask(*argv)
-            with self.dialled(node_port) as node:
+            order = self.agent.expect(OpenStream)
+            with self.node(order, node_port) as node:
+                stream = f"skep:stream:{order.stream_id}"
+                wait_until(lambda: valkey().hexists(stream, "dialled"), "the node has dialled")
                 yield person, node
 
 
