@@ -339,6 +339,8 @@ class TestRights:
         with connect(path, additional_headers=headers, proxy=None) as socket:
             socket.send("{}")
             with world.dialled() as node:
+                node.send(Channel.OUTPUT, b"x")
+                socket.recv(timeout=60)
                 session.delete()
                 assert node.end() == ("", 1000)
 
