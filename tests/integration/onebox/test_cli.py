@@ -97,11 +97,19 @@ def test_a_check_tells_the_place_of_every_fault(box, tmp_path):
         assert "right" not in [job.name for job in client.jobs()]
 
 
-def test_a_refused_submit_is_told_with_its_code(box):
+def test_a_submitted_file_is_judged_as_check_does(box):
     done = skep(box, "submit", "-", stdin="name: [")
+    assert done.returncode == 1
+    assert re.match(r"-:\d+:\d+: .*\(\w+\)\n", done.stderr), done.stderr
+
+
+def test_a_refused_submit_is_told_with_its_code(box):
+    text = job_file("twice")
+    succeed(box, "submit", "-", stdin=text)
+    done = skep(box, "submit", "-", stdin=text)
     assert done.returncode == 5
-    assert re.search(r"\(\w+\)$", done.stderr.strip()), done.stderr
-    as_json = json.loads(skep(box, "submit", "--json", "-", stdin="name: [").stderr)
+    assert done.stderr.strip().endswith("(job_name_taken)"), done.stderr
+    as_json = json.loads(skep(box, "submit", "--json", "-", stdin=text).stderr)
     assert as_json.keys() == {"code", "message", "details"}
 
 
