@@ -84,14 +84,18 @@ def test_a_gang_that_does_not_fit_waits_with_numbers_and_starts_when_it_does(api
     reach(api, second, {"SUCCEEDED"})
 
 
-def test_an_image_that_does_not_exist_is_told_to_the_owner(api):
+def test_a_registry_that_is_not_reached_is_told_while_it_is_tried_again(api):
     job_id = submit(api, gang("127.0.0.1:9/no/such:image", "true", tasks=1, gpus=1))
 
-    done = reach(api, job_id, {"FAILED"})
+    def retried() -> dict | None:
+        now = job(api, job_id)
+        return now if (now["wait_reason"] or {}).get("code") == "retry" else None
 
-    attempt = tasks(api, job_id)[0]["attempt"]
-    assert attempt["error_code"] in {"image_not_found", "image_pull"}
-    assert done["exit_reason"]["message"]
+    waiting = until(retried)
+    assert (waiting["state"], waiting["free_retries"]) == ("WAITING", 1)
+    assert "127.0.0.1:9" in waiting["diagnosis"]["evidence"]["text"]
+    assert api.post(f"/jobs/{job_id}/stop").status_code == 202
+    reach(api, job_id, {"STOPPED"})
 
 
 def test_the_story_of_a_job_is_told_in_order(api, image):
