@@ -361,6 +361,21 @@ class Left(Model):
     left: int = 0
 
 
+class Limit(Model):
+    name: str
+    value: int = 0
+    default: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    unit: str = ""
+    description: str = ""
+    is_set: bool = False
+
+
+class Limits(Model):
+    limits: list[Limit] = []
+
+
 class LogChunk(Model):
     """Whose output it is, and where in it."""
 

@@ -74,3 +74,15 @@ class Membership(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "user"], name="membership_once")]
+
+
+class VcLimit(models.Model):
+    """A limit that an admin set for this virtual cluster. Without a row the default of
+    `tenancy.limits.LIMITS` holds."""
+
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="limits")
+    name = models.CharField(max_length=63)
+    value = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["vc", "name"], name="vc_limit_once")]

@@ -37,6 +37,7 @@ LOGGED_IN = row(401, "ok", "ok", "ok", "ok", "ok")
 ADMIN = row(401, 403, 403, 403, 403, "ok")
 OF_THE_TEAM = row(401, 404, "ok", "ok", "ok", "ok")
 ADMIN_OF_THE_TEAMS = row(401, 404, 403, 403, 403, "ok")
+MANAGERS = row(401, 404, 403, 403, "ok", "ok")
 MAY_STOP = row(401, 404, 403, "ok", "ok", "ok")
 OWN_ONLY = row(401, 404, 404, "ok", 404, 404)
 
@@ -69,6 +70,9 @@ EXPECTED = {
     "GET virtual-clusters/<name>/members": OF_THE_TEAM,
     "PUT virtual-clusters/<name>/members/<username>": ADMIN_OF_THE_TEAMS,
     "DELETE virtual-clusters/<name>/members/<username>": ADMIN_OF_THE_TEAMS,
+    "GET virtual-clusters/<name>/limits": MANAGERS,
+    "PUT virtual-clusters/<name>/limits/<limit>": ADMIN_OF_THE_TEAMS,
+    "DELETE virtual-clusters/<name>/limits/<limit>": ADMIN_OF_THE_TEAMS,
     "GET nodes": LOGGED_IN,
     "GET nodes/<name>": LOGGED_IN,
     "PATCH nodes/<name>": ADMIN,
@@ -130,6 +134,7 @@ BODIES: dict[str, Any] = {
     "PATCH virtual-clusters/<name>": {"description": "x"},
     "PUT virtual-clusters/<name>/quotas": {"quotas": {}},
     "PUT virtual-clusters/<name>/members/<username>": {"role": "member"},
+    "PUT virtual-clusters/<name>/limits/<limit>": {"value": 5},
     "PATCH nodes/<name>": {"labels": {}},
     "PUT cells/assignment": {"revision": 0, "virtual_clusters": {}, "pins": []},
     "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}, "pins": []},
@@ -165,7 +170,7 @@ class World:
             "<stream>": "stdout",
             "<sha256>": SHA256,
         }
-        known |= {"<rank>": "0"}
+        known |= {"<rank>": "0", "<limit>": "active_jobs"}
         return "/" + "/".join([kind, *(known.get(part, part) for part in rest)])
 
 
