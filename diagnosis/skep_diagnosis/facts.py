@@ -9,7 +9,7 @@ from typing import Any
 
 from skep_diagnosis.table import Rule
 
-FULL = 0.98  # of the memory limit, at the peak, when the container was killed
+FULL = 0.95  # of the memory limit, at the peak: the kernel's kill is plausible
 SIGKILL_EXIT = 137
 MOST_TOLD = 200  # characters of an error code with its message
 
@@ -38,10 +38,22 @@ class Facts:
 
     @property
     def memory_full(self) -> bool:
-        """Killed with the memory at its limit: the flag is lost when a child was the one killed."""
-        if self.exit_code != SIGKILL_EXIT or not self.memory_peak_mb or not self.memory_limit_mb:
+        """Whether the container was killed (SIGKILL) with its memory near the limit."""
+        return self.exit_code == SIGKILL_EXIT and self.memory_near_limit
+
+    @property
+    def memory_near_limit(self) -> bool:
+        """Whether the peak reached FULL of the limit, as far as both are known."""
+        if not self.memory_peak_mb or not self.memory_limit_mb:
             return False
         return self.memory_peak_mb >= FULL * self.memory_limit_mb
+
+    @property
+    def memory_sufficed(self) -> bool:
+        """Whether an agent watched the memory and saw neither an OOM kill nor a peak near the
+        limit. False where nobody watched, such as for a log file alone."""
+        watched = self.memory_limit_mb is not None
+        return watched and not self.oom_killed and not self.memory_near_limit
 
 
 def read_facts(data: Mapping[str, Any]) -> Facts:
@@ -105,7 +117,7 @@ def _told(facts: Facts, met: list[str]) -> str:
 
 
 def _words(facts: Facts, name: str) -> str:
-    if name == "memory_full":
+    if name in ("memory_full", "memory_near_limit"):
         return f"peak {facts.memory_peak_mb:g} MB of {facts.memory_limit_mb:g} MB"
     name = "reason" if name == "reason_prefix" else name
     have = getattr(facts, name)

@@ -46,6 +46,9 @@ class Rule:
     facts: Mapping[str, Any] = field(default_factory=dict)
     any_fact: bool = False  # one of the facts is enough
     late: bool = False  # asked only where the log names no cause
+    # Of text: its lines say that a process was killed, and guess why. Of facts: asked where a log
+    # has such a line, to confirm that the kernel did it for lack of memory.
+    kill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Table:
     codes: Mapping[int, Code]
     fact_rules: tuple[Rule, ...]
     late_fact_rules: tuple[Rule, ...]
+    kill_fact_rules: tuple[Rule, ...]
     text_rules: tuple[Rule, ...]
     contexts: tuple[Rule, ...]
     by_literal: Mapping[bytes, Sequence[Rule]]  # what to look for, and which rules may hold there
@@ -77,8 +81,9 @@ def table() -> Table:
     text_rules = tuple(rule for rule in rules if rule.pattern)
     return Table(
         codes=codes,
-        fact_rules=tuple(rule for rule in rules if rule.facts and not rule.late),
+        fact_rules=tuple(rule for rule in rules if rule.facts and not rule.late and not rule.kill),
         late_fact_rules=tuple(rule for rule in rules if rule.facts and rule.late),
+        kill_fact_rules=tuple(rule for rule in rules if rule.facts and rule.kill),
         text_rules=text_rules,
         contexts=tuple(contexts),
         by_literal=_by_literal([*contexts, *text_rules]),
@@ -108,6 +113,7 @@ def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rul
         facts=entry.get("facts", {}),
         any_fact=entry.get("any_fact", False),
         late=entry.get("late", False),
+        kill=entry.get("kill", False),
     )
 
 

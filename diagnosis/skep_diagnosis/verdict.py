@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from skep_diagnosis.facts import Facts, matching_rule
+from skep_diagnosis.facts import SIGKILL_EXIT, Facts, matching_rule
 from skep_diagnosis.scan import Match, Scan, scan
 from skep_diagnosis.table import NO_SIGNATURE, TIERS, Code, Rule, Table, table
 
@@ -15,6 +15,8 @@ SKEW_S = 30.0
 SUCCESS = 0
 CONSEQUENCE = TIERS.index("consequence")
 NOTHING_KNOWN = Facts()
+CHILD_KILLED = 327
+HOST_OUT_OF_MEMORY = 314
 EXIT_CODE_RULE = "exit_code_"
 # Exit codes of signals: what the log says explains them only when it is at its end, and has at
 # least this tier. A process aborts itself, also when it waits in vain for others; it dies by faults
@@ -117,17 +119,31 @@ def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdic
         rule, words = told
         return _of_rule(rule, Evidence("facts", words), rank, facts.exit_code, rules), 0
     exit_code = facts.exit_code
+    killed = best and best.rule.kill and exit_code != SUCCESS
+    if killed and (told := matching_rule(facts, rules.kill_fact_rules)):
+        rule, words = told
+        return _of_rule(rule, Evidence("facts", words), rank, exit_code, rules), 0
     if exit_code == SUCCESS:
         return _verdict(rules.code(SUCCESS), exit_code, rank=rank), len(TIERS) + 1
     by_code = exit_code is not None and (exit_code in SIGNALS or exit_code < 0)
     worst = SIGNALS.get(exit_code or 0, 0)
     if best and not (by_code and (best.rule.tier > worst or not read.near_the_end)):
         evidence = Evidence("log", best.text, log.name, best.line)
-        return _of_rule(best.rule, evidence, rank, exit_code, rules), best.rule.tier
+        rule = _weighed(best.rule, facts)
+        return _of_rule(rule, evidence, rank, exit_code, rules), rule.tier
     if exit_code is not None and by_code:
         evidence = Evidence("facts", f"exit_code = {exit_code}")
         return _verdict(rules.code(exit_code), exit_code, evidence, rank), 1
     return _verdict(rules.code(NO_SIGNATURE), exit_code, rank=rank), len(TIERS)
+
+
+def _weighed(rule: Rule, facts: Facts) -> Rule:
+    """Return the rule with CHILD_KILLED for its code where it takes a kill for lack of memory, and
+    the agent saw that the memory sufficed: somebody else sent the signal."""
+    guess = rule.kill or (rule.code == HOST_OUT_OF_MEMORY and facts.exit_code == SIGKILL_EXIT)
+    if not guess or not facts.memory_sufficed:
+        return rule
+    return replace(rule, code=CHILD_KILLED, category="")
 
 
 def _first(found: Sequence[_Candidate]) -> _Candidate:

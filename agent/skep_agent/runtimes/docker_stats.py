@@ -33,7 +33,7 @@ class Stats:
         self._cpu[container_id] = _CpuReading(time.monotonic(), 0)
 
     def peak_mb(self, container_id: str) -> int | None:
-        """The most memory that any sample saw used, by the kernel's own peak where it tells."""
+        """The most memory in MiB that any sample saw used, without the page cache."""
         peak = self._peaks.get(container_id)
         return None if peak is None else peak // MIB
 
@@ -75,9 +75,10 @@ class Stats:
         return round(100 * spent_s / (now.at - before.at), 1)
 
     def _note_peak(self, container_id: str, memory: dict[str, Any]) -> None:
-        # "max_usage" is the kernel's own on cgroup v1; v2 has none here.
-        seen = max(memory.get("max_usage", 0), memory["usage"])
-        self._peaks[container_id] = max(self._peaks.get(container_id, 0), seen)
+        # Not the kernel's own peak ("max_usage" on cgroup v1): it counts the page cache, which
+        # comes near the limit of any task that reads files. What is missed between two samples is
+        # told by the engine's OOM flag.
+        self._peaks[container_id] = max(self._peaks.get(container_id, 0), _used(memory))
 
 
 def _used(memory: dict[str, Any]) -> int:

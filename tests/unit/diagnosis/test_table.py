@@ -14,6 +14,7 @@ def test_every_remedy_is_short_and_a_sentence() -> None:
 
 def test_every_rule_tells_a_code_that_is_there() -> None:
     codes = table().codes
-    rules = (*table().fact_rules, *table().late_fact_rules, *table().text_rules)
+    of_facts = (*table().fact_rules, *table().late_fact_rules, *table().kill_fact_rules)
+    rules = (*of_facts, *table().text_rules)
     assert {rule.code for rule in rules} <= set(codes)
     assert len({rule.id for rule in rules}) == len(rules)

@@ -70,6 +70,48 @@ def test_a_fact_wins_over_the_log() -> None:
     assert judge(OOM, exit_code=137, oom_killed=True).category == "CPU out of memory"
 
 
+KILLS = [
+    "Killed\n",
+    "start.sh: line 21:   412 Killed                  python train.py\n",
+    "exitcode  : -9 (pid: 71)\n",
+    "Root Cause: Signal 9 (SIGKILL) received by PID 71\n",
+    "RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.\n",
+    "RuntimeError: DataLoader worker (pid(s) 71, 72) exited unexpectedly\n",
+    "concurrent.futures.process.BrokenProcessPool: process pool was terminated abruptly\n",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=88.0\n",
+    "kernel: Out of memory: Killed process 71 (python)\n",
+    "The task exceeded its memory limit\n",
+    "OOMKilled\n",
+    "SIGKILL(-9)\n",
+]
+
+
+@pytest.mark.parametrize("exit_code", [137, 1, 9])
+@pytest.mark.parametrize("text", KILLS)
+def test_finding_j2_what_a_log_says_of_a_kill_is_weighed_by_the_memory(
+    text: str, exit_code: int
+) -> None:
+    def judged(**facts: Any) -> Verdict:
+        return judge(f"step 3\n{text}", exit_code=exit_code, memory_limit_mb=8192, **facts)
+
+    for peak in (None, 10, 4096, 7700):
+        verdict = judged(memory_peak_mb=peak)
+        assert (verdict.retry, verdict.category) == ("transient", "Killed by signal"), peak
+    for facts in ({"memory_peak_mb": 7800}, {"memory_peak_mb": 10, "oom_killed": True}):
+        verdict = judged(**facts)
+        assert (verdict.code, verdict.retry, verdict.evidence.source) == (
+            -1200,
+            "permanent",
+            "facts",
+        )
+
+
+def test_finding_j2_a_kill_after_a_refused_allocation_is_no_lack_of_memory() -> None:
+    facts = {"memory_limit_mb": 8192, "memory_peak_mb": 10}
+    assert judge("MemoryError\n", exit_code=137, **facts).retry == "transient"
+    assert judge("MemoryError\n", exit_code=1, **facts).retry == "permanent"
+
+
 def test_a_full_disk_explains_what_the_log_does_not() -> None:
     assert judge(OOM, exit_code=1, disk_full=True).code == 226
     assert judge(TIMEOUT, exit_code=1, disk_full=True).code == 304
