@@ -6,8 +6,10 @@ synced. It holds no command, no environment and no credential.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are wri
 class Journal:
     """`records`, `next_seq` and `lease` are what a process before this one left behind.
 
+    `memory_id` is made with the file, and anew after another boot, for nothing here is synced:
+    another one tells that what was held may be forgotten.
     Sequence numbers below `next_seq` may have been used. `lease` is (boot id, seconds of the
     monotonic clock); it means nothing after another boot.
     """
@@ -30,9 +34,11 @@ class Journal:
         self._boot_id = boot_id
         self._seq_limit = 1
         self._lines = 0
+        self.memory_id = ""
         self._lease: dict[str, Any] | None = None
         self._live: dict[str, dict[str, Any]] = {}
         self._read()
+        self.memory_id = self.memory_id or str(uuid.uuid4())
         self.next_seq = self._seq_limit
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._rewrite()
@@ -70,14 +76,17 @@ class Journal:
         os.close(self._file)
 
     def _append(self, raw: dict[str, Any]) -> None:
-        os.write(self._file, _line(raw))
+        line = _line(raw)
+        if os.write(self._file, line) < len(line):
+            raise OSError(errno.ENOSPC, f"{self._path} cannot be written: the disk is full")
         self._lines += 1
         if self._lines > _GARBAGE_LINES + len(self._live):
             self._rewrite()
 
     def _rewrite(self) -> None:
         """Atomically, so that a kill leaves the old file or the new one."""
-        raws = [{"op": "seq", "limit": self._seq_limit}, *self._live.values()]
+        raws: list[dict[str, Any]] = [{"op": "memory", "id": self.memory_id, "boot": self._boot_id}]
+        raws += [{"op": "seq", "limit": self._seq_limit}, *self._live.values()]
         raws += [self._lease] if self._lease else []
         fresh = self._path.with_suffix(".new")
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -108,6 +117,8 @@ class Journal:
                 self._live.pop(raw["attempt_id"], None)
             case "lease":
                 self._lease = {"op": "lease", "until": float(raw["until"]), "boot": raw["boot"]}
+            case "memory":
+                self.memory_id = str(raw["id"]) if raw["boot"] == self._boot_id else ""
             case "seq":
                 self._seq_limit = max(self._seq_limit, int(raw["limit"]))
 

@@ -25,6 +25,7 @@ LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 STREAMS_PATH = "/ws/agent/streams/"
 MAX_GRACE_S = 3600  # the longest time that a job may ask for, of each kind, before it is killed
+MAX_ABSENCE_S = 24 * 3600  # the longest planned absence of the server that an agent waits out
 
 # WebSocket close codes; the agent stops for good on the fatal ones.
 CLOSE_UNAUTHORIZED = 4401
@@ -182,7 +183,11 @@ class LogPosition(Message):
 
 class Hello(Message):
     """First frame of a connection. `instance_id` names this agent's state directory: a second
-    agent that presents the same credential from elsewhere is told apart by it."""
+    agent that presents the same credential from elsewhere is told apart by it.
+
+    `memory_id` names its journal, and changes when that is lost. `held` are the attempts that the
+    agent holds, or knows to be over; None: an older agent, which does not tell. What was started
+    and is not among them was forgotten, and is never started again."""
 
     type: Literal["hello"] = "hello"
     protocol_version: int = PROTOCOL_VERSION
@@ -190,6 +195,8 @@ class Hello(Message):
     instance_id: str
     inventory: Inventory
     attempt_ids: list[str] = []  # attempts the node still holds, for log positions in Welcome
+    memory_id: str = ""
+    held: list[str] | None = None
 
 
 class Heartbeat(Message):
@@ -326,6 +333,21 @@ class LogAck(Message):
     again: bool = False
 
 
+class Wait(Message):
+    """The Hello was received and its Welcome comes later: many agents connect at once, and those
+    whose lease ends first are served first. Sent every few seconds meanwhile."""
+
+    type: Literal["wait"] = "wait"
+
+
+class Leaving(Message):
+    """The server stops on purpose, and expects to be back within `for_s` seconds. The node's lease
+    runs that much longer from its last renewal; the next Welcome ends the extension."""
+
+    type: Literal["leaving"] = "leaving"
+    for_s: float
+
+
 class Refused(Message):
     """Typed error, sent before the socket is closed."""
 
@@ -339,7 +361,7 @@ AgentMessage = Annotated[
     Hello | Heartbeat | InventoryChanged | Report | Samples, Field(discriminator="type")
 ]
 ServerMessage = Annotated[
-    Welcome | Desired | OpenStream | HeartbeatAck | ReportAck | LogAck | Refused,
+    Welcome | Desired | OpenStream | HeartbeatAck | ReportAck | LogAck | Wait | Leaving | Refused,
     Field(discriminator="type"),
 ]
 _AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)
@@ -377,7 +399,17 @@ def _parse(adapter: TypeAdapter, text: str | bytes, known: frozenset[str]):
 
 _AGENT_TYPES = frozenset({"hello", "heartbeat", "inventory", "report", "samples"})
 _SERVER_TYPES = frozenset(
-    {"welcome", "desired", "open_stream", "heartbeat_ack", "report_ack", "log_ack", "error"}
+    {
+        "welcome",
+        "desired",
+        "open_stream",
+        "heartbeat_ack",
+        "report_ack",
+        "log_ack",
+        "wait",
+        "leaving",
+        "error",
+    }
 )
 
 

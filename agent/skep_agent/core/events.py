@@ -54,6 +54,13 @@ class HeartbeatAcked:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseExtended:
+    """The server announced a planned absence, and waits that much longer for this node."""
+
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredArrived:
     revision: int
     attempts: tuple[AttemptSpec, ...]
@@ -156,6 +163,7 @@ Event = (
     | Welcomed
     | Disconnected
     | HeartbeatAcked
+    | LeaseExtended
     | DesiredArrived
     | FactsAcked
     | PullProgressed

@@ -28,7 +28,7 @@ from skep_agent.core.instructions import (
 )
 from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
 from skep_agent.core.records import Outcome, StopPlan
-from skep_agent.protocol import AttemptSpec
+from skep_agent.protocol import MAX_ABSENCE_S, AttemptSpec
 
 PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
 VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
@@ -42,6 +42,7 @@ class Session:
     """One connection, from Welcome to its end."""
 
     lease_s: float
+    renewed_at: float  # when the newest acknowledged heartbeat, or the Hello, was sent
     revision: int = -1  # newest Desired of this session
     listed: dict[str, AttemptSpec] = field(default_factory=dict)
 
@@ -66,11 +67,20 @@ class NodeMachine(Adoption):
     def running(self) -> list[Attempt]:
         return [a for a in self.attempts.values() if a.state in RUNNING]
 
+    def known(self) -> list[str]:
+        """Attempts that are held, or are known to be over: none of them is started again."""
+        return [*self.attempts, *(id_ for id_ in self.graves if id_ not in self.attempts)]
+
     # --- the server
 
     def _welcomed(self, event: ev.Welcomed) -> None:
-        self.session = Session(event.lease_s)
-        self._renew_lease(event.sent_at)
+        self.session = Session(event.lease_s, event.sent_at)
+        until = event.sent_at + event.lease_s
+        if self.lease_until is not None and self.lease_until > until:
+            # The planned absence is over. The server keeps to it until it has seen a heartbeat of
+            # this session, so the lease may begin now: the Hello may have waited for long.
+            until = min(self.lease_until, self.now.mono + event.lease_s)
+        self._lease_to(until)
         self.outbox.rewind()
         if self.outbox.waiting:
             self.out.append(SendFacts())
@@ -79,15 +89,26 @@ class NodeMachine(Adoption):
         self.session = None
 
     def _heartbeat_acked(self, event: ev.HeartbeatAcked) -> None:
-        if self.session is not None:
-            self._renew_lease(event.sent_at)
+        session = self.session
+        if session is not None and event.sent_at > session.renewed_at:
+            session.renewed_at = event.sent_at
+            until = event.sent_at + session.lease_s
+            if self.lease_until is None or until > self.lease_until:
+                self._lease_to(until)
 
-    def _renew_lease(self, sent_at: float) -> None:
-        assert self.session is not None
-        until = sent_at + self.session.lease_s
-        if self.lease_until is None or until > self.lease_until:
-            self.set_lease(until)
-            self.out.append(RememberLease(until))
+    def _lease_extended(self, event: ev.LeaseExtended) -> None:
+        """From the last renewal, which the server knows of, not from now: the word may have been
+        under way for long. Told twice, it is the same extension."""
+        session = self.session
+        if session is not None and event.for_s > 0:
+            extension = min(event.for_s, float(MAX_ABSENCE_S))
+            until = session.renewed_at + session.lease_s + extension
+            if self.lease_until is None or until > self.lease_until:
+                self._lease_to(until)
+
+    def _lease_to(self, until: float) -> None:
+        self.set_lease(until)
+        self.out.append(RememberLease(until))
 
     def _fence(self) -> None:
         """The lease is over: the server may soon run our gangs elsewhere."""
@@ -144,6 +165,9 @@ class NodeMachine(Adoption):
         attempt = Attempt(spec.attempt_id, spec.epoch, spec.job_id, plan=plan, spec=spec)
         attempt.hold = spec.desired == "hold"
         if spec.desired == "stop":
+            # An earlier life of this agent may have run it, and forgotten: its GPUs are looked at.
+            seen = [uuid for uuid in spec.gpu_uuids if uuid in self.gpus.seen]
+            attempt.gpus = self.gpus.hold(spec.attempt_id, seen)
             self.attempts[spec.attempt_id] = attempt
             self.stop(attempt, "told")
             return
@@ -366,6 +390,7 @@ _HANDLERS: dict[type, Callable] = {
     ev.Welcomed: NodeMachine._welcomed,
     ev.Disconnected: NodeMachine._disconnected,
     ev.HeartbeatAcked: NodeMachine._heartbeat_acked,
+    ev.LeaseExtended: NodeMachine._lease_extended,
     ev.DesiredArrived: NodeMachine._desired,
     ev.FactsAcked: NodeMachine._facts_acked,
     ev.PullProgressed: NodeMachine._pull_progressed,

@@ -114,6 +114,8 @@ class Agent:
             instance_id=self._instance_id,
             inventory=self._present_inventory(),
             attempt_ids=self.logs.attempt_ids(),
+            memory_id=self.journal.memory_id,
+            held=self.machine.known(),
         )
 
     def open_stream(self, what: OpenStream) -> None:

@@ -17,8 +17,8 @@ from skep_agent.shell.session import Node, Session, Silence
 from skep_agent.statedir import Identity
 
 AGENT_PATH = "/ws/agent"
-FIRST_PAUSE_S = 0.2
-CONNECT_TIMEOUT_S = 10.0
+FIRST_PAUSE_S = 0.5
+CONNECT_TIMEOUT_S = 15.0  # a server that many agents come back to at once is slow to answer
 # A dying connection is not waited for.
 CLOSE_TIMEOUT_S = 1.0
 
@@ -53,7 +53,7 @@ class Link:
             if await self._connect_once():
                 pause = FIRST_PAUSE_S
             # Many agents lose one server at once; they must not come back at once.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            await asyncio.sleep(pause * random.uniform(0.2, 1.8))  # noqa: S311
             pause = min(pause * 2, self._pause_max_s)
 
     async def send(self, message: Message) -> None:

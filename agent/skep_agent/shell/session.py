@@ -17,6 +17,7 @@ from skep_agent.protocol import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    Leaving,
     LogAck,
     Message,
     OpenStream,
@@ -25,6 +26,7 @@ from skep_agent.protocol import (
     Report,
     ReportAck,
     ServerMessage,
+    Wait,
     Welcome,
     parse_server_message,
 )
@@ -70,8 +72,7 @@ class Session:
         """Until the connection ends: raises ConnectionClosed or Silence."""
         sent_at = self._node.clock.moment().mono
         await self.send(self._node.hello())
-        async with asyncio.timeout(WELCOME_TIMEOUT_S):
-            self.welcome = welcome = await self._receive_welcome()
+        self.welcome = welcome = await self._receive_welcome()
         self._node.dispatch(ev.Welcomed(welcome.lease_s, sent_at))
         self._node.logs.connected(welcome.log_positions)
         self._node.facts_due.set()
@@ -101,10 +102,16 @@ class Session:
         return None
 
     async def _receive_welcome(self) -> Welcome:
+        """Raises TimeoutError when the server says nothing for so long; one that has many agents
+        to welcome says Wait."""
         while True:
-            match await self._next():
+            async with asyncio.timeout(WELCOME_TIMEOUT_S):
+                message = await self._next()
+            match message:
                 case Welcome() as welcome:
                     return welcome
+                case Wait():
+                    log.info("waiting_for_welcome")
                 case Refused() as refused:
                     _log_refusal(refused)
 
@@ -124,6 +131,9 @@ class Session:
                     self._node.facts_due.set()
                 case LogAck() as ack:
                     self._node.logs.ack(ack)
+                case Leaving(for_s=for_s):
+                    log.warning("server_leaves_on_purpose", for_s=for_s)
+                    self._node.dispatch(ev.LeaseExtended(for_s))
                 case Refused() as refused:
                     _log_refusal(refused)
 

@@ -166,6 +166,8 @@ def test_a_failed_stop_is_tried_again(world: World) -> None:
 
 def test_a_stop_for_an_attempt_that_never_came_here_is_answered(world: World) -> None:
     world.desire(spec(desired="stop", gpu_uuids=["GPU-1"]))
+    assert world.phases("a1") == ["exited"], "its GPUs are looked at first"
+    world.complete_all()
     assert world.phases("a1") == ["exited", "released"]
     assert world.pending == []
 

@@ -118,3 +118,17 @@ def test_a_missing_or_damaged_credential_is_a_clear_error(tmp_path: Path, text: 
         (tmp_path / "credential.json").write_text(text)
     with pytest.raises(StateError, match="join"):
         StateDir(tmp_path).load()
+
+
+def test_finding_c2_a_lost_journal_or_another_boot_is_told_by_a_new_memory_id(path: Path) -> None:
+    first = Journal(path, "boot").memory_id
+    assert first
+    again = Journal(path, "boot")
+    assert again.memory_id == first
+    for n in range(5000):  # rewritten meanwhile
+        again.remember_lease(float(n))
+    assert Journal(path, "boot").memory_id == first
+    path.unlink()
+    wiped = Journal(path, "boot").memory_id
+    assert wiped not in ("", first)
+    assert Journal(path, "next boot").memory_id not in ("", wiped)
