@@ -11,7 +11,7 @@ from tests.support.docker_tasks import make_spec, run, start
 from skep_agent.isolation import Node
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
-from skep_agent.runtimes.docker_engine import Engine, default_socket
+from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_networks import Networks
 
 pytestmark = pytest.mark.docker
@@ -212,7 +212,7 @@ async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
 
 async def test_there_is_room_for_more_jobs_than_the_engine_has_subnets(cluster, docker_engine):
     """The engine's default pools give about 30 bridges."""
-    engine = Engine(default_socket())
+    engine = Engine()
     networks = Networks(engine, Node(cluster, "node-1"))
     ids = {await networks.of_job(f"job-{n}") for n in range(34)}
     assert len(ids) == 34

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, BinaryIO
@@ -24,9 +23,9 @@ from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeF
 from skep_agent.runtimes.disk import is_full
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
+    THREADS,
     Engine,
     EngineError,
-    default_socket,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_networks import Networks
@@ -46,10 +45,10 @@ class DockerRuntime:
 
     name = "docker"
 
-    def __init__(self, node: Node, socket_path: str = "") -> None:
+    def __init__(self, node: Node, host: str = "", *, threads: int = THREADS) -> None:
         self._node = node
         self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
-        self._engine = Engine(socket_path or default_socket())
+        self._engine = Engine(host, threads=threads)
         self._networks = Networks(self._engine, node)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
@@ -77,7 +76,7 @@ class DockerRuntime:
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         check_free(ports)
         try:
-            await self._engine.post(f"/containers/{container_id}/start")
+            await self._engine.call(lambda api: api.start(container_id))
         except EngineError as error:
             if "network" in error.message and "not found" in error.message:
                 self._networks.forget_isolated()
@@ -85,34 +84,41 @@ class DockerRuntime:
         self._stats.started(container_id)
 
     async def signal(self, container_id: str, signal: str) -> None:
-        try:
-            path = f"/containers/{container_id}/kill"
-            await self._engine.post(path, params={"signal": signal})
-        except EngineError as error:
-            if error.status not in (404, 409):  # 409: it does not run
-                raise error.failure("engine_down") from None
+        await self._kill(container_id, signal)
 
     async def stop(self, container_id: str, grace_s: float) -> None:
-        grace = math.ceil(grace_s)
-        try:
-            await self._engine.post(
-                f"/containers/{container_id}/stop",
-                params={"t": grace},
-                timeout_s=grace + ANSWER_TIMEOUT_S,
-            )
-        except EngineError as error:
-            if error.status != 404:
-                raise error.failure("engine_down") from None
+        """As the engine's own stop, which would hold a thread for the whole grace time."""
+        for signal, wait_s in (("SIGTERM", grace_s), ("SIGKILL", ANSWER_TIMEOUT_S)):
+            await self._kill(container_id, signal)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._ended(container_id)
+                return
+            except TimeoutError:
+                continue
+        raise RuntimeFailure("engine_down", f"{container_id[:12]} does not end after SIGKILL.")
 
     async def wait(self, container_id: str) -> Exit:
         """Also past a restart of the engine. Raises RuntimeFailure "container_gone" when someone
         removed the container."""
         async with aclosing(self._exits.looks(container_id)) as looks:
             async for _ in looks:
-                state = await self._patient_state(container_id)
+                state = await self._patient_inspect(container_id)
                 if exit := self._exit_of(container_id, state):
                     return exit
         raise AssertionError("looks() has no end")
+
+    async def _ended(self, container_id: str) -> None:
+        """Until it runs no more, also when it never did."""
+        async with aclosing(self._exits.looks(container_id)) as looks:
+            async for _ in looks:
+                try:
+                    if not _is_alive(await self._patient_inspect(container_id)):
+                        return
+                except RuntimeFailure as failure:
+                    if failure.code == "container_gone":
+                        return
+                    raise
 
     def logs(self, container_id: str) -> AsyncGenerator[tuple[Stream, bytes]]:
         async def is_running() -> bool:
@@ -145,7 +151,7 @@ class DockerRuntime:
     async def list(self) -> list[Container]:
         await self._engine_facts()
         filters = {"label": self._labels}
-        found = await self._engine.get("/containers/json", {"all": True, "filters": filters})
+        found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
         limit = asyncio.Semaphore(PARALLEL)
 
         async def describe(summary: dict[str, Any]) -> Container | None:
@@ -176,7 +182,7 @@ class DockerRuntime:
     async def _engine_facts(self) -> EngineFacts:
         version = await self._engine.version()
         if not self._cpus:
-            info = await self._engine.get("/info")
+            info = await self._engine.call(lambda api: api.info())
             self._cpus, self._root = info["NCPU"], info["DockerRootDir"]
         return EngineFacts(self._cpus, version.init)
 
@@ -191,7 +197,9 @@ class DockerRuntime:
 
     async def _create(self, call: CreateCall) -> str:
         try:
-            answer = await self._engine.post("/containers/create", call.body, {"name": call.name})
+            answer = await self._engine.call(
+                lambda api: api.create_container_from_config(call.body, call.name)
+            )
         except EngineError as error:
             if error.status == 409:
                 return await self._adopt(call, error)
@@ -208,12 +216,12 @@ class DockerRuntime:
 
     async def _inspect(self, container_id: str) -> dict[str, Any]:
         try:
-            return await self._engine.get(f"/containers/{container_id}/json")
+            return await self._engine.call(lambda api: api.inspect_container(container_id))
         except EngineError as error:
             gone = error.status == 404
             raise error.failure("container_gone" if gone else "engine_down") from None
 
-    async def _patient_state(self, container_id: str) -> dict[str, Any]:
+    async def _patient_inspect(self, container_id: str) -> dict[str, Any]:
         while True:
             try:
                 return await self._inspect(container_id)
@@ -222,10 +230,20 @@ class DockerRuntime:
                     raise
             await asyncio.sleep(RECONNECT_S)
 
+    async def _kill(self, container_id: str, signal: str) -> None:
+        """Signal the container's init, which passes it on to its process group."""
+        try:
+            await self._engine.call(lambda api: api.kill(container_id, signal))
+        except EngineError as error:
+            if error.status not in (404, 409):  # 409: it does not run
+                raise error.failure("engine_down") from None
+
     async def _remove(self, container_id: str) -> None:
         while True:
             try:
-                await self._engine.delete(f"/containers/{container_id}", {"v": True, "force": True})
+                await self._engine.call(
+                    lambda api: api.remove_container(container_id, v=True, force=True)
+                )
                 return
             except EngineError as error:
                 if error.status == 404:

@@ -117,14 +117,14 @@ class DockerProcess:
 
     async def resize(self, rows: int, columns: int) -> None:
         with suppress(RuntimeFailure):  # it ended, or did not begin
-            await self._engine.post(
-                f"/exec/{self._exec_id}/resize", params={"h": rows, "w": columns}
+            await self._engine.call(
+                lambda api: api.exec_resize(self._exec_id, height=rows, width=columns)
             )
 
     async def exit_code(self) -> int:
         deadline = asyncio.get_running_loop().time() + ENDED_S
         while True:
-            state = await self._engine.get(f"/exec/{self._exec_id}/json")
+            state = await self._engine.call(lambda api: api.exec_inspect(self._exec_id))
             if not state["Running"] and state["ExitCode"] is not None:
                 self._over = True
                 return state["ExitCode"]
@@ -138,8 +138,8 @@ class DockerProcess:
             return
         try:
             end = ["/bin/sh", "-c", _END, "skep", self._session]
-            exec_id = await _create(self._engine, self._container_id, {"Cmd": end})
-            await self._engine.post(f"/exec/{exec_id}/start", {"Detach": True})
+            exec_id = await _create(self._engine, self._container_id, end)
+            await self._engine.call(lambda api: api.exec_start(exec_id, detach=True))
         except RuntimeFailure as failure:  # the container ended, and with it all that ran in it
             log.info("exec_not_ended", problem=failure.message)
 
@@ -157,15 +157,11 @@ class DockerProcess:
 async def begin(engine: Engine, container: dict[str, Any], command: Command) -> DockerProcess:
     """`container` as the engine describes it. Raises RuntimeFailure "exec_failed"."""
     folder = container["Config"].get("WorkingDir") or "/"
-    body = {
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "Tty": command.tty,
-        "Env": ["TERM=xterm-256color"] if command.tty else [],
-        "Cmd": ["/bin/sh", "-c", _BEGIN, "skep", folder, *command.argv],
-    }
-    exec_id = await _create(engine, container["Id"], body)
+    begin = ["/bin/sh", "-c", _BEGIN, "skep", folder, *command.argv]
+    env = {"TERM": "xterm-256color"} if command.tty else {}
+    exec_id = await _create(
+        engine, container["Id"], begin, stdin=True, tty=command.tty, environment=env
+    )
     reader, writer = await _attach(engine, exec_id, command.tty)
     process = DockerProcess(engine, container["Id"], exec_id, command, reader, writer)
     try:
@@ -178,12 +174,14 @@ async def begin(engine: Engine, container: dict[str, Any], command: Command) -> 
     return process
 
 
-async def _create(engine: Engine, container_id: str, body: dict[str, Any]) -> str:
-    always = {"Privileged": False, "WorkingDir": "/"}
+async def _create(engine: Engine, container_id: str, cmd: list[str], **options: Any) -> str:
     try:
-        return (await engine.post(f"/containers/{container_id}/exec", {**body, **always}))["Id"]
+        made = await engine.call(
+            lambda api: api.exec_create(container_id, cmd, privileged=False, workdir="/", **options)
+        )
     except EngineError as error:
         raise error.failure("exec_failed") from None
+    return made["Id"]
 
 
 async def _attach(
@@ -197,9 +195,7 @@ async def _attach(
     )
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            reader, writer = await asyncio.open_unix_connection(
-                engine.socket_path, limit=READ_BYTES
-            )
+            reader, writer = await engine.connect(READ_BYTES)
             writer.write(head.encode() + body)
             answer = await reader.readuntil(b"\r\n\r\n")
     except (OSError, asyncio.IncompleteReadError) as error:

@@ -6,6 +6,7 @@ An event is only a hint to look: the stream may break, and every waiter then loo
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
@@ -63,7 +64,7 @@ class ExitWatcher:
     async def _read_stream(self) -> None:
         wanted = {"type": ["container"], "event": ["die", "destroy"], "label": self._labels}
         # The answer begins just before the engine subscribes us: it repeats the last moment.
-        params = {"since": int(time.time()) - 1, "filters": wanted}
+        params = {"since": int(time.time()) - 1, "filters": json.dumps(wanted)}
         async with self._engine.lines("GET", "/events", params) as events:
             # Whatever ended while nobody listened.
             self._wake(list(self._waiting))

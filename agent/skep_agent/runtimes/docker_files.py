@@ -6,14 +6,12 @@ else; and nothing of the task can race it, because it is not started yet.
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import io
-import json
 import tarfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from skep_agent.archives import PIECE_BYTES, rewritten
 from skep_agent.isolation_files import FILES_DIR, Owner, files_tar, folders_tar, task_files
@@ -23,6 +21,8 @@ from skep_agent.runtimes.docker_engine import Engine, EngineError
 PASSWD_BYTES = 1024 * 1024
 # Of Go's os.FileMode.
 _GO_FOLDER, _GO_STICKY = 1 << 31, 1 << 20
+# Folder, link, device, pipe, socket, character device, irregular: os.ModeType.
+_GO_TYPE = 1 << 31 | 1 << 27 | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
 
 
 async def put(
@@ -31,70 +31,83 @@ async def put(
     """Everything that the spec says shall be there; `user` as in the image's USER. Raises
     RuntimeFailure "create_failed", "disk_full", or "spec_refused" for a bad archive."""
     files = list(task_files(spec))
-    path = f"/containers/{container_id}/archive"
+    place = _Place(engine, container_id)
     try:
-        owner = await _owner(engine, path, user)
+        owner = await _owner(place, user)
         if spec.work_dir:
-            await _give_folder(engine, path, spec.work_dir, owner)
+            await _give_folder(place, spec.work_dir, owner)
         if archive is not None and spec.working_files is not None:
             folder = spec.working_files.path
-            await _make_folder(engine, path, folder, owner)
-            await _give_folder(engine, path, folder, owner)
-            pieces = _in_thread(rewritten(archive, owner))
-            await engine.upload(path, {"path": folder}, pieces)
+            await _make_folder(place, folder, owner)
+            await _give_folder(place, folder, owner)
+            await place.unpack(folder, _batches(rewritten(archive, owner)))
         if files:
             parent = str(PurePosixPath(FILES_DIR).parent)
-            await _make_folder(engine, path, parent, Owner())
-            await engine.upload(path, {"path": parent}, files_tar(files, owner))
+            await _make_folder(place, parent, Owner())
+            await place.unpack(parent, files_tar(files, owner))
     except EngineError as error:
         raise error.failure("create_failed") from None
 
 
-async def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Some of them at a time: unpacking is work, and headers are small."""
-    while batch := await asyncio.to_thread(_join, pieces):
-        yield batch
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The root file system of a container."""
+
+    engine: Engine
+    container_id: str
+
+    async def stat(self, path: str) -> dict[str, Any] | None:
+        return await self.engine.path_stat(self.container_id, path)
+
+    async def unpack(self, folder: str, archive: bytes | Iterator[bytes]) -> None:
+        await self.engine.upload(self.container_id, folder, archive)
+
+    async def read(self, path: str) -> bytes:
+        """An archive of what is there."""
+        container_id = self.container_id
+        return await self.engine.call(lambda api: b"".join(api.get_archive(container_id, path)[0]))
 
 
-def _join(pieces: Iterator[bytes]) -> bytes:
-    joined = bytearray()
+def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Some of them at a time: headers are small."""
+    batch = bytearray()
     for piece in pieces:
-        joined += piece
-        if len(joined) >= PIECE_BYTES:
-            break
-    return bytes(joined)
+        batch += piece
+        if len(batch) >= PIECE_BYTES:
+            yield bytes(batch)
+            batch.clear()
+    if batch:
+        yield bytes(batch)
 
 
-async def _make_folder(engine: Engine, path: str, folder: str, owner: Owner) -> None:
+async def _make_folder(place: _Place, folder: str, owner: Owner) -> None:
     """With its parents, where they are missing; what is there stays as it is."""
     parents = [PurePosixPath(folder), *PurePosixPath(folder).parents]
     missing = []
     for parent in parents:
-        if await engine.headers(path, {"path": str(parent)}):
+        if await place.stat(str(parent)):
             break
         missing.append(parent)
     if missing:
         names = [str(lost.relative_to(parent)) for lost in reversed(missing)]
-        await engine.upload(path, {"path": str(parent)}, folders_tar(names, owner))
+        await place.unpack(str(parent), folders_tar(names, owner))
 
 
-async def _give_folder(engine: Engine, path: str, folder: str, owner: Owner) -> None:
+async def _give_folder(place: _Place, folder: str, owner: Owner) -> None:
     """The engine makes a working directory for root, whoever the user is. Its mode stays."""
-    place = PurePosixPath(folder)
-    headers = await engine.headers(path, {"path": folder}) if owner.uid and place.name else None
-    if headers is None:
+    path = PurePosixPath(folder)
+    seen = await place.stat(folder) if owner.uid and path.name else None
+    if seen is None:
         return
-    seen = json.loads(base64.b64decode(headers["X-Docker-Container-Path-Stat"]))
     mode = seen["mode"] & 0o777 | (0o1000 if seen["mode"] & _GO_STICKY else 0)
     if seen["mode"] & _GO_FOLDER:
-        entry = folders_tar([place.name], owner, mode)
-        await engine.upload(path, {"path": str(place.parent)}, entry)
+        await place.unpack(str(path.parent), folders_tar([path.name], owner, mode))
 
 
-async def _owner(engine: Engine, path: str, user: str) -> Owner:
+async def _owner(place: _Place, user: str) -> Owner:
     """By number. A user whom the container does not know cannot start it anyway."""
     name, _, group = user.partition(":")
-    passwd = await _text_of(engine, path, "/etc/passwd") if name else ""
+    passwd = await _text_of(place, "/etc/passwd") if name else ""
     entries = (line.split(":") for line in passwd.splitlines())
     for entry in entries:
         if len(entry) >= 4 and name in (entry[0], entry[2]):
@@ -106,12 +119,12 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 11 else 0
 
 
-async def _text_of(engine: Engine, path: str, file: str) -> str:
+async def _text_of(place: _Place, path: str) -> str:
     """ "" unless it is a plain file of a sensible size."""
-    archive = await engine.download(path, {"path": file}, PASSWD_BYTES)
-    if archive is None:
+    seen = await place.stat(path)
+    if seen is None or seen["mode"] & _GO_TYPE or seen["size"] > PASSWD_BYTES:
         return ""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(await place.read(path))) as tar:
         entry = tar.next()
         content = tar.extractfile(entry) if entry is not None and entry.isreg() else None
         return content.read().decode(errors="replace") if content is not None else ""

@@ -91,9 +91,7 @@ class _Log:
         """The records of each piece that arrived. Raises BrokenStream unless the answer is
         whole."""
         path = await self._engine.path(self._path + more)
-        reader, writer = await asyncio.open_unix_connection(
-            self._engine.socket_path, limit=READ_BYTES
-        )
+        reader, writer = await self._engine.connect(READ_BYTES)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode())
             await _read_head(reader)

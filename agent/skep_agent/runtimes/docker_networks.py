@@ -73,53 +73,61 @@ class Networks:
 
     async def _jobs_with_containers(self) -> set[str]:
         filters = {"label": [f"{name}={value}" for name, value in self._owner.items()]}
-        found = await self._engine.get("/containers/json", {"all": True, "filters": filters})
+        found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
         return {container["Labels"].get("skep.job", "") for container in found}
 
     async def _list(self, labels: dict[str, str]) -> list[dict[str, Any]]:
         filters = {"label": [f"{name}={value}" for name, value in labels.items()]}
-        return await self._engine.get("/networks", {"filters": filters})
+        return await self._engine.call(lambda api: api.networks(filters=filters))
 
     async def _remove(self, network_id: str) -> None:
         try:
-            await self._engine.delete(f"/networks/{network_id}")
+            await self._engine.call(lambda api: api.remove_network(network_id))
         except EngineError as error:
             # Gone already, or a stranger's container is on it: the next removal tries again.
             if error.status not in (403, 404):
                 raise
 
     async def _create(self, name: str, labels: dict[str, str], options: dict[str, str]) -> str:
-        body = {
-            "Name": name,
-            "CheckDuplicate": True,
-            "Driver": "bridge",
-            "Labels": labels,
-            "Options": options,
-        }
         try:
-            return (await self._engine.post("/networks/create", body))["Id"]
+            return await self._create_in(name, labels, options)
         except EngineError as error:
             if "IPv4 address pool" not in error.message:
                 raise error.failure("create_failed") from None
-        return await self._create_in_free_subnet(body)
-
-    async def _create_in_free_subnet(self, body: dict[str, Any]) -> str:
         taken = await self._subnets()
         for subnet in MORE_SUBNETS.subnets(new_prefix=SUBNET_PREFIX):
             if any(subnet.overlaps(other) for other in taken if other.version == subnet.version):
                 continue
-            ipam = {"Config": [{"Subnet": str(subnet)}]}
             try:
-                return (await self._engine.post("/networks/create", {**body, "IPAM": ipam}))["Id"]
+                return await self._create_in(name, labels, options, str(subnet))
             except EngineError as error:
                 if "overlaps" not in error.message:
                     raise error.failure("create_failed") from None
         raise RuntimeFailure("create_failed", "No subnet is left for another bridge on this node.")
 
+    async def _create_in(
+        self, name: str, labels: dict[str, str], options: dict[str, str], subnet: str = ""
+    ) -> str:
+        """In a subnet of the engine's choice unless one is given."""
+        from docker.types import IPAMConfig, IPAMPool
+
+        ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]) if subnet else None
+        made = await self._engine.call(
+            lambda api: api.create_network(
+                name,
+                driver="bridge",
+                options=options,
+                ipam=ipam,
+                check_duplicate=True,
+                labels=labels,
+            )
+        )
+        return made["Id"]
+
     async def _subnets(self) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
         configs = [
             config
-            for network in await self._engine.get("/networks")
+            for network in await self._engine.call(lambda api: api.networks())
             for config in (network.get("IPAM") or {}).get("Config") or ()
         ]
         return [ipaddress.ip_network(c["Subnet"], strict=False) for c in configs if "Subnet" in c]

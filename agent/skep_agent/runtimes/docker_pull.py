@@ -7,8 +7,6 @@ then on nobody gets it from the cache without the registry saying yes again.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 from skep_agent.isolation import ImageFacts, check_image
 from skep_agent.protocol import ImageSpec
 from skep_agent.runtimes.base import RuntimeFailure
-from skep_agent.runtimes.docker_engine import Engine, EngineError, quoted
+from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 PRIVATE_MARK = "skep.local/private"
 # Of a layer's work; the rest is unpacking.
@@ -34,7 +32,7 @@ _MISSING_WORDS = ("manifest unknown", "not found", "not known to registry", "doe
 async def inspect(engine: Engine, reference: str) -> dict[str, Any] | None:
     """The engine's description of an image that is on the node, or None."""
     try:
-        return await engine.get(f"/images/{quoted(reference)}/json")
+        return await engine.call(lambda api: api.inspect_image(reference))
     except EngineError as error:
         if error.status == 404:
             return None
@@ -98,9 +96,7 @@ async def _pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None
 async def _mark_private(engine: Engine, reference: str) -> None:
     facts = await image_facts(engine, reference)
     tag = facts.image_id.removeprefix("sha256:")
-    await engine.post(
-        f"/images/{quoted(facts.image_id)}/tag", params={"repo": PRIVATE_MARK, "tag": tag}
-    )
+    await engine.call(lambda api: api.tag(facts.image_id, PRIVATE_MARK, tag))
 
 
 def _is_private(image: dict[str, Any]) -> bool:
@@ -119,8 +115,10 @@ def split_reference(reference: str) -> tuple[str, str]:
 def _auth_header(image: ImageSpec) -> dict[str, str]:
     if not image.username:
         return {}
+    from docker.auth import encode_header
+
     login = {"username": image.username, "password": image.password}
-    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
+    return {"X-Registry-Auth": encode_header(login).decode()}
 
 
 def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:

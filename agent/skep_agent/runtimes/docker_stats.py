@@ -44,9 +44,7 @@ class Stats:
     async def sample(self, attempt_id: str, container_id: str) -> ContainerSample | None:
         """None for a container that does not run, or has only this first reading."""
         try:
-            raw = await self._engine.get(
-                f"/containers/{container_id}/stats", {"stream": False, "one-shot": True}
-            )
+            raw = await self._engine.stats(container_id)
         except EngineError:
             return None
         memory = raw.get("memory_stats") or {}
