@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -35,9 +36,19 @@ async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
         node_id=given["node_id"],
         cluster=hashlib.sha256(server.encode()).hexdigest()[:12],
         credential=given["credential"],
+        gateway_url=accepted_gateway(server, given.get("gateway_url", "")),
     )
     state.save(identity)
     return identity
+
+
+def accepted_gateway(server: str, told: str) -> str:
+    """The gateway's address as the server told it, or "": a credential that was given over TLS is
+    never sent without it."""
+    url = urlsplit(told)
+    secure = url.scheme == "https"
+    plain = url.scheme == "http" and urlsplit(server).scheme == "http"
+    return told.rstrip("/") if url.hostname and (secure or plain) else ""
 
 
 def _refusal(answer: httpx.Response) -> JoinFailed:

@@ -275,6 +275,9 @@ class Welcome(Message):
     heartbeat_interval_s: float
     sample_interval_s: float
     log_positions: list[LogPosition] = []
+    # Where to connect from now on; "" when the present address is right. Told to agents that came
+    # through the web server.
+    gateway_url: str = ""
 
 
 class Desired(Message):

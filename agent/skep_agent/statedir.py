@@ -21,13 +21,19 @@ class StateError(Exception):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who this node is, since it joined. `cluster` marks its containers on an engine that several
-    agents share."""
+    agents share. `gateway_url` is "" where the gateway is behind the web address."""
 
     server: str
     name: str
     node_id: str
     cluster: str
     credential: str
+    gateway_url: str = ""
+
+    @property
+    def gateway(self) -> str:
+        """Where to connect, and to fetch files."""
+        return self.gateway_url or self.server
 
     def __repr__(self) -> str:
         return f"Identity({self.name} at {self.server})"

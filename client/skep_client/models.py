@@ -352,6 +352,7 @@ class Joined(Model):
     node_id: str = ""
     name: str
     credential: str = ""
+    gateway_url: str = ""
 
 
 class Left(Model):

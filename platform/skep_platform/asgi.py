@@ -1,4 +1,5 @@
-"""ASGI entry point: HTTP to Django, WebSockets to the gateway."""
+"""ASGI entry point of the web server: the API, the pages, and people's sockets. The sockets of
+agents are the gateway's (`skep_platform.gateway.asgi`)."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from django.conf import settings  # noqa: E402
 
 from skep_platform.core.limits import App, BodyLimit  # noqa: E402
 from skep_platform.files.contents import MAX_PACKED  # noqa: E402
-from skep_platform.gateway.routing import websockets  # noqa: E402
+from skep_platform.gateway.routing import people  # noqa: E402
 from skep_platform.gateway.uploads import UploadGate  # noqa: E402
 
 django = cast(App, http)
 bounded = BodyLimit(django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 uploads = UploadGate(django, MAX_PACKED, bounded)
-application = ProtocolTypeRouter({"http": uploads, "websocket": websockets})
+application = ProtocolTypeRouter({"http": uploads, "websocket": people})

@@ -5,6 +5,10 @@ SKEP_DATABASE_URL    postgresql://user:password@host:port/name (required)
 SKEP_REDIS_URL       redis://:password@host:port (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
+SKEP_GATEWAY_URL     where agents reach the gateway (default: where they joined, for a proxy that
+                     routes by path); ":8471" is a port of the host that they joined
+SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that know nothing but the
+                     web address (default http://127.0.0.1:8471)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
 SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For (default 0)
 SKEP_LOG_LEVEL       default INFO
@@ -83,6 +87,8 @@ DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
 SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
 SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
 SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
+SKEP_GATEWAY_URL = os.environ.get("SKEP_GATEWAY_URL", "")
+SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:8471")
 
 # A node that lost the server stops its containers `LEASE_S` after its last acknowledged heartbeat;
 # the server waits `LEASE_MARGIN_S` longer before it gives the GPUs away.

@@ -96,7 +96,7 @@ def test_no_secret_lies_outside_the_secret_object(helm):
 
 def test_no_container_is_privileged_or_may_become_so(helm):
     found = [c for d in documents(render(helm)) for c in containers(d)]
-    assert len(found) == 6
+    assert len(found) == 7
     for container in found:
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False
@@ -106,12 +106,30 @@ def test_no_container_is_privileged_or_may_become_so(helm):
 
 def test_every_part_of_the_server_is_there_and_probed(helm):
     found = {d["metadata"]["name"]: d for d in documents(render(helm)) if containers(d)}
-    parts = {"hive-web", "hive-scheduler", "hive-worker", "hive-beat", "hive-agent"}
+    parts = {"hive-web", "hive-gateway", "hive-scheduler", "hive-worker", "hive-beat", "hive-agent"}
     assert parts <= found.keys()
     web = containers(found["hive-web"])[0]
     assert web["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert web["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert found["hive-beat"]["spec"]["replicas"] == 1
+
+
+def test_finding_s1_what_agents_ask_goes_to_a_process_of_its_own(helm):
+    found = {(d["kind"], d["metadata"]["name"]): d for d in documents(render(helm))}
+    [rule] = found["Ingress", "hive"]["spec"]["rules"]
+    routes = {p["path"]: p["backend"]["service"]["name"] for p in rule["http"]["paths"]}
+    assert routes == {
+        "/": "hive-web",
+        "/ws/agent": "hive-gateway",
+        "/api/v1/nodes/join": "hive-gateway",
+        "/api/v1/agent/": "hive-gateway",
+    }
+    [gateway] = containers(found["Deployment", "hive-gateway"])
+    assert "skep_platform.gateway.asgi:application" in gateway["command"]
+    assert gateway["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    selector = found["Service", "hive-gateway"]["spec"]["selector"]
+    labels = found["Deployment", "hive-gateway"]["spec"]["template"]["metadata"]["labels"]
+    assert selector.items() <= labels.items()
 
 
 def test_logs_in_an_object_store_need_no_volume(helm):

@@ -33,7 +33,7 @@ def services() -> dict[str, dict]:
 
 def test_every_part_is_there(services):
     assert services.keys() == {
-        *("postgres", "redis", "migrate", "web", "scheduler", "worker", "beat", "agent"),
+        *("postgres", "redis", "migrate", "web", "gateway", "scheduler", "worker", "beat", "agent"),
     }
 
 
@@ -44,15 +44,21 @@ def test_the_scheduler_queue_is_consumed_one_at_a_time(services):
 
 
 def test_nothing_starts_before_the_tables_are_there(services):
-    for name in ("web", "scheduler", "worker", "beat"):
+    for name in ("web", "gateway", "scheduler", "worker", "beat"):
         condition = services[name]["depends_on"]["migrate"]["condition"]
         assert condition == "service_completed_successfully"
 
 
-def test_only_the_web_server_is_published_and_only_on_loopback(services):
+def test_only_web_server_and_gateway_are_published_and_only_on_loopback(services):
     published = {name: s["ports"] for name, s in services.items() if s.get("ports")}
-    assert published.keys() == {"web"}
-    assert "127.0.0.1" in str(published["web"])
+    assert published.keys() == {"web", "gateway"}
+    assert all("127.0.0.1" in str(ports) for ports in published.values())
+
+
+def test_finding_s1_agents_speak_to_a_process_of_their_own(services):
+    """The commands run, too: in `tests/integration/onebox`, by the same names."""
+    assert "skep_platform.gateway.asgi:application" in services["gateway"]["command"]
+    assert "8471" in services["web"]["environment"]["SKEP_GATEWAY_BACKEND"]
 
 
 def test_failed_logins_are_counted_for_who_is_behind_the_reverse_proxy(services):

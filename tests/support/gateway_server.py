@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -24,9 +25,10 @@ START_S = 60
 class ThreadServer:
     """Shares the test's Django; `stop` ends it gracefully."""
 
-    def __init__(self) -> None:
-        from skep_platform.asgi import application
+    def __init__(self, application: Any = None) -> None:
+        from tests.support import gateway_app
 
+        application = application or gateway_app.application
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         self.server = uvicorn.Server(uvicorn.Config(application, **OPTIONS))

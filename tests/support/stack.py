@@ -48,6 +48,10 @@ class Stack:
     process: subprocess.Popen[bytes]
 
     @property
+    def gateway_url(self) -> str:
+        return self.home.read_status()["gateway_url"]
+
+    @property
     def token(self) -> str:
         return self.home.operator_token.read_text()
 
@@ -124,9 +128,10 @@ def stack(*options: str, **environment: str) -> Iterator[Stack]:
 def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
     """`skep up` in the foreground; returns once all is ready."""
     home.root.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "skep_platform.onebox", "up"]
     with (home.root.parent / "up.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "skep_platform.onebox", "up", f"--port={port}", *options],
+            [*command, f"--port={port}", f"--gateway-port={free_port()}", *options],
             env=environment_of(home, **environment),
             stdout=log,
             stderr=log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -55,7 +56,12 @@ class Agent:
         self._masks = state.masks()
         self.machine = NodeMachine(config.limits(), self.journal.next_seq)
         self.logs = LogShipper(runtime, lambda: clock.moment().wall, self._log_drained)
-        self.link = Link(self, identity, config.reconnect_max_s)
+        self.link = Link(
+            self,
+            identity,
+            config.reconnect_max_s,
+            lambda url: state.save(replace(identity, gateway_url=url)),
+        )
         self.facts_due = asyncio.Event()
         self._instance_id = state.instance_id
         self._runtime = runtime

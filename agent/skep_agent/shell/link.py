@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,6 +13,7 @@ import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from skep_agent.join import accepted_gateway
 from skep_agent.protocol import FATAL_CLOSE_CODES, MAX_TEXT_FRAME, Message, Welcome
 from skep_agent.shell.session import Node, Session, Silence
 from skep_agent.statedir import Identity
@@ -34,10 +36,19 @@ class FatalClose(Exception):
 
 
 class Link:
-    def __init__(self, node: Node, identity: Identity, pause_max_s: float) -> None:
+    def __init__(
+        self,
+        node: Node,
+        identity: Identity,
+        pause_max_s: float,
+        remember_gateway: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._node = node
         self._identity = identity
         self._pause_max_s = pause_max_s
+        self._remember_gateway = remember_gateway
+        self._gateway = identity.gateway
+        self._failures = 0  # in a row
         self._session: Session | None = None
         self._socket: ClientConnection | None = None
 
@@ -52,6 +63,9 @@ class Link:
         while True:
             if await self._connect_once():
                 pause = FIRST_PAUSE_S
+                self._failures = 0
+            else:
+                self._failures += 1
             # Many agents lose one server at once; they must not come back at once.
             await asyncio.sleep(pause * random.uniform(0.2, 1.8))  # noqa: S311
             pause = min(pause * 2, self._pause_max_s)
@@ -71,7 +85,7 @@ class Link:
         """True when the server welcomed us."""
         try:
             async with connect(
-                socket_url(self._identity.server),
+                socket_url(self._next_address()),
                 additional_headers={"Authorization": f"Bearer {self._identity.credential}"},
                 compression=None,
                 max_size=MAX_TEXT_FRAME,
@@ -89,10 +103,25 @@ class Link:
             self._session = self._socket = None
         return welcomed
 
+    def _next_address(self) -> str:
+        """The gateway's. Where that cannot be reached, every second try goes to the web address,
+        whose server passes the connection on."""
+        return self._identity.server if self._failures % 2 else self._gateway
+
     async def _run(self, socket: ClientConnection) -> None:
         self._socket = socket
-        self._session = Session(self._node, socket)
-        await self._session.run()
+        self._session = session = Session(self._node, socket)
+        try:
+            await session.run()
+        finally:
+            self._learn_gateway(session.welcome)
+
+    def _learn_gateway(self, welcome: Welcome | None) -> None:
+        """For the next connection, if the server told another address."""
+        told = accepted_gateway(self._identity.server, welcome.gateway_url) if welcome else ""
+        if told and told != self._gateway:
+            self._gateway = told
+            self._remember_gateway(told)
 
     def _after_close(self, closed: ConnectionClosed) -> None:
         code = closed.rcvd.code if closed.rcvd else 1006

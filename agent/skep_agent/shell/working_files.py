@@ -72,7 +72,7 @@ class Archives:
             part.unlink(missing_ok=True)
 
     async def _pieces(self, wanted: WorkingFiles) -> AsyncIterator[bytes]:
-        url = f"{self._identity.server}/api/v1/agent/files/{wanted.sha256}"
+        url = f"{self._identity.gateway}/api/v1/agent/files/{wanted.sha256}"
         # What is hashed are the bytes of the archive, not what a proxy makes of them.
         headers = {
             "Authorization": f"Bearer {self._identity.credential}",

@@ -29,6 +29,8 @@ app.kubernetes.io/component: {{ .component }}
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
+- {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}
+- {name: SKEP_GATEWAY_BACKEND, value: {{ printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port | quote }}}
 - {name: SKEP_TRUSTED_PROXIES, value: {{ ternary "1" "0" .Values.ingress.enabled | quote }}}
 {{- if .Values.logs.store }}
 - {name: SKEP_LOG_STORE, value: {{ .Values.logs.store | quote }}}

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from skep_platform.accounts import acting
 from skep_platform.cluster import queries, services
 from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
+from skep_platform.core.addresses import gateway_url
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 
@@ -88,6 +89,9 @@ class JoinedSerializer(serializers.Serializer[Any]):
     node_id = serializers.UUIDField()
     name = serializers.CharField()
     credential = serializers.CharField(help_text="Told only here.")
+    gateway_url = serializers.CharField(
+        allow_blank=True, help_text="Where the agent connects; empty: at the address it joined."
+    )
 
 
 class NodeBody(Body):
@@ -222,6 +226,7 @@ class JoinView(APIView):
         """What `skep-agent join` calls: trades a join token for a node's credential."""
         node, credential = services.join_node(**validated(JoinBody, request))
         answer = {"node_id": node.pk, "name": node.name, "credential": credential}
+        answer["gateway_url"] = gateway_url(request.get_host())
         return Response(JoinedSerializer(answer).data, status=201)
 
 

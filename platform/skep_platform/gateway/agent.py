@@ -22,6 +22,7 @@ from skep_agent.protocol import (
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
 from skep_platform.core import doorbells
+from skep_platform.core.addresses import gateway_url
 from skep_platform.core.errors import SkepError
 from skep_platform.gateway import threads
 from skep_platform.gateway.flusher import flush, flusher
@@ -75,7 +76,8 @@ async def _serve(socket: Socket) -> None:
     try:
         session = Session(socket, node.pk, node.session_epoch)
         async with listener().hearing(doorbells.node_group(node.pk), session.on_bell):
-            await socket.send(_welcome(node, positions).model_dump_json())
+            welcome = _welcome(node, positions, socket)
+            await socket.send(welcome.model_dump_json())
             flusher().start()
             await session.run()
     finally:
@@ -124,7 +126,8 @@ def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
     return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
 
 
-def _welcome(node: Node, positions: list[LogPosition]) -> Welcome:
+def _welcome(node: Node, positions: list[LogPosition], socket: Socket) -> Welcome:
+    forwarded = socket.scope.get("forwarded", False)
     return Welcome(
         node_name=node.name,
         session_epoch=node.session_epoch,
@@ -132,6 +135,7 @@ def _welcome(node: Node, positions: list[LogPosition]) -> Welcome:
         heartbeat_interval_s=settings.SKEP_HEARTBEAT_S,
         sample_interval_s=settings.SKEP_SAMPLE_S,
         log_positions=positions,
+        gateway_url=gateway_url(socket.header("host")) if forwarded else "",
     )
 
 

@@ -1,4 +1,5 @@
-"""Routes of the WebSockets."""
+"""Routes of the WebSockets: those of agents, which only the gateway serves, and those of people
+with the streams that belong to them, which the web server serves."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from django.urls import path, re_path
 
 from skep_platform.gateway.agent import agent_socket
 from skep_platform.gateway.agent_stream import agent_stream_socket
+from skep_platform.gateway.forward import forward_socket as to_gateway
 from skep_platform.gateway.live import live_socket
 from skep_platform.gateway.socket import Receive, Scope, Send
 from skep_platform.gateway.streams import exec_socket, forward_socket
@@ -20,12 +22,17 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 # Typed for views; Channels routes ASGI applications with them.
-routes: list[Any] = [
+_agents: list[Any] = [
     path("ws/agent", cast(Any, agent_socket)),
+    re_path("", cast(Any, nothing_here)),
+]
+_people: list[Any] = [
+    path("ws/agent", cast(Any, to_gateway)),
     path("ws/agent/streams/<str:stream_id>", cast(Any, agent_stream_socket)),
     path("ws/attempts/<uuid:attempt_id>/exec", cast(Any, exec_socket)),
     path("ws/attempts/<uuid:attempt_id>/forward", cast(Any, forward_socket)),
     path("ws/live", cast(Any, live_socket)),
     re_path("", cast(Any, nothing_here)),
 ]
-websockets = URLRouter(routes)
+agents = URLRouter(_agents)
+people = URLRouter(_people)

@@ -58,8 +58,8 @@ class Socket:
         scheme, _, token = self.header("authorization").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
-    async def accept(self) -> None:
-        await self._send({"type": "websocket.accept"})
+    async def accept(self, subprotocol: str | None = None) -> None:
+        await self._send({"type": "websocket.accept", "subprotocol": subprotocol})
 
     async def next(self) -> str | bytes:
         """The next frame. Raises Closed."""

@@ -22,6 +22,7 @@ PORTS = range(20000, 30000)  # handed to tasks; each node has a part of its own
 class Options:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    gateway_port: int = 0  # 0: the next one after `port`
     nodes: int = 1
     gpus: int | None = None  # simulated GPUs per node; None: the machine's own
     gpu_model: str = SIMULATED_MODEL
@@ -33,6 +34,16 @@ class Options:
         """Where people of this machine reach it, whatever address it listens on."""
         host = "127.0.0.1" if self.host in EVERY_ADDRESS else self.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def agents_port(self) -> int:
+        """Where the gateway listens."""
+        return self.gateway_port or self.port + 1
+
+    @property
+    def gateway_url(self) -> str:
+        """Where agents of this machine connect."""
+        return self.url.removesuffix(f":{self.port}") + f":{self.agents_port}"
 
     def names(self) -> list[str]:
         """More names that it is called by, where it listens on every address: the machine's."""
@@ -55,6 +66,9 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
+    parser.add_argument(
+        "--gateway-port", type=int, default=0, help="where agents connect (default: --port plus 1)"
+    )
     parser.add_argument("--nodes", type=int, default=1, help="local agents to run")
     parser.add_argument("--no-agents", action="store_true", help="the control plane alone")
     parser.add_argument("--gpus", type=int, help="simulated GPUs per node (default: real ones)")
@@ -72,6 +86,7 @@ def from_arguments(given: argparse.Namespace) -> Options:
     return Options(
         host=given.host,
         port=given.port,
+        gateway_port=given.gateway_port,
         nodes=0 if given.no_agents else given.nodes,
         gpus=gpus,
         gpu_model=given.gpu_model,

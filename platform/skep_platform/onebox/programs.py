@@ -39,6 +39,8 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_SECRET_KEY": where.secret_key,
         "SKEP_DATA_DIR": str(home.data),
         "SKEP_PUBLIC_URL": os.environ.get("SKEP_PUBLIC_URL") or options.url,
+        "SKEP_GATEWAY_URL": _gateway_url(options),
+        "SKEP_GATEWAY_BACKEND": options.gateway_url,
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
         "PYTHONUNBUFFERED": "1",
     }
@@ -49,10 +51,22 @@ def boot(environment: Mapping[str, str]) -> Program:
 
 
 def web(options: Options, environment: Mapping[str, str]) -> Program:
+    return _uvicorn("web", "skep_platform.asgi", options.host, options.port, environment)
+
+
+def gateway(options: Options, environment: Mapping[str, str]) -> Program:
+    """A process of its own, so that no request holds up a heartbeat."""
+    module, port = "skep_platform.gateway.asgi", options.agents_port
+    return _uvicorn("gateway", module, options.host, port, environment)
+
+
+def _uvicorn(
+    name: str, module: str, host: str, port: int, environment: Mapping[str, str]
+) -> Program:
     arguments = [
-        "skep_platform.asgi:application",
-        f"--host={options.host}",
-        f"--port={options.port}",
+        f"{module}:application",
+        f"--host={host}",
+        f"--port={port}",
         "--no-access-log",
         "--no-proxy-headers",  # a task in the host's network could give itself any address
         "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
@@ -60,7 +74,7 @@ def web(options: Options, environment: Mapping[str, str]) -> Program:
         "--timeout-graceful-shutdown=1",
     ]
     pool = {"SKEP_DATABASE_POOL": str(WEB_POOL)}
-    return _server("web", "uvicorn", arguments, {**environment, **pool})
+    return _server(name, "uvicorn", arguments, {**environment, **pool})
 
 
 def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -> Program:
@@ -102,6 +116,13 @@ def agent(home: Home, options: Options, number: int) -> Program:
         variable: os.environ[variable] for variable in AGENT_ENVIRONMENT if variable in os.environ
     }
     return _python(f"agent-{name}", "skep_agent", arguments, {**kept, "PYTHONUNBUFFERED": "1"})
+
+
+def _gateway_url(options: Options) -> str:
+    """What agents elsewhere are told. Behind a proxy of one's own, that one routes to it."""
+    if told := os.environ.get("SKEP_GATEWAY_URL", ""):
+        return told
+    return "" if os.environ.get("SKEP_PUBLIC_URL") else f":{options.agents_port}"
 
 
 def ready_file(home: Home, name: str) -> Path:

@@ -69,7 +69,8 @@ class Supervisor:
             await self._stop()
 
     async def _start(self) -> dict[str, str] | None:
-        _check_port_is_free(self.options)
+        _check_port_is_free(self.options, self.options.port, "--port")
+        _check_port_is_free(self.options, self.options.agents_port, "--gateway-port")
         for stale in (self._gate, *self.home.run.glob("*.ready")):
             stale.unlink(missing_ok=True)
         where = self._prepare_engines()
@@ -77,6 +78,7 @@ class Supervisor:
         write_private(self.home.environment, json.dumps(environment))
         # All of these spend their first seconds loading Python modules: side by side.
         self._keep(programs.web(self.options, environment))
+        self._keep(programs.gateway(self.options, environment))
         for queue in programs.WORKERS:
             self._keep(programs.worker(self.home, queue, self._gate, environment))
         answer = await self._boot(programs.boot(environment))
@@ -116,11 +118,13 @@ class Supervisor:
     async def _start_agent(self, number: int, answer: boot.Answer) -> None:
         name = self.options.node_names()[number]
         state = self._agent_state(name)
+        options = self.options
         if token := answer.join_tokens.get(name):
-            await self._until(_listens(self.options), "the web server to listen")
-            await join(self.options.url, token, name, state)
-        elif (identity := state.load()).server != self.options.url:
-            state.save(replace(identity, server=self.options.url))  # another --port than last time
+            await self._until(_listens(options, options.port), "the web server to listen")
+            await join(options.url, token, name, state)
+        # Another --port than last time, or a proxy in front that only others need.
+        here = replace(state.load(), server=options.url, gateway_url=options.gateway_url)
+        state.save(here)
         self._keep(programs.agent(self.home, self.options, number))
 
     async def _until_ready(self) -> None:
@@ -130,6 +134,8 @@ class Supervisor:
         token = self.home.operator_token.read_text()
         async with settle.Settler(self.options, token) as settler:
             await self._until_async(settler.web_is_ready, "the web server")
+            gateway = _listens(self.options, self.options.agents_port)
+            await self._until(gateway, "the gateway")
             await settler.ensure_default_vc()
             await self._until_async(settler.nodes_are_online, "the agents to connect")
             await settler.give_all_gpus_to_default_vc()
@@ -185,6 +191,7 @@ class Supervisor:
                 "pid": os.getpid(),
                 "phase": self.phase,
                 "url": self.options.url,
+                "gateway_url": self.options.gateway_url,
                 "started_at": self._started,
                 "children": children,
             }
@@ -239,23 +246,23 @@ async def _answer(program: Program, log: Path, question: str) -> str:
     return output.decode()
 
 
-def _check_port_is_free(options: Options) -> None:
+def _check_port_is_free(options: Options, port: int, option: str) -> None:
     with socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((options.host, options.port))
+            probe.bind((options.host, port))
         except OSError as error:
-            where = f"{options.host}:{options.port}"
-            text = f"cannot listen on {where} ({error.strerror}); choose another with --port"
+            where = f"{options.host}:{port}"
+            text = f"cannot listen on {where} ({error.strerror}); choose another with {option}"
             raise StartFailed(text) from None
 
 
-def _listens(options: Options) -> Callable[[], bool]:
+def _listens(options: Options, port: int) -> Callable[[], bool]:
     host = options.url.split("//")[1].rsplit(":", 1)[0].strip("[]")
 
     def attempt() -> bool:
         try:
-            socket.create_connection((host, options.port), timeout=1).close()
+            socket.create_connection((host, port), timeout=1).close()
         except OSError:
             return False
         return True

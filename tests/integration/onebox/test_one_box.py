@@ -18,7 +18,7 @@ from skep_platform.onebox.home import Home
 pytestmark = pytest.mark.stack
 
 ONE_BOX = [sys.executable, "-m", "skep_platform.onebox"]
-CHILDREN = {"postgres", "valkey", "web", "worker-scheduler", "worker-default"}
+CHILDREN = {"postgres", "valkey", "web", "gateway", "worker-scheduler", "worker-default"}
 
 
 @pytest.fixture(scope="module")
