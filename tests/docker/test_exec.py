@@ -9,6 +9,7 @@ import pytest
 from tests.support.docker_tasks import make_spec, start
 
 from skep_agent.protocol import Channel
+from skep_agent.runtimes import docker_exec
 from skep_agent.runtimes.base import Command, Process, RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
@@ -215,4 +216,44 @@ async def test_a_port_of_a_task_is_reached_at_its_address(
                 await asyncio.sleep(0.05)
         assert await reader.readline() == b"hello\n"
     writer.close()
+    await runtime.stop(container_id, 0)
+
+
+HOSTILE_SHELLS = {
+    "endless output without a line's end": "busybox yes | busybox tr -d '\\n'",
+    "endless errors": "busybox yes | busybox tr '\\n' x >&2",
+    "both": "busybox yes | busybox tr '\\n' x >&2 & busybox yes | busybox tr '\\n' x",
+    "nothing at all": "busybox sleep 600",
+}
+
+
+@pytest.mark.parametrize("tty", [True, False])
+@pytest.mark.parametrize("shell", HOSTILE_SHELLS.values(), ids=HOSTILE_SHELLS)
+async def test_finding_s6_a_hostile_shell_is_refused_and_not_kept_in_memory(
+    runtime: DockerRuntime,
+    busybox: str,
+    monkeypatch: pytest.MonkeyPatch,
+    shell: str,
+    tty: bool,
+) -> None:
+    """The task replaces its own /bin/sh before somebody asks for a shell."""
+    monkeypatch.setattr(docker_exec, "BEGIN_S", 3.0)
+    script = f"#!/bin/busybox sh\n{shell}\n"
+    command = (
+        'cd /bin; printf %s "$SHELL_SCRIPT" > new; busybox chmod 755 new; busybox mv -f new sh; '
+        "busybox sleep 600"
+    )
+    container_id = await start(runtime, make_spec(busybox, command, env={"SHELL_SCRIPT": script}))
+    probe = Command(("true",), tty=tty)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                process = await runtime.exec(container_id, probe)
+            except RuntimeFailure as failure:
+                refusal = failure
+                break
+            await process.close()  # the shell was not replaced yet
+            await asyncio.sleep(0.05)
+    assert refusal.code == "exec_failed"
+    assert ("did not begin" in refusal.message) == ("sleep" in shell)
     await runtime.stop(container_id, 0)

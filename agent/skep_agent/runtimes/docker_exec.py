@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -23,8 +24,11 @@ from skep_agent.runtimes.docker_engine import ANSWER_TIMEOUT_S, Engine, EngineEr
 
 READ_BYTES = 64 * 1024
 BEGIN_S = 30.0  # until it told its process id
+# The image's /bin/sh is the tenant's own program, and may write anything before its process id.
+EARLY_BYTES = 64 * 1024
 ENDED_S = 5.0  # until the engine knows the end of a process that closed its output
 POLL_S = 0.05
+_PROCESS_ID = re.compile(rb"[0-9]{1,10}")
 _HEADER = struct.Struct(">BxxxI")
 _CHANNELS = {1: Channel.OUTPUT, 2: Channel.ERROR}
 _END_OF_INPUT = b"\x04"  # ^D, as a terminal says it
@@ -75,24 +79,43 @@ class DockerProcess:
         self._early: list[tuple[Channel, bytes]] = []  # read on the way to its process id
         self._session = ""
         self._over = False
+        self._channel, self._left = Channel.OUTPUT, 0  # of the record that is being read
 
     async def begun(self) -> None:
-        """It told its process id, or why it could not begin."""
-        first = b""
-        async with asyncio.timeout(BEGIN_S):
-            while b"\n" not in first:
-                channel, data = await self._read()
-                if not data:
-                    break
-                if channel == Channel.OUTPUT:
-                    first += data
-                else:  # what it writes later may overtake
-                    self._early.append((channel, data))
+        """Wait until it told its process id, or why it could not begin. Raises RuntimeFailure
+        "exec_failed" when it does neither within BEGIN_S seconds and EARLY_BYTES bytes."""
+        try:
+            async with asyncio.timeout(BEGIN_S):
+                first = await self._first_line()
+        except TimeoutError:
+            raise RuntimeFailure(
+                "exec_failed", f"The image's /bin/sh did not begin within {BEGIN_S:g} s."
+            ) from None
         line, _, rest = first.partition(b"\n")
-        if line.strip().isdigit():
+        if _PROCESS_ID.fullmatch(line.strip()):
             self._session, first = line.strip().decode(), rest
         if first:
             self._early.append((Channel.OUTPUT, first))
+
+    async def _first_line(self) -> bytes:
+        """Read the output to the end of its first line, or to its end."""
+        first, size = bytearray(), 0
+        while b"\n" not in first:
+            channel, data = await self._read()
+            if not data:
+                break
+            size += len(data)
+            if size > EARLY_BYTES:
+                raise RuntimeFailure(
+                    "exec_failed",
+                    f"The image's /bin/sh wrote more than {EARLY_BYTES} bytes before it began:"
+                    " it is not a shell.",
+                )
+            if channel == Channel.OUTPUT:
+                first += data
+            else:  # what it writes later may overtake
+                self._early.append((channel, data))
+        return bytes(first)
 
     async def output(self) -> AsyncGenerator[tuple[Channel, bytes]]:
         while self._early:
@@ -144,14 +167,18 @@ class DockerProcess:
             log.info("exec_not_ended", problem=failure.message)
 
     async def _read(self) -> tuple[Channel, bytes]:
-        """Empty at the end."""
+        """The next piece of output, at most READ_BYTES; empty at the end."""
         try:
             if self._tty:
                 return Channel.OUTPUT, await self._reader.read(READ_BYTES)
-            kind, size = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
-            return _CHANNELS.get(kind, Channel.ERROR), await self._reader.readexactly(size)
+            while not self._left:
+                kind, self._left = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
+                self._channel = _CHANNELS.get(kind, Channel.ERROR)
+            data = await self._reader.read(min(self._left, READ_BYTES))
+            self._left -= len(data)
         except (asyncio.IncompleteReadError, ConnectionError):
             return Channel.OUTPUT, b""
+        return self._channel, data
 
 
 async def begin(engine: Engine, container: dict[str, Any], command: Command) -> DockerProcess:
