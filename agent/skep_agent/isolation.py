@@ -1,9 +1,9 @@
 """From an attempt to the exact container that may run it, and nothing more.
 
-Pure. This is the agent's own allow-list: the body of the engine's create call is built here from
-checked values alone, so that not even a compromised control plane can ask for a privileged
-container, a host mount, another namespace or a device. Whatever is not allowed raises
-RuntimeFailure "spec_refused".
+Pure. This is the agent's own allow-list: the body of the engine's create call is built here (with
+the Docker SDK's types, which know its format) from checked values alone, so that not even a
+compromised control plane can ask for a privileged container, a host mount, another namespace or a
+device. Whatever is not allowed raises RuntimeFailure "spec_refused".
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skep_agent.isolation_env import check_env, container_env
-from skep_agent.isolation_files import check_files, command_is_secret, sourced_command
+from skep_agent.isolation_files import check_files, check_folder, command_is_secret, sourced_command
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import require
+
+if TYPE_CHECKING:
+    from docker.types import DeviceRequest, HostConfig
 
 __all__ = [
     "CAPABILITIES",
@@ -47,6 +50,7 @@ MIN_MEMORY_MB = 6
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
 _HOSTNAME = re.compile(r"[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z])?")
 _GPU = re.compile(r"(GPU|MIG)-[0-9A-Za-z][0-9A-Za-z-]{0,60}")
+_IMAGE_ID = re.compile(r"[0-9a-f]{64}")
 # registry/path/name:tag@digest, without what only the engine's own ids look like.
 _REFERENCE = re.compile(
     r"[0-9A-Za-z][0-9A-Za-z._-]*(:[0-9]+)?(/[0-9a-z]+([._-]+[0-9a-z]+)*)*"
@@ -79,6 +83,7 @@ class Node:
 class EngineFacts:
     cpus: int
     init: bool  # docker-init is installed
+    api: str = "1.41"  # the version of its API that is spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +112,32 @@ def create_call(
     env = container_env(
         spec, image.env, simulated_gpus=node.simulated_gpus, interface=_interface(spec, node)
     )
-    body = {
-        # By id: the tag may have moved since the image was looked at.
-        "Image": image.image_id,
-        "Hostname": _hostname(spec),
-        "Entrypoint": _SHELL,
-        "Cmd": [_script(spec)],
-        "Env": [f"{name}={value}" for name, value in env.items()],
-        "Labels": labels(spec, node),
-        # An image may say SIGKILL here, or run commands of its own every second.
-        "StopSignal": "SIGTERM",
-        "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": _host_config(spec, node, engine, network),
-    }
-    if spec.work_dir:
-        body["WorkingDir"] = spec.work_dir
+    # Imported late: the core checks specs without an engine, too.
+    from docker.types import ContainerConfig, EndpointConfig, Healthcheck, NetworkingConfig
+
+    networking = None
     if spec.network == "job":
-        aliases = {"Aliases": [_hostname(spec)]}
-        body["NetworkingConfig"] = {"EndpointsConfig": {network: aliases}}
-    return CreateCall(f"skep-{spec.attempt_id}", body)
+        endpoint = EndpointConfig(engine.api, aliases=[_hostname(spec)])
+        networking = NetworkingConfig({network: endpoint})  # type: ignore[arg-type]
+    body = ContainerConfig(
+        engine.api,
+        # By id: the tag may have moved since the image was looked at.
+        image=image.image_id,
+        command=[_script(spec)],
+        hostname=_hostname(spec),
+        detach=True,
+        environment=[f"{name}={value}" for name, value in env.items()],
+        entrypoint=_SHELL,
+        working_dir=spec.work_dir or None,
+        labels=labels(spec, node),
+        # An image may say SIGKILL here, or run commands of its own every second.
+        stop_signal="SIGTERM",
+        healthcheck=Healthcheck(test=["NONE"]),
+        host_config=_host_config(spec, node, engine, network),
+        networking_config=networking,
+    )
+    # What is not said is not sent.
+    return CreateCall(f"skep-{spec.attempt_id}", {k: v for k, v in body.items() if v is not None})
 
 
 def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
@@ -167,6 +179,10 @@ def check_image(image: ImageSpec) -> None:
     reference = image.reference
     ok = len(reference) <= 512 and _REFERENCE.fullmatch(reference)
     require(ok, f"{reference[:80]!r} is not an image reference")
+    # The engine takes these for the id of any image that it holds, whoever pulled that.
+    name = reference.partition("@")[0].partition(":")[0]
+    is_id = name == "sha256" or _IMAGE_ID.fullmatch(name)
+    require(not is_id, f"{reference[:80]!r} is an image's id: give its name and tag or digest")
 
 
 def _check_sizes(spec: AttemptSpec) -> None:
@@ -195,60 +211,64 @@ def _script(spec: AttemptSpec) -> str:
 
 
 def _check_working_dir(image: ImageFacts) -> None:
-    # CVE-2024-21626: WORKDIR /proc/self/fd/N led out of the container.
-    parts = [part for part in image.working_dir.split("/") if part not in ("", ".")]
-    require("proc" not in parts[:1] and ".." not in parts, f"WORKDIR {image.working_dir[:80]!r}")
+    if image.working_dir:
+        check_folder(image.working_dir, "WORKDIR of the image")
 
 
-def _host_config(
-    spec: AttemptSpec, node: Node, engine: EngineFacts, network: str
-) -> dict[str, Any]:
+def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: str) -> HostConfig:
+    """All that the engine gets; what the type leaves out when it is false (Privileged,
+    PublishAllPorts, devices, binds) is false for the engine."""
+    from docker.types import HostConfig, LogConfig, Ulimit
+
     memory = spec.memory_mb * MIB
-    return {
-        "NetworkMode": network,
-        "ExtraHosts": _extra_hosts(spec, node),
-        "PublishAllPorts": False,
-        "Privileged": False,
-        "CapDrop": ["ALL"],
-        "CapAdd": list(CAPABILITIES),
-        "SecurityOpt": ["no-new-privileges"],
-        "IpcMode": "private",
+    return HostConfig(
+        engine.api,
+        network_mode=network,
+        extra_hosts=_extra_hosts(spec, node),
+        cap_drop=["ALL"],
+        cap_add=list(CAPABILITIES),
+        security_opt=["no-new-privileges"],
+        ipc_mode="private",
+        # Also on cgroup v1, where the engine's own default is the host's.
+        cgroupns="private",
         # Always runc: where the daemon's default runtime is NVIDIA's, it would act on what an
         # image says. Leased GPUs come by the device request alone.
-        "Runtime": "runc",
-        "DeviceRequests": [] if node.simulated_gpus else _device_requests(spec.gpu_uuids),
+        runtime="runc",
+        device_requests=[] if node.simulated_gpus else _device_requests(spec.gpu_uuids),
         # A simulated node may promise more CPUs than the machine has.
-        "NanoCpus": int(min(spec.cpus, engine.cpus) * 1e9),
-        "Memory": memory,
-        "MemorySwap": memory,  # the sum of both: no swap
-        "ShmSize": spec.shm_mb * MIB,
-        "PidsLimit": spec.pids_limit,
+        nano_cpus=int(min(spec.cpus, engine.cpus) * 1e9),
+        mem_limit=memory,
+        memswap_limit=memory,  # the sum of both: no swap
+        shm_size=spec.shm_mb * MIB,
+        pids_limit=spec.pids_limit,
         # A core dump would leave a task's secrets on the disk.
-        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+        ulimits=[Ulimit(name="core", soft=0, hard=0)],
         # When the node itself runs out of memory, tasks die before the agent and the engine.
-        "OomScoreAdj": 500,
-        "Init": engine.init,
-        "RestartPolicy": {"Name": "no"},
+        oom_score_adj=500,
+        init=engine.init,
+        restart_policy={"Name": "no"},
         # Without rotation: a reader resumes by its offset from the first byte. "local" and not
         # "json-file", which replaces every byte that is not UTF-8 (and cuts a character in two at
         # 16 KiB). All options are given: what is left out comes from the daemon's configuration.
-        "LogConfig": {
-            "Type": "local",
-            "Config": {
+        log_config=LogConfig(
+            type="local",
+            config={
                 "max-size": "1000000g",
                 "max-file": "1",
                 "compress": "false",
                 "mode": "blocking",
             },
-        },
-    }
+        ),
+    )
 
 
-def _device_requests(gpu_uuids: list[str]) -> list[dict[str, Any]]:
+def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:
+    from docker.types import DeviceRequest
+
     if not gpu_uuids:
         return []
     capabilities = [["gpu", "compute", "utility"]]
-    return [{"Driver": "nvidia", "DeviceIDs": list(gpu_uuids), "Capabilities": capabilities}]
+    return [DeviceRequest(driver="nvidia", device_ids=list(gpu_uuids), capabilities=capabilities)]
 
 
 def _extra_hosts(spec: AttemptSpec, node: Node) -> list[str]:

@@ -72,14 +72,15 @@ def check_files(spec: AttemptSpec) -> None:
         check_folder(spec.working_files.path)
 
 
-def check_folder(path: str) -> None:
-    """Raises RuntimeFailure "spec_refused" unless it is the absolute and plain path of a folder
-    that a task may use (CVE-2024-21626: /proc/self/fd/N as working directory led out)."""
-    parts = path.strip("/").split("/")
-    plain = not {"..", "."} & set(parts) and parts[0] not in _CLOSED_FOLDERS
-    inside = path.startswith(FILES_DIR.rstrip("/"))
+def check_folder(path: str, what: str = "a folder of the task") -> None:
+    """Raises RuntimeFailure "spec_refused" unless it is the absolute path of a folder that a task
+    may use, however it is spelled (CVE-2024-21626: /proc/self/fd/N as working directory led
+    out)."""
+    parts = [part for part in path.split("/") if part]
+    plain = not {"..", "."} & set(parts) and not _CLOSED_FOLDERS & set(parts[:1])
+    inside = "/".join(["", *parts, ""]).startswith(FILES_DIR)
     ok = _FOLDER.fullmatch(path) and plain and not inside
-    require(ok, f"{path[:80]!r} as a folder of the task")
+    require(ok, f"{path[:80]!r} as {what}")
 
 
 def task_files(spec: AttemptSpec) -> Iterator[tuple[str, bytes, int]]:

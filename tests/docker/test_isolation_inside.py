@@ -26,6 +26,15 @@ async def test_attack_01_host_processes_are_out_of_sight(runtime, busybox):
     assert "systemd" not in ended.stdout
 
 
+async def test_finding_s21_a_task_sees_no_cgroup_but_its_own(runtime, busybox):
+    """Also on cgroup v1, where the engine's default is the host's namespace."""
+    ended = await run(
+        runtime, make_spec(busybox, "cut -d: -f3 /proc/self/cgroup; cat /proc/1/cgroup")
+    )
+    paths = {line.rpartition(":")[2] for line in ended.stdout.split()}
+    assert paths == {"/"}
+
+
 async def test_attack_02_nothing_of_the_host_is_mounted(runtime, busybox, docker_engine):
     spec = make_spec(
         busybox, "cat /proc/mounts; ls -a / /run /var/run 2>/dev/null; mount -t tmpfs x /tmp"

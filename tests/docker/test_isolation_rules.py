@@ -21,7 +21,7 @@ from skep_agent.isolation import (
     check_spec,
     create_call,
 )
-from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.protocol import AttemptSpec, ImageSpec, WorkingFiles
 from skep_agent.runtimes.base import RuntimeFailure
 
 REAL = Node("hive", "node-1", "10.0.0.5")
@@ -51,18 +51,19 @@ def test_the_whole_host_configuration_of_a_gpu_task():
     assert body_of(spec)["HostConfig"] == {
         "NetworkMode": "network-id",
         "ExtraHosts": [],
-        "PublishAllPorts": False,
-        "Privileged": False,
         "CapDrop": ["ALL"],
         "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"],
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
+        "CgroupnsMode": "private",
         "Runtime": "runc",
         "DeviceRequests": [
             {
                 "Driver": "nvidia",
+                "Count": 0,
                 "DeviceIDs": GPUS,
                 "Capabilities": [["gpu", "compute", "utility"]],
+                "Options": {},
             }
         ],
         "NanoCpus": 2_500_000_000,
@@ -89,8 +90,8 @@ def test_the_whole_host_configuration_of_a_gpu_task():
 FORBIDDEN = {
     "Binds", "Mounts", "VolumesFrom", "VolumeDriver", "Devices", "DeviceCgroupRules", "PidMode",
     "UTSMode", "UsernsMode", "CgroupParent", "Cgroup", "Sysctls", "PortBindings", "Tmpfs",
-    "MaskedPaths", "ReadonlyPaths", "CgroupnsMode", "OomKillDisable", "Links", "GroupAdd",
-    "StorageOpt",
+    "MaskedPaths", "ReadonlyPaths", "OomKillDisable", "Links", "GroupAdd",
+    "StorageOpt", "Privileged", "PublishAllPorts",
 }  # fmt: skip
 
 
@@ -117,12 +118,13 @@ def test_attack_01_02_03_no_spec_whatever_it_says_opens_the_host(text, number, r
         return
     host = body["HostConfig"]
     assert not FORBIDDEN & host.keys()
-    assert host["Privileged"] is False
+    assert host["CgroupnsMode"] == host["IpcMode"] == "private"
     assert host["Runtime"] == "runc"
     assert host["NetworkMode"] in ("network-id", "host")
     # For the engine 0 and less mean: without a limit.
     assert min(host["Memory"], host["NanoCpus"], host["PidsLimit"], host["ShmSize"]) > 0
-    assert not {"Volumes", "ExposedPorts", "User", "MacAddress", "NetworkDisabled"} & body.keys()
+    assert not {"Volumes", "ExposedPorts", "User", "MacAddress"} & body.keys()
+    assert not body["NetworkDisabled"]
 
 
 @pytest.mark.parametrize(
@@ -289,13 +291,48 @@ def test_attack_05_a_library_path_of_an_image_keeps_only_folders_outside_of_it(g
     assert env_of(spec_with(), REAL, f"LD_LIBRARY_PATH={given}")["LD_LIBRARY_PATH"] == kept
 
 
-@pytest.mark.parametrize(
-    "folder", ["/proc/self/fd/8", "/./proc/1/cwd", "//proc/self", "/a/../proc"]
+# As the kernel reads a path: any number of slashes, and "." anywhere.
+GAPS = st.lists(st.sampled_from(["/", "//", "/./", "/.//", "///././"]), min_size=8, max_size=8)
+CLOSED = ["proc/self/fd/8", "proc", "proc/1/cwd", "sys", "sys/fs/cgroup", "dev/fd/8", "run/skep"]
+
+
+def spelled(parts: str, gaps: list[str], tail: str) -> str:
+    return "".join(gap + part for gap, part in zip(gaps, parts.split("/"), strict=False)) + tail
+
+
+@given(
+    parts=st.sampled_from([*CLOSED, "a/../proc", "run/skep/env"]),
+    gaps=GAPS,
+    tail=st.sampled_from(["", "/", "/.", "//"]),
 )
-def test_attack_04_a_working_directory_that_leads_out_is_refused(folder):
-    """CVE-2024-21626."""
+def test_finding_s21_no_spelling_of_a_closed_folder_is_a_working_directory(parts, gaps, tail):
+    """CVE-2024-21626, from the spec, from the image, and as the place of working files."""
+    folder = spelled(parts, gaps, tail)
+    files = WorkingFiles(sha256="0" * 64, size=1, path=folder)
+    for spec, image in (
+        (spec_with(work_dir=folder), IMAGE),
+        (spec_with(), ImageFacts(IMAGE.image_id, (), folder)),
+        (spec_with(working_files=files), IMAGE),
+    ):
+        with pytest.raises(RuntimeFailure) as refusal:
+            body_of(spec, REAL, image)
+        assert refusal.value.code == "spec_refused"
+
+
+@pytest.mark.parametrize(
+    "folder", ["/", "/procedures", "/a/proc", "/run/skeptic", "/home/bee/.hidden", "/a b/c"]
+)
+def test_folders_that_only_look_alike_are_taken(folder):
+    assert body_of(spec_with(work_dir=folder))["WorkingDir"] == folder
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["a" * 64, "sha256:" + "a" * 64, "sha256:" + "a" * 12, "sha256", "a" * 64 + ":latest"],
+)
+def test_finding_s21_an_image_id_is_no_reference(reference):
     with pytest.raises(RuntimeFailure) as refusal:
-        body_of(spec_with(), REAL, ImageFacts(IMAGE.image_id, (), folder))
+        check_image(ImageSpec(reference=reference))
     assert refusal.value.code == "spec_refused"
 
 
@@ -344,4 +381,4 @@ def test_the_image_is_pinned_and_cannot_bring_its_own_habits():
     assert body["Image"] == IMAGE.image_id
     assert body["Entrypoint"][:2] == ["/bin/sh", "-c"]
     assert body["StopSignal"] == "SIGTERM"
-    assert body["Healthcheck"] == {"Test": ["NONE"]}
+    assert body["Healthcheck"]["Test"] == ["NONE"]

@@ -184,7 +184,7 @@ class DockerRuntime:
         if not self._cpus:
             info = await self._engine.call(lambda api: api.info())
             self._cpus, self._root = info["NCPU"], info["DockerRootDir"]
-        return EngineFacts(self._cpus, version.init)
+        return EngineFacts(self._cpus, version.init, version.api)
 
     async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
         engine = await self._engine_facts()
