@@ -20,7 +20,9 @@ from skep_agent.runtimes.base import require
 
 MAX_FILES = 64
 MAX_BYTES = 4 * 1024 * 1024  # of all files and the command together
+# What is looked for in every byte of a log. A secret has some 8 forms for each of its lines.
 MAX_MASKS = 2000
+MAX_MASK_BYTES = 256 * 1024  # together
 # No setuid bits, and nobody but the owner writes.
 MODE_MASK = 0o755
 _COMMAND, _ENV = "command", "env"
@@ -66,6 +68,8 @@ def check_files(spec: AttemptSpec) -> None:
     size = sum(len(content) for _, content, _ in task_files(spec))
     require(size <= MAX_BYTES, f"its files have {size} bytes, at most {MAX_BYTES}")
     require(len(spec.masks) <= MAX_MASKS, f"{len(spec.masks)} masks, at most {MAX_MASKS}")
+    size = sum(len(mask.encode("utf-8", "surrogatepass")) for mask in spec.masks)
+    require(size <= MAX_MASK_BYTES, f"its masks have {size} bytes, at most {MAX_MASK_BYTES}")
     if spec.work_dir:
         check_folder(spec.work_dir)
     if spec.working_files is not None:

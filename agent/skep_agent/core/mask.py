@@ -1,86 +1,198 @@
 """Covers secrets in a stream of bytes with as many stars, so that offsets stay what they are.
 
-However the stream is cut into pieces, the result is that of covering the whole at once. Only what
-may be the beginning of a secret is held back.
+However the stream is cut into pieces, the result is that of covering the whole at once: every byte
+of every occurrence, overlapping ones too. Only what may be the beginning of a secret is held back.
+
+The secrets of an attempt become one automaton (Aho and Corasick, 1975), which reads each byte once
+and takes at most two steps for it, whatever the secrets and the stream are. Where no secret has
+begun, a search of the standard library for the secrets' first bytes skips ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from array import array
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 
-# A longer secret is looked for in parts of this size: less is held back and compared.
+# A longer secret is looked for in parts of this size: less is held back.
 PART_BYTES = 1024
-_STAR = b"*"
+# So many first bytes of the secrets are looked for before the automaton is asked.
+_LOOK_BYTES = 4
+_NONE = -1
 
-Span = tuple[int, int]  # from, to
+
+class Automaton:
+    """Finds where secrets end. It is made once for an attempt, and is read by several `Mask`s.
+
+    A state stands for the longest end of what was read with which a secret begins. State 0 stands
+    for nothing. States are numbered along the secrets, so that the first way on from state `s`
+    leads to `s + 1`, and a secret of n bytes costs some 15 n bytes of memory.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        coded = {secret.encode("utf-8", "surrogatepass") for secret in secrets}
+        parts = sorted({part for secret in coded for part in _parts(secret)})
+        self.empty = not parts
+        self._byte = array("h", [_NONE])  # by which a state is left to the next number
+        self._more: dict[int, int] = {}  # other ways on: state * 256 + byte -> state
+        self._depth = array("i", [0])  # length of what a state stands for
+        self._longest = array("i", [0])  # length of the longest secret that ends in a state, or 0
+        self._fallback = array("i", [0])  # where it goes on that a byte leads nowhere
+        for part in parts:
+            self._add(part)
+        self._link()
+        self._look, self._look_bytes = _look(parts)
+
+    def _add(self, part: bytes) -> None:
+        state = 0
+        for byte in part:
+            after = self._after(state, byte)
+            if after == _NONE:
+                after = len(self._byte)
+                self._byte.append(_NONE)
+                self._depth.append(self._depth[state] + 1)
+                self._longest.append(0)
+                self._fallback.append(0)
+                if after == state + 1:
+                    self._byte[state] = byte
+                else:
+                    self._more[state << 8 | byte] = after
+            state = after
+        self._longest[state] = len(part)
+
+    def _after(self, state: int, byte: int) -> int:
+        if self._byte[state] == byte:
+            return state + 1
+        return self._more.get(state << 8 | byte, _NONE)
+
+    def _link(self) -> None:
+        """Set the fallbacks, in the order of depth, and what else ends where a secret ends."""
+        branches: dict[int, list[tuple[int, int]]] = {}
+        for key, state in self._more.items():
+            branches.setdefault(key >> 8, []).append((key & 255, state))
+        queue = deque([0])
+        while queue:
+            state = queue.popleft()
+            ways = list(branches.get(state, ()))
+            if self._byte[state] != _NONE:
+                ways.append((self._byte[state], state + 1))
+            for byte, after in ways:
+                if state:
+                    back = self._fallback[state]
+                    while (found := self._after(back, byte)) == _NONE and back:
+                        back = self._fallback[back]
+                    self._fallback[after] = max(found, 0)
+                self._longest[after] = self._longest[after] or self._longest[self._fallback[after]]
+                queue.append(after)
+
+    def read(self, state: int, data: bytes, ends: list[tuple[int, int]]) -> tuple[int, int]:
+        """Read `data` from `state` on. Appends to `ends`, in order, the offset after each byte at
+        which a secret ends, and the length of the longest that does. Returns the new state, and
+        the number of steps taken."""
+        first, more, fallback = self._byte, self._more, self._fallback
+        longest = self._longest
+        at, size, steps = 0, len(data), 0
+        while at < size:
+            if not state:
+                # What the search cannot decide, for it ends before the look does, is read.
+                found = self._look.search(data, at)
+                at = found.start() if found else max(at, size - self._look_bytes + 1)
+                if at >= size:
+                    break
+            byte = data[at]
+            at += 1
+            while True:
+                steps += 1
+                if first[state] == byte:
+                    state += 1
+                    break
+                after = more.get(state << 8 | byte)
+                if after is not None:
+                    state = after
+                    break
+                if not state:
+                    break
+                state = fallback[state]
+            if longest[state]:
+                ends.append((at, longest[state]))
+        return state, steps
+
+    def open(self, state: int) -> int:
+        """Return how many of the bytes read last may be the beginning of a secret that is longer
+        than they are."""
+        while state and self._byte[state] == _NONE:  # a whole secret, and no other goes on from it
+            state = self._fallback[state]
+        return self._depth[state]
 
 
 class Mask:
-    """For one pass over a stream, from its first byte."""
+    """One pass over a stream, from its first byte. `steps` counts the work done."""
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._parts = sorted({part for secret in secrets for part in _parts(secret.encode())})
-        self._longest = max(map(len, self._parts), default=0)
-        self._by_first: dict[int, list[bytes]] = {}
-        for part in self._parts:
-            self._by_first.setdefault(part[0], []).append(part)
+    def __init__(self, secrets: Automaton | Collection[str]) -> None:
+        self._automaton = secrets if isinstance(secrets, Automaton) else Automaton(secrets)
+        self._state = 0
         self._held = b""
-        self._covered = 0  # bytes at the beginning of `_held`, by what began before them
+        self._spans: list[tuple[int, int]] = []  # to be covered in `_held`: from, to
+        self.steps = 0
+
+    @property
+    def idle(self) -> bool:
+        """There is nothing to cover."""
+        return self._automaton.empty
 
     def feed(self, data: bytes) -> bytes:
-        """What is certain by now, in order."""
-        if not self._parts:
+        """Return what is certain by now, in order."""
+        if self.idle:
             return data
-        seen = self._held + data
-        spans = self._spans(seen)
-        certain = len(seen) - self._doubtful(seen)
-        # What begins in the rest is found again with what comes after it.
-        reach = max((end for begin, end in spans if begin < certain), default=self._covered)
-        self._held, self._covered = seen[certain:], max(reach - certain, 0)
-        return _starred(seen, spans)[:certain]
+        seen, base = self._held + data if self._held else data, len(self._held)
+        ends: list[tuple[int, int]] = []
+        self._state, steps = self._automaton.read(self._state, data, ends)
+        self.steps += steps
+        spans = _merged(self._spans, ((base + end - size, base + end) for end, size in ends))
+        return self._take(seen, spans, len(seen) - self._automaton.open(self._state))
 
     def flush(self) -> bytes:
-        """The rest, at the end of the stream."""
-        rest = _starred(self._held, self._spans(self._held))
-        self._held, self._covered = b"", 0
-        return rest
+        """Return the rest, at the end of the stream."""
+        self._state = 0
+        return self._take(self._held, self._spans, len(self._held))
 
-    def _spans(self, seen: bytes) -> list[Span]:
-        """Of every occurrence; those of one part that overlap are one."""
-        spans = [(0, self._covered)] if self._covered else []
-        for part in self._parts:
-            spans += _occurrences(part, seen)
-        return spans
-
-    def _doubtful(self, seen: bytes) -> int:
-        """Length of the longest end of `seen` with which a longer part begins."""
-        tail = seen[max(len(seen) - self._longest + 1, 0) :]
-        for at, byte in enumerate(tail):
-            for part in self._by_first.get(byte, ()):
-                if len(tail) - at < len(part) and part.startswith(tail[at:]):
-                    return len(tail) - at
-        return 0
+    def _take(self, seen: bytes, spans: list[tuple[int, int]], certain: int) -> bytes:
+        self._held = seen[certain:]
+        self._spans = [(max(b - certain, 0), e - certain) for b, e in spans if e > certain]
+        if not spans:
+            return seen if certain == len(seen) else seen[:certain]
+        covered = bytearray(seen[:certain])
+        for begin, end in spans:
+            end = min(end, certain)
+            if begin < end:
+                covered[begin:end] = b"*" * (end - begin)
+        return bytes(covered)
 
 
 def _parts(secret: bytes) -> Iterator[bytes]:
-    """Together they cover it wherever it stands."""
+    """Cut a secret so that the parts together cover it wherever it stands."""
     for at in range(0, len(secret), PART_BYTES):
         begin = min(at, max(len(secret) - PART_BYTES, 0))
         yield secret[begin : begin + PART_BYTES]
 
 
-def _occurrences(part: bytes, seen: bytes) -> Iterator[Span]:
-    at = seen.find(part)
-    while at >= 0:
-        begin, end = at, at + len(part)
-        while 0 <= (at := seen.find(part, at + 1)) <= end:
-            end = at + len(part)
-        yield begin, end
+def _look(parts: Collection[bytes]) -> tuple[re.Pattern[bytes], int]:
+    """Return a pattern that is found wherever a part begins, and its length. It has no choice and
+    no repetition, so a search takes at most as many steps for each byte."""
+    size = min([_LOOK_BYTES, *map(len, parts)])
+    classes = ({part[at] for part in parts} for at in range(size))
+    pattern = b"".join(
+        b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(bytes_)) + b"]" for bytes_ in classes
+    )
+    return re.compile(pattern), size
 
 
-def _starred(seen: bytes, spans: Iterable[Span]) -> bytes:
-    covered = None
-    for begin, end in spans:
-        covered = bytearray(seen) if covered is None else covered
-        covered[begin:end] = _STAR * (end - begin)
-    return seen if covered is None else bytes(covered)
+def _merged(spans: list[tuple[int, int]], more: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join spans that touch. `more` come in the order of their ends, after those of `spans`."""
+    merged = list(spans)
+    for begin, end in more:
+        while merged and merged[-1][1] >= begin:
+            begin = min(begin, merged.pop()[0])
+        merged.append((begin, end))
+    return merged

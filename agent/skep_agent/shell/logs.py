@@ -14,6 +14,7 @@ from skep_agent.core.log_stream import LogStream
 from skep_agent.core.mask import Mask
 from skep_agent.protocol import LOG_WINDOW_BYTES, LogAck, LogFrame, LogPosition, Stream
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.shell.masking import Masking
 
 FLUSH_S = 0.1
 AGAIN_S = 0.2  # pause before sending again what the server had no room for
@@ -72,6 +73,7 @@ class LogShipper:
         self._runtime = runtime
         self._wall = wall
         self._on_drained = on_drained
+        self._masking = Masking()
         self._pumps: dict[str, _Pump] = {}
         self._ready: dict[LogStream, None] = {}  # in turn
         self._buffered = 0
@@ -110,6 +112,7 @@ class LogShipper:
         for pump in list(self._pumps.values()):
             self._forget(pump)
         await asyncio.gather(*readers, return_exceptions=True)
+        self._masking.close()
 
     # --- the connection
 
@@ -213,13 +216,15 @@ class LogShipper:
         self._finish(pump)
 
     async def _read_once(self, pump: _Pump) -> None:
-        masks = {name: Mask(pump.secrets) for name in pump.streams}
+        automaton = await self._masking.automaton(pump.secrets)
+        masks = {name: Mask(automaton) for name in pump.streams}
         async with aclosing(self._runtime.logs(pump.container_id)) as chunks:  # type: ignore[type-var]
             async for name, data in chunks:
                 while self._is_full(pump):
                     self._room.clear()
                     await self._room.wait()
-                self._take_in(pump, pump.streams[name], masks[name].feed(data))
+                covered = await self._masking.feed(masks[name], data)
+                self._take_in(pump, pump.streams[name], covered)
         for name, mask in masks.items():
             self._take_in(pump, pump.streams[name], mask.flush())
 

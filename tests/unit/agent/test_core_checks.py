@@ -44,6 +44,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec_refused",
         "NVIDIA_VISIBLE_DEVICES",
     ),
+    "more masks than a log can be searched for (finding S3)": (
+        {"masks": [f"secret-{n}" for n in range(2001)]},
+        *("spec_refused", "2001 masks, at most 2000"),
+    ),
+    "longer masks than a log can be searched for (finding S3)": (
+        {"masks": ["x" * 262144, "y"]},
+        *("spec_refused", "262145 bytes, at most 262144"),
+    ),
     "a preloaded library": ({"env": {"LD_PRELOAD": "/x.so"}}, "spec_refused", "LD_PRELOAD"),
 }
 

@@ -233,3 +233,25 @@ async def test_secrets_are_covered_over_pieces_and_readers_that_begin_anew() -> 
     shipper.end("a", 1, readable=True)
     await pump_until(drained, receiver)
     assert receiver.data["stdout"] == b"key=****** and ******\n*****nd s3cr"
+
+
+async def test_finding_s3_a_log_that_is_hard_to_mask_holds_up_only_itself() -> None:
+    """100 secrets that lie in one another, and 1 MiB that consists of them."""
+    hostile = Tape(b"a" * 262144, b"a" * 262144, b"a" * 262144, b"a" * 262144)
+    shipper, receiver, drained = make(hostile)
+    shipper.connected([])
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while not drained.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    turning = asyncio.create_task(turn())
+    shipper.ship("a", 1, "c", ["a" * n for n in range(901, 1001)])
+    await pump_until(drained, receiver)
+    await turning
+    assert receiver.data["stdout"] == b"*" * 1048576
+    assert turns > 100, "the loop went on meanwhile"
+    await shipper.close()
