@@ -19,14 +19,17 @@ def rank(gang: Gang, now: float, settings: Settings) -> Rank:
     """The least goes first."""
     if gang.priority < 0:
         return True, True, 0, gang.submitted_at, gang.id
-    waited = now - waits_since(gang)
-    aged = max(min(int(waited // settings.ageing_s), settings.ageing_limit), 0)
-    starving = waited > settings.starvation_s
+    # By submission and not by its return to the queue: a gang that was drained, preempted or
+    # retried keeps its place before those of its priority that came after it.
+    age = now - gang.submitted_at
+    aged = max(min(int(age // settings.ageing_s), settings.ageing_limit), 0)
+    starving = is_starving(gang, now, settings)
     return False, not starving, -gang.priority - aged, gang.submitted_at, gang.id
 
 
 def waits_since(gang: Gang) -> float:
-    """When it could have started for the first time."""
+    """Return when the gang could have started for the first time since it was queued (seconds since
+    the epoch). Starvation counts from here: a gang that ran until a moment ago does not starve."""
     since = gang.submitted_at if gang.waits_since is None else gang.waits_since
     return max(since, gang.not_before)
 
