@@ -100,6 +100,7 @@ class Cells(Model):
     source: str = ""
     chains: list[Chain] = []
     pins: list[PlacedPin] = []
+    gpus: list[VcGpus] = []
 
 
 class Chain(Model):
@@ -657,6 +658,19 @@ class VcClaims(Model):
     cells: list[Claim] = []
     quotas: dict[str, int] = {}
     pins: list[str] = []
+
+
+class VcGpus(Model):
+    virtual_cluster: str = ""
+    gpu_model: str = ""
+    owned: int = 0
+    used: int = 0
+    free: int = 0
+    borrowed: int = 0
+    lent: int = 0
+    bad: int = 0
+    cordoned: int = 0
+    offline: int = 0
 
 
 class VcHistory(Model):

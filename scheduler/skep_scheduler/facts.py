@@ -29,7 +29,8 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Node:
     """`topology` has the level between pairs of UUIDs (`nvidia-smi topo -m` words), and may be
-    empty. `labels` may have `rack` and `fabric`. Not `schedulable`: offline, lost or cordoned."""
+    empty. `labels` may have `rack` and `fabric`. Not `schedulable`: offline, lost or cordoned;
+    `cordoned` says that an admin closed it (its hardware is not at fault)."""
 
     name: str
     cpu_millis: int
@@ -38,6 +39,7 @@ class Node:
     schedulable: bool = True
     topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ def node(name: str, gpus: int = 8, model: str = "A100", **more: object) -> Node:
     """8 CPUs and 32 GiB for each GPU; 64 CPUs without any."""
     devices = tuple(Device(f"{name}-g{i}", model, i) for i in range(gpus))
     share = gpus or 8
-    return Node(name, 8_000 * share, 32_768 * share, devices, **more)  # type: ignore[arg-type]
+    size = {"cpu_millis": 8_000 * share, "memory_mb": 32_768 * share}
+    return Node(name, devices=devices, **size | more)  # type: ignore[arg-type]
 
 
 def member(count: int = 1, gpus: int = 1, role: str = "worker", **more: object) -> Member:

@@ -16,7 +16,8 @@ MAX_POINTS = 500  # per model
 
 USE = """
 SELECT gpu_model, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
-       avg(owned), avg(used), avg(borrowed), avg(lent), avg(bad), avg(waiting)
+       avg(owned), avg(used), avg(borrowed), avg(lent), avg(bad), avg(waiting),
+       avg(unavailable)
   FROM scheduling_vcuse
  WHERE vc_id = %(vc)s AND at >= %(since)s
  GROUP BY 1, 2 ORDER BY 1, 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from skep_platform.cells import view
 from skep_platform.cells.assignment import stored
 from skep_platform.cluster import layouts
 from skep_platform.tenancy import queries as tenancy
+from skep_scheduler import usage
 from skep_scheduler.cells.pool import Pool
 from skep_scheduler.cells.state import State
 from skep_scheduler.cells.tree import Physical
@@ -21,6 +23,7 @@ def cells(user: Any) -> dict[str, Any]:
     with view.current() as now:
         pools = [pool for _, pool in sorted(now.state.chains.items())]
         chains = [_chain(now, pool, visible, admin) for pool in pools]
+        uses = usage.measure(now.world)
     return {
         "revision": layout.revision,
         "source": "file" if layout.text else "inventory",
@@ -35,6 +38,11 @@ def cells(user: Any) -> dict[str, Any]:
             }
             for pin in pins
             if admin or pin.vc in visible
+        ],
+        "gpus": [
+            {"virtual_cluster": vc, "gpu_model": model} | asdict(use)
+            for (vc, model), use in sorted(uses.items())
+            if vc in visible
         ],
     }
 

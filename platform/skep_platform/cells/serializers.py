@@ -63,11 +63,27 @@ class PlacedPinSerializer(Serializer):
     virtual_cluster = serializers.CharField(allow_null=True)
 
 
+class VcGpusSerializer(Serializer):
+    virtual_cluster = serializers.CharField()
+    gpu_model = serializers.CharField()
+    owned = serializers.IntegerField()
+    used = serializers.IntegerField(help_text="Of the owned ones, by guaranteed jobs.")
+    free = serializers.IntegerField(help_text="A guaranteed job could have them now.")
+    borrowed = serializers.IntegerField(help_text="Of others, used by opportunistic jobs.")
+    lent = serializers.IntegerField(help_text="Used by opportunistic jobs of others.")
+    bad = serializers.IntegerField(help_text="Owned, and broken.")
+    cordoned = serializers.IntegerField(help_text="Owned, on nodes that an admin closed.")
+    offline = serializers.IntegerField(help_text="Owned, on nodes that do not answer.")
+
+
 class CellsSerializer(Serializer):
     revision = serializers.IntegerField()
     source = serializers.ChoiceField(["inventory", "file"])  # type: ignore[assignment]
     chains = ChainSerializer(many=True)
     pins = PlacedPinSerializer(many=True, help_text="Those that you may see.")
+    gpus = VcGpusSerializer(
+        many=True, help_text="What the virtual clusters that you may see own and use now."
+    )
 
 
 class CellJobSerializer(Serializer):
@@ -265,8 +281,8 @@ class VcQueueSerializer(Serializer):
 class UseSeriesSerializer(Serializer):
     points = serializers.ListField(
         child=serializers.ListField(child=serializers.FloatField()),
-        help_text="[seconds since the epoch, owned, used, borrowed, lent, bad, waiting] in GPUs, "
-        "means over a step.",
+        help_text="[seconds since the epoch, owned, used, borrowed, lent, bad, waiting, "
+        "unavailable] in GPUs, means over a step. Unavailable: on cordoned or offline nodes.",
     )
 
 

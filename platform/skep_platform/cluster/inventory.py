@@ -16,6 +16,7 @@ from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.core.errors import SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
+from skep_scheduler.inventory import gpu_model
 
 MAX_GPUS = 256
 MAX_LABELS = 64
@@ -119,7 +120,7 @@ def _may_move(device: Device, leased: set[str]) -> bool:
 
 def _columns(gpu: Gpu) -> dict[str, object]:
     return {
-        "model": gpu.model[:100],
+        "model": gpu_model(gpu.model)[:100],
         "memory_mb": gpu.memory_mb,
         "index": gpu.index,
         "pci_bus_id": gpu.pci_bus_id[:32],

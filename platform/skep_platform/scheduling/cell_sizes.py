@@ -13,7 +13,9 @@ def sizes() -> dict[str, CellSize]:
     with world.view() as known:
         built = known.built
         return {
-            level.type: CellSize(_models(built.models, shape.leaf_type), level.leaves)
+            level.type: CellSize(
+                _models(built.models, shape.leaf_type), level.leaves, shape.leaf_type
+            )
             for shape in built.config.shapes.values()
             for level in shape.levels
         }

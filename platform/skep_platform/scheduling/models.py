@@ -40,7 +40,8 @@ class Change(models.Model):
 
 class VcUse(models.Model):
     """GPUs of one model of a virtual cluster at a moment. `lent`: owned, used by others
-    opportunistically; `borrowed`: of others, used by it; `waiting`: asked for in its queue."""
+    opportunistically; `borrowed`: of others, used by it; `waiting`: asked for in its queue;
+    `unavailable`: on nodes that are cordoned or offline."""
 
     vc = models.ForeignKey("tenancy.VirtualCluster", models.CASCADE, related_name="uses")
     gpu_model = models.CharField(max_length=100)
@@ -50,6 +51,7 @@ class VcUse(models.Model):
     borrowed = models.PositiveIntegerField()
     lent = models.PositiveIntegerField()
     bad = models.PositiveIntegerField()
+    unavailable = models.PositiveIntegerField(default=0, db_default=0)
     waiting = models.PositiveIntegerField()
 
     class Meta:

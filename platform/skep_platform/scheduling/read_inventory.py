@@ -71,4 +71,5 @@ def _node(row: tuple[Any, ...], devices: list[tuple[Any, ...]]) -> facts.Node:
         schedulable=state == NodeState.ONLINE and not cordoned,
         topology=topology,
         labels=labels,
+        cordoned=cordoned,
     )

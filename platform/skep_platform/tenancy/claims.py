@@ -19,6 +19,7 @@ from skep_platform.tenancy import changes
 from skep_platform.tenancy.changes import Claims
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
 from skep_scheduler import facts
+from skep_scheduler.inventory import gpu_model
 
 Owned = dict[str, Any]  # {"quotas": {model: GPUs}, "cells": {"chain type": number}, "pins": [name]}
 
@@ -116,7 +117,7 @@ def _write_pins(known: Mapping[str, VirtualCluster], pins: Iterable[facts.Pin]) 
 
 def _write_quotas(known: Mapping[str, VirtualCluster], vcs: Iterable[facts.VirtualCluster]) -> None:
     rows = [
-        Quota(vc=known[vc.name], gpu_model=claim.cell_type, gpus=claim.number)
+        Quota(vc=known[vc.name], gpu_model=gpu_model(claim.cell_type), gpus=claim.number)
         for vc in vcs
         for claim in vc.claims
         if not claim.chain and claim.number

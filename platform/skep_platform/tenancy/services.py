@@ -14,6 +14,7 @@ from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.tenancy import capacity, changes, claims
 from skep_platform.tenancy.models import NAME, Membership, PinnedCell, Quota, VcCell, VirtualCluster
+from skep_scheduler.inventory import gpu_model
 
 MAX_MODELS = 64
 MAX_GPUS = 1_000_000
@@ -92,7 +93,7 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
     claims.lock()
     owned = claims.read()
     before = dict(vc.quotas.values_list("gpu_model", "gpus"))
-    after = {model: gpus for model, gpus in sorted(quotas.items()) if gpus}
+    after = {gpu_model(model): gpus for model, gpus in sorted(quotas.items()) if gpus}
     _check_capacity(vc, before, after)
     vc.quotas.exclude(gpu_model__in=after).delete()
     Quota.objects.bulk_create(

@@ -42,11 +42,10 @@ def _code(gang: Gang, attempts: Sequence[Attempt], numbers: Sequence[dict[str, A
         return "unknown_cell_type"
     if any(attempt.unmapped for attempt in attempts):
         return "bad_hardware"
+    never = all(n["needs"] is None or n["needs"] > n["owns"] for n in numbers)
     if gang.opportunistic:
-        return "cluster_busy"
-    if all(n["needs"] is None or n["needs"] > n["owns"] for n in numbers):
-        return "never_fits_vc"
-    return "vc_busy"
+        return "never_fits_cluster" if never else "cluster_busy"
+    return "never_fits_vc" if never else "vc_busy"
 
 
 def _numbers(state: State, gang: Gang, attempt: Attempt) -> dict[str, Any]:
@@ -92,6 +91,8 @@ def _sentence(code: str, gang: Gang, n: dict[str, Any]) -> str:
             f"Needs {n['needs']} {n['leaf_type']} at opportunistic priority; in {what} {n['free']} "
             f"of {n['owns']} are idle and {n['bad_in_chain']} are bad, or not together as asked."
         )
+    if code == "never_fits_cluster":
+        return f"Needs {n['needs']} {n['leaf_type']}; {what} has {n['owns']}."
     if code == "never_fits_vc":
         return f"Needs {n['needs']} {n['leaf_type']}; {gang.vc} owns {n['owns']} in {what}."
     if code == "bad_hardware":

@@ -12,6 +12,7 @@ from skep_scheduler.inventory.build import Built, build
 from skep_scheduler.inventory.check import Checked, Finding, Left, check
 from skep_scheduler.inventory.claims import Shortfall
 from skep_scheduler.inventory.hived import Imported, from_hived, to_hived
+from skep_scheduler.inventory.names import gpu_model
 from skep_scheduler.inventory.words import Description, describe
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "check",
     "describe",
     "from_hived",
+    "gpu_model",
     "to_hived",
 ]

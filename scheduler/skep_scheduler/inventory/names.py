@@ -21,6 +21,12 @@ def leaf_type(model: str) -> str:
     return re.sub(r"^NVIDIA-(?=.)", "", slug) or "GPU"
 
 
+def gpu_model(name: str) -> str:
+    """Return the one name of a GPU model, whether NVML's ("NVIDIA A100-SXM4-80GB") or the leaf
+    type's ("A100-SXM4-80GB") is given. Names that an imported file gives are left alone."""
+    return leaf_type(name) if " " in name or name.startswith("NVIDIA") else name
+
+
 def is_usable(name: str) -> bool:
     """Whether it can be the name of a node or a device: the last part of a cell's address."""
     return bool(name) and "/" not in name and not name.isdecimal()

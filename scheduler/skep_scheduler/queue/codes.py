@@ -20,6 +20,7 @@ class Code(StrEnum):
     MEMORY_BUSY = "memory_busy"
     BAD_HARDWARE = "bad_hardware"
     NEVER_FITS_VC = "never_fits_vc"
+    NEVER_FITS_CLUSTER = "never_fits_cluster"  # nobody has so many
     NEVER_FITS_NODE = "never_fits_node"
     LEAF_TYPE_NOT_OWNED = "leaf_type_not_owned"
     VC_OWNS_NOTHING = "vc_owns_nothing"

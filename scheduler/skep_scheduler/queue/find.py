@@ -10,7 +10,7 @@ from skep_scheduler.answer import TaskPlacement
 from skep_scheduler.cells import answer as cells
 from skep_scheduler.cells import ledger
 from skep_scheduler.cells.place import place
-from skep_scheduler.facts import Gang
+from skep_scheduler.facts import Gang, Member
 from skep_scheduler.queue.codes import Code
 from skep_scheduler.world import World
 from skep_scheduler.world.request import Kind, Part, name_of, owner_of, piece_of
@@ -266,24 +266,70 @@ def _too_full(world: World, kind: Kind, wanted: Sequence[Task]) -> set[str]:
 def _lacks_room(
     world: World, kind: Kind, wanted: Sequence[Task], shorts: Sequence[Short]
 ) -> cells.Refusal:
-    codes = Counter(code for short in shorts for code in short.nodes.values())
-    members = [kind.members[position] for position in sorted({p for p, _ in wanted})]
-    need = max(Amount(m.cpu_millis, m.memory_mb, m.gpus) for m in members)
+    """Say what is short for whom: a member that fits on no node, or not as often as it is wanted
+    on all of them together, else the first one."""
     rooms = [room for _, room in world.holds.room.open_nodes()]
-    details = {
-        "task": {"gpus": need.gpus, "cpu_millis": need.cpu_millis, "memory_mb": need.memory_mb},
-        "largest_free": _largest(room.free for room in rooms),
-        "largest_node": _largest(room.total for room in rooms),
-    }
-    if not any(room.total.covers(need) for room in rooms):
-        return cells.Refusal(Code.NEVER_FITS_NODE, "", details)
+    numbers = Counter(position for position, _ in wanted)
+    needs = [_need(kind.members[position]) for position in sorted(numbers)]
+    for need in needs:
+        if not any(room.total.covers(need) for room in rooms):
+            return _refusal(Code.NEVER_FITS_NODE, need, rooms)
+    for position in kind.bare:
+        need, number = _need(kind.members[position]), numbers[position]
+        fits = sum(_times(room.total, need) for room in rooms)
+        if number > fits:
+            return _refusal(Code.NEVER_FITS_CLUSTER, need, rooms, fits=fits)
+    codes = Counter(code for short in shorts for code in short.nodes.values())
     if codes:
-        return cells.Refusal(codes.most_common(1)[0][0], "", details)
-    has_cpu = any(room.free.has_cpu(need) for room in rooms)
-    return cells.Refusal(Code.MEMORY_BUSY if has_cpu else Code.CPU_BUSY, "", details)
+        code = codes.most_common(1)[0][0]
+        return _refusal(code, _most(needs, code), rooms)
+    # Tasks without GPUs found no node: told is the resource of which too little is free.
+    for position in kind.bare:
+        need, number = _need(kind.members[position]), numbers[position]
+        cpu_alone = need._replace(memory_mb=0)
+        if number and sum(_times(room.free, cpu_alone) for room in rooms) < number:
+            return _refusal(Code.CPU_BUSY, need, rooms)
+    return _refusal(Code.MEMORY_BUSY, _most(needs, Code.MEMORY_BUSY), rooms)
 
 
-def _largest(amounts: Iterable[Amount]) -> dict[str, int]:
-    """The node with the most CPU."""
-    most = max(amounts, default=NOTHING)
+def _need(member: Member) -> Amount:
+    return Amount(member.cpu_millis, member.memory_mb, member.gpus)
+
+
+def _most(needs: Sequence[Amount], code: Code) -> Amount:
+    """The one that asks for the most of what is short."""
+    cpu = code == Code.CPU_BUSY
+    return max(needs, key=lambda need: need.cpu_millis if cpu else need.memory_mb)
+
+
+def _times(amount: Amount, need: Amount) -> int:
+    """How many tasks of this need fit into an amount."""
+    cpu = amount.cpu_millis // need.cpu_millis if need.cpu_millis else MANY
+    memory = amount.memory_mb // need.memory_mb if need.memory_mb else MANY
+    return max(min(cpu, memory), 0)
+
+
+def _refusal(code: Code, need: Amount, rooms: Sequence[NodeRoom], **details: int) -> cells.Refusal:
+    told = {
+        "task": {"gpus": need.gpus, "cpu_millis": need.cpu_millis, "memory_mb": need.memory_mb},
+        "largest_free": _largest((room.free for room in rooms), need),
+        "largest_node": _largest((room.total for room in rooms), need),
+        **details,
+    }
+    return cells.Refusal(code, "", told)
+
+
+def _largest(amounts: Iterable[Amount], need: Amount) -> dict[str, int]:
+    """Return the amount of one node that comes closest to the need. Its CPU and its memory are
+    those of the same node: the most CPU of one and the most memory of another help nobody."""
+
+    def share(amount: Amount) -> tuple[float, int, int]:
+        cpu = amount.cpu_millis / need.cpu_millis if need.cpu_millis else 1.0
+        memory = amount.memory_mb / need.memory_mb if need.memory_mb else 1.0
+        return min(cpu, memory, 1.0), amount.cpu_millis, amount.memory_mb
+
+    most = max(amounts, key=share, default=NOTHING)
     return {"cpu_millis": most.cpu_millis, "memory_mb": most.memory_mb}
+
+
+MANY = 1 << 30

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from skep_scheduler.cells.health import lost
+from skep_scheduler import usage
 from skep_scheduler.cells.state import Domain
-from skep_scheduler.cells.tree import Cell, Physical
 from skep_scheduler.queue.settings import Settings
 from skep_scheduler.world import World, owner_of
 from skep_scheduler.world.request import Kind
@@ -18,14 +17,13 @@ NAMED = 5  # gangs that a reason names
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """GPUs, or whole nodes where the gang needs such. `used`: at the gang's priority or above."""
+    """GPUs, and whole nodes where the gang needs such. `used`: at the gang's priority or above."""
 
     gpus: int
     nodes: int
     used: int
     used_nodes: int
-    bad: int
-    bad_nodes: int
+    unavailable: usage.Unavailable
     model: str
 
 
@@ -109,62 +107,31 @@ class Numbers:
         roots = [root for domain in domains for root in domain.roots]
         nodes = [n for domain in domains for n in domain.view.nodes if n.spec.is_node]
         priority = kind.priority
-        bad, bad_nodes = self._bad(kind.vc, domains)
+        away = usage.unavailable_of(self._world, kind.vc, domains)
         return Owned(
             sum(root.spec.leaves for root in roots),
             len(nodes),
             sum(root.used_from(priority) for root in roots),
             sum(node.used_from(priority) > 0 for node in nodes),
-            bad,
-            bad_nodes,
+            away,
             self._model(chains),
         )
-
-    def _bad(self, vc: str, domains: list[Domain]) -> tuple[int, int]:
-        """GPUs and nodes that the VC owns and cannot be given now."""
-        gpus = nodes = 0
-        for domain in domains:
-            for root in domain.roots:
-                under = root.physical
-                if under is not None and under.bad:
-                    gpus += under.bad
-                    nodes += _bad_nodes(under)
-            for level, roots in domain.by_level.items():
-                missing = 0 if roots[0].pin else lost(self._world.cells, vc, domain.chain, level)
-                gpus += missing * roots[0].spec.leaves
-                nodes += missing * _nodes_in(roots[0])
-        return gpus, nodes
 
     def _cluster(self, chains: tuple[str, ...]) -> Owned:
         pools = [self._world.cells.chains[chain] for chain in chains]
         tops = [top for pool in pools for top in pool.tops]
         views = [self._world.cells.views[chain] for chain in chains]
         nodes = [node for view in views for node in view.nodes]
+        away = usage.unavailable_in(self._world, pools)
         return Owned(
             sum(node.spec.leaves for node in nodes),
             len(nodes),
             sum(top.used_total for top in tops),
             sum(node.used_total > 0 for node in nodes),
-            sum(pool.bad for pool in pools),
-            sum(_bad_nodes(top) for top in tops),
+            away,
             self._model(chains),
         )
 
     def _model(self, chains: tuple[str, ...]) -> str:
         types = {self._world.cells.config.shapes[chain].leaf_type for chain in chains}
         return types.pop() if len(types) == 1 else "GPUs"
-
-
-def _bad_nodes(cell: Physical) -> int:
-    """Nodes below with a bad device."""
-    if not cell.bad:
-        return 0
-    if cell.spec.is_node or cell.spec.below_node:
-        return 1
-    return sum(_bad_nodes(part) for part in cell.parts)
-
-
-def _nodes_in(cell: Cell) -> int:
-    if cell.spec.below_node:
-        return 0
-    return cell.spec.leaves // cell.shape.at(cell.shape.node_level).leaves

@@ -19,6 +19,7 @@ from skep_scheduler.queue.numbers import Numbers
 from skep_scheduler.queue.preemption import cools_until
 from skep_scheduler.queue.promises import Promise
 from skep_scheduler.queue.settings import Settings
+from skep_scheduler.usage import CAUSES
 from skep_scheduler.world import World
 from skep_scheduler.world.request import Kind
 
@@ -80,8 +81,13 @@ class Explainer:
                 "needs": needs,
                 "owns": owned.gpus,
                 "used": owned.used,
-                "bad": owned.bad,
-                "nodes": {"owns": owned.nodes, "used": owned.used_nodes, "bad": owned.bad_nodes},
+                "free": max(owned.gpus - owned.used - owned.unavailable.idle, 0),
+                **{cause: owned.unavailable.gpus[cause] for cause in CAUSES},
+                "nodes": {
+                    "owns": owned.nodes,
+                    "used": owned.used_nodes,
+                    **{cause: owned.unavailable.nodes[cause] for cause in CAUSES},
+                },
                 "model": needs["gpu_model"] or owned.model,
                 "used_by": used_by,
                 "more": more,
@@ -127,4 +133,5 @@ NO_HELP = {
     Code.BAD_PRIORITY,
     Code.EMPTY_GANG,
     Code.NEVER_FITS_NODE,
+    Code.NEVER_FITS_CLUSTER,
 }

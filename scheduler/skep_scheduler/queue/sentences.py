@@ -24,28 +24,37 @@ def _plainly(gang: Gang, details: Details, now: float) -> str:
 
 def _vc_busy(gang: Gang, details: Details, now: float) -> str:
     used = " ".join(filter(None, [_uses(details), _users(details, now)]))
-    state = words.listing([part for part in (used, _bad(details), _torn(details)) if part])
+    parts = [used, *_unavailable(details), _scattered(details)]
+    state = words.listing([part for part in parts if part])
     owns = f"Needs {details['needs']['shape']}; {gang.vc} owns {_owned(details)}"
     return f"{owns}, {state}" if state else owns
 
 
-def _torn(details: Details) -> str:
+def _scattered(details: Details) -> str:
     """There would be enough, if only numbers counted."""
-    left = details["owns"] - details["used"] - details["bad"]
-    return "what is free is not together as asked" if left >= details["needs"]["gpus"] else ""
+    enough = details["free"] >= details["needs"]["gpus"]
+    return "what is free is not together as asked" if enough else ""
 
 
 def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
-    idle = details["owns"] - details["used"]
-    return (
-        f"Needs {details['needs']['shape']} that nobody uses; of all {details['owns']} "
-        f"{details['model']} {idle} are idle and {details['bad']} are bad, or they are not "
-        "together as asked"
-    )
+    scattered = "what is idle is not together as asked" if _scattered(details) else ""
+    parts = [_uses(details), *_unavailable(details), scattered]
+    state = words.listing([part for part in parts if part])
+    owns = f"Needs {details['needs']['shape']} that nobody uses; the cluster has {_owned(details)}"
+    return f"{owns}, {state}" if state else owns
+
+
+def _never_fits_cluster(gang: Gang, details: Details, now: float) -> str:
+    if "fits" in details:
+        tasks = words.count(details["fits"], "such task")
+        return f"Needs {details['needs']['shape']}, but all nodes together have room for {tasks}"
+    has = f"{details['owns'] or 'no'} {details['model']}"
+    return f"Needs {details['needs']['shape']}, but the whole cluster has {has}: ask for fewer"
 
 
 def _bad_hardware(gang: Gang, details: Details, now: float) -> str:
-    return f"{_vc_busy(gang, details, now)}; what is free is on bad hardware"
+    where = [word for cause, word in PLACES if details[cause]] or ["bad hardware"]
+    return f"{_vc_busy(gang, details, now)}; what is free is on {words.listing(where)}"
 
 
 def _never_fits_vc(gang: Gang, details: Details, now: float) -> str:
@@ -155,9 +164,29 @@ def _user(user: Mapping[str, Any], now: float) -> str:
     return user["name"] if until is None else f"{user['name']} (ends {words.soon(until - now)})"
 
 
-def _bad(details: Details) -> str:
-    bad = details["nodes"]["bad"] if _counts_nodes(details) else details["bad"]
-    return f"{bad} {'is' if bad == 1 else 'are'} bad" if bad else ""
+def _unavailable(details: Details) -> list[str]:
+    """What cannot be used now and why: hardware that failed is no drained node."""
+    if _counts_nodes(details):
+        nodes = details["nodes"]
+        return [
+            f"{n} {one if n == 1 else more}"
+            for cause, one, more in NODES_AWAY
+            if (n := nodes[cause])
+        ]
+    return [
+        f"{n} {'is' if n == 1 else 'are'} {word}"
+        for cause, word in GPUS_AWAY
+        if (n := details[cause])
+    ]
+
+
+GPUS_AWAY = (("bad", "bad"), ("cordoned", "on cordoned nodes"), ("offline", "on offline nodes"))
+NODES_AWAY = (
+    ("bad", "has bad GPUs", "have bad GPUs"),
+    ("cordoned", "is cordoned", "are cordoned"),
+    ("offline", "is offline", "are offline"),
+)
+PLACES = (("bad", "bad hardware"), ("cordoned", "cordoned nodes"), ("offline", "offline nodes"))
 
 
 def _ahead(details: Details) -> str:
@@ -189,6 +218,7 @@ CAUSES: dict[str, Callable[[Gang, Details, float], str]] = {
     Code.CLUSTER_BUSY: _cluster_busy,
     Code.BAD_HARDWARE: _bad_hardware,
     Code.NEVER_FITS_VC: _never_fits_vc,
+    Code.NEVER_FITS_CLUSTER: _never_fits_cluster,
     Code.VC_OWNS_NOTHING: _not_owned,
     Code.LEAF_TYPE_NOT_OWNED: _not_owned,
     Code.UNKNOWN_LEAF_TYPE: _unknown_type,

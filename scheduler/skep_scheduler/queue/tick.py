@@ -23,7 +23,12 @@ from skep_scheduler.world.request import Kind, Request
 from skep_scheduler.world.world import Promised, held
 
 BUSY = {Code.VC_BUSY, Code.BAD_HARDWARE}  # time may help
-LACKS_ROOM = {Code.CPU_BUSY, Code.MEMORY_BUSY, Code.NEVER_FITS_NODE}
+LACKS_ROOM = {
+    Code.CPU_BUSY,
+    Code.MEMORY_BUSY,
+    Code.NEVER_FITS_NODE,
+    Code.NEVER_FITS_CLUSTER,
+}
 
 
 def plan(world: World, now: float, settings: Settings = DEFAULTS) -> Plan:

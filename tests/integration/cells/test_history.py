@@ -37,8 +37,8 @@ def test_points_are_means_over_the_step(django_assert_max_num_queries):
     at = START.replace(hour=0).timestamp()
     assert told["step_s"] == 86400
     assert told["models"] == {
-        "A100": {"points": [[at, 8.0, 1.5, 0.0, 0.0, 0.0, 16.0]]},
-        "V100": {"points": [[at, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0]]},
+        "A100": {"points": [[at, 8.0, 1.5, 0.0, 0.0, 0.0, 16.0, 0.0]]},
+        "V100": {"points": [[at, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]},
     }
 
 

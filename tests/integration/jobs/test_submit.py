@@ -17,6 +17,7 @@ from skep_platform.jobs import services
 from skep_platform.jobs.intake import admission
 from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.models import Job, Task
+from skep_platform.tenancy.services import set_quotas
 
 pytestmark = pytest.mark.django_db
 
@@ -145,7 +146,56 @@ def test_more_per_task_than_any_node_has(alice):
     assert refusal(alice, vc=vc, gpus=5, priority="oppo").code == "exceeds_node"
     assert refusal(alice, vc=vc, cpu=16.5).details["resource"] == "cpu"
     assert refusal(alice, vc=vc, memory_mb=32769).details["resource"] == "memoryMB"
-    assert submit(alice, vc, gpus=4, instances=25, cpu=16, memory_mb=32768)
+    apart = refusal(alice, vc=vc, gpus=4, instances=25, cpu=16, memory_mb=32768)
+    assert (apart.code, apart.details["resource"]) == ("exceeds_node", "all")
+    assert submit(alice, vc, gpus=4, instances=25, cpu=8, memory_mb=32768)
+
+
+def test_finding_u3_more_than_the_cluster_has_is_told_at_the_check(alice, vc):
+    for name in ("n0", "n1"):
+        make_node(name, gpus=8, cpus=96, memory_mb=1 << 20)
+    error = refusal(alice, vc=vc, gpus=8, instances=13, priority="oppo")
+    assert (error.code, error.details["fits"]) == ("exceeds_cluster", 2)
+    error = refusal(alice, vc=vc, gpus=0, instances=200)
+    assert (error.code, error.details) == (
+        "exceeds_cluster",
+        {"role": "worker", "needs": 200, "fits": 192},
+    )
+    assert "memory" in error.message
+    roles = {name: {"gpus": 4, "instances": 3} for name in "ab"}
+    assert refusal(alice, vc=vc, roles=roles, priority="oppo").details["cluster"] == 16
+    assert submit(alice, vc, gpus=0, instances=200, incremental=True)
+    assert submit(alice, vc, gpus=8, instances=2, priority="oppo")
+
+
+def test_finding_j5_a_gpu_model_goes_by_the_name_of_nvml_and_by_that_of_its_cells(alice, vc):
+    make_node("n", gpus=8, model="NVIDIA A100-SXM4-80GB")
+    mine = make_vc("nlp", quotas={"NVIDIA A100-SXM4-80GB": 8}, members=[alice])
+    for sku in ("A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"):
+        made = job_file(mine, gpus=8)
+        made["extras"]["hivedScheduler"]["taskRoles"] = {"worker": {"skuType": sku}}
+        job = services.submit(alice, json.dumps(made))
+        assert job.roles.get().gpu_model == "A100-SXM4-80GB"
+
+
+def test_finding_j5_a_cell_type_is_no_gpu_model(alice, vc):
+    """It passed the check and waited for ever."""
+    make_node("n", gpus=8)
+    made = job_file(vc, gpus=8)
+    made["extras"]["hivedScheduler"]["taskRoles"] = {"worker": {"skuType": "A100-NODE8"}}
+    with pytest.raises(SkepError) as raised:
+        services.submit(alice, json.dumps(made))
+    assert raised.value.code == "unknown_sku_type"
+
+
+def test_finding_u4_a_model_has_one_name(alice):
+    make_node("n", gpus=8, model="NVIDIA A100-SXM4-80GB")
+    vc = make_vc("vision", members=[alice])
+    set_quotas(alice, vc, {"NVIDIA A100-SXM4-80GB": 8})
+    assert set(vc.quotas.values_list("gpu_model", flat=True)) == {"A100-SXM4-80GB"}
+    error = refusal(alice, vc=vc, gpus=8, instances=2)
+    assert error.details["owns"] == {"A100-SXM4-80GB": 8}
+    assert error.message.count("A100") == 1
 
 
 def test_a_larger_node_that_just_joined_is_seen_at_once(alice):
@@ -183,7 +233,7 @@ def test_an_invalid_file_is_refused_with_all_its_problems(alice, vc):
 
 
 def test_submitting_2000_tasks_takes_as_many_queries_as_one(alice, vc):
-    make_node("n", gpus=8)
+    make_node("n", gpus=8, cpus=2000, memory_mb=2_048_000)
     submit(alice, vc, gpus=0)  # what is remembered is read now
 
     def queries(instances: int) -> int:

@@ -19,10 +19,10 @@ from skep_platform.tenancy.models import PinnedCell, VcCell
 pytestmark = pytest.mark.django_db
 
 SIZES = {
-    "A100": CellSize(("A100",), 1),
-    "A100-NODE8": CellSize(("A100",), 8),
-    "A100-NODE8-x4": CellSize(("A100",), 4),
-    "V100-NODE4": CellSize(("V100",), 4),
+    "A100": CellSize(("A100",), 1, "A100"),
+    "A100-NODE8": CellSize(("A100",), 8, "A100"),
+    "A100-NODE8-x4": CellSize(("A100",), 4, "A100"),
+    "V100-NODE4": CellSize(("V100",), 4, "V100"),
 }
 
 
@@ -177,16 +177,14 @@ def test_the_scheduler_tells_how_large_cells_are(alice, vc):
     from skep_platform.scheduling.cell_sizes import sizes
 
     told = sizes()
-    assert told["A100"] == CellSize(("A100",), 1)
-    assert told["A100-NODE8"] == CellSize(("A100",), 8)
+    assert told["A100"] == CellSize(("A100",), 1, "A100")
+    assert told["A100-NODE8"] == CellSize(("A100",), 8, "A100")
 
 
 def test_a_quota_of_a_leaf_type_is_one_of_its_model(alice, monkeypatch):
-    monkeypatch.setattr(cell_sizes, "_source", lambda: {"K80": CellSize(("Tesla K80",), 1)})
+    monkeypatch.setattr(cell_sizes, "_source", lambda: {"K80": CellSize(("Tesla-K80",), 1, "K80")})
     vc = make_vc("old", quotas={"K80": 2}, members=[alice])
     make_node("gpu-9", gpus=4, model="Tesla K80")
     for name in ("K80", "Tesla K80"):
         assert submit(alice, vc, {"skuType": name}, instances=2)
-        assert refusal(alice, vc, {"skuType": name}, instances=3).details["owns"] == {
-            "Tesla K80": 2
-        }
+        assert refusal(alice, vc, {"skuType": name}, instances=3).details["owns"] == {"K80": 2}

@@ -14,7 +14,8 @@ from skep_platform.jobs import services
 from skep_platform.scheduling import tasks, uses
 from skep_platform.scheduling.models import VcUse
 from skep_platform.scheduling.source import WorldSource
-from skep_platform.scheduling.uses import Use
+from skep_scheduler import usage
+from skep_scheduler.usage import Use
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, 12, 30, 17, tzinfo=UTC)
@@ -29,13 +30,13 @@ def vcs(alice):
 
 
 def use_of(name: str) -> Use:
-    return uses.measure(WorldSource().catch_up())[name, "A100"]
+    return usage.measure(WorldSource().catch_up())[name, "A100"]
 
 
 def test_what_is_owned_and_used(alice, vcs):
     placed(alice, vcs[0], gpus=2)
     submit(alice, vcs[0], gpus=4, instances=2)
-    assert use_of("owner") == Use(owned=8, used=2, waiting=8)
+    assert use_of("owner") == Use(owned=8, used=2, free=6, waiting=8)
 
 
 def test_what_a_guest_borrows_is_lent_by_who_owns_it(alice, vcs):

@@ -48,6 +48,7 @@ export interface Page<T> {
 }
 
 export type Cells = Schemas["Cells"];
+export type VcGpus = Schemas["VcGpus"];
 export type Chain = Schemas["Chain"];
 export type CellLevel = Schemas["CellLevel"];
 export type PinnedCell = Schemas["Pin"];

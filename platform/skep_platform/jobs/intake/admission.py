@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Max, Q
 
@@ -16,8 +19,33 @@ from skep_platform.jobs.intake import owning
 from skep_platform.jobs.intake.owning import VC_PATH, Objection
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler.inventory import gpu_model
 
 LIMITS_FRESH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """So many nodes (`count`) of this size, with so many GPUs of each model."""
+
+    count: int
+    cpu_millis: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+
+    def holds(self, gpus: int, cpu_millis: int, memory_mb: int, model: str) -> int:
+        """Return how many tasks of this size all nodes of the shape have room for together."""
+        most = self.gpus.get(model) or max(self.gpus.values(), default=0)
+        each = [
+            has // needs
+            for needs, has in (
+                (gpus, most),
+                (cpu_millis, self.cpu_millis),
+                (memory_mb, self.memory_mb),
+            )
+            if needs
+        ]
+        return self.count * min(each, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +56,14 @@ class Limits:
     cpu_millis: int
     memory_mb: int
     models: frozenset[str] = frozenset()  # of the GPUs of all nodes
+    shapes: tuple[NodeShape, ...] = ()
+
+    def shapes_with(self, model: str) -> Iterable[NodeShape]:
+        """The nodes with a GPU model; all of them where the cells call it by another name."""
+        return [s for s in self.shapes if model in s.gpus] or self.shapes
+
+    def all_gpus(self) -> int:
+        return sum(shape.count * sum(shape.gpus.values()) for shape in self.shapes)
 
 
 def find_vc(user: User, job: JobFile) -> VirtualCluster | None:
@@ -66,10 +102,11 @@ def _against_limits(
     job: JobFile, vc: VirtualCluster, limits: Limits | None, *, fresh: bool = False
 ) -> list[Objection]:
     models = limits.models if limits else frozenset()
+    size = [*_against_nodes(job, limits)] or [*_against_cluster(job, limits)]
     return [
         *owning.objections(job, vc, models, fresh=fresh),
         *_against_graces(job, vc),
-        *_against_nodes(job, limits),
+        *size,
     ]
 
 
@@ -107,6 +144,44 @@ def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
                 yield Objection("exceeds_node", message, (*path, key), details)
 
 
+def _against_cluster(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
+    """What no node holds as a whole, and what all nodes together do not hold at once. A guaranteed
+    job that asks for GPUs may have what its virtual cluster owns, also of nodes that are not there
+    yet; the tasks of an incremental job may run one after the other."""
+    if limits is None:
+        return
+    for name, role in job.task_roles.items():
+        needs = role.resource_per_instance
+        size = (needs.gpu, round(needs.cpu * 1000), needs.memory_mb)
+        sku = gpu_model(job.sku_of(name))
+        fits = sum(shape.holds(*size, sku) for shape in limits.shapes_with(sku))
+        each = f"{needs.gpu} GPUs, {needs.cpu:g} CPU cores and {needs.memory_mb} MiB of memory"
+        path: Path = ("taskRoles", name, "resourcePerInstance")
+        if not fits:
+            message = (
+                f"A task of {name} needs {each} on one node, and no node has all of that. "
+                "Ask for less per task, and for more tasks."
+            )
+            details: dict[str, Any] = {"role": name, "resource": "all", "needs": list(size)}
+            yield Objection("exceeds_node", message, path, details)
+        elif role.instances > fits and not job.incremental and (job.opportunistic or not needs.gpu):
+            message = (
+                f"Role {name} needs {role.instances} tasks at once, each of {each}; all nodes of "
+                f"the cluster together have room for {fits} of them. "
+                "Ask for fewer tasks, or for less per task."
+            )
+            details = {"role": name, "needs": role.instances, "fits": fits}
+            yield Objection("exceeds_cluster", message, ("taskRoles", name, "instances"), details)
+    total = limits.all_gpus()
+    if job.opportunistic and not job.incremental and job.gpus > total:
+        message = (
+            f"The job needs {job.gpus} GPUs at once, the whole cluster has {total}. "
+            "Ask for fewer GPUs or fewer tasks."
+        )
+        details = {"resource": "gpu", "needs": job.gpus, "cluster": total}
+        yield Objection("exceeds_cluster", message, VC_PATH, details)
+
+
 _remembered: tuple[float, Limits | None] = (-LIMITS_FRESH_S, None)
 
 
@@ -125,7 +200,17 @@ def _read_limits() -> Limits | None:
         return None
     devices = Device.objects.exclude(health=Device.Health.ABSENT)
     devices = devices.exclude(node__state__in=[NodeState.JOINED, NodeState.REMOVED])
-    kinds = devices.values("node", "model").annotate(n=Count("pk"))
-    gpus = list(kinds.values_list("model", "n"))
-    largest = max((n for _, n in gpus), default=0)
-    return Limits(largest, most["cpus"], most["memory"], frozenset(model for model, _ in gpus))
+    gpus: dict[UUID, dict[str, int]] = defaultdict(dict)
+    for node, model, number in devices.values_list("node", "model").annotate(n=Count("pk")):
+        gpus[node][model] = number
+    sizes = Node.objects.filter(known).values_list("pk", "cpu_millis", "memory_mb")
+    counts: Counter[tuple[Any, ...]] = Counter(
+        (cpu, memory, tuple(sorted(gpus[node].items()))) for node, cpu, memory in sizes
+    )
+    return Limits(
+        max((n for mine in gpus.values() for n in mine.values()), default=0),
+        most["cpus"],
+        most["memory"],
+        frozenset(model for mine in gpus.values() for model in mine),
+        tuple(NodeShape(n, cpu, memory, dict(mine)) for (cpu, memory, mine), n in counts.items()),
+    )

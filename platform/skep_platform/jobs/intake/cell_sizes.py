@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CellSize:
-    """`gpu_models`: one, or several that an imported file calls the same; as nodes report them."""
+    """`leaf_type`: the name of its GPUs in the cells. `gpu_models`: as nodes report them, several
+    where an imported file calls them the same."""
 
     gpu_models: tuple[str, ...]
     gpus: int
+    leaf_type: str
 
 
 Source = Callable[[], Mapping[str, CellSize]]

@@ -14,6 +14,7 @@ from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import NotFound, SkepError
 from skep_platform.jobs.intake.cell_sizes import CellSize, sizes
 from skep_platform.tenancy.models import PinnedCell, VirtualCluster
+from skep_scheduler.inventory import gpu_model
 
 VC_PATH: Path = ("defaults", "virtualCluster")
 MOST_TOLD = 20  # names that are listed with an unknown one
@@ -52,11 +53,11 @@ def _unknown_names(
     job: JobFile, models: Collection[str], types: Mapping[str, CellSize]
 ) -> Iterator[Objection]:
     """Names can only be checked against what is known: nothing is, while there is no node."""
-    skus = {*models, *types}
+    # Only a leaf is a SKU: a job that names a larger cell here would wait for ever.
+    leaves = {*models, *(size.leaf_type for size in types.values())}
     for role, demand in job.extras.hived_scheduler.task_roles.items():
-        if demand.sku_type and skus and demand.sku_type not in skus:
+        if demand.sku_type and leaves and gpu_model(demand.sku_type) not in leaves:
             path: Path = (*PLACES, role, "skuType")
-            leaves = {*models, *(name for name, size in types.items() if size.gpus == 1)}
             yield _unknown("sku_type", "GPU model or SKU", demand.sku_type, leaves, path)
         for key, name in (
             ("cellType", demand.cell_type),
@@ -107,7 +108,7 @@ def _against_pin(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
     if size is not None and needs > size.gpus:
         message = (
             f"The job needs {needs} GPUs, the pinned cell {job.pinned_cell} has {size.gpus} x "
-            f"{size.gpu_models[0]}. Ask for fewer, or leave pinnedCellId out."
+            f"{size.leaf_type}. Ask for fewer, or leave pinnedCellId out."
         )
         details = {"needs": needs, "has": size.gpus, "pinned_cell": job.pinned_cell}
         yield Objection("exceeds_pinned_cell", message, path, details)
@@ -152,8 +153,7 @@ def _parts(job: JobFile, types: Mapping[str, CellSize]) -> dict[str, tuple[int, 
     for name, role in job.task_roles.items():
         demand = job.demand_of(name)
         gpus = role.resource_per_instance.gpu * (1 if job.incremental else role.instances)
-        sku = job.sku_of(name) or demand.cell_type or ""
-        model = types[sku].gpu_models[0] if sku in types else job.sku_of(name)
+        model = _leaf_type(job.sku_of(name) or demand.cell_type or "", types)
         if demand.sku_type:
             paths.setdefault(model, (*PLACES, name, "skuType"))
         group = groups[name if job.incremental else demand.affinity_group_name or ""]
@@ -174,19 +174,27 @@ def _join_unnamed(group: dict[str, int]) -> None:
 
 
 def _owned(vc: VirtualCluster, types: Mapping[str, CellSize]) -> dict[str, int] | None:
-    """GPUs by model; None where the size of a cell that it owns is not known. A quota may be of a
-    leaf type, too."""
+    """GPUs by the one name that a model has in the cells; None where the size of a cell that it
+    owns is not known."""
     claims = fetch(CLAIMS, {"vc": vc.pk})
     if any(cell_type for cell_type, _, _ in claims):
         types = types or sizes()
     owns: dict[str, int] = defaultdict(int)
     for cell_type, model, number in claims:
-        size = types.get(cell_type or model)
+        size = types.get(cell_type)
         if cell_type and size is None:
             return None
-        for name in size.gpu_models if size else (model,):
-            owns[name] += number * (size.gpus if size else 1)
+        owns[_leaf_type(cell_type or model, types)] += number * (size.gpus if size else 1)
     return dict(owns)
+
+
+def _leaf_type(name: str, types: Mapping[str, CellSize]) -> str:
+    """What the GPUs of a cell type, or of a model as nodes report it, are called in the cells."""
+    if name in types:
+        return types[name].leaf_type
+    model = gpu_model(name)
+    known = (size.leaf_type for size in types.values() if model in size.gpu_models)
+    return next(known, model)
 
 
 CLAIMS = """

@@ -12,6 +12,7 @@ from skep_platform.jobs.intake.job_file import ReadJob
 from skep_platform.jobs.intake.tags import tidy
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler.inventory import gpu_model
 
 DEFAULT_STOP_GRACE_S = 30
 MAX_COUNT = 2**31 - 1  # what a column holds; a count beyond all tasks means never
@@ -63,7 +64,7 @@ def role_rows(job: Job, read: ReadJob, images: Mapping[str, str]) -> list[TaskRo
             position=position,
             instances=role.instances,
             gpus=role.resource_per_instance.gpu,
-            gpu_model=spec.sku_of(name),
+            gpu_model=gpu_model(spec.sku_of(name)),
             cell_type=spec.demand_of(name).cell_type or "",
             cells=spec.demand_of(name).cells,
             within=spec.demand_of(name).cell,

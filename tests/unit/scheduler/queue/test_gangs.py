@@ -120,7 +120,7 @@ def test_a_sentence_says_it_all() -> None:
     reason = cluster.tick().reasons["c"]
     assert reason.message == (
         "Needs 2 nodes of 8 A100; vision owns 4 nodes, 3 are used by a (ends in about 25 min) and "
-        "b and 1 is bad; expected start in about 25 min."
+        "b and 1 is offline; expected start in about 25 min."
     )
     assert reason.details["used_by"][0] == {
         "gang": "a",

@@ -4,7 +4,7 @@ import { virtualClusters } from "@/api/tenancy";
 import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { useLiveQueries } from "@/live/live";
-import { ownedByModel } from "@/pages/vcs/owned";
+import { ownedByModel, unavailable } from "@/pages/vcs/owned";
 import { Section } from "@/ui/Section";
 import { UseBar } from "@/ui/UseBar";
 import css from "./RoomList.module.css";
@@ -35,13 +35,19 @@ function Room({ vc }: { vc: VirtualCluster }) {
       {models.length === 0 ? <span className="dim">owns no GPUs</span> : null}
       {models.map(([model, owned]) => {
         const used = vc.used[model] ?? 0;
+        const now = shapes?.gpus.find(
+          (g) => g.virtual_cluster === vc.name && g.gpu_model === model,
+        );
         return (
           <div key={model} className={css.model}>
             <span className="clip dim" title={model}>
               {shortModel(model)}
             </span>
             <span className="num">
-              {Math.max(0, owned - used)} <span className="dim">of {owned} free</span>
+              {now?.free ?? Math.max(0, owned - used)}{" "}
+              <span className="dim">
+                of {owned} free{now ? unavailable(now) : ""}
+              </span>
             </span>
             <UseBar
               used={used}

@@ -3,7 +3,7 @@ import { cells } from "@/api/cells";
 import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { UseBar } from "@/ui/UseBar";
-import { ownedByModel } from "./owned";
+import { ownedByModel, unavailable } from "./owned";
 import css from "./QuotaBars.module.css";
 
 /** Per GPU model, what is used of what is owned. */
@@ -17,6 +17,9 @@ export function QuotaBars({ vc }: { vc: VirtualCluster }) {
       {models.map((model) => {
         const owned = owns[model] ?? 0;
         const used = vc.used[model] ?? 0;
+        const now = shapes?.gpus.find(
+          (g) => g.virtual_cluster === vc.name && g.gpu_model === model,
+        );
         return (
           <li key={model} className={css.bar}>
             <span className="clip" title={model}>
@@ -26,6 +29,7 @@ export function QuotaBars({ vc }: { vc: VirtualCluster }) {
               {used}{" "}
               <span className="dim">
                 {used > owned ? `used, owns ${owned}` : `of ${owned} used`}
+                {now ? unavailable(now) : ""}
               </span>
             </span>
             <UseBar

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Cells } from "@/api/types";
-import { ownedByModel } from "./owned";
+import { ownedByModel, unavailable } from "./owned";
 
 const level = (type: string, gpus: number) => ({
   type,
@@ -27,6 +27,7 @@ const cells: Cells = {
     { name: "p", cell_type: "half", node: "n", device: "", virtual_cluster: "vision" },
     { name: "q", cell_type: "node", node: "m", device: "", virtual_cluster: "other" },
   ],
+  gpus: [],
 };
 
 test("numbers, cells and its own pinned cells are summed up by model", () => {
@@ -41,4 +42,10 @@ test("numbers, cells and its own pinned cells are summed up by model", () => {
 test("cells that the cluster has not are nothing", () => {
   const claims = [{ chain: "gone", cell_type: "node", number: 2 }];
   expect(ownedByModel({ name: "x", quotas: {}, cells: claims, pins: [] }, cells)).toEqual({});
+});
+
+test("finding U5: what cannot be used is told by its cause", () => {
+  expect(unavailable({ bad: 2, cordoned: 0, offline: 0 })).toBe(", 2 bad");
+  expect(unavailable({ bad: 0, cordoned: 8, offline: 4 })).toBe(", 8 on cordoned nodes, 4 offline");
+  expect(unavailable({ bad: 0, cordoned: 0, offline: 0 })).toBe("");
 });

@@ -1,6 +1,16 @@
-import type { Cells, VirtualCluster } from "@/api/types";
+import type { Cells, VcGpus, VirtualCluster } from "@/api/types";
 
 type Owned = Pick<VirtualCluster, "name" | "quotas" | "cells" | "pins">;
+
+/** What of the owned GPUs cannot be used now and why: ", 2 bad, 8 on cordoned nodes". */
+export function unavailable(gpus: Pick<VcGpus, "bad" | "cordoned" | "offline">): string {
+  const parts = [
+    gpus.bad ? `${gpus.bad} bad` : "",
+    gpus.cordoned ? `${gpus.cordoned} on cordoned nodes` : "",
+    gpus.offline ? `${gpus.offline} offline` : "",
+  ].filter(Boolean);
+  return parts.length > 0 ? `, ${parts.join(", ")}` : "";
+}
 
 /** GPUs owned by model, whether given by number, as cells, or as pinned cells. */
 export function ownedByModel(vc: Owned, cells: Cells | undefined): Record<string, number> {
