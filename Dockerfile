@@ -40,7 +40,9 @@ EXPOSE 8470
 CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-per-message-deflate", "false"]
 
 FROM ${PYTHON_IMAGE} AS agent
-# Root, because it owns the engine's socket; it starts no privileged container (see docs/operations.md).
+# Root, because it owns the engine's socket and writes firewall rules (see docs/network.md); it starts no
+# privileged container.
+RUN apt-get update && apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/skep /opt/skep
 COPY deploy/agent-entrypoint.sh /usr/local/bin/agent-entrypoint
 ENV PATH=/opt/skep/bin:$PATH PYTHONUNBUFFERED=1 SKEP_AGENT_STATE=/var/lib/skep-agent

@@ -33,8 +33,11 @@ class AgentConfig:
     labels: dict[str, str] = field(default_factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None
+    # "off": containers run without rules of what they reach, and gangs stay on one node.
+    fence: Literal["required", "off"] = "required"
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
+    network_interval_s: float = 10.0
     reconnect_max_s: float = 15.0
     validate: bool = False  # check every invariant after every event
 

@@ -65,11 +65,21 @@ def run(
     memory_mb: Annotated[
         int | None, typer.Option(help="Memory to offer, in MiB; all without it.")
     ] = None,
+    fence: Annotated[
+        str,
+        typer.Option(
+            envvar="SKEP_AGENT_FENCE",
+            help='"required": no container without firewall rules; "off": none at all, for a '
+            "machine on which you trust all jobs.",
+        ),
+    ] = "required",
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
     if runtime not in ("docker", "mock"):
         _fail('--runtime is "docker" or "mock"', 2)
+    if fence not in ("required", "off"):
+        _fail('--fence is "required" or "off"', 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
@@ -81,6 +91,7 @@ def run(
         labels=_labels(labels or []),
         cpus=cpus,
         memory_mb=memory_mb,
+        fence=fence,  # type: ignore[arg-type]
     )
     try:
         asyncio.run(until_signalled(run_agent(config)))

@@ -24,6 +24,9 @@ MAX_LOG_BYTES = 256 * 1024
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 STREAMS_PATH = "/ws/agent/streams/"
+# Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
+# VXLAN: what is not ours is not looked at.
+VXLAN_PORT = 14789
 MAX_GRACE_S = 3600  # the longest time that a job may ask for, of each kind, before it is killed
 MAX_ABSENCE_S = 24 * 3600  # the longest planned absence of the server that an agent waits out
 
@@ -79,6 +82,8 @@ class Inventory(Message):
     runtime: str = "docker"  # "docker" or "mock"
     port_range: tuple[int, int] = (20000, 29999)  # inclusive; ports the agent may hand to tasks
     labels: dict[str, str] = {}
+    gang_network: bool = False  # whether tasks here can be in the network of a gang over nodes
+    network_problem: str = ""  # why containers cannot be isolated here, and none is started
 
 
 # --- what the server wants --------------------------------------------------------------------
@@ -297,6 +302,16 @@ class Desired(Message):
         return Desired(revision=self.revision, attempts=whole)
 
 
+class NetworkPolicy(Message):
+    """What containers on bridges reach outside, beyond the rules that always hold (see
+    docs/network.md). Sent after Welcome, and again when it changes; without it, private addresses
+    are closed."""
+
+    type: Literal["network_policy"] = "network_policy"
+    denied: list[str] = []  # addresses or networks of nodes and of the control plane
+    allowed: list[str] = []  # addresses, networks or "address:port" of private services
+
+
 class OpenStream(Message):
     """Somebody wants to reach into an attempt: the agent dials STREAMS_PATH + stream_id with its
     credential, and carries frames (see docs/agent-protocol.md) until either side closes."""
@@ -364,7 +379,16 @@ AgentMessage = Annotated[
     Hello | Heartbeat | InventoryChanged | Report | Samples, Field(discriminator="type")
 ]
 ServerMessage = Annotated[
-    Welcome | Desired | OpenStream | HeartbeatAck | ReportAck | LogAck | Wait | Leaving | Refused,
+    Welcome
+    | NetworkPolicy
+    | Desired
+    | OpenStream
+    | HeartbeatAck
+    | ReportAck
+    | LogAck
+    | Wait
+    | Leaving
+    | Refused,
     Field(discriminator="type"),
 ]
 _AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)
@@ -404,6 +428,7 @@ _AGENT_TYPES = frozenset({"hello", "heartbeat", "inventory", "report", "samples"
 _SERVER_TYPES = frozenset(
     {
         "welcome",
+        "network_policy",
         "desired",
         "open_stream",
         "heartbeat_ack",

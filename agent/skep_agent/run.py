@@ -43,6 +43,7 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
 
         return MockRuntime()
     from skep_agent.isolation import Node
+    from skep_agent.network.fence import Fence
     from skep_agent.runtimes.docker import DockerRuntime
 
     address = config.address or own_address(identity.server)
@@ -53,7 +54,8 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
         simulated_gpus=config.simulated_gpus is not None,
         interface=interface_of(address),
     )
-    return DockerRuntime(node)
+    fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
+    return DockerRuntime(node, fence=fence)
 
 
 def make_probe(config: AgentConfig, identity: Identity, state: StateDir) -> GpuProbe:

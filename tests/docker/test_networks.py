@@ -199,7 +199,7 @@ async def test_a_node_that_stops_leaves_the_bridges_of_its_tasks(busybox, cluste
 async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
     busybox, cluster, docker_engine
 ):
-    stranger = docker_engine.networks.create(f"skep-isolated-node-1-{cluster}")
+    stranger = docker_engine.networks.create(f"skep-isolated.node-1.{cluster}")
     node = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
     try:
         with pytest.raises(RuntimeFailure) as refused:

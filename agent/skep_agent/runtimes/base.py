@@ -12,13 +12,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from skep_agent.protocol import AttemptSpec, Channel, ContainerSample, ImageSpec, Stream
+from skep_agent.protocol import (
+    AttemptSpec,
+    Channel,
+    ContainerSample,
+    ImageSpec,
+    NetworkPolicy,
+    Stream,
+)
 
 
 class RuntimeFailure(Exception):
     """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
     engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
-    disk_full, exec_failed, container_gone (someone else removed it)."""
+    disk_full, exec_failed, network_unavailable (the node cannot isolate tasks), container_gone
+    (someone else removed it)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -86,7 +94,18 @@ class Process(Protocol):
 class Runtime(Protocol):
     name: str
 
+    @property
+    def gang_network(self) -> bool:
+        """Whether tasks can be in the network of a gang over several nodes."""
+
     async def version(self) -> str: ...
+
+    def use_network_policy(self, policy: NetworkPolicy) -> None:
+        """From now on it holds for what containers reach."""
+
+    async def ensure_network(self) -> None:
+        """See that the rules of what containers reach are in force, and write them anew where they
+        are not. Raises RuntimeFailure "network_unavailable"."""
 
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         """Bring the image onto the node; `progress` gets whole percents, rising."""

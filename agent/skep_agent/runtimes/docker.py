@@ -17,7 +17,8 @@ from skep_agent.isolation import (
     check_spec,
     create_call,
 )
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+from skep_agent.network.fence import Fence
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_pull
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full
@@ -45,11 +46,14 @@ class DockerRuntime:
 
     name = "docker"
 
-    def __init__(self, node: Node, host: str = "", *, threads: int = THREADS) -> None:
+    def __init__(
+        self, node: Node, host: str = "", *, threads: int = THREADS, fence: Fence | None = None
+    ) -> None:
+        """`fence`: the rules of what containers reach; None: without any."""
         self._node = node
         self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
         self._engine = Engine(host, threads=threads)
-        self._networks = Networks(self._engine, node)
+        self._networks = Networks(self._engine, node, fence)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
         self._cpus = 0
@@ -58,11 +62,22 @@ class DockerRuntime:
     async def version(self) -> str:
         return (await self._engine.version()).version
 
+    @property
+    def gang_network(self) -> bool:
+        return self._networks.gangs_over_nodes
+
+    def use_network_policy(self, policy: NetworkPolicy) -> None:
+        self._networks.use_policy(policy)
+
+    async def ensure_network(self) -> None:
+        await self._networks.ensure_fence()
+
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         await docker_pull.pull(self._engine, image, progress)
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         check_spec(spec)
+        await self._networks.ensure_fence()
         image = await docker_pull.image_facts(self._engine, spec.image.reference)
         container_id = await self._create_in_network(spec, image)
         try:
@@ -75,6 +90,7 @@ class DockerRuntime:
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         check_free(ports)
+        await self._networks.ensure_fence()
         try:
             await self._engine.call(lambda api: api.start(container_id))
         except EngineError as error:

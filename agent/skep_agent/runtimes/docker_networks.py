@@ -3,7 +3,8 @@
 One bridge for all lonely tasks of this node, on which no two containers reach each other; one for
 each job whose tasks share this node. Several agents may share an engine: every bridge belongs to
 one node of one cluster, by its name (the engine looks bridges up by name when a container starts)
-and by its labels, so that no agent ever removes another's.
+and by its labels, so that no agent ever removes another's. The name of its interface tells the
+fence whose it is: a bridge without such a name is never used.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+import socket
 from typing import Any
 
 from skep_agent.isolation import Node
+from skep_agent.network import names
+from skep_agent.network.fence import Fence, unavailable
+from skep_agent.protocol import NetworkPolicy
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
@@ -21,12 +26,15 @@ from skep_agent.runtimes.docker_engine import Engine, EngineError
 MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
 SUBNET_PREFIX = 24
 _NO_COMPANY = {"com.docker.network.bridge.enable_icc": "false"}
+_INTERFACE = "com.docker.network.bridge.name"
 
 
 class Networks:
-    def __init__(self, engine: Engine, node: Node) -> None:
+    def __init__(self, engine: Engine, node: Node, fence: Fence | None = None) -> None:
+        """Without a fence, bridges have no rules."""
         self._engine = engine
         self._node = node
+        self._fence = fence
         self._owner = {"skep.cluster": node.cluster, "skep.node": node.name}
         self._isolated = ""
         # A bridge without containers is removed: held from finding a bridge to creating the
@@ -37,9 +45,9 @@ class Networks:
         """Id of the bridge for tasks without company, made on first use."""
         async with self.lock:
             if not self._isolated:
-                self._isolated = await self._ensure(
-                    "isolated", {"skep.isolated": "yes"}, _NO_COMPANY
-                )
+                interface = names.interface(self._node.cluster, "i", self._node.name)
+                labels = {"skep.isolated": "yes"}
+                self._isolated = await self._ensure("isolated", interface, labels, _NO_COMPANY)
         return self._isolated
 
     def forget_isolated(self) -> None:
@@ -48,7 +56,28 @@ class Networks:
 
     async def of_job(self, job_id: str) -> str:
         """Id of the job's bridge, made when there is none. Called with `lock` held."""
-        return await self._ensure(f"job-{job_id}", {"skep.job": job_id}, {})
+        key = f"{self._node.name} {job_id}"
+        interface = names.interface(self._node.cluster, "j", key)
+        return await self._ensure(f"job-{job_id}", interface, {"skep.job": job_id}, {})
+
+    @property
+    def gangs_over_nodes(self) -> bool:
+        """Whether this node can take part in the network of a gang. Without a fence only with nodes
+        on this machine: VXLAN from anybody would be let in."""
+        address = self._node.address
+        return is_ipv4(address) and (
+            self._fence is not None or ipaddress.IPv4Address(address).is_loopback
+        )
+
+    def use_policy(self, policy: NetworkPolicy) -> None:
+        if self._fence is not None:
+            self._fence.use(policy)
+
+    async def ensure_fence(self) -> None:
+        """Return when nothing that is started now reaches what it should not. Raises
+        RuntimeFailure "network_unavailable"."""
+        if self._fence is not None:
+            await self._fence.ensure()
 
     async def remove_unused(self, *, isolated: bool = False) -> None:
         """Remove every job's bridge of this node on which no container counts any more; and the
@@ -61,14 +90,19 @@ class Networks:
                 if job not in jobs if job else isolated and not jobs:
                     await self._remove(network["Id"])
 
-    async def _ensure(self, name: str, labels: dict[str, str], options: dict[str, str]) -> str:
-        labels = {**self._owner, **labels}
-        for network in await self._list(labels):
-            return network["Id"]
-        return await self._create(self._name(name), labels, options)
+    async def _ensure(
+        self, name: str, interface: str, labels: dict[str, str], options: dict[str, str]
+    ) -> str:
+        labels = {**self._owner, **labels, "skep.interface": interface}
+        found = [network["Id"] for network in await self._list(labels)]
+        options = {**options, _INTERFACE: interface}
+        network_id = found[0] if found else await self._create(self._name(name), labels, options)
+        if self._fence is not None:
+            _check_shared(interface)
+        return network_id
 
     def _name(self, name: str) -> str:
-        full = f"skep-{name}-{self._node.name}-{self._node.cluster}"
+        full = f"skep-{name}.{self._node.name}.{self._node.cluster}"
         return re.sub(r"[^0-9A-Za-z_.-]", "_", full)
 
     async def _jobs_with_containers(self) -> set[str]:
@@ -131,3 +165,23 @@ class Networks:
             for config in (network.get("IPAM") or {}).get("Config") or ()
         ]
         return [ipaddress.ip_network(c["Subnet"], strict=False) for c in configs if "Subnet" in c]
+
+
+def is_ipv4(address: str) -> bool:
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_shared(interface: str) -> None:
+    """Our rules are worth nothing in another network namespace than that of the bridges."""
+    try:
+        socket.if_nametoindex(interface)
+    except OSError:
+        problem = (
+            "the engine's bridges are not in the agent's network namespace; run the agent in the "
+            "network of the node (network_mode: host, hostNetwork: true)"
+        )
+        raise unavailable(problem) from None

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import parse_qsl
 
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Stream
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.runtimes.base import Command, Container, Exit, RuntimeFailure
 from skep_agent.runtimes.mock_exec import MockProcess
 
@@ -72,12 +72,19 @@ class MockRuntime:
     survive the first."""
 
     name = "mock"
+    gang_network = True
 
     def __init__(self) -> None:
         self.containers: dict[str, MockContainer] = {}
 
     async def version(self) -> str:
         return "mock"
+
+    def use_network_policy(self, policy: NetworkPolicy) -> None:
+        pass
+
+    async def ensure_network(self) -> None:
+        pass
 
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         words = dict(parse_qsl(image.reference.partition("?")[2]))

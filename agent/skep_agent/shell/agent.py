@@ -19,7 +19,14 @@ from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
 from skep_agent.probes.base import GpuProbe
 from skep_agent.probes.simulated import SimulatedGpus
-from skep_agent.protocol import Hello, Inventory, InventoryChanged, OpenStream, Samples
+from skep_agent.protocol import (
+    Hello,
+    Inventory,
+    InventoryChanged,
+    NetworkPolicy,
+    OpenStream,
+    Samples,
+)
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 from skep_agent.shell.clock import Clock, Handle
 from skep_agent.shell.link import FatalClose, Link
@@ -85,6 +92,7 @@ class Agent:
                 self._sample(),
                 self._look_at_gpus(),
                 self._look_at_containers(),
+                self._look_at_network(),
                 self._fail_when_broken(),
             )
         finally:
@@ -124,6 +132,10 @@ class Agent:
             held=self.machine.known(),
         )
 
+    def use_network_policy(self, policy: NetworkPolicy) -> None:
+        self._runtime.use_network_policy(policy)
+        self._tasks.start("network", self._see_to_the_network())
+
     def open_stream(self, what: OpenStream) -> None:
         self._streams.open(what)
 
@@ -144,6 +156,7 @@ class Agent:
             "runtime": self._runtime.name,
             "port_range": config.port_range,
             "labels": config.labels,
+            **await self._network(),
         }
         log.info("agent_started", node=self.identity.name, containers=len(containers))
         self.dispatch(
@@ -286,6 +299,31 @@ class Agent:
                 self.dispatch(ev.ContainersSeen(tuple(await self._runtime.list())))
             except RuntimeFailure as failure:
                 log.warning("engine_down", problem=failure.message)
+
+    async def _look_at_network(self) -> None:
+        """Rules that somebody flushed are written again, also while nothing starts."""
+        while True:
+            await asyncio.sleep(self.config.network_interval_s)
+            await self._see_to_the_network()
+
+    async def _see_to_the_network(self) -> None:
+        found = await self._network()
+        if found.items() <= self._inventory.items():
+            return
+        self._inventory |= found
+        if self.link.welcome is not None:
+            await self._send_inventory()
+
+    async def _network(self) -> dict[str, Any]:
+        """Of the inventory: what of the network the node can promise now."""
+        problem = ""
+        try:
+            await self._runtime.ensure_network()
+        except RuntimeFailure as failure:
+            problem = failure.message
+            log.error(failure.code, problem=problem)
+        possible = self._runtime.gang_network and not problem
+        return {"gang_network": possible, "network_problem": problem}
 
     async def _sample(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from skep_agent.protocol import (
     Leaving,
     LogAck,
     Message,
+    NetworkPolicy,
     OpenStream,
     ProtocolError,
     Refused,
@@ -58,6 +59,7 @@ class Node(Protocol):
 
     def dispatch(self, event: ev.Event) -> None: ...
     def hello(self) -> Hello: ...
+    def use_network_policy(self, policy: NetworkPolicy) -> None: ...
     def open_stream(self, what: OpenStream) -> None: ...
 
 
@@ -122,6 +124,8 @@ class Session:
                     self._node.dispatch(
                         ev.DesiredArrived(desired.revision, tuple(desired.attempts))
                     )
+                case NetworkPolicy() as policy:
+                    self._node.use_network_policy(policy)
                 case OpenStream() as what:
                     self._node.open_stream(what)
                 case HeartbeatAck() as ack:

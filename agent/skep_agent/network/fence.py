@@ -1,0 +1,174 @@
+"""Keeps the rules of `rules.py` in the node's kernel, and says when it cannot.
+
+The program `nft` is asked, with fixed arguments and a script on its input: the kernel applies a
+script as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from skep_agent.network import names, vxlan
+from skep_agent.network.rules import Egress, script
+from skep_agent.protocol import NetworkPolicy
+from skep_agent.runtimes.base import RuntimeFailure
+
+NFT_S = 20.0
+# systemd-resolved lists the real name servers in a file of its own.
+RESOLV_CONF = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+# With them the kernel shows frames within a bridge to the rules, too: lonely tasks share one.
+BRIDGED = tuple(
+    Path(f"/proc/sys/net/bridge/bridge-nf-call-{name}") for name in ("iptables", "ip6tables")
+)
+
+log = structlog.get_logger(__name__)
+
+
+def unavailable(problem: str) -> RuntimeFailure:
+    """The failure of everything that needs a network while there is none."""
+    return RuntimeFailure("network_unavailable", f"This node cannot isolate tasks: {problem}.")
+
+
+class Fence:
+    """The rules for all bridges of one cluster on this machine. Agents of one cluster that share a
+    machine share them, too, and write the same."""
+
+    def __init__(self, cluster: str, server: str = "") -> None:
+        """`server`: the control plane's address as a URL, closed to tasks."""
+        self._cluster = cluster
+        self._server = server
+        self._policy = NetworkPolicy()
+        self._written = ""  # the table as the kernel listed it just after we wrote it
+        self._changed = False  # since the table was written
+        self._lock = asyncio.Lock()
+
+    async def ensure(self) -> None:
+        """Return when the rules are in force. Raises RuntimeFailure "network_unavailable"."""
+        async with self._lock:
+            _show_bridged_frames()
+            if self._changed or not self._written:
+                await self._write()
+            elif await self._listed() != self._written:
+                log.warning("network_rules_restored", table=names.table(self._cluster))
+                await self._write()
+
+    def use(self, policy: NetworkPolicy) -> None:
+        """The next ensure() writes the rules for it."""
+        if policy != self._policy:
+            self._policy, self._changed = policy, True
+
+    async def renew(self) -> None:
+        """Write the rules anew: the peers of a gang changed. Raises RuntimeFailure
+        "network_unavailable"."""
+        self._changed = True
+        await self.ensure()
+
+    async def _write(self) -> None:
+        # A policy that comes meanwhile is for the next time; where this fails, all of it is.
+        self._changed, self._written = False, ""
+        egress = await asyncio.to_thread(self._egress)
+        try:
+            peers = await asyncio.to_thread(vxlan.peers, names.prefix(self._cluster))
+        except vxlan.LinkError as error:
+            raise unavailable(str(error)) from None
+        await _nft(script(self._cluster, egress, peers))
+        self._written = await self._listed()
+
+    async def _listed(self) -> str:
+        """The table as it is; "" when it is not there."""
+        try:
+            listing = await _nft(f"list table inet {names.table(self._cluster)}\n")
+        except RuntimeFailure:
+            return ""
+        return _in_one_order(listing)
+
+    def _egress(self) -> Egress:
+        control_plane = _addresses(urlsplit(self._server).hostname or "")
+        try:
+            return Egress.of(self._policy, control_plane, _resolvers())
+        except ValueError as error:
+            # What cannot be read opens nothing; what is closed without it stays closed.
+            log.error("network_policy_invalid", problem=str(error)[:200])
+            return Egress.of(NetworkPolicy(), control_plane, _resolvers())
+
+
+async def _nft(commands: str) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("nft", "--file", "-"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise unavailable(f"the program nft (nftables) does not start: {error.strerror}") from None
+    try:
+        out, problem = await asyncio.wait_for(process.communicate(commands.encode()), NFT_S)
+    except TimeoutError:
+        process.kill()
+        raise unavailable(f"nft did not end within {NFT_S:g} s") from None
+    if process.returncode:
+        first = problem.decode(errors="replace").strip().splitlines()[:1] or ["no reason given"]
+        raise unavailable(f"nft failed: {first[0][:200]}")
+    return out.decode()
+
+
+def _in_one_order(listing: str) -> str:
+    """The kernel lists the elements of a set in any order."""
+
+    def ordered(match: re.Match[str]) -> str:
+        return " ".join(sorted(part.strip() for part in match[1].split(",")))
+
+    return re.sub(r"elements = \{([^}]*)\}", ordered, listing)
+
+
+def _show_bridged_frames() -> None:
+    for setting in BRIDGED:
+        try:
+            if setting.read_text().strip() != "1":
+                setting.write_text("1\n")
+        except FileNotFoundError:
+            # The engine loads the module br_netfilter for a bridge on which containers shall not
+            # reach each other, before that bridge is there.
+            continue
+        except OSError as error:
+            raise unavailable(f"{setting} cannot be set to 1: {error.strerror}") from None
+
+
+def _resolvers() -> list[str]:
+    """Name servers that containers ask from their own network: not those on loopback."""
+    lines = [line.split() for path in RESOLV_CONF if path.exists() for line in _lines(path)]
+    found = [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
+    return [a for a in found if _is_ip(a) and not ip_address(a).is_loopback]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _addresses(host: str) -> Iterable[str]:
+    """Those that the name has now; none when it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, family=socket.AF_INET) if host else []
+    except OSError:
+        return []
+    return {str(entry[4][0]) for entry in found}
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
