@@ -29,9 +29,12 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
+from skep_platform import engine_urls  # noqa: E402
+
 # pytest-django loads the settings before this file where the variable was set, as in every xdist
 # worker: these then still name the controller's Valkey database and folder.
-settings.SKEP_REDIS_URL = settings.CELERY_BROKER_URL = os.environ["SKEP_REDIS_URL"]
+settings.SKEP_REDIS_URL = os.environ["SKEP_REDIS_URL"]
+settings.CELERY_BROKER_URL = engine_urls.broker(settings.SKEP_REDIS_URL)
 settings.CACHES["default"]["LOCATION"] = os.environ["SKEP_REDIS_URL"]
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [os.environ["SKEP_REDIS_URL"]]
 settings.SKEP_DATA_DIR = Path(os.environ["SKEP_DATA_DIR"])

@@ -1,8 +1,9 @@
 """Django settings, all from the environment. Refuses to start half-configured: no default secrets.
 
 SKEP_SECRET_KEY      signing key (required)
-SKEP_DATABASE_URL    postgresql://user:password@host:port/name (required)
-SKEP_REDIS_URL       redis://:password@host:port (required)
+SKEP_DATABASE_URL    postgresql://user:password@host:port/name, or with a unix socket
+                     postgresql://user:password@/name?host=/folder (required)
+SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0 (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
 SKEP_GATEWAY_URL     where agents reach the gateway (default: where they joined, for a proxy that
@@ -29,11 +30,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from skep_platform import __version__
+from skep_platform import __version__, engine_urls
 
 BASE_DIR = Path(__file__).resolve().parent
 
@@ -46,14 +47,9 @@ def _required(name: str) -> str:
 
 
 def _database(url: str) -> dict[str, object]:
-    parts = urlsplit(url)
     return {
         "ENGINE": "django.db.backends.postgresql",
-        "HOST": parts.hostname or "",
-        "PORT": str(parts.port or 5432),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "NAME": parts.path.lstrip("/"),
+        **engine_urls.database(url),
         "CONN_HEALTH_CHECKS": True,  # a database that was restarted fails no request of ours
         "OPTIONS": {
             # The same few statements come thousands of times: parsed and planned once a connection.
@@ -112,6 +108,8 @@ SKEP_SCHEDULING: dict[str, Any] = {
 SKEP_MAX_SPEC_BYTES = 512 * 1024
 SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
 SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
+
+SKEP_TRUSTED_PROXIES = int(os.environ.get("SKEP_TRUSTED_PROXIES", "0"))
 
 DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"
 _public = urlsplit(SKEP_PUBLIC_URL)
@@ -242,7 +240,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "skep_platform.core.api.exception_handler",
     "DEFAULT_PAGINATION_CLASS": "skep_platform.core.api.CursorPages",
     "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of our own
-    "NUM_PROXIES": int(os.environ.get("SKEP_TRUSTED_PROXIES", "0")),
+    "NUM_PROXIES": SKEP_TRUSTED_PROXIES,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
@@ -272,7 +270,7 @@ MIGRATION_MODULES = {"knox": None}
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
-CELERY_BROKER_URL = SKEP_REDIS_URL
+CELERY_BROKER_URL = engine_urls.broker(SKEP_REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,

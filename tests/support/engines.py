@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from skep_platform.onebox import engines
 
@@ -46,8 +46,11 @@ def _own_database(url: str) -> str:
     if not worker:
         return url
     parts = urlsplit(url)
-    number = int(parts.path.strip("/") or 0) + WORKER_STRIDE * (1 + int(worker.removeprefix("gw")))
-    return parts._replace(path=f"/{number}").geturl()
+    more = WORKER_STRIDE * (1 + int(worker.removeprefix("gw")))
+    if parts.scheme == "unix":
+        [number] = parse_qs(parts.query).get("db", ["0"])
+        return parts._replace(query=f"db={int(number) + more}").geturl()
+    return parts._replace(path=f"/{int(parts.path.strip('/') or 0) + more}").geturl()
 
 
 def _own_folder(purpose: str) -> Path:

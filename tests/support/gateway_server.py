@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from django.conf import settings
 from django.db import connection
+from tests.support.ports import free_port
 
 OPTIONS = {"log_level": "warning", "ws_per_message_deflate": False, "lifespan": "off"}
 START_S = 60
@@ -88,11 +89,6 @@ class ProcessServer:
         except OSError:
             return False
         return True
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = START_S) -> None:

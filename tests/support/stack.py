@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,10 +17,10 @@ from typing import Any, LiteralString
 
 import httpx
 import psycopg
+from tests.support.ports import free_port
 
 from skep_client.client import Skep
 from skep_client.models import Job
-from skep_platform.onebox.engines import DATABASE_USER, free_port
 from skep_platform.onebox.home import Home
 
 READY_WITHIN_S = 240.0
@@ -66,10 +67,8 @@ class Stack:
 
     def query(self, sql: LiteralString) -> list[tuple[Any, ...]]:
         """Ask its own database, as a witness apart from the API."""
-        port = (self.home.engines / "postgres" / "postmaster.pid").read_text().splitlines()[3]
-        password = (self.home.engines / "secrets" / "postgres").read_text()
-        address = f"host=127.0.0.1 port={port} user={DATABASE_USER} dbname=postgres"
-        with psycopg.connect(address, password=password) as connection:
+        address = json.loads(self.home.environment.read_text())["SKEP_DATABASE_URL"]
+        with psycopg.connect(address) as connection:
             return connection.execute(sql).fetchall()
 
     def processes(self) -> set[int]:

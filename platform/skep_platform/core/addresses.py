@@ -19,7 +19,7 @@ def client_address(scope: Mapping[str, Any]) -> str:
     """The address of who opened this connection. Of X-Forwarded-For only what our own proxies wrote
     is believed: the last `SKEP_TRUSTED_PROXIES` addresses (none by default)."""
     peer = scope.get("client")
-    proxies: int = settings.REST_FRAMEWORK["NUM_PROXIES"]
+    proxies: int = settings.SKEP_TRUSTED_PROXIES
     if proxies > 0:
         lines = [v for k, v in scope["headers"] if k.lower() == b"x-forwarded-for"]
         hops = [h.strip() for h in b",".join(lines).decode("latin-1").split(",") if h.strip()]

@@ -46,9 +46,7 @@ def _restore(scope: Scope) -> None:
         scope["headers"] = others  # somebody's invention
         return
     kept = [(key, value) for key, value in others if key.lower() != b"host"]
-    scope |= {
-        "forwarded": True,
-        "client": (address, 0),
-        "scheme": scheme,
-        "headers": [(b"host", host.encode("latin-1")), *kept],
-    }
+    scope["forwarded"] = True
+    scope["client"] = (address, 0)
+    scope["scheme"] = scheme
+    scope["headers"] = [(b"host", host.encode("latin-1")), *kept]

@@ -1,4 +1,8 @@
-"""PostgreSQL and Valkey as children of ours, from their wheels: own user, own password, loopback.
+"""PostgreSQL and Valkey as children of ours, from their wheels: own user, password, no port.
+
+They listen on unix sockets in folders of mode 0700 only. A task in the node's network reaches every
+port of the loopback; against a TCP port it needs no password to take all connections that
+PostgreSQL has, by opening sockets and saying nothing.
 
 The wheels' own launchers are never used: as root they create users and open every parent folder.
 
@@ -9,11 +13,14 @@ each engine is put into its own folder before it changes user, and knows it as O
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
 import socket
+import stat
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +37,13 @@ from skep_platform.onebox.binaries import (
 from skep_platform.onebox.children import Program, RunAs, die_with_parent, spawn
 from skep_platform.onebox.home import write_private
 
-LOOPBACK = "127.0.0.1"
 DATABASE_USER = "skep"
 # The working directory, entered without a walk through its parents.
 OWN_FOLDER = "/proc/self/cwd"
+POSTGRES_SOCKET = ".s.PGSQL.5432"  # the name is PostgreSQL's, of its default port
+VALKEY_SOCKET = "valkey.sock"
+MAX_SOCKET_PATH = 107  # bytes, see unix(7)
+SHORT_FOLDERS = ("/run", "/run/user/{user}", "/tmp")  # noqa: S108
 
 
 class EngineFailed(RuntimeError):
@@ -47,7 +57,6 @@ class Postgres:
     state: Path
     binaries: Binaries
     run_as: RunAs | None
-    port: int
     durable: bool = True
 
     @property
@@ -56,7 +65,8 @@ class Postgres:
 
     def url(self, database: str = "postgres") -> str:
         password = quote(secret(self.state, "postgres"), safe="")
-        return f"postgresql://{DATABASE_USER}:{password}@{LOOPBACK}:{self.port}/{database}"
+        folder = quote(str(within_path_limit(self.data, POSTGRES_SOCKET)), safe="/")
+        return f"postgresql://{DATABASE_USER}:{password}@/{database}?host={folder}"
 
     def initialise(self) -> None:
         """Create the database files, once. Raises EngineFailed."""
@@ -70,9 +80,9 @@ class Postgres:
 
     def program(self) -> Program:
         settings = {
-            "port": str(self.port),
-            "listen_addresses": LOOPBACK,
-            "unix_socket_directories": "",
+            "listen_addresses": "",
+            "unix_socket_directories": ".",  # its own folder
+            "unix_socket_permissions": "0700",
             "max_connections": "200",
             "shared_buffers": "128MB",
             "log_min_messages": "warning",
@@ -120,17 +130,25 @@ class Valkey:
     state: Path
     binaries: Binaries
     run_as: RunAs | None
-    port: int
+
+    @property
+    def folder(self) -> Path:
+        return self.state / "valkey"
+
+    @property
+    def socket(self) -> Path:
+        return within_path_limit(self.folder, VALKEY_SOCKET) / VALKEY_SOCKET
 
     def url(self, database: int = 0) -> str:
-        return f"redis://:{secret(self.state, 'valkey')}@{LOOPBACK}:{self.port}/{database}"
+        return f"unix://:{secret(self.state, 'valkey')}@{quote(str(self.socket))}?db={database}"
 
     def initialise(self) -> None:
-        folder = self.state / "valkey"
+        folder = self.folder
         _own_folder(folder, self.run_as)
         settings = {
-            "bind": LOOPBACK,
-            "port": self.port,
+            "port": 0,
+            "unixsocket": VALKEY_SOCKET,
+            "unixsocketperm": 700,
             "requirepass": secret(self.state, "valkey"),
             "dir": OWN_FOLDER,
             "save": '""',
@@ -148,12 +166,14 @@ class Valkey:
             (str(self.binaries.valkey), f"{OWN_FOLDER}/valkey.conf"),
             env=_bare_environment(),
             run_as=self.run_as,
-            cwd=str(self.state / "valkey"),
+            cwd=str(self.folder),
         )
 
     def is_ready(self, pid: int) -> bool:
         try:
-            with socket.create_connection((LOOPBACK, self.port), timeout=1) as connection:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(str(self.socket))
                 connection.sendall(f"AUTH {secret(self.state, 'valkey')}\r\nPING\r\n".encode())
                 answers = connection.makefile("rb")
                 return (answers.readline(), answers.readline()) == (b"+OK\r\n", b"+PONG\r\n")
@@ -167,16 +187,13 @@ class Engines:
     valkey: Valkey
 
 
-def prepare(
-    state: Path, *, postgres_port: int = 0, valkey_port: int = 0, durable: bool = True
-) -> Engines:
-    """Initialise both engines below `state`; port 0 means any free one. Raises EngineMissing and
-    EngineFailed."""
+def prepare(state: Path, *, durable: bool = True) -> Engines:
+    """Initialise both engines below `state`. Raises EngineMissing and EngineFailed."""
     state.mkdir(parents=True, exist_ok=True)
     run_as = unprivileged_user()
     binaries = within_reach(find_binaries(), run_as)
-    postgres = Postgres(state, binaries, run_as, postgres_port or free_port(), durable)
-    valkey = Valkey(state, binaries, run_as, valkey_port or free_port())
+    postgres = Postgres(state, binaries, run_as, durable)
+    valkey = Valkey(state, binaries, run_as)
     postgres.initialise()
     valkey.initialise()
     return Engines(postgres, valkey)
@@ -234,11 +251,33 @@ def secret(state: Path, name: str) -> str:
     return path.read_text()
 
 
-def free_port() -> int:
-    """A TCP port of the loopback that nobody holds now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+def within_path_limit(folder: Path, name: str) -> Path:
+    """`folder`, or a short link to it where the path of a socket `name` in it would be longer than
+    the kernel takes. The link lies in a folder that only this user can write."""
+    if len(os.fsencode(folder / name)) <= MAX_SOCKET_PATH:
+        return folder
+    link = _own_short_folder() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    if not link.is_symlink() or link.readlink() != folder:
+        unfinished = link.with_suffix(f".{os.getpid()}")
+        unfinished.unlink(missing_ok=True)
+        unfinished.symlink_to(folder)
+        unfinished.rename(link)
+    return link
+
+
+def _own_short_folder() -> Path:
+    """Below /run or /tmp; one that somebody else made, to lead us astray, is passed over."""
+    user = os.geteuid()
+    for base in SHORT_FOLDERS:
+        folder = Path(base.format(user=user)) / f"skep-{user}"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(found.st_mode) and (found.st_uid, found.st_mode & 0o077) == (user, 0):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="skep-"))
 
 
 def _own_folder(path: Path, user: RunAs | None) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.support.gateway_agent import Agent, Joined
-from tests.support.gateway_server import ThreadServer, free_port, wait_until
+from tests.support.gateway_server import ThreadServer, wait_until
+from tests.support.ports import free_port
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 

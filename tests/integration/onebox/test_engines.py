@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_both_answer_with_their_password_and_refuse_without(running):
         psycopg.connect(wrong)
     assert redis.Redis.from_url(running.engines.valkey.url()).ping()
     with pytest.raises(redis.AuthenticationError):
-        redis.Redis(port=running.engines.valkey.port).ping()
+        redis.Redis(unix_socket_path=str(running.engines.valkey.socket)).ping()
 
 
 def test_secrets_are_in_closed_files_and_on_no_command_line(running, tmp_path):
@@ -67,11 +68,56 @@ def test_they_never_run_as_root(running):
         assert Path(f"/proc/{process.pid}").stat().st_uid != 0
 
 
-def test_they_listen_on_the_loopback_only(running):
-    listening = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=True).stdout
-    for port in (running.engines.postgres.port, running.engines.valkey.port):
-        found = [line.split()[3] for line in listening.splitlines() if f":{port} " in line]
-        assert found == [f"127.0.0.1:{port}"]
+def test_finding_s5_no_engine_listens_on_a_port(running):
+    """A task in the node's network reaches whatever does, the loopback too."""
+    listening = subprocess.run(["ss", "-Hlntup"], capture_output=True, text=True, check=True).stdout
+    for process in running._processes:
+        assert f"pid={process.pid}," not in listening
+        assert not [line for line in listening.splitlines() if str(process.pid) in line]
+
+
+def test_finding_s14_others_cannot_even_knock_at_an_engine(running):
+    """Without a word and without a password, 480 open sockets were enough to keep everybody out of
+    PostgreSQL. The folders are closed, so nobody else of this machine can open one."""
+    postgres, valkey = running.engines.postgres, running.engines.valkey
+    sockets = [postgres.data / engines.POSTGRES_SOCKET, valkey.folder / engines.VALKEY_SOCKET]
+    for path in sockets:
+        assert path.is_socket()
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert path.stat().st_mode & 0o077 == 0
+    if os.geteuid() == 0:  # else the engines are ours
+        for path in sockets:
+            with pytest.raises(PermissionError):
+                knock_as_a_stranger(path)
+
+
+def test_finding_s14_a_path_that_is_too_long_for_a_socket_is_shortened_safely(tmp_path):
+    """The kernel takes 107 bytes."""
+    deep = tmp_path / ("very-long-name-of-a-folder-" * 3) / ("another-one-" * 4)
+    server = engines.RunningEngines(engines.prepare(deep, durable=False), tmp_path)
+    server.start()
+    try:
+        with psycopg.connect(server.engines.postgres.url()) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert redis.Redis.from_url(server.engines.valkey.url()).ping()
+        short = server.engines.valkey.socket.parent
+        assert len(str(short)) < 64
+        assert short.parent.stat().st_mode & 0o077 == 0
+        assert short.resolve() == server.engines.valkey.folder
+    finally:
+        server.stop()
+
+
+def test_finding_s14_a_folder_that_a_stranger_made_is_not_used(tmp_path, monkeypatch):
+    """In /tmp anybody may make one of the name that we would take."""
+    trap = tmp_path / f"skep-{os.geteuid()}"
+    trap.mkdir()
+    trap.chmod(0o777)
+    monkeypatch.setattr(engines, "SHORT_FOLDERS", (str(tmp_path),))
+    folder = engines._own_short_folder()
+    assert folder != trap
+    assert folder.stat().st_mode & 0o077 == 0
+    folder.rmdir()
 
 
 def test_a_killed_parent_takes_them_along_and_data_survives(tmp_path):
@@ -120,6 +166,19 @@ def test_a_missing_engine_is_told_with_what_to_install(monkeypatch):
     monkeypatch.setattr(binaries.shutil, "which", lambda name: None)
     with pytest.raises(binaries.EngineMissing, match="SKEP_REDIS_URL"):
         binaries._valkey_server()
+
+
+def knock_as_a_stranger(path: Path) -> None:
+    """By a relative name: not even the folders above it need let the stranger through."""
+    before = Path.cwd()
+    os.chdir(path.parent)
+    os.seteuid(65533)
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path.name)
+    finally:
+        os.seteuid(0)
+        os.chdir(before)
 
 
 def alive(pid: int) -> bool:

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.support.ports import free_port
 from tests.support.stack import Stack, environment_of, eventually, stack, start
 
-from skep_platform.onebox.engines import free_port
 from skep_platform.onebox.home import Home
 
 pytestmark = pytest.mark.stack

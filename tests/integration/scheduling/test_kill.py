@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 def scheduler_held_at(point: str) -> Iterator[subprocess.Popen[str]]:
     """A real process that has reached `point` of its tick; killed at the end if not before."""
     database = connection.settings_dict["NAME"]
-    url = os.environ["SKEP_DATABASE_URL"].rpartition("/")[0] + f"/{database}"
+    url = urlsplit(os.environ["SKEP_DATABASE_URL"])._replace(path=f"/{database}").geturl()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.jobs_killed", point],
         cwd=ROOT,

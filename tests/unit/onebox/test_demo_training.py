@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from skep_platform.onebox.engines import free_port
+from tests.support.ports import free_port
 
 TRAIN = Path(__file__).parents[3] / "examples/demo/train.py"
 
