@@ -38,7 +38,7 @@ def packed(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:
                 info = entry(member[0])
                 info.size = len(member[1])
                 tar.addfile(info, io.BytesIO(member[1]))
-    return gzip.compress(buffer.getvalue(), 1)
+    return gzip.compress(buffer.getvalue(), 1, mtime=0)
 
 
 def named(archive: bytes, path: str = "/workspace") -> WorkingFiles:
