@@ -460,6 +460,7 @@ class Node(Model):
     agent_version: str = ""
     labels: dict[str, str] = {}
     last_heartbeat_at: datetime | None = None
+    lease_expires_at: datetime | None = None
     gpus: list[Gpu] = []
 
 

@@ -23,6 +23,8 @@ SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 3
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
+SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on purpose, in
+                     seconds (default 3600, at most 86400, 0: no longer than a lease)
 """
 
 from __future__ import annotations
@@ -91,6 +93,8 @@ SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:
 SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
 SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
+# So long nodes are waited for after a planned stop of the server; at most a day.
+SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0

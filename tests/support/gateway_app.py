@@ -16,5 +16,7 @@ from skep_platform.gateway.asgi import application as gateway
 
 
 async def application(scope: Any, receive: Any, send: Any) -> Any:
-    of_agents = scope["type"] == "websocket" and scope["path"] == "/ws/agent"
+    of_agents = scope["type"] == "lifespan" or (
+        scope["type"] == "websocket" and scope["path"] == "/ws/agent"
+    )
     return await (gateway if of_agents else web)(scope, receive, send)

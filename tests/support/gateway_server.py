@@ -48,8 +48,10 @@ class ThreadServer:
 class ProcessServer:
     """A web server in a process of its own, on the test's database and doorbells."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, *, lifespan: str = "off", **environment: str) -> None:
+        """With `lifespan` "on" it tells that it is there, and takes leave of its agents."""
         self.port = free_port()
+        self._lifespan = lifespan
         self._environment = environment  # on top of the test's own
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -67,7 +69,8 @@ class ProcessServer:
 
     def start(self) -> None:
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
-        quiet = ["--log-level", "warning", "--lifespan", "off", "--ws-per-message-deflate=false"]
+        quiet = ["--log-level", "warning", "--ws-per-message-deflate=false"]
+        quiet += ["--lifespan", self._lifespan, "--timeout-graceful-shutdown=1"]
         command = [sys.executable, "-m", "uvicorn", "tests.support.gateway_app:application"]
         self._process = subprocess.Popen(
             [*command, *address, *quiet], env=_environment() | self._environment
@@ -79,6 +82,13 @@ class ProcessServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+            self._process = None
+
+    def terminate(self) -> None:
+        """SIGTERM, and its end."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(START_S)
             self._process = None
 
     def _answers(self) -> bool:
@@ -104,7 +114,7 @@ def _environment() -> dict[str, str]:
     prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
     timing = {
         name: str(getattr(settings, name))
-        for name in ("SKEP_LEASE_S", "SKEP_HEARTBEAT_S", "SKEP_SAMPLE_S")
+        for name in ("SKEP_LEASE_S", "SKEP_LEASE_MARGIN_S", "SKEP_HEARTBEAT_S", "SKEP_SAMPLE_S")
     }
     ours = {"SKEP_DATABASE_URL": database, "SKEP_TEST_PREFIX": prefix} | timing
     ours["SKEP_DATA_DIR"] = str(settings.SKEP_DATA_DIR)

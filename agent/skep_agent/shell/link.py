@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from skep_agent.join import accepted_gateway
 from skep_agent.protocol import FATAL_CLOSE_CODES, MAX_TEXT_FRAME, Message, Welcome
-from skep_agent.shell.session import Node, Session, Silence
+from skep_agent.shell.session import Node, ServerLeaves, Session, Silence
 from skep_agent.statedir import Identity
 
 AGENT_PATH = "/ws/agent"
@@ -96,7 +96,7 @@ class Link:
                 await self._run(socket)
         except ConnectionClosed as closed:
             self._after_close(closed)
-        except (OSError, InvalidHandshake, TimeoutError, Silence) as error:
+        except (OSError, InvalidHandshake, TimeoutError, Silence, ServerLeaves) as error:
             log.warning("connection_lost", problem=str(error) or type(error).__name__)
         finally:
             welcomed = self.welcome is not None

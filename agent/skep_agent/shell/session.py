@@ -48,6 +48,10 @@ class Silence(Exception):
     """The server does not answer on this connection."""
 
 
+class ServerLeaves(Exception):
+    """The server stops on purpose, and the lease was extended for that."""
+
+
 class Node(Protocol):
     """What a session needs of its agent."""
 
@@ -71,7 +75,7 @@ class Session:
         self.welcome: Welcome | None = None
 
     async def run(self) -> None:
-        """Until the connection ends: raises ConnectionClosed or Silence."""
+        """Until the connection ends: raises ConnectionClosed, Silence or ServerLeaves."""
         sent_at = self._node.clock.moment().mono
         await self.send(self._node.hello())
         self.welcome = welcome = await self._receive_welcome()
@@ -138,6 +142,7 @@ class Session:
                 case Leaving(for_s=for_s):
                     log.warning("server_leaves_on_purpose", for_s=for_s)
                     self._node.dispatch(ev.LeaseExtended(for_s))
+                    raise ServerLeaves(f"the server stops, for at most {for_s:.0f} s")
                 case Refused() as refused:
                     _log_refusal(refused)
 

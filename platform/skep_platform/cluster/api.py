@@ -61,6 +61,9 @@ class NodeSerializer(serializers.Serializer[Any]):
     agent_version = serializers.CharField(allow_blank=True)
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)
+    lease_expires_at = serializers.DateTimeField(
+        allow_null=True, help_text="Until then its tasks may run, also without a connection."
+    )
     gpus = GpuSerializer(many=True)
 
 
@@ -192,6 +195,19 @@ class UncordonView(APIView):
         return _one(request, name)
 
 
+class DeclareLostView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(
+        operation_id="declare_node_lost", request=None, responses=NodeSerializer, tags=TAGS
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Do not wait until its lease is over: its tasks count as lost, and start elsewhere. Only
+        when its machine is surely off; else they run twice."""
+        services.declare_lost(acting.user(request), name)
+        return _one(request, name)
+
+
 class JoinTokensView(APIView):
     permission_classes = (IsAdmin,)
 
@@ -279,6 +295,7 @@ def _node(
         "agent_version": node.agent_version,
         "labels": node.labels,
         "last_heartbeat_at": node.last_heartbeat_at,
+        "lease_expires_at": node.lease_expires_at,
         "gpus": [
             _gpu(device, held.get(device.uuid), live.get(device.uuid)) for device in node.gpus
         ],

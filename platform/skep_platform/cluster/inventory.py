@@ -6,6 +6,7 @@ another living node reports stays there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,11 @@ def check(inventory: Inventory) -> None:
         raise InvalidInventory(f"The inventory is refused: {wrong[0]}.", problems=wrong)
 
 
+def digest(inventory: Inventory) -> str:
+    """SHA-256 of all that it says, in hex."""
+    return hashlib.sha256(inventory.model_dump_json().encode()).hexdigest()
+
+
 def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
     """The columns of `Node` that an inventory sets. What an admin labelled stays."""
     known = {gpu.uuid for gpu in inventory.gpus}
@@ -82,6 +88,7 @@ class Changes:
     new: list[Device] = field(default_factory=list)
     changed: list[Device] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    elsewhere: bool = False  # a GPU stays with another node
 
     def __bool__(self) -> bool:
         return bool(self.new or self.changed)
@@ -99,6 +106,7 @@ def compare(node: Node, gpus: Sequence[Gpu], known: Iterable[Device], leased: se
             _appear(changes, node, gpu)
         elif device.node_id != node.pk and not _may_move(device, leased):
             changes.events.append(_claimed(node, device))
+            changes.elsewhere = True
         else:
             _update(changes, node, device, gpu)
     for device in by_uuid.values():

@@ -60,6 +60,9 @@ class Node(Entity):
 
     credential_hash = models.CharField(max_length=64, blank=True, db_index=True)  # sha256 hex
     instance_id = models.CharField(max_length=64, blank=True)  # the connected agent's state dir
+    memory_id = models.CharField(max_length=64, blank=True)  # its journal; anew: it forgot
+    # Of the inventory that is stored: one that has not changed costs nothing. "": compare it.
+    inventory_digest = models.CharField(max_length=64, blank=True)
     session_epoch = models.PositiveBigIntegerField(default=0)  # fences older connections
     connected = models.BooleanField(default=False)
     last_heartbeat_at = models.DateTimeField(null=True)
@@ -80,6 +83,14 @@ class Node(Entity):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ControlPlane(models.Model):
+    """One row: whether any gateway is there to accept agents. Written by all of them every second;
+    while none is, no node is judged by the end of its lease (see `cluster.presence`)."""
+
+    seen_at = models.DateTimeField()  # when a gateway was last up
+    since = models.DateTimeField()  # from when on at least one was, without a break
 
 
 class Device(models.Model):

@@ -20,7 +20,7 @@ from django.db.models.functions import Now
 
 from skep_agent.protocol import Hello, Inventory
 from skep_platform.accounts.models import User
-from skep_platform.cluster import faults
+from skep_platform.cluster import faults, presence
 from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, NODE_NAME, Device, JoinToken, Node, NodeState
 from skep_platform.cluster.tokens import CREDENTIAL_PREFIX, JOIN_PREFIX, digest, new_secret
@@ -93,31 +93,48 @@ def authenticate_node(credential: str) -> Node | None:
 @transaction.atomic
 def open_session(node_id: UUID | str, instance_id: str, hello: Hello) -> Node:
     """Start a new session of a node: fences every older one, starts the lease, stores what the
-    node has. Raises Conflict `agent_duplicate` when an agent with another state directory is
+    node has. Two statements when that is what was stored before. A lease that was extended for a
+    planned absence stays until the first heartbeat: only that proves that the agent has heard of
+    its new one. Raises Conflict `agent_duplicate` when an agent with another state directory is
     alive, `node_removed`, and InvalidInventory."""
     inventories.check(hello.inventory)
-    node = _locked(node_id)
+    node = _locked(node_id, now=Now())
     _refuse_second_agent(node, instance_id)
-    before = node.state
+    before, was_connected, now = node.state, node.connected, node.now
     if before != NodeState.ONLINE:
         NODE.check(before, NodeState.ONLINE, node.name)
-    Node.objects.filter(pk=node.pk).update(
-        state=NodeState.ONLINE,
-        connected=True,
-        instance_id=instance_id[:64],
-        agent_version=hello.agent_version[:64],
-        session_epoch=F("session_epoch") + 1,
-        last_heartbeat_at=Now(),
-        lease_expires_at=Now() + lease(),
-        updated_at=Now(),
-        **inventories.node_fields(node, hello.inventory),
-    )
-    _store_devices(node, hello.inventory)
+    digest = inventories.digest(hello.inventory)
+    changed = digest != node.inventory_digest
+    told = inventories.node_fields(node, hello.inventory) if changed else {}
+    fields: dict[str, Any] = {
+        "state": NodeState.ONLINE,
+        "connected": True,
+        "instance_id": instance_id[:64],
+        "agent_version": hello.agent_version[:64],
+        "session_epoch": node.session_epoch + 1,
+        "last_heartbeat_at": now,
+        "lease_expires_at": max(node.lease_expires_at or now, now + lease()),
+        "updated_at": now,
+        **told,
+    }
+    if changed:
+        fields["inventory_digest"] = digest if _store_devices(node, hello.inventory) else ""
+    Node.objects.filter(pk=node.pk).update(**fields)
+    for name, value in fields.items():
+        setattr(node, name, value)
     if before != NodeState.ONLINE:
         record("node", node.pk, "node.online", f"Node {node.name} is online.", was=before)
-    _tell_all()
-    node.refresh_from_db()
+    if was_connected:
+        bell = {"type": "node.replaced", "epoch": node.session_epoch}
+        doorbells.ring(doorbells.node_group(node.pk), bell)
+    if changed or before != NodeState.ONLINE:
+        _tell_all()
     return node
+
+
+def remember(node_id: UUID | str, memory_id: str) -> None:
+    """The agent's journal from now on: what it forgot before was dealt with."""
+    Node.objects.filter(pk=node_id).update(memory_id=memory_id[:64])
 
 
 def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
@@ -150,8 +167,9 @@ def update_inventory(node_id: UUID | str, session_epoch: int, inventory: Invento
     found = node.first()
     if found is None:
         raise _fenced()
-    node.update(updated_at=Now(), **inventories.node_fields(found, inventory))
-    _store_devices(found, inventory)
+    digest = inventories.digest(inventory) if _store_devices(found, inventory) else ""
+    fields = inventories.node_fields(found, inventory)
+    node.update(updated_at=Now(), inventory_digest=digest, **fields)
     _tell_all()
 
 
@@ -168,6 +186,34 @@ def close_session(node_id: UUID | str, session_epoch: int) -> None:
         doorbells.ring_topic("cluster")
     else:
         mine.update(connected=False)
+
+
+@transaction.atomic
+def plan_absence(sessions: Mapping[UUID, int], for_s: float) -> list[UUID]:
+    """This gateway stops on purpose: end these sessions (node: epoch), and wait for their nodes so
+    much longer than a lease. To be called before the agents are told, who then extend their leases
+    by no more than that. Returns the nodes whose sessions were still on."""
+    waits = timedelta(seconds=for_s) + lease()
+    with connection.cursor() as cursor:
+        cursor.execute(ABSENT, [waits, list(sessions), list(sessions.values())])
+        found = [row[0] for row in cursor.fetchall()]
+    message = f"The server stops on purpose, and waits for the node for {for_s / 60:.0f} minutes."
+    events = [event("node", pk, "node.unreachable", message, waits_s=for_s) for pk in found]
+    Event.objects.bulk_create(events)
+    return found
+
+
+ABSENT = """
+UPDATE cluster_node AS n
+   SET connected = false, state = 'UNREACHABLE', updated_at = statement_timestamp(),
+       lease_expires_at = greatest(n.lease_expires_at, statement_timestamp() + %s)
+  FROM (SELECT n.id FROM cluster_node n
+          JOIN unnest(%s::uuid[], %s::bigint[]) s (id, epoch)
+            ON n.id = s.id AND n.session_epoch = s.epoch
+         WHERE n.connected AND n.state = 'ONLINE' ORDER BY n.id FOR NO KEY UPDATE OF n) AS mine
+ WHERE n.id = mine.id
+RETURNING n.id
+"""
 
 
 def bump_revision(node_ids: Iterable[UUID | str], *, ring: bool = True) -> None:
@@ -195,8 +241,11 @@ RETURNING n.id
 
 @transaction.atomic
 def expire_leases() -> list[UUID]:
-    """Nodes whose lease is over become LOST: they have fenced themselves by now. Safe to run
-    twice at once: a row is taken by one run, and the guard is checked under its lock."""
+    """Nodes whose lease is over become LOST: they have fenced themselves by now. None does while
+    no gateway is there to renew leases, nor before one has been there for a whole lease. Safe to
+    run twice at once: a row is taken by one run, and the guard is checked under its lock."""
+    if not presence.may_judge(lease()):
+        return []
     due = (
         Node.objects.select_for_update(skip_locked=True, no_key=True)
         .filter(state__in=NODE.before(NodeState.LOST), lease_expires_at__lt=Now())
@@ -245,6 +294,27 @@ def set_labels(user: User | None, name: str, changes: Mapping[str, str | None]) 
         data = {"before": before, "after": node.labels}
         record("node", node.pk, "node.labelled", message, actor=_username(user), **data)
         _tell_all()
+    return node
+
+
+@transaction.atomic
+def declare_lost(user: User | None, name: str) -> Node:
+    """Give up waiting for a node, as when its machine burned during a planned absence: its tasks
+    count as lost and its GPUs as free at once. If it still runs they run twice, until its agent
+    comes back or its lease is over. Raises Conflict `node_connected`."""
+    node = _named(name, Node.objects.select_for_update(no_key=True))
+    if node.connected:
+        message = f"The agent of {name} is connected; stop it first, or cordon and drain the node."
+        raise Conflict(message, code="node_connected", node=name)
+    if node.state != NodeState.LOST:
+        NODE.check(node.state, NodeState.LOST, name)
+        Node.objects.filter(pk=node.pk).update(
+            state=NodeState.LOST, session_epoch=F("session_epoch") + 1, updated_at=Now()
+        )
+        message = f"Node {name} was declared lost by an admin; its tasks count as lost."
+        record("node", node.pk, "node.lost", message, actor=_username(user), was=node.state)
+        _tell_all()
+    node.refresh_from_db()
     return node
 
 
@@ -313,18 +383,16 @@ def _save(node: Node) -> None:
         raise _name_taken(node) from None
 
 
-def _refuse_second_agent(node: Node, instance_id: str) -> None:
-    fresh = Node.objects.filter(
-        pk=node.pk,
-        connected=True,
-        last_heartbeat_at__gt=Now() - timedelta(seconds=settings.SKEP_LEASE_S),
-    )
-    if node.instance_id != instance_id and fresh.exists():
+def _refuse_second_agent(node: Any, instance_id: str) -> None:
+    if node.instance_id == instance_id or not node.connected or not node.last_heartbeat_at:
+        return
+    if node.now - node.last_heartbeat_at < timedelta(seconds=settings.SKEP_LEASE_S):
         message = f"Another agent is connected as {node.name}; stop it, or join under a new name."
         raise Conflict(message, code="agent_duplicate", node=node.name)
 
 
-def _store_devices(node: Node, inventory: Inventory) -> None:
+def _store_devices(node: Node, inventory: Inventory) -> bool:
+    """False when a GPU stays with another node: the same inventory may say something new later."""
     uuids = [gpu.uuid for gpu in inventory.gpus]
     rows = Device.objects.filter(uuid__in=uuids) | Device.objects.filter(node=node)
     known = list(
@@ -335,8 +403,12 @@ def _store_devices(node: Node, inventory: Inventory) -> None:
             pk__in=[device.pk for device in known], leases__isnull=False, leases__released_at=None
         ).values_list("pk", flat=True)
     )
+    owners = {device.uuid: device.node_id for device in known}
     changes = inventories.compare(node, inventory.gpus, known, leased)
     if changes:
+        moved = {owners.get(device.uuid, node.pk) for device in changes.changed} - {node.pk}
+        if moved:
+            Node.objects.filter(pk__in=moved).update(inventory_digest="")
         Device.objects.bulk_create(
             [*changes.new, *changes.changed],
             update_conflicts=True,
@@ -344,10 +416,13 @@ def _store_devices(node: Node, inventory: Inventory) -> None:
             update_fields=DEVICE_COLUMNS,
         )
     Event.objects.bulk_create(changes.events)
+    return not changes.elsewhere
 
 
-def _locked(node_id: UUID | str) -> Node:
-    node = Node.objects.select_for_update(no_key=True).filter(pk=node_id).first()
+def _locked(node_id: UUID | str, **more: Any) -> Any:
+    """The row, with `more` computed in the same statement."""
+    rows = Node.objects.select_for_update(no_key=True).annotate(**more)
+    node = rows.filter(pk=node_id).first()
     if node is None or node.state == NodeState.REMOVED:
         raise Conflict("This node was removed from the cluster.", code="node_removed")
     return node

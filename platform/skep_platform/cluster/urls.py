@@ -13,4 +13,5 @@ urlpatterns: list[URLPattern] = [
     path("nodes/<str:name>/faults", api.FaultsView.as_view()),
     path("nodes/<str:name>/cordon", api.CordonView.as_view()),
     path("nodes/<str:name>/uncordon", api.UncordonView.as_view()),
+    path("nodes/<str:name>/declare-lost", api.DeclareLostView.as_view()),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import structlog
 from django.conf import settings
@@ -17,6 +18,7 @@ from skep_agent.protocol import (
     Hello,
     LogPosition,
     ProtocolError,
+    Wait,
     Welcome,
 )
 from skep_platform.cluster import services as cluster
@@ -25,11 +27,14 @@ from skep_platform.core import doorbells
 from skep_platform.core.addresses import gateway_url
 from skep_platform.core.errors import SkepError
 from skep_platform.gateway import threads
+from skep_platform.gateway.admission import Admission
 from skep_platform.gateway.flusher import flush, flusher
 from skep_platform.gateway.listener import listener
+from skep_platform.gateway.presence import presence
 from skep_platform.gateway.session import Session, parse, refused
 from skep_platform.gateway.socket import (
     CLOSE_INTERNAL,
+    CLOSE_RESTART,
     Closed,
     Receive,
     Refusal,
@@ -42,6 +47,8 @@ from skep_platform.telemetry import services as telemetry
 log = structlog.get_logger(__name__)
 
 HELLO_S = 10.0
+TELL_TO_WAIT_S = 5.0
+AT_ONCE = 3  # sessions that are opened at a time: as many as `threads.control` has threads
 MAX_ATTEMPTS = 10_000  # named in a Hello
 # The agent gives up for good on two of them; whatever else is refused it tries again.
 CLOSE_CODES = {
@@ -70,10 +77,12 @@ async def agent_socket(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _serve(socket: Socket) -> None:
+    _refuse_when_leaving()
     node = await _authenticated(socket)
     hello = await _hello(socket)
-    node, positions = await _opened(node, hello)
+    node, positions = await _admitted(socket, node, hello)
     try:
+        _refuse_when_leaving()
         session = Session(socket, node.pk, node.session_epoch)
         async with listener().hearing(doorbells.node_group(node.pk), session.on_bell):
             welcome = _welcome(node, positions, socket)
@@ -82,6 +91,11 @@ async def _serve(socket: Socket) -> None:
             await session.run()
     finally:
         await asyncio.shield(_closed(node.pk, node.session_epoch))
+
+
+def _refuse_when_leaving() -> None:
+    if presence().leaving:
+        raise Refusal("server_stops", "This server stops; connect again.", CLOSE_RESTART)
 
 
 async def _authenticated(socket: Socket) -> Node:
@@ -111,6 +125,23 @@ async def _hello(socket: Socket) -> Hello:
     return hello
 
 
+async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
+    """In its turn: those whose lease ends first come first. Who waits is told so."""
+    expires = node.lease_expires_at
+
+    async def in_turn() -> tuple[Node, list[LogPosition]]:
+        async with admission().turn(expires.timestamp() if expires else 0.0):
+            return await _opened(node, hello)
+
+    opening = asyncio.ensure_future(in_turn())
+    try:
+        while not (await asyncio.wait([opening], timeout=TELL_TO_WAIT_S))[0]:
+            await socket.send(Wait().model_dump_json())
+        return opening.result()
+    finally:
+        opening.cancel()
+
+
 async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
     try:
         return await threads.control.run(_open, node.pk, hello)
@@ -121,8 +152,6 @@ async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
 
 def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
     node = cluster.open_session(node_id, hello.instance_id, hello)
-    bell = {"type": "node.replaced", "epoch": node.session_epoch}
-    doorbells.publish({doorbells.node_group(node_id): bell})
     return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
 
 
@@ -153,3 +182,11 @@ async def _refuse(socket: Socket, refusal: Refusal) -> None:
     except Closed:
         return
     await socket.close(refusal.close, refusal.code)
+
+
+_admissions: WeakKeyDictionary[asyncio.AbstractEventLoop, Admission] = WeakKeyDictionary()
+
+
+def admission() -> Admission:
+    """The one of this event loop."""
+    return _admissions.setdefault(asyncio.get_running_loop(), Admission(AT_ONCE))

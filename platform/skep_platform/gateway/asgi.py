@@ -20,8 +20,11 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 from skep_platform.core.limits import App, BodyLimit  # noqa: E402
 from skep_platform.gateway.agent_http import MAX_BODY, AgentHttp  # noqa: E402
 from skep_platform.gateway.forwarded import Forwarded  # noqa: E402
+from skep_platform.gateway.presence import lifespan  # noqa: E402
 from skep_platform.gateway.routing import agents  # noqa: E402
 
 bounded = BodyLimit(cast(App, http), MAX_BODY)
-routes = ProtocolTypeRouter({"http": AgentHttp(bounded), "websocket": agents})
+routes = ProtocolTypeRouter(
+    {"http": AgentHttp(bounded), "websocket": agents, "lifespan": cast(App, lifespan)}
+)
 application = Forwarded(routes)

@@ -19,6 +19,7 @@ Send = Callable[[Event], Awaitable[None]]
 
 CLOSE_NORMAL = 1000
 CLOSE_INTERNAL = 1011
+CLOSE_RESTART = 1012
 CANCEL_AGAIN_S = 2.0
 
 

@@ -44,7 +44,8 @@ def test_node_tells_what_it_has(live):
     live(node, "GPU-alpha-0", 87.5, 1234)
     shown = Api(make_user()).get("/nodes/alpha").json()
     assert shown["last_heartbeat_at"].endswith("Z")
-    del shown["last_heartbeat_at"]
+    assert shown["lease_expires_at"] > shown["last_heartbeat_at"]
+    del shown["last_heartbeat_at"], shown["lease_expires_at"]
     assert shown == {
         "id": str(node.pk),
         "name": "alpha",

@@ -83,6 +83,7 @@ EXPECTED = {
     "POST nodes/<name>/undrain": ADMIN,
     "POST nodes/<name>/cordon": ADMIN,
     "POST nodes/<name>/uncordon": ADMIN,
+    "POST nodes/<name>/declare-lost": ADMIN,
     "POST nodes/join-tokens": ADMIN,
     "POST nodes/join": EVERYBODY,
     "GET cells": LOGGED_IN,
