@@ -22,7 +22,7 @@ from skep_platform.onebox.options import Options, add_arguments, from_arguments
 
 FAILED = 1
 OTHERWISE = 3
-STOP_WITHIN_S = 15.0
+STOP_WITHIN_S = 20.0
 
 
 def main() -> int:
@@ -122,7 +122,9 @@ def _tell_of_jobs(home: Home, *, stop: bool) -> None:
     if left:
         names = ", ".join(job.name for job in left[:5]) + (", …" if len(left) > 5 else "")
         say(f"{len(left)} jobs go on in their containers: {names}")
-        say("  the next `skep up` takes them over; `skep down --stop-jobs` would stop them")
+        minutes = home.read_status().get("planned_absence_s", 0) / 60
+        say(f"  `skep up` within {minutes:.0f} minutes takes them over; later they are stopped")
+        say("  and run again. `skep down --stop-jobs` would stop them now")
 
 
 def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], None]) -> int:

@@ -27,6 +27,7 @@ READY_WITHIN_S = 90.0
 MIGRATED_WITHIN_S = 900.0  # an upgrade may have much to move
 # A child that died this often before everything was ready will not get well by itself.
 HOPELESS = 5
+STOP_GATEWAY_S = 9.0  # it first tells the agents that the server stops on purpose
 STOP_CLIENTS_S = 1.5
 STOP_ENGINES_S = 1.2
 LOOK_AGAIN_S = 0.05
@@ -170,10 +171,13 @@ class Supervisor:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _stop(self) -> None:
-        """Those that use the engines first, all at once; then the engines."""
+        """The gateway first, while the agents are there to hear that they shall keep their jobs;
+        then all others that use the engines at once; then the engines."""
         self.phase = "stopping"
         self._write_status()
-        clients = [k for k in self.keepers if k not in self._engines]
+        gateways = [k for k in self.keepers if k.name == "gateway"]
+        await _stop_all(gateways, STOP_GATEWAY_S)
+        clients = [k for k in self.keepers if k not in self._engines and k not in gateways]
         await _stop_all(clients, STOP_CLIENTS_S)
         await _stop_all(self._engines, STOP_ENGINES_S)
         self.phase = "stopped"
@@ -193,9 +197,15 @@ class Supervisor:
                 "url": self.options.url,
                 "gateway_url": self.options.gateway_url,
                 "started_at": self._started,
+                "planned_absence_s": planned_absence_s(),
                 "children": children,
             }
         )
+
+
+def planned_absence_s() -> float:
+    """How long jobs go on without us, in seconds: as `skep_platform.settings` has it."""
+    return min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 
 
 def _has_joined(state: StateDir) -> bool:

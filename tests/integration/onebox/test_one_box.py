@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -166,6 +167,29 @@ def test_jobs_outlive_the_box_unless_they_are_stopped():
         box.process = start(box.home, port_of(box), "--gpus=2", **lease)
         with box.client() as skep:
             assert [skep.job(job.id).state for job in jobs] == ["STOPPED", "STOPPED"]
+
+
+@pytest.mark.docker
+def test_finding_u6_a_planned_stop_longer_than_the_lease_costs_no_job():
+    build = Path(__file__).parents[3] / "examples/demo/build_image.py"
+    subprocess.run([sys.executable, build], check=True)
+    command = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done"
+    lease = {"SKEP_LEASE_S": "6", "SKEP_LEASE_MARGIN_S": "2", "SKEP_HEARTBEAT_S": "1"}
+    with stack("--gpus", "2", **lease) as box:
+        job = box.submit(name="planned", image="skep-demo:latest", command=command)
+        box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
+        said = run(box, "down").stderr
+        assert "1 jobs go on" in said
+        assert "within 60 minutes" in said
+        box.process.wait(timeout=60)
+        time.sleep(2 * (6 + 2))  # what the finding is about
+        box.process = start(box.home, port_of(box), "--gpus=2", **lease)
+        with box.client() as skep:
+            found = skep.job(job.id)
+            assert (found.state, found.attempt, found.retries_used) == ("RUNNING", 1, 0)
+        kinds = box.query("SELECT kind FROM core_event WHERE subject_type = 'node' ORDER BY id")
+        assert ("node.lost",) not in kinds
+        assert "go on" not in run(box, "down", "--stop-jobs").stderr
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path):

@@ -13,7 +13,7 @@ def wait_for_a_gateway(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('cluster', '0006_faults'),
+        ('cluster', '0007_gpu_model_names'),
     ]
 
     operations = [
