@@ -162,6 +162,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "skep_platform.core.middleware.Probes",
     "skep_platform.core.middleware.RequestLog",
+    "skep_platform.core.middleware.Compress",
     "skep_platform.web.policy.ContentPolicy",
     "django.middleware.security.SecurityMiddleware",
     "skep_platform.web.static_files.StaticFiles",

@@ -15,7 +15,10 @@ def error(status: int, code: str, message: str, **details: object) -> JsonRespon
 
 
 def unknown_route(request: HttpRequest, **_: object) -> JsonResponse:
-    return error(404, "unknown_route", f"There is nothing at {request.path[:200]}.")
+    message = (
+        f"There is nothing at {request.path[:200]}; the REST API is described at /api/v1/docs."
+    )
+    return error(404, "unknown_route", message)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.utils.functional import SimpleLazyObject
 
 from skep_platform.core import failures, health
@@ -35,6 +37,23 @@ class Probes:
             if request.path == "/readyz":
                 return health.ready()
         return self.get_response(request)
+
+
+class Compress(GZipMiddleware):
+    """Compresses large JSON answers for those who take it (lists of nodes shrink tenfold). Small
+    ones are not worth the CPU; downloads and logs of tasks go as they are: the compression of a
+    stream would hold their lines back."""
+
+    LEAST_BYTES = 16 * 1024
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
+        if (
+            response.streaming
+            or not response.get("Content-Type", "").startswith("application/json")
+            or len(response.content) < self.LEAST_BYTES  # type: ignore[attr-defined]
+        ):
+            return response
+        return super().process_response(request, response)
 
 
 class RequestLog:

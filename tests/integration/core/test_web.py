@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
-from django.test import Client
+from django.http import JsonResponse
+from django.test import Client, RequestFactory
 from tests.support.platform_api import refusal
 
+from skep_platform.core.middleware import Compress
 from skep_platform.web import views
+from skep_platform.web.urls import PAGES
 
-ADDRESSES = ["/", "/jobs", "/jobs/0198/logs", "/apiary", "/login?next=/jobs"]
+ADDRESSES = ["/", "/jobs", "/jobs/0198/logs", "/cluster", "/login?next=/jobs"]
+ROUTER = Path(__file__).parents[3] / "webui/src/app/router.tsx"
 
 
 @pytest.fixture
@@ -27,6 +34,39 @@ def test_every_address_shows_the_page(built, path):
     assert answer.content == built.read_bytes()
     assert answer.headers["Cache-Control"] == "no-cache"
     assert answer.cookies["skep_csrf"].value
+
+
+def test_the_server_knows_every_page_of_the_router():
+    paths = re.findall(r'path: "/([a-z-]*)', ROUTER.read_text())
+    assert {path for path in paths if path} == set(PAGES)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/metrics", "/openapi.json", "/apiary", "/rest-server/api/v2/jobs", "/api/v2/jobs", "/jobsx"],
+)
+def test_finding_u27_an_unknown_address_is_not_the_page(built, path):
+    """Programs took the page, with 200, for the answer."""
+    answer = Client().get(path)
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "unknown_route"
+
+
+def test_finding_u21_large_answers_are_compressed(built):
+    """Of a request that takes it, and only where there is something to gain."""
+    client = Client(headers={"Accept-Encoding": "gzip"})
+    small = client.get("/api/v1/info")
+    assert "Content-Encoding" not in small.headers
+
+    def large(_request):
+        return JsonResponse({"nodes": ["gpu-node"] * 10_000})
+
+    request = RequestFactory(headers={"Accept-Encoding": "gzip"}).get("/")
+    answer = Compress(large)(request)
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert len(answer.content) < 5_000
+    plain = Compress(large)(RequestFactory().get("/"))
+    assert "Content-Encoding" not in plain.headers
 
 
 def test_page_that_was_rebuilt_is_served_at_once(built):
