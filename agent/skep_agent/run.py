@@ -55,7 +55,7 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
         interface=interface_of(address),
     )
     fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
-    return DockerRuntime(node, fence=fence)
+    return DockerRuntime(node, state=config.state, fence=fence)
 
 
 def make_probe(config: AgentConfig, identity: Identity, state: StateDir) -> GpuProbe:

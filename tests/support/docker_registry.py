@@ -1,4 +1,5 @@
-"""A real registry on loopback: Debian's docker-registry, with a password for everything."""
+"""A real registry on loopback: Debian's docker-registry, with a password for everything or open to
+everybody."""
 
 from __future__ import annotations
 
@@ -34,11 +35,14 @@ def missing() -> str:
 
 
 @contextmanager
-def registry(folder: Path) -> Iterator[Registry]:
+def registry(folder: Path, *, is_open: bool = False) -> Iterator[Registry]:
     """Serve from `folder` until the end of the context."""
     found = Registry(f"127.0.0.1:{_free_port()}")
     config = folder / "config.yml"
-    config.write_text(json.dumps(_config(folder, found.address)))
+    settings = _config(folder, found.address)
+    if is_open:
+        del settings["auth"]
+    config.write_text(json.dumps(settings))
     passwords = subprocess.check_output(["htpasswd", "-nbB", USER, PASSWORD])
     (folder / "htpasswd").write_bytes(passwords)
     with (folder / "registry.log").open("wb") as log:
@@ -72,6 +76,7 @@ def _wait_until_answers(address: str, process: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < deadline and process.poll() is None:
         try:
             urllib.request.urlopen(f"http://{address}/v2/", timeout=2)
+            return
         except urllib.error.HTTPError as answer:
             if answer.code == 401:
                 return

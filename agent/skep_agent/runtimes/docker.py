@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import structlog
@@ -19,7 +20,7 @@ from skep_agent.isolation import (
 )
 from skep_agent.network.fence import Fence
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
-from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_pull
+from skep_agent.runtimes import docker_exec, docker_files, docker_logs
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full
 from skep_agent.runtimes.docker_engine import (
@@ -29,6 +30,7 @@ from skep_agent.runtimes.docker_engine import (
     EngineError,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
+from skep_agent.runtimes.docker_images import Images
 from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.host_ports import check_free
@@ -42,17 +44,25 @@ log = structlog.get_logger(__name__)
 
 
 class DockerRuntime:
-    """One node's containers: those that carry its labels. Several nodes may share an engine."""
+    """One node's containers: those that carry its labels. Several nodes may share an engine.
+    `state` is the agent's folder; None keeps nothing."""
 
     name = "docker"
 
     def __init__(
-        self, node: Node, host: str = "", *, threads: int = THREADS, fence: Fence | None = None
+        self,
+        node: Node,
+        host: str = "",
+        *,
+        state: Path | None = None,
+        threads: int = THREADS,
+        fence: Fence | None = None,
     ) -> None:
         """`fence`: the rules of what containers reach; None: without any."""
         self._node = node
         self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
         self._engine = Engine(host, threads=threads)
+        self._images = Images(self._engine, state and state / "private-pulls.json")
         self._networks = Networks(self._engine, node, fence)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
@@ -73,12 +83,12 @@ class DockerRuntime:
         await self._networks.ensure_fence()
 
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
-        await docker_pull.pull(self._engine, image, progress)
+        await self._images.pull(image, progress)
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         check_spec(spec)
         await self._networks.ensure_fence()
-        image = await docker_pull.image_facts(self._engine, spec.image.reference)
+        image = await self._images.facts(spec.image)
         container_id = await self._create_in_network(spec, image)
         try:
             await docker_files.put(self._engine, container_id, image.user, spec, archive)

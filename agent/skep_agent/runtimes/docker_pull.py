@@ -1,8 +1,6 @@
-"""Bringing an image onto the node: pull policy, credentials, progress, and typed errors.
+"""A pull: its credentials, its progress, and its errors.
 
-Credentials travel in one header of one call and are never stored on the node. An image that was
-pulled with credentials is marked by a tag of ours, because the engine's cache knows no owners: from
-then on nobody gets it from the cache without the registry saying yes again.
+Credentials travel in one header of one call and are never stored on the node.
 """
 
 from __future__ import annotations
@@ -11,12 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from skep_agent.isolation import ImageFacts, check_image
 from skep_agent.protocol import ImageSpec
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
-PRIVATE_MARK = "skep.local/private"
 # Of a layer's work; the rest is unpacking.
 DOWNLOAD_SHARE = 0.8
 _AUTH_WORDS = (
@@ -29,53 +25,9 @@ _AUTH_WORDS = (
 _MISSING_WORDS = ("manifest unknown", "not found", "not known to registry", "does not exist")
 
 
-async def inspect(engine: Engine, reference: str) -> dict[str, Any] | None:
-    """The engine's description of an image that is on the node, or None."""
-    try:
-        return await engine.call(lambda api: api.inspect_image(reference))
-    except EngineError as error:
-        if error.status == 404:
-            return None
-        raise error.failure("image_pull") from None
-
-
-async def image_facts(engine: Engine, reference: str) -> ImageFacts:
-    """Raises RuntimeFailure "image_not_found" when it is not on the node."""
-    image = await inspect(engine, reference)
-    if image is None:
-        raise _not_here(reference)
-    config = image.get("Config") or {}
-    return ImageFacts(
-        image["Id"],
-        tuple(config.get("Env") or ()),
-        config.get("WorkingDir") or "",
-        config.get("User") or "",
-    )
-
-
 async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:
-    """See `Runtime.pull`. With credentials the registry is always asked, cached or not."""
-    check_image(image)
-    cached = await inspect(engine, image.reference)
-    if image.pull == "never":
-        _check_cached(image, cached)
-    elif image.pull == "always" or image.username or cached is None or _is_private(cached):
-        await _pull(engine, image, progress)
-    progress(100)
-
-
-def _check_cached(image: ImageSpec, cached: dict[str, Any] | None) -> None:
-    if cached is None:
-        raise _not_here(image.reference)
-    if _is_private(cached):
-        raise RuntimeFailure(
-            "image_auth",
-            f"{image.reference} was pulled with credentials: it needs the registry's word each"
-            " time, so the pull policy cannot be never.",
-        )
-
-
-async def _pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    """Have the engine bring the image from its registry, cached or not; `progress` gets whole
+    percents below 100, rising."""
     name, tag = split_reference(image.reference)
     tracker = PullProgress()
     try:
@@ -89,18 +41,6 @@ async def _pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None
                     progress(min(tracker.percent, 99))
     except EngineError as error:
         raise pull_failure(error, image) from None
-    if image.username:
-        await _mark_private(engine, image.reference)
-
-
-async def _mark_private(engine: Engine, reference: str) -> None:
-    facts = await image_facts(engine, reference)
-    tag = facts.image_id.removeprefix("sha256:")
-    await engine.call(lambda api: api.tag(facts.image_id, PRIVATE_MARK, tag))
-
-
-def _is_private(image: dict[str, Any]) -> bool:
-    return any(tag.startswith(f"{PRIVATE_MARK}:") for tag in image.get("RepoTags") or ())
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -117,8 +57,15 @@ def _auth_header(image: ImageSpec) -> dict[str, str]:
         return {}
     from docker.auth import encode_header
 
-    login = {"username": image.username, "password": image.password}
-    return {"X-Registry-Auth": encode_header(login).decode()}
+    return {"X-Registry-Auth": encode_header(login(image)).decode()}
+
+
+def login(image: ImageSpec) -> dict[str, str]:
+    """Return the credentials as the SDK's `auth_config`; empty for none, so that it does not take
+    those of the node's own administrator."""
+    if not image.username:
+        return {}
+    return {"username": image.username, "password": image.password}
 
 
 def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
@@ -132,10 +79,6 @@ def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
     elif any(word in text for word in _MISSING_WORDS) or denied:
         code = "image_not_found"
     return EngineError(error.status, f"{image.reference}: {error.message}").failure(code)
-
-
-def _not_here(reference: str) -> RuntimeFailure:
-    return RuntimeFailure("image_not_found", f"{reference} is not on this node.")
 
 
 @dataclass(slots=True)
