@@ -1,17 +1,19 @@
 """Django settings, all from the environment. Refuses to start half-configured: no default secrets.
 
-SKEP_SECRET_KEY      signing key (required)
+SKEP_SECRET_KEY      signing key, at least 32 random characters (required)
 SKEP_DATABASE_URL    postgresql://user:password@host:port/name, or with a unix socket
                      postgresql://user:password@/name?host=/folder (required)
 SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0 (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
+SKEP_ALLOW_HTTP      1: SKEP_PUBLIC_URL may be http:// beyond the loopback, for a try-out
 SKEP_GATEWAY_URL     where agents reach the gateway (default: where they joined, for a proxy that
                      routes by path); ":8471" is a port of the host that they joined
 SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that know nothing but the
                      web address (default http://127.0.0.1:8471)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
-SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For (default 0)
+SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For and
+                     X-Forwarded-Proto; without one nobody is believed (default 0)
 SKEP_LOG_LEVEL       default INFO
 SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet keys: 32 bytes,
                      URL-safe base64); the first one seals, all of them open. Default: made from
@@ -36,7 +38,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from skep_platform import __version__, engine_urls
+from skep_platform import __version__, engine_urls, start_checks
 
 BASE_DIR = Path(__file__).resolve().parent
 
@@ -46,6 +48,11 @@ def _required(name: str) -> str:
     if not value:
         raise ImproperlyConfigured(f"set {name}; see the docstring of skep_platform.settings")
     return value
+
+
+def _refuse(problem: str) -> None:
+    if problem:
+        raise ImproperlyConfigured(problem)
 
 
 def _database(url: str) -> dict[str, object]:
@@ -81,10 +88,13 @@ def _objects(url: str, folder: str) -> dict[str, object]:
 
 
 SECRET_KEY = _required("SKEP_SECRET_KEY")
+_refuse(start_checks.secret_key_problem(SECRET_KEY))
 DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
 SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
 SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
 SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
+_allow_http = os.environ.get(start_checks.ALLOW_HTTP, "") == "1"
+_refuse(start_checks.public_url_problem(SKEP_PUBLIC_URL, _allow_http))
 SKEP_GATEWAY_URL = os.environ.get("SKEP_GATEWAY_URL", "")
 SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:8471")
 
@@ -121,7 +131,8 @@ _public = urlsplit(SKEP_PUBLIC_URL)
 ALLOWED_HOSTS = [h for h in os.environ.get("SKEP_ALLOWED_HOSTS", "").split(",") if h]
 ALLOWED_HOSTS += [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", "[::1]"]
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _public.scheme == "https" else None
+# Anybody can send the header; only a proxy of ours replaces it.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SKEP_TRUSTED_PROXIES > 0 else None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _public.scheme == "https"
 SESSION_COOKIE_NAME = "skep_session"
 CSRF_COOKIE_NAME = "skep_csrf"
@@ -230,6 +241,7 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": SKEP_REDIS_URL,
+        "OPTIONS": {"serializer": "skep_platform.core.cache.JsonSerializer"},
     }
 }
 

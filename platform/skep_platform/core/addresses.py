@@ -28,6 +28,16 @@ def client_address(scope: Mapping[str, Any]) -> str:
     return str(peer[0]) if peer else ""
 
 
+def own_origin(scope: Mapping[str, Any]) -> str:
+    """Scheme and host of the page that may open this socket, such as "https://skep.example.org".
+    TLS that ends at a proxy of ours counts; see `client_address` for whom we believe."""
+    secure = scope["scheme"] in ("wss", "https")
+    if settings.SKEP_TRUSTED_PROXIES > 0:
+        secure = secure or header(scope["headers"], b"x-forwarded-proto").lower() == "https"
+    host = header(scope["headers"], b"host").lower()
+    return f"{'https' if secure else 'http'}://{host}"
+
+
 def gateway_url(host: str) -> str:
     """What agents are told to use as the gateway's address, or "" where it is the web address.
     A setting such as ":8471" names a port of `host`, the name by which the caller knows us: one

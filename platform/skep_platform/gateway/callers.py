@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from importlib import import_module
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -15,6 +14,7 @@ from knox.crypto import hash_token
 
 from skep_platform.accounts import queries as accounts
 from skep_platform.accounts.models import User
+from skep_platform.core.addresses import own_origin
 from skep_platform.gateway.socket import Socket
 
 
@@ -51,9 +51,8 @@ def origin_allowed(socket: Socket) -> bool:
         return bool(socket.bearer())
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
-    host = socket.header("host").lower()
-    domain, _ = split_domain_port(host)
-    return urlsplit(origin).netloc == host and validate_host(domain, settings.ALLOWED_HOSTS)
+    domain, _ = split_domain_port(socket.header("host").lower())
+    return origin == own_origin(socket.scope) and validate_host(domain, settings.ALLOWED_HOSTS)
 
 
 def session_group(session_key: str) -> str:

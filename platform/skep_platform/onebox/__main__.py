@@ -19,6 +19,12 @@ from typing import Any
 
 from skep_platform.onebox.home import Home, say
 from skep_platform.onebox.options import Options, add_arguments, from_arguments
+from skep_platform.start_checks import (
+    ALLOW_HTTP,
+    is_loopback,
+    public_url_problem,
+    secret_key_problem,
+)
 
 FAILED = 1
 OTHERWISE = 3
@@ -36,9 +42,14 @@ def up(home: Home, given: argparse.Namespace) -> int:
     if pid := home.supervisor_pid():
         say(f"Skep runs already: {home.read_status().get('url')} (process {pid}, {home.root})")
         return OTHERWISE
-    if options.host not in ("127.0.0.1", "::1", "localhost"):
+    if problem := _start_problem():
+        say(f"Skep did not start: {problem}")
+        return FAILED
+    if not is_loopback(options.host):
         say(
-            f"Warning: {options.host} is open to others, without TLS: passwords cross in the clear."
+            f"Warning: {options.host} is open to others, without TLS. Passwords, tokens and secrets"
+            " of jobs cross the network in the clear, and who reads them can run anything on every"
+            " node. For more than a try-out put a proxy with TLS in front: SKEP_PUBLIC_URL."
         )
     if options.detach and not given.report_to:
         return _detach(home)
@@ -125,6 +136,14 @@ def _tell_of_jobs(home: Home, *, stop: bool) -> None:
         minutes = home.read_status().get("planned_absence_s", 0) / 60
         say(f"  `skep up` within {minutes:.0f} minutes takes them over; later they are stopped")
         say("  and run again. `skep down --stop-jobs` would stop them now")
+
+
+def _start_problem() -> str:
+    """What the settings of the environment would be refused for."""
+    key, url = os.environ.get("SKEP_SECRET_KEY", ""), os.environ.get("SKEP_PUBLIC_URL", "")
+    allow_http = os.environ.get(ALLOW_HTTP, "") == "1"
+    problem = secret_key_problem(key) if key else ""
+    return problem or (public_url_problem(url, allow_http) if url else "")
 
 
 def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], None]) -> int:

@@ -39,6 +39,8 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_SECRET_KEY": where.secret_key,
         "SKEP_DATA_DIR": str(home.data),
         "SKEP_PUBLIC_URL": os.environ.get("SKEP_PUBLIC_URL") or options.url,
+        # An address of the network is asked for by --host, which warns.
+        "SKEP_ALLOW_HTTP": os.environ.get("SKEP_ALLOW_HTTP") or _allow_http(),
         "SKEP_GATEWAY_URL": _gateway_url(options),
         "SKEP_GATEWAY_BACKEND": options.gateway_url,
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
@@ -118,6 +120,10 @@ def agent(home: Home, options: Options, number: int) -> Program:
         variable: os.environ[variable] for variable in AGENT_ENVIRONMENT if variable in os.environ
     }
     return _python(f"agent-{name}", "skep_agent", arguments, {**kept, "PYTHONUNBUFFERED": "1"})
+
+
+def _allow_http() -> str:
+    return "" if os.environ.get("SKEP_PUBLIC_URL") else "1"
 
 
 def _gateway_url(options: Options) -> str:

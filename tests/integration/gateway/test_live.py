@@ -95,6 +95,17 @@ class TestWho:
         with pytest.raises(InvalidStatus), Page(port, session=session, origin=""):
             pass
 
+    @pytest.mark.parametrize("scheme", ["https", "wss", "ftp", "file"])
+    def test_finding_s21_a_page_of_another_scheme_is_another_origin(self, port, scheme):
+        """Such as the same host's other service, or what somebody in between made of it."""
+        known = {"session": login(make_user())}
+        with (
+            pytest.raises(InvalidStatus) as caught,
+            Page(port, origin=f"{scheme}://127.0.0.1:{port}", **known),
+        ):
+            pass
+        assert caught.value.response.status_code == 403
+
     def test_the_public_url_is_an_allowed_origin(self, port, settings):
         settings.CSRF_TRUSTED_ORIGINS = ["https://skep.example"]
         with Page(port, session=login(make_user()), origin="https://skep.example") as page:

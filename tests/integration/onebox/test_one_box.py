@@ -99,6 +99,20 @@ def test_a_taken_port_is_told(box, tmp_path):
     assert "--port" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [({"SKEP_SECRET_KEY": "short"}, "token_urlsafe"), ({"SKEP_PUBLIC_URL": "http://a.org"}, "TLS")],
+)
+def test_finding_s19_a_weak_setting_is_told_before_anything_starts(tmp_path, setting, said):
+    home = Home(tmp_path / "home")
+    done = subprocess.run(
+        [*ONE_BOX, "up"], env=environment_of(home, **setting), capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not home.root.exists()
+
+
 def test_admin_commands_run_inside_it(box):
     done = run(box, "manage", "shell", "-v0", "-c", "print(6 * 7)")
     assert done.stdout.strip() == "42", done.stderr

@@ -1,0 +1,139 @@
+"""A server that its settings would leave open does not start, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+from django.test import RequestFactory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep_platform.core.addresses import client_address, own_origin
+from skep_platform.core.cache import JsonSerializer
+from skep_platform.start_checks import is_loopback, public_url_problem, secret_key_problem
+
+GOOD = {
+    "SKEP_SECRET_KEY": "only-for-tests-0123456789-abcdefghijklmnop",
+    "SKEP_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+    "SKEP_REDIS_URL": "redis://127.0.0.1:1",
+    "SKEP_DATA_DIR": "/nonexistent",
+}
+LOOPBACK = ["127.0.0.1", "127.8.9.1", "localhost", "LOCALHOST", "[::1]"]
+
+
+def start(**more: str) -> subprocess.CompletedProcess[str]:
+    bare = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
+    return subprocess.run(
+        [sys.executable, "-c", "import skep_platform.settings"],
+        env=bare | GOOD | more,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"SKEP_SECRET_KEY": "short"}, "secrets.token_urlsafe"),
+        ({"SKEP_SECRET_KEY": "ab" * 40}, "secrets.token_urlsafe"),
+        ({"SKEP_PUBLIC_URL": "http://skep.example.org"}, "SKEP_ALLOW_HTTP"),
+        ({"SKEP_PUBLIC_URL": "http://10.0.0.7:8470"}, "SKEP_ALLOW_HTTP"),
+        ({"SKEP_PUBLIC_URL": "skep.example.org"}, "https://host"),
+    ],
+)
+def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
+    done = start(**more)
+    assert done.returncode != 0
+    assert "ImproperlyConfigured" in done.stderr.splitlines()[-1]
+    assert said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"SKEP_PUBLIC_URL": "https://skep.example.org"},
+        {"SKEP_PUBLIC_URL": "http://skep.example.org", "SKEP_ALLOW_HTTP": "1"},
+    ],
+)
+def test_a_sound_start_is_not_refused(more):
+    assert start(**more).returncode == 0
+
+
+@given(st.text(max_size=31))
+def test_finding_s19_no_short_key_will_do(key):
+    assert "32" in secret_key_problem(key)
+
+
+@given(st.text(alphabet="abcdefgh", min_size=32, max_size=80).map(lambda t: t.replace("h", "a")))
+def test_finding_s19_nor_one_of_few_characters(key):
+    assert secret_key_problem(key)
+
+
+@given(st.ip_addresses().filter(lambda a: not a.is_loopback), st.booleans())
+def test_finding_s19_plain_http_is_for_the_loopback(address, with_port):
+    host = f"[{address}]" if address.version == 6 else str(address)
+    url = f"http://{host}{':8470' if with_port else ''}"
+    assert public_url_problem(url, allow_http=False)
+    assert not public_url_problem(url, allow_http=True)
+    assert not public_url_problem(url.replace("http:", "https:"), allow_http=False)
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_plain_http_is_right_on_the_loopback(host):
+    assert not public_url_problem(f"http://{host}:8470", allow_http=False)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost.example.org", "127.0.0.1.nip.io", "::"])
+def test_finding_s19_what_only_looks_like_the_loopback_is_none(host):
+    assert not is_loopback(host)
+
+
+def scope(scheme: str = "ws", *, peer: str = "10.0.0.9", **headers: str) -> dict:
+    told = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
+    return {"scheme": scheme, "client": (peer, 1), "headers": told}
+
+
+def test_finding_s19_headers_of_proxies_count_only_behind_them(settings):
+    told = scope(host="skep.org", x_forwarded_proto="https", x_forwarded_for="1.1.1.1, 2.2.2.2")
+    settings.SKEP_TRUSTED_PROXIES = 0
+    assert (own_origin(told), client_address(told)) == ("http://skep.org", "10.0.0.9")
+    settings.SKEP_TRUSTED_PROXIES = 1  # it wrote the last address; who asked, the one before
+    assert (own_origin(told), client_address(told)) == ("https://skep.org", "2.2.2.2")
+    settings.SKEP_TRUSTED_PROXIES = 2
+    assert client_address(told) == "1.1.1.1"
+
+
+def test_finding_s19_a_request_says_of_itself_that_it_is_secure_to_nobody():
+    """These tests run without a proxy in front."""
+    assert settings.SKEP_TRUSTED_PROXIES == 0
+    asked = RequestFactory().get("/", headers={"X-Forwarded-Proto": "https"})
+    assert not asked.is_secure()
+
+
+class Bomb:
+    exploded = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "exploded", True))
+
+
+@pytest.mark.django_db
+def test_finding_s19_what_lies_in_the_cache_is_data_and_never_runs():
+    serializer = JsonSerializer()
+    assert serializer.loads(pickle.dumps(Bomb())) is None
+    client = cache._cache.get_client(None, write=True)
+    client.set(cache.make_key("planted"), pickle.dumps(Bomb()))
+    assert cache.get("planted") is None
+    assert not Bomb.exploded
+    cache.set("kept", {"a": [1, "ü", None, True]}, 60)
+    assert cache.get("kept") == {"a": [1, "ü", None, True]}
+    cache.set("count", 1, 60)
+    assert cache.incr("count") == 2
