@@ -60,8 +60,6 @@ _REFERENCE = re.compile(
 # the container: with a trap it first lets its foreground child end in its own time. On the first
 # line of the script, so that the shell's messages keep their line numbers.
 _WAIT_FOR_CHILD = "trap 'exit 143' TERM; "
-# It shall outlive the checkpoint signal, too; its children get it as if there were no trap.
-_OUTLIVE = "trap : {}; "
 # People write commands for bash, as OpenPAI ran them; images without it have a plain shell.
 _SHELL = ["/bin/sh", "-c", 'exec "$(command -v bash || echo /bin/sh)" -c "$0"']
 
@@ -204,10 +202,7 @@ def _check_sizes(spec: AttemptSpec) -> None:
 
 
 def _script(spec: AttemptSpec) -> str:
-    signal = spec.checkpoint_signal
-    outlive = _OUTLIVE.format(signal.removeprefix("SIG")) if signal not in ("", "SIGTERM") else ""
-    command = sourced_command(spec) if command_is_secret(spec) else spec.command
-    return _WAIT_FOR_CHILD + outlive + command
+    return _WAIT_FOR_CHILD + (sourced_command(spec) if command_is_secret(spec) else spec.command)
 
 
 def _check_working_dir(image: ImageFacts) -> None:

@@ -41,6 +41,8 @@ FATAL_CLOSE_CODES = frozenset({CLOSE_UNAUTHORIZED, CLOSE_PROTOCOL})
 Stream = Literal["stdout", "stderr"]
 # What a job may ask to be sent when it shall save its work.
 CHECKPOINT_SIGNALS = frozenset({"SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"})
+# In a fact "stopping": no process of the task handles its checkpoint signal.
+SIGNAL_UNHANDLED = "signal_unhandled"
 # What the agent knows about an attempt; the control plane maps it onto its own state machine.
 Phase = Literal[
     "pulling", "creating", "ready", "running", "stopping", "exited", "failed", "released"
@@ -161,6 +163,8 @@ class AttemptSpec(Message):
     checkpoint_signal: str = ""
     checkpoint_grace_s: float = 0.0
     stop_cause: Literal["", "preempted"] = ""
+    # The rest of that time need not be waited for: no process of the gang handles the signal.
+    stop_at_once: bool = False
     # On the wire only: the key in Desired.shared of what is to be added; "": nothing.
     shares: str = ""
 

@@ -60,7 +60,7 @@ class Checkpoint(Part):
     """How a job that shall make room is told to save its work, before it is told to end."""
 
     signal: CheckpointSignal = Field(
-        default="SIGUSR1", description="Sent to all processes of each task."
+        default="SIGUSR1", description="Sent to each process of a task that has a handler for it."
     )
     grace: Grace = Field(default=30, description="Time until SIGTERM, or until it exits by itself.")
 

@@ -22,6 +22,8 @@ from tests.support.docker_images import busybox_tar
 
 TORCH = "2.13.0"
 IMAGE = f"skep-test/torch:{TORCH}"
+PYTHON_IMAGE = f"skep-test/python:{sys.version_info.major}.{sys.version_info.minor}"
+BASH = Path("/bin/bash")
 SITE = "/opt/site"  # of the image
 # What training does not need, which is half of it. Compiled modules come along: eight processes
 # that compile PyTorch at the same time take minutes.
@@ -39,8 +41,18 @@ def torch_image(client: docker.DockerClient) -> str:
             _install(site)
             archive = Path(folder) / "image.tar"
             _write(archive, site)
-            _import(client, archive)
+            _import(client, archive, IMAGE)
     return IMAGE
+
+
+def python_image(client: docker.DockerClient) -> str:
+    """An image with Python and bash alone. Its reference; made at most once on a machine."""
+    if not client.images.list(name=PYTHON_IMAGE):
+        with tempfile.TemporaryDirectory(prefix="skep-test-python-") as folder:
+            archive = Path(folder) / "image.tar"
+            _write(archive, Path(folder) / "no-site")
+            _import(client, archive, PYTHON_IMAGE)
+    return PYTHON_IMAGE
 
 
 def _install(site: Path) -> None:
@@ -55,8 +67,8 @@ def _write(archive: Path, site: Path) -> None:
         for folder in _standard_library():
             _add_tree(tar, folder, str(folder))
         interpreter = Path(sys.executable).resolve()
-        binaries = [interpreter, *site.rglob("*.so*"), *_extensions()]
-        for path in {interpreter, *_libraries(binaries)}:
+        binaries = [interpreter, BASH, *site.rglob("*.so*"), *_extensions()]
+        for path in {interpreter, BASH, *_libraries(binaries)}:
             tar.add(path.resolve(), str(path))
         _add_link(tar, "/bin/python", interpreter)
         _add_link(tar, "/bin/python3", interpreter)
@@ -107,7 +119,7 @@ def _add_script(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(script, io.BytesIO(content))
 
 
-def _import(client: docker.DockerClient, archive: Path) -> None:
-    repository, tag = IMAGE.split(":")
+def _import(client: docker.DockerClient, archive: Path, image: str) -> None:
+    repository, tag = image.split(":")
     changes = [f"ENV PYTHONPATH={SITE} PATH=/bin PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1"]
     client.api.import_image_from_file(str(archive), repository=repository, tag=tag, changes=changes)

@@ -98,6 +98,13 @@ class Started(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Signalled(AttemptEvent):
+    """The checkpoint signal went out; `handled`: to at least one process."""
+
+    handled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Exited(AttemptEvent):
     exit: Exit
 
@@ -170,6 +177,7 @@ Event = (
     | Pulled
     | Created
     | Started
+    | Signalled
     | Exited
     | Vanished
     | Removed

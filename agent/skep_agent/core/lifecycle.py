@@ -216,6 +216,9 @@ class Lifecycle:
         if attempt.kill_at is None:
             fenced = attempt.stop_reason == "fenced"
             grace_s = FENCE_GRACE_S if fenced else attempt.plan.grace_s
+            if attempt.plan.signal == "SIGTERM" and attempt.save_until is not None and not fenced:
+                # A shell's trap may be all that saves: it keeps the time that it was promised.
+                grace_s += max(attempt.save_until - self.now.mono, 0.0)
             attempt.kill_at = self.now.mono + grace_s
             self.out.append(Remember(attempt.record()))
         self._send_stop(attempt, self._grace_left(attempt))

@@ -27,7 +27,7 @@ from skep_agent.core.instructions import (
     Warn,
 )
 from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
-from skep_agent.core.records import Outcome, StopPlan
+from skep_agent.core.records import Outcome, StopPlan, unhandled
 from skep_agent.protocol import MAX_ABSENCE_S, AttemptSpec
 
 PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
@@ -150,6 +150,8 @@ class NodeMachine(Adoption):
         if spec.desired == "stop":
             attempt.preempted |= spec.stop_cause == "preempted" and attempt.stop_reason is None
             self.stop(attempt, "told")
+            if attempt.state == "saving" and spec.stop_at_once:
+                self.move(attempt, "stopping")
             return
         attempt.hold = spec.desired == "hold"
         if attempt.state == "created" and not attempt.whole:
@@ -238,6 +240,13 @@ class NodeMachine(Adoption):
         attempt = self._held(event)
         if attempt is not None and attempt.state == "starting":
             self.move(attempt, "running")
+
+    def _signalled(self, event: ev.Signalled) -> None:
+        """Where nobody handles the signal the server is told, which alone knows whether another
+        task of the gang saves its work, and needs this one for it."""
+        attempt = self._held(event)
+        if attempt is not None and attempt.state == "saving" and not event.handled:
+            self.tell(attempt, "stopping", unhandled(attempt.plan.signal))
 
     def _exited(self, event: ev.Exited) -> None:
         attempt = self._held(event)
@@ -397,6 +406,7 @@ _HANDLERS: dict[type, Callable] = {
     ev.Pulled: NodeMachine._pulled,
     ev.Created: NodeMachine._created,
     ev.Started: NodeMachine._started,
+    ev.Signalled: NodeMachine._signalled,
     ev.Exited: NodeMachine._exited,
     ev.Vanished: NodeMachine._vanished,
     ev.Removed: NodeMachine._removed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec
+from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, SIGNAL_UNHANDLED, AttemptSpec
 from skep_agent.runtimes.base import Exit
 
 
@@ -38,6 +38,12 @@ class Outcome:
             memory_peak_mb=exit_.memory_peak_mb,
             disk_full=exit_.disk_full,
         )
+
+
+def unhandled(signal: str) -> Outcome:
+    """Return what is told of a task that no checkpoint signal reaches."""
+    text = f"No process of this task handles {signal}: it could not be asked to save its work."
+    return Outcome("lost", error_code=SIGNAL_UNHANDLED, message=text)
 
 
 # told: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.

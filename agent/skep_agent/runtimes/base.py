@@ -117,9 +117,10 @@ class Runtime(Protocol):
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         """Raises RuntimeFailure "port_conflict" when one of the node's own `ports` is taken."""
 
-    async def signal(self, container_id: str, signal: str) -> None:
-        """Send one signal ("SIGUSR1") to all processes of a running container; one that does not
-        run has no use for it."""
+    async def signal(self, container_id: str, signal: str) -> bool:
+        """Send one signal ("SIGUSR1") to the processes of a running container that catch it, and
+        return whether there was any. True for a container that does not run: nothing is left
+        that could be saved."""
 
     async def stop(self, container_id: str, grace_s: float) -> None:
         """SIGTERM, then SIGKILL after `grace_s` seconds; returns when the container is dead."""

@@ -20,7 +20,7 @@ from skep_agent.isolation import (
 )
 from skep_agent.network.fence import Fence
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
-from skep_agent.runtimes import docker_exec, docker_files, docker_logs
+from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full
 from skep_agent.runtimes.docker_engine import (
@@ -109,8 +109,16 @@ class DockerRuntime:
             raise _start_failure(error) from None
         self._stats.started(container_id)
 
-    async def signal(self, container_id: str, signal: str) -> None:
-        await self._kill(container_id, signal)
+    async def signal(self, container_id: str, signal: str) -> bool:
+        try:
+            found = await self._inspect(container_id)
+        except RuntimeFailure as failure:
+            if failure.code != "container_gone":
+                raise
+            return True
+        if not _is_alive(found):
+            return True
+        return await processes.send(found, signal, lambda c: self.exec(container_id, c))
 
     async def stop(self, container_id: str, grace_s: float) -> None:
         """As the engine's own stop, which would hold a thread for the whole grace time."""

@@ -12,6 +12,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     create_error=CODE, start_error=CODE    fail so
     stop_seconds=SECONDS  how long it takes to die of SIGTERM
     on_checkpoint=exit    it ends by itself after a checkpoint signal; else it goes on
+    on_checkpoint=none    no process of it handles the signal
     checkpoint_seconds=SECONDS    how long that takes
     oom=1                 end as killed for memory
     disk_full=1           the node's disk is full at the end
@@ -120,10 +121,12 @@ class MockRuntime:
         if run_for != math.inf:
             container.timer = loop.call_later(run_for, self._end, container, None)
 
-    async def signal(self, container_id: str, signal: str) -> None:
+    async def signal(self, container_id: str, signal: str) -> bool:
         container = self.containers.get(container_id)
         if container is None or container.status != "running":
-            return
+            return True
+        if container.words.get("on_checkpoint") == "none":
+            return False
         container.signals.append(signal)
         if container.words.get("on_checkpoint") == "exit":
             if container.timer is not None:
@@ -131,6 +134,7 @@ class MockRuntime:
             seconds = container.number("checkpoint_seconds")
             loop = asyncio.get_running_loop()
             container.timer = loop.call_later(seconds, self.end, container_id, 0)
+        return True
 
     async def stop(self, container_id: str, grace_s: float) -> None:
         container = self.containers.get(container_id)

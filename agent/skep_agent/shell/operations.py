@@ -158,8 +158,9 @@ class Operations:
             await self._runtime.start(what.container_id, what.ports)
         return ev.Started(what.attempt_id, what.epoch)
 
-    async def _signal(self, what: do.Signal) -> None:
-        await self._runtime.signal(what.container_id, what.signal)
+    async def _signal(self, what: do.Signal) -> ev.Event:
+        handled = await self._runtime.signal(what.container_id, what.signal)
+        return ev.Signalled(what.attempt_id, what.epoch, handled)
 
     async def _stop(self, what: do.Stop) -> None:
         """The end itself is reported by the watch."""

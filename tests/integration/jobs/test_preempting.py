@@ -18,8 +18,11 @@ from tests.support.jobs_world import (
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
+from skep_agent.protocol import SIGNAL_UNHANDLED
+from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries, services
+from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job
 
@@ -149,6 +152,56 @@ def test_a_stop_wins_over_making_room(alice, vc, owner_of_cells):
     services.stop(alice, job.pk)
     end_all(job)
     assert (job.state, job.preemptions, job.preempting_at) == ("STOPPED", 0, None)
+
+
+SAVES = {"checkpoint": {"signal": "SIGUSR2", "grace": 60}}
+
+
+def told_at_once(node) -> list[bool]:
+    return [spec.stop_at_once for spec in desired_attempts(node.pk)]
+
+
+def unhandled(*attempts) -> None:
+    said = {"error_code": SIGNAL_UNHANDLED, "message": "No process of this task handles SIGUSR2."}
+    tell(attempts, "stopping", **said)
+
+
+def test_finding_j1_a_gang_that_saves_nothing_is_not_waited_for(alice, vc, node):
+    job = running(alice, vc, instances=3, skep=SAVES)
+    evict(job)
+    first, second, third = attempts_of(job)
+
+    unhandled(first, second)
+    assert told_at_once(node) == [False] * 3
+    assert "job.not_saved" not in story_of(job)
+    revision = Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk)
+    unhandled(third)
+
+    assert told_at_once(node) == [True] * 3
+    assert Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk) > revision
+    (told,) = Event.objects.filter(kind="job.not_saved")
+    assert told.message == "No process of 3 of its tasks handles SIGUSR2: stopped without saving."
+    unhandled(first)  # told again after a reconnect
+    assert told_at_once(node) == [True] * 3
+    end_all(job)
+    assert job.state == "WAITING"
+
+
+def test_finding_j1_a_task_without_a_handler_goes_on_while_another_of_its_gang_saves(
+    alice, vc, node
+):
+    job = running(alice, vc, instances=2, skep=SAVES)
+    evict(job)
+    saving, other = attempts_of(job)
+    unhandled(other)
+    assert told_at_once(node) == [False, False]
+
+    tell(saving, "exited", exit_code=0)
+
+    assert told_at_once(node) == [False, True]
+    tell(other, "exited", exit_code=143)
+    assert "handles SIGUSR2" in attempts_of(job)[1].error_message
+    assert story_of(job).count("job.not_saved") == 1
 
 
 def test_a_victim_whose_node_is_lost_is_queued_again(alice, vc, owner_of_cells, node):

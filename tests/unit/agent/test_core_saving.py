@@ -6,6 +6,7 @@ import pytest
 from tests.support.agent_specs import gpu, spec
 from tests.support.agent_world import LEASE_S, World
 
+from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.core.lifecycle import FENCE_GRACE_S
 
@@ -93,6 +94,30 @@ def test_asking_again_changes_nothing(world: World) -> None:
     assert (state(world), stops(world)) == ("saving", [])
     pass_time(world, 31)
     assert stops(world) == [10.0]
+
+
+def test_finding_j1_a_task_that_handles_no_signal_is_told_and_stopped_when_the_gang_need_not_wait(
+    world: World,
+) -> None:
+    preempt(world)
+    world.send(ev.Signalled("a1", 1, handled=False))
+    assert world.phases("a1")[-1] == "stopping"
+    assert world.facts[-1].error_code == "signal_unhandled"
+    assert "SIGUSR2" in world.facts[-1].message
+    assert (state(world), stops(world)) == ("saving", [])
+    preempt(world, stop_at_once=True)
+    assert (state(world), stops(world)) == ("stopping", [10.0])
+
+
+def test_finding_j1_a_trap_for_sigterm_keeps_the_time_that_it_was_promised() -> None:
+    world = World([gpu("GPU-1")])
+    world.welcome()
+    world.desire(spec(**{**FIELDS, "checkpoint_signal": "SIGTERM"}))
+    world.complete_all()
+    preempt(world, checkpoint_signal="SIGTERM")
+    pass_time(world, 20)
+    preempt(world, checkpoint_signal="SIGTERM", stop_at_once=True)
+    assert [round(grace) for grace in stops(world)] == [50]
 
 
 def test_an_agent_that_comes_back_goes_on_with_the_same_deadline(world: World) -> None:

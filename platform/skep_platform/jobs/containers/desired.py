@@ -18,6 +18,7 @@ import structlog
 
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
 from skep_platform.jobs.containers.specs import Told, build
+from skep_platform.jobs.life.facts import UNSAVED
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
@@ -60,13 +61,14 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
 
 
 STATE = (
-    *("state", "job__preempting_at"),
+    *("state", "phase", "job__preempting_at"),
     *("job__begun_at", "job__tasks_total", "job__incremental"),
 )
 
 
 class _State(NamedTuple):
     state: str
+    phase: str
     preempting_at: datetime | None
     begun_at: datetime | None
     tasks_total: int
@@ -79,11 +81,13 @@ class _State(NamedTuple):
         return waits and self.state in (AttemptState.ASSIGNED, AttemptState.PREPARING)
 
 
-def _differs(now: _State) -> dict[str, str]:
+def _differs(now: _State) -> dict[str, str | bool]:
     """From the spec as it was built, which says "run"."""
     if now.state in STOP_STATES:
         asked = now.preempting_at is not None and now.state == AttemptState.STOPPING
-        return {"desired": "stop", "stop_cause": "preempted" if asked else ""}
+        cause = "preempted" if asked else ""
+        at_once = now.phase == UNSAVED
+        return {"desired": "stop", "stop_cause": cause, "stop_at_once": at_once}
     return {"desired": "hold"} if now.held else {}
 
 

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from skep_agent.protocol import AttemptFact
+from skep_agent.protocol import SIGNAL_UNHANDLED, AttemptFact
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
+# Phases of an attempt that makes room and has no process with a handler for its checkpoint signal:
+# the rest of its gang may still save; and, nobody of it does.
+UNHANDLED = "unhandled"
+UNSAVED = "unsaved"
 MAX_MESSAGE = 2000
 MAX_INT = 2**31 - 1
 MAX_XIDS = 32  # told per attempt
@@ -107,6 +111,10 @@ def _alive(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
             attempt.ready_at = at
         if fact.pull_percent is not None:
             attempt.pull_percent = min(max(fact.pull_percent, 0), 100)
+    elif fact.error_code == SIGNAL_UNHANDLED:
+        attempt.error_message = _text(fact.message, MAX_MESSAGE)
+        attempt.phase = UNSAVED if attempt.phase == UNSAVED else UNHANDLED
+        return
     attempt.phase = fact.phase
 
 
@@ -115,6 +123,7 @@ def _exited(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
         attempt.become(AttemptState.STOPPED)
     else:
         attempt.become(AttemptState.SUCCEEDED if fact.exit_code == 0 else AttemptState.FAILED)
+    said = attempt.error_message if attempt.phase in (UNHANDLED, UNSAVED) else ""
     attempt.phase = fact.phase
     attempt.container_id = _text(fact.container_id, 80) or attempt.container_id
     if fact.exit_code is not None:  # else it was stopped before it started
@@ -126,7 +135,7 @@ def _exited(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:
     attempt.disk_full = fact.disk_full
     attempt.memory_peak_mb = _int(fact.memory_peak_mb, 0)
     attempt.error_code = _text(fact.error_code, 64) or ("oom_killed" if fact.oom_killed else "")
-    attempt.error_message = _text(fact.message, MAX_MESSAGE)
+    attempt.error_message = _text(fact.message, MAX_MESSAGE) or said
 
 
 def _failed(attempt: Attempt, fact: AttemptFact, at: datetime) -> None:

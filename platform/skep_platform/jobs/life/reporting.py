@@ -19,7 +19,7 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
 from skep_platform.core.bulk import fetch, update_rows
 from skep_platform.core.events import event
-from skep_platform.jobs.life import diagnosing, facts, pulling
+from skep_platform.jobs.life import diagnosing, facts, pulling, saving
 from skep_platform.jobs.life.advance import advance
 from skep_platform.jobs.life.diagnosing import Failed
 from skep_platform.jobs.life.facts import Attempt
@@ -195,6 +195,7 @@ def _write(
     moved = _moved(jobs, changes)
     _find_failures(moved, changes)
     nodes = advance(list(moved.values()), now)
+    nodes += saving.stop_unsaved({job.id: job for job in jobs}, changes)
     pulling.tell(changes)
     # Without a bell when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
