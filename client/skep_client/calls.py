@@ -58,6 +58,11 @@ def submit(text: str, client_token: str = "") -> Call[models.Job]:
     return Call("POST", "jobs", models.Job, content=text.encode(), headers=headers)
 
 
+def logout() -> Call[None]:
+    """Deletes the token that the request is made with."""
+    return Call("POST", "auth/logout", None)
+
+
 def check(text: str) -> Call[models.Check]:
     headers = {"Content-Type": "application/yaml"}
     return Call("POST", "jobs/check", models.Check, content=text.encode(), headers=headers)
@@ -132,6 +137,15 @@ def events(job_id: str, **params: Any) -> Call[Page[models.Event]]:
 
 def logs(job_id: str, **params: Any) -> Call[models.JobLogs]:
     return Call("GET", f"jobs/{job_id}/logs", models.JobLogs, params=given(params))
+
+
+def download_logs(job_id: str, params: Mapping[str, Any]) -> Call[None]:
+    return Call("GET", f"jobs/{job_id}/logs/download", None, params=given(params))
+
+
+def search_logs(job_id: str, **params: Any) -> Call[models.Search]:
+    """Lines with a text in them; each answer takes a bounded time: go on with its `next`."""
+    return Call("GET", f"jobs/{job_id}/logs/search", models.Search, params=given(params))
 
 
 def nodes(**params: Any) -> Call[Page[models.Node]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, closing
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,11 +15,13 @@ import httpx
 from skep_client import calls, cell_calls, models
 from skep_client.archives import Archive, AsyncBody, Body, Progress
 from skep_client.calls import Call
-from skep_client.errors import SkepError
-from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange
+from skep_client.errors import ServerUnreachable, SkepError
+from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange, refusal
 from skep_client.model import Page
 
 T = TypeVar("T")
+ASYNC_LOOK_S = 2.0
+WAIT_LOOK_S = 5.0  # `wait` looks so often where no doorbell rings
 # One page of results as the server names the next one, or None.
 NextPage = Callable[[str], Call[Page[T]]]
 
@@ -133,6 +137,55 @@ class Skep:
 
     def logs(self, job_id: str, **params: Any) -> models.JobLogs:
         return self.run(calls.logs(job_id, **params))
+
+    def download_logs(self, job_id: str, **params: Any) -> Iterator[bytes]:
+        """The merged log as one transfer, piece by piece, as far as it is stored now. `params`:
+        rank, role, stream, attempt, prefix, progress; see the REST API."""
+        request = _request(self._http, self.server, self.token, calls.download_logs(job_id, params))
+        try:
+            response = self._http.send(request, stream=True)
+            with closing(response):
+                if response.is_error:
+                    response.read()
+                    raise refusal(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise ServerUnreachable(f"The transfer of the log broke off: {error}") from error
+
+    def search_logs(self, job_id: str, **params: Any) -> Iterator[models.Match]:
+        """Lines of the merged log with a text in them (`q`; `regex`, `ignore_case`), in order."""
+        cursor: str | None = ""
+        while cursor is not None:
+            found = self.run(calls.search_logs(job_id, **params, cursor=cursor))
+            yield from found.matches
+            cursor = found.next
+
+    def find(self, name: str) -> models.JobSummary:
+        """Return a job by its id, its name, or OWNER/NAME; of several that of the caller.
+
+        Raises SkepError `not_found` (404), and `ambiguous` (400) where only others have several.
+        """
+        if is_id(name):
+            return self.job(name)
+        owner, _, plain = name.rpartition("/")
+        found = [j for j in self.jobs(search=plain) if j.name == plain and owner in ("", j.owner)]
+        return the_one(plain, found, self.me().username if len(found) > 1 else "")
+
+    def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
+        """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds; the
+        job goes on then."""
+        from skep_client.follow import Doorbell
+
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with Doorbell(self, "job", job_id) as bell:
+            while True:
+                job = self.job(job_id)
+                if job.is_finished:
+                    return job
+                left = WAIT_LOOK_S if end is None else min(WAIT_LOOK_S, end - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"{job.name} is {job.state} after {timeout_s:g} s")
+                bell.wait(left)
 
     def nodes(self) -> Iterator[models.Node]:
         return self.all(lambda cursor: calls.nodes(cursor=cursor))
@@ -292,6 +345,45 @@ class AsyncSkep:
     async def logs(self, job_id: str, **params: Any) -> models.JobLogs:
         return await self.run(calls.logs(job_id, **params))
 
+    async def download_logs(self, job_id: str, **params: Any) -> AsyncIterator[bytes]:
+        request = _request(self._http, self.server, self.token, calls.download_logs(job_id, params))
+        try:
+            response = await self._http.send(request, stream=True)
+            async with aclosing(response):
+                if response.is_error:
+                    await response.aread()
+                    raise refusal(response)
+                async for piece in response.aiter_bytes():
+                    yield piece
+        except httpx.TransportError as error:
+            raise ServerUnreachable(f"The transfer of the log broke off: {error}") from error
+
+    async def search_logs(self, job_id: str, **params: Any) -> AsyncIterator[models.Match]:
+        cursor: str | None = ""
+        while cursor is not None:
+            found = await self.run(calls.search_logs(job_id, **params, cursor=cursor))
+            for match in found.matches:
+                yield match
+            cursor = found.next
+
+    async def find(self, name: str) -> models.JobSummary:
+        if is_id(name):
+            return await self.job(name)
+        owner, _, plain = name.rpartition("/")
+        found = [j async for j in self.jobs(search=plain)]
+        found = [j for j in found if j.name == plain and owner in ("", j.owner)]
+        me = (await self.me()).username if len(found) > 1 else ""
+        return the_one(plain, found, me)
+
+    async def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
+        """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                job = await self.job(job_id)
+                if job.is_finished:
+                    return job
+                await asyncio.sleep(ASYNC_LOOK_S)
+
     def nodes(self) -> AsyncIterator[models.Node]:
         return self.all(lambda cursor: calls.nodes(cursor=cursor))
 
@@ -339,6 +431,27 @@ class AsyncSkep:
 
     async def undrain(self, node: str) -> models.Node:
         return await self.run(cell_calls.undrain(node))
+
+
+def the_one(name: str, found: Sequence[models.JobSummary], me: str) -> models.JobSummary:
+    """Return the only job of a name, or that of user `me` among several. Raises SkepError."""
+    found = [job for job in found if job.owner == me] or list(found)
+    if not found:
+        raise SkepError(404, "not_found", f"There is no job named {name}.")
+    if len(found) > 1:
+        owners = ", ".join(f"{job.owner}/{job.name}" for job in found)
+        message = f"Several people have a job {name}; name one: {owners}"
+        raise SkepError(400, "ambiguous", message)
+    return found[0]
+
+
+def is_id(text: str) -> bool:
+    """Whether the text is the id of a job, and not a name."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def next_cursor(page: Page[Any]) -> str | None:

@@ -32,16 +32,28 @@ def login() -> Login:
 
 def remember(login: Login) -> Path:
     """Store a login and make its server the present one; tokens of other servers are kept."""
-    path = config_file()
     stored = _read()
     tokens = {**stored.get("tokens", {}), login.server: login.token}
+    return _write({"server": login.server, "tokens": tokens})
+
+
+def _write(stored: dict[str, Any]) -> Path:
+    path = config_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
-    text = json.dumps({"server": login.server, "tokens": tokens}, indent=2)
+    text = json.dumps(stored, indent=2)
     with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text + "\n")
     unfinished.rename(path)
     return path
+
+
+def forget(server: str) -> None:
+    """Remove the token of a server from the file, if it is there."""
+    stored = _read()
+    tokens = stored.get("tokens", {})
+    if tokens.pop(server, None) is not None:
+        _write({"server": stored.get("server", server), "tokens": tokens})
 
 
 def stored_token(server: str) -> str:

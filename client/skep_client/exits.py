@@ -12,6 +12,7 @@ NOT_FOUND = 4
 REFUSED = 5  # by the server, for a reason it names
 UNREACHABLE = 6
 INTERRUPTED = 130
+PIPE = 141  # nobody reads the output any more; as a shell counts SIGPIPE
 
 
 def of_error(error: SkepError) -> int:

@@ -71,16 +71,21 @@ def _asked_wait(outcome: Outcome) -> float:
 def _read(call: Call[T], response: httpx.Response) -> T:
     if response.is_success:
         return _answer(call, response)
+    raise refusal(response)
+
+
+def refusal(response: httpx.Response) -> SkepError:
+    """Return the error that an answer tells, whose body was read."""
     try:
         body = response.json()
-        raise SkepError(
+        return SkepError(
             response.status_code, body["code"], body["message"], body.get("details") or {}
         )
     except (ValueError, KeyError, TypeError):
-        raise ServerUnreachable(
+        return ServerUnreachable(
             f"{response.url} answered {response.status_code} {response.reason_phrase}, "
             "which is not how Skep refuses; is this its address?"
-        ) from None
+        )
 
 
 def _answer(call: Call[T], response: httpx.Response) -> T:

@@ -20,6 +20,10 @@ _TERMINAL_CONTROL = re.compile(
 )
 
 
+# Colours; and marks that change the direction of writing, with which a name can look like another.
+_COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*m|\x1b|[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 class Chunk(Protocol):
     @property
     def attempt_id(self) -> str: ...
@@ -54,9 +58,11 @@ class Line:
 
 
 class Lines:
-    """Joins the pieces of each stream of each task; a line comes out when it is whole."""
+    """Joins the pieces of each stream of each task; a line comes out when it is whole. Of a line
+    that a progress bar wrote over only the last state is given, unless `raw`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, raw: bool = False) -> None:
+        self._raw = raw
         self._open: dict[tuple[str, str], tuple[Chunk, str]] = {}
 
     def feed(self, chunk: Chunk) -> Iterator[Line]:
@@ -64,17 +70,21 @@ class Lines:
         begun = self._open.pop(key, None)
         *whole, rest = ((begun[1] if begun else "") + chunk.text).split("\n")
         for text in whole:
-            yield _line(chunk, text)
+            yield self._line(chunk, text)
         if len(rest) > LONGEST_LINE:
-            yield _line(chunk, rest)
+            yield self._line(chunk, rest)
         elif rest:
             self._open[key] = (chunk, rest)
 
     def rest(self) -> Iterator[Line]:
         """Lines that their tasks never ended."""
         for chunk, text in self._open.values():
-            yield _line(chunk, text)
+            yield self._line(chunk, text)
         self._open.clear()
+
+    def _line(self, chunk: Chunk, text: str) -> Line:
+        shown = text if self._raw else last_state(text)
+        return Line(chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, shown)
 
 
 def last_state(line: str) -> str:
@@ -87,5 +97,11 @@ def safe_for_terminal(text: str) -> str:
     return _TERMINAL_CONTROL.sub("", text)
 
 
-def _line(chunk: Chunk, text: str) -> Line:
-    return Line(chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, last_state(text))
+def plain(text: str) -> str:
+    """Return the text without control characters and escape sequences; line ends and tabs stay."""
+    return _COLOUR.sub("", safe_for_terminal(text)).replace("\r", "")
+
+
+def one_line(text: str) -> str:
+    """Return the text as one line of a table."""
+    return plain(text).replace("\n", " ").replace("\t", " ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -25,6 +27,7 @@ from skep_client.cli import (
     submit,
     top,
 )
+from skep_client.cli.common import say
 from skep_client.errors import SkepError
 
 app = typer.Typer(
@@ -41,9 +44,31 @@ for part in PARTS:
     part.add_to(app)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        say(f"skep {version('skep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it, and end."),
+    ] = False,
+) -> None:
+    """Skep: one GPU cluster, many hives."""
+
+
 def main() -> None:
     try:
         app()
+    except BrokenPipeError:
+        # Whoever read our output has enough (`| head`): nothing is left to say, nor to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(exits.PIPE)
     except SkepError as error:
         _tell(error)
         sys.exit(exits.of_error(error))
@@ -56,6 +81,6 @@ def _tell(error: SkepError) -> None:
         body = {"code": error.code, "message": error.message, "details": error.details}
         print(json.dumps(body), file=sys.stderr)
         return
-    print(f"{error.message} ({error.code})", file=sys.stderr)
+    say(f"{error.message} ({error.code})", err=True)
     if error.status == 401:
-        print("Log in with: skep login --server ADDRESS", file=sys.stderr)
+        say("Log in with: skep login --server ADDRESS", err=True)

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json
+from skep_client.cli.common import Json, client, print_json, say
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(login)
+    app.command()(logout)
     app.command()(whoami)
 
 
@@ -37,7 +38,25 @@ def login(
             skep.token = token
         me = skep.me()
     path = config.remember(config.Login(server, token))
-    print(f"Logged in to {server} as {me.username} ({path})")
+    say(f"Logged in to {server} as {me.username} ({path})")
+
+
+def logout() -> None:
+    """End the remembered login: its token is of no more use, here or elsewhere."""
+    from skep_client import calls, config
+    from skep_client.errors import SkepError
+
+    login = config.login()
+    with client() as skep:
+        try:
+            skep.run(calls.logout())
+        except SkepError as error:
+            if error.status not in (0, 401, 404):
+                raise
+            if error.status == 0:
+                say(f"{login.server} did not answer: the token is forgotten here only.", err=True)
+    config.forget(login.server)
+    say(f"Logged out of {login.server}")
 
 
 def whoami(as_json: Json = False) -> None:
@@ -48,9 +67,9 @@ def whoami(as_json: Json = False) -> None:
             print_json(me)
             return
         role = " (admin)" if me.is_admin else ""
-        print(f"{me.username}{role} at {skep.server}")
+        say(f"{me.username}{role} at {skep.server}")
         for membership in me.virtual_clusters:
-            print(f"  {membership.name}  {membership.role}")
+            say(f"  {membership.name}  {membership.role}")
 
 
 def _ask_password() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, client, print_json, print_table, read_file
+from skep_client.cli.common import Json, client, print_json, print_table, read_file, say
 
 if TYPE_CHECKING:
     from skep_client.models import Cells, CheckedAssignment, VcCells
@@ -65,7 +65,7 @@ def import_(file: File, assign: Assign = False, as_json: Json = False) -> None:
     if not found.fits:
         raise typer.Exit(exits.FAILED)
     if not as_json:
-        print(f"Imported; this is revision {found.revision}.")
+        say(f"Imported; this is revision {found.revision}.")
 
 
 def export(
@@ -94,9 +94,9 @@ def _print_owned(found: VcCells) -> None:
         ],
     )
     if found.borrowed_in:
-        print(f"Its opportunistic jobs use {found.borrowed_in} GPUs of others.")
+        say(f"Its opportunistic jobs use {found.borrowed_in} GPUs of others.")
     for short in found.shortfalls:
-        print(f"It was given {short.asked} x {short.cell_type}, the cluster has {short.got}.")
+        say(f"It was given {short.asked} x {short.cell_type}, the cluster has {short.got}.")
 
 
 def _print_all(found: Cells) -> None:
@@ -111,7 +111,7 @@ def _print_all(found: Cells) -> None:
     )
     for pin in found.pins:
         owner = f" of {pin.virtual_cluster}" if pin.virtual_cluster else ""
-        print(f"Pinned cell {pin.name}{owner}: the {pin.cell_type} of {pin.node}")
+        say(f"Pinned cell {pin.name}{owner}: the {pin.cell_type} of {pin.node}")
 
 
 def _or_blank(number: int | None) -> object:
@@ -123,16 +123,16 @@ def _tell(found: CheckedAssignment, as_json: bool) -> None:
         print_json(found)
         return
     for error in found.errors:
-        print(f"{error.path}: {error.message} ({error.code})" if error.path else error.message)
+        say(f"{error.path}: {error.message} ({error.code})" if error.path else error.message)
     for oddity in found.problems:
-        print(f"{oddity.path}: note: {oddity.message}")
+        say(f"{oddity.path}: note: {oddity.message}")
     for short in found.shortfalls:
         wanted = f"{short.asked} x {short.cell_type}"
-        print(f"{short.virtual_cluster} was given {wanted}, there would be {short.got}.")
+        say(f"{short.virtual_cluster} was given {wanted}, there would be {short.got}.")
     for job in found.downgraded:
-        print(f"{job.name} of {job.virtual_cluster} would run as opportunistic.")
+        say(f"{job.name} of {job.virtual_cluster} would run as opportunistic.")
     for job in found.restored:
-        print(f"{job.name} of {job.virtual_cluster} would run with its guarantee again.")
+        say(f"{job.name} of {job.virtual_cluster} would run with its guarantee again.")
     if found.fits:
         print_table(
             ("CHAIN", "CELL TYPE", "TOTAL", "LEFT"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, client, print_json, problem_line, until
+from skep_client.cli.common import Json, client, print_json, problem_line, say, until
 from skep_client.cli.words import number
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def _check_online(files: list[str], as_json: bool) -> bool:
 
 def _print_check(found: Check, file: str) -> None:
     for problem in found.errors:
-        print(problem_line(file, problem.model_dump()))
+        say(problem_line(file, problem.model_dump()))
     if found.valid and found.summary:
         s = found.summary
         size = f"{number(s.tasks, 'task')}, {number(s.gpus, 'GPU')} of {s.virtual_cluster}"
-        print(f"{s.name} is valid: {size}")
+        say(f"{s.name} is valid: {size}")
     for note in found.notes:
         place = "".join(f":{n}" for n in (note.line, note.column) if n is not None)
-        print(f"{file}{place}: note: {note.message}")
+        say(f"{file}{place}: note: {note.message}")
     if found.forecast:
-        print(found.forecast.message)
+        say(found.forecast.message)
         if found.forecast.code != "starts_now":
             _print_start(found.forecast)
 
@@ -76,6 +76,6 @@ def _print_check(found: Check, file: str) -> None:
 def _print_start(forecast: Reason) -> None:
     start, at_once = (forecast.details.get(key) for key in ("expected_start", "opportunistic_now"))
     if isinstance(start, int | float):
-        print(f"Expected start: {until(datetime.fromtimestamp(start, UTC))}")
+        say(f"Expected start: {until(datetime.fromtimestamp(start, UTC))}")
     if at_once:
-        print("With jobPriorityClass oppo it would start at once.")
+        say("With jobPriorityClass oppo it would start at once.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table
+from skep_client.cli.common import Json, client, print_json, print_table, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,4 +43,4 @@ def join_token(as_json: Json = False) -> None:
     if as_json:
         print_json(token)
         return
-    print(token.command or token.token)
+    say(token.command or token.token)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.completion import job_names
+from skep_client.cli.completion import job_names, task_names, vc_names
+from skep_client.loglines import one_line, plain
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,8 +28,15 @@ JobName = Annotated[
     typer.Argument(metavar="JOB", help="Id or name of a job.", autocompletion=job_names),
 ]
 TaskName = Annotated[
-    str, typer.Option("--task", "-t", help="Such as worker-1, or its rank; else rank 0.")
+    str,
+    typer.Option(
+        "--task",
+        "-t",
+        help="Such as worker-1, or its rank; else rank 0.",
+        autocompletion=task_names,
+    ),
 ]
+VcName = Annotated[str, typer.Option("--vc", help="Virtual cluster.", autocompletion=vc_names)]
 STATE_STYLES = {
     "WAITING": "yellow",
     "RUNNING": "cyan",
@@ -50,21 +57,7 @@ def client() -> AbstractContextManager[Skep]:
 
 def find_job(skep: Skep, name: str) -> JobSummary:
     """By id, or by name: one's own job first, names being unique per owner. Raises SkepError."""
-    from skep_client.errors import SkepError
-
-    if _is_id(name):
-        return skep.job(name)
-    owner, _, name = name.rpartition("/")
-    found = [j for j in skep.jobs(search=name) if j.name == name and owner in ("", j.owner)]
-    if len(found) > 1:
-        me = skep.me().username
-        found = [j for j in found if j.owner == me] or found
-    if not found:
-        raise SkepError(404, "not_found", f"There is no job named {name}.")
-    if len(found) > 1:
-        owners = ", ".join(f"{j.owner}/{j.name}" for j in found)
-        raise SkepError(400, "ambiguous", f"Several people have a job {name}; name one: {owners}")
-    return found[0]
+    return skep.find(name)
 
 
 def find_attempt(skep: Skep, job: JobSummary, name: str = "") -> tuple[Task, Attempt]:
@@ -109,6 +102,13 @@ def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
     print(json.dumps(plain(value) if isinstance(value, BaseModel) else [plain(v) for v in value]))
 
 
+def say(text: object = "", *, end: str = "\n", err: bool = False) -> None:
+    """Print text that may come from the server or from other users, to stdout or stderr. Control
+    characters and escape sequences are taken out: names, messages and labels of others must not
+    move the cursor, set a title or write to the clipboard."""
+    print(plain(str(text)), end=end, file=sys.stderr if err else sys.stdout, flush=True)
+
+
 PIPED_WIDTH = 1000  # columns: one row stays one line for whoever reads it, such as grep
 
 
@@ -121,20 +121,29 @@ def console() -> Console:
     return made
 
 
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    console().print(table(columns, rows))
+def print_table(
+    columns: Iterable[str], rows: Iterable[Iterable[Any]], *, cut_last: bool = False
+) -> None:
+    console().print(table(columns, rows, cut_last=cut_last))
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+def table(
+    columns: Iterable[str], rows: Iterable[Iterable[Any]], *, cut_last: bool = False
+) -> Table:
     """Plain columns. Cells that are strings are shown as they are, never as markup, and whole:
-    names are there to be typed."""
+    names are there to be typed. With `cut_last` a row is one line: the sentence in the last column
+    is cut where the terminal ends."""
     from rich.table import Column, Table
     from rich.text import Text
 
-    whole = (Column(name, overflow="fold") for name in columns)
-    drawn = Table(*whole, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    *first, last = columns
+    for name in first:
+        drawn.columns.append(Column(name, overflow="fold", no_wrap=cut_last))
+    cut: Any = {"overflow": "ellipsis", "no_wrap": True} if cut_last else {"overflow": "fold"}
+    drawn.columns.append(Column(last, **cut))
     for row in rows:
-        drawn.add_row(*(c if isinstance(c, Text) else Text(str(c)) for c in row))
+        drawn.add_row(*(c if isinstance(c, Text) else Text(one_line(str(c))) for c in row))
     return drawn
 
 
@@ -163,11 +172,3 @@ def until(moment: datetime, now: datetime | None = None) -> str:
     local, today = moment.astimezone(), now.astimezone().date()
     at = f"{local:%H:%M}" if local.date() == today else f"{local:%Y-%m-%d %H:%M}"
     return f"{at} (in {ago(now, moment)})"
-
-
-def _is_id(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skep_client.cli.common import client, find_attempt, find_job
+from skep_client.cli.common import client, find_attempt, find_job, say
 
 PLACE = "JOB:PATH, JOB:TASK:PATH, or a path here."
 
@@ -66,14 +65,17 @@ def _copy_in(source: Path, target: Place) -> None:
 def _copy_out(source: Place, target: Path) -> None:
     from skep_client.cli.progress import bar
     from skep_client.copying import copy_out
-    from skep_client.loglines import safe_for_terminal
 
     if not source.path:
         raise typer.BadParameter("name a path in the task: JOB:/path")
+    if not target.is_dir() and not target.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {target.parent}: make it first")
     with client() as skep:
         _, attempt = find_attempt(skep, find_job(skep, source.job), source.task)
         with bar(f"Receiving {source.path}", None) as progress:
-            left_out = copy_out(skep, attempt.id, source.path, target, progress)
+            try:
+                left_out = copy_out(skep, attempt.id, source.path, target, progress)
+            except OSError as error:
+                raise typer.BadParameter(f"cannot write {target}: {error.strerror}") from None
     for name in left_out:
-        print(f"Left out, no file or a link that leads out: {safe_for_terminal(name)}",
-              file=sys.stderr)  # fmt: skip
+        say(f"Left out, no file or a link that leads out: {name}", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.common import Json, read_file
+from skep_client.cli.common import Json, read_file, say
 
 if TYPE_CHECKING:
     from skep_diagnosis.verdict import Log, Verdict
@@ -99,11 +99,11 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
 
 def _tell(verdict: Verdict) -> None:
     evidence = verdict.evidence
-    print(f"{verdict.category} ({verdict.code} {verdict.name})")
+    say(f"{verdict.category} ({verdict.code} {verdict.name})")
     if evidence.source == "log":
         rank = "" if verdict.rank is None else f" (rank {verdict.rank})"
-        print(f"{evidence.log}:{evidence.line}{rank}: {evidence.text}")
+        say(f"{evidence.log}:{evidence.line}{rank}: {evidence.text}")
     elif evidence.source == "facts":
-        print(evidence.text)
-    print(f"{verdict.axis}; {verdict.retry}" + ("; node to blame" * verdict.node_to_blame))
-    print(verdict.remedy)
+        say(evidence.text)
+    say(f"{verdict.axis}; {verdict.retry}" + ("; node to blame" * verdict.node_to_blame))
+    say(verdict.remedy)

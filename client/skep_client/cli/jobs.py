@@ -9,12 +9,14 @@ import typer
 from skep_client.cli.common import (
     JobName,
     Json,
+    VcName,
     ago,
     client,
     console,
     find_job,
     print_json,
     print_table,
+    say,
     state_text,
 )
 from skep_client.cli.completion import job_names
@@ -37,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
 
 def ls(
     state: Annotated[list[str], typer.Option("--state", "-s", help="May be repeated.")] = [],  # noqa: B006
-    vc: Annotated[str, typer.Option(help="Of this virtual cluster.")] = "",
+    vc: VcName = "",
     owner: Annotated[str, typer.Option(help="Of this user.")] = "",
     tag: Annotated[list[str], typer.Option(help="May be repeated: all of them.")] = [],  # noqa: B006
     search: Annotated[str, typer.Option(help="Part of the name.")] = "",
@@ -49,8 +51,11 @@ def ls(
 
     filters = {"virtual_cluster": vc, "owner": owner, "search": search, "tag": tag}
     with client() as skep:
-        found = skep.jobs(state=[s.upper() for s in state], limit=min(limit, 500), **filters)
-        jobs = list(islice(found, limit))
+        found = skep.jobs(state=[s.upper() for s in state], limit=min(limit + 1, 500), **filters)
+        jobs = list(islice(found, limit + 1))
+        if vc and not jobs:
+            _check_vc(skep, vc)
+    more, jobs = len(jobs) > limit, jobs[:limit]
     if as_json:
         print_json(jobs)
         return
@@ -69,7 +74,21 @@ def ls(
             )
             for job in jobs
         ],
+        cut_last=True,
     )
+    if more:
+        say(f"These are the newest {limit}; there are more: --limit.", err=True)
+
+
+def _check_vc(skep: Skep, name: str) -> None:
+    """Raises SkepError: no jobs are no answer about a virtual cluster that is not there."""
+    from skep_client.errors import SkepError
+
+    known = [vc.name for vc in skep.virtual_clusters()]
+    if name not in known:
+        listed = ", ".join(known[:10]) or "none"
+        message = f"There is no virtual cluster named {name} that you may see; you see {listed}."
+        raise SkepError(404, "unknown_virtual_cluster", message)
 
 
 def events(
@@ -98,7 +117,7 @@ def stop(jobs: JobNames, as_json: Json = False) -> None:
             if as_json:
                 print_json(stopped)
             else:
-                print(f"{stopped.name} is {stopped.state}")
+                say(f"{stopped.name} is {stopped.state}")
 
 
 def tag(
@@ -116,7 +135,7 @@ def tag(
     if as_json:
         print_json(found)
     else:
-        print("\n".join(found.tags))
+        say("\n".join(found.tags))
 
 
 def _follow_events(skep: Skep, job_id: str, as_json: bool) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import JobName, client, console, find_job
+from skep_client.cli.common import JobName, client, console, find_job, say
 from skep_client.loglines import Line, Lines, safe_for_terminal
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
-    from skep_client.models import JobSummary, LogChunk
+    from skep_client.models import JobSummary, LogChunk, Match
 
+SERVER_PREFIX = re.compile(rb"^\[([^\]\n]*)\] ", re.MULTILINE)
 COLORS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 
 
@@ -37,18 +42,39 @@ def logs(
     raw: Annotated[
         bool, typer.Option("--raw", help="Every state of progress bars, not the last.")
     ] = False,
+    search: Annotated[
+        str, typer.Option("--search", "-s", help="Only lines with this text in them.")
+    ] = "",
+    regex: Annotated[bool, typer.Option("--regex", help="--search is an RE2 pattern.")] = False,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="In --search.")] = False,
+    download: Annotated[
+        Path | None,
+        typer.Option("--download", "-o", metavar="FILE", help="Write it whole to a file."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Show the merged log of a job."""
     filters = {"rank": rank, "role": role, "stream": stream, "attempt": attempt, "tail": tail}
     filters["progress"] = "raw" if raw else None
-    printer = Printer(prefix=prefix, timestamps=timestamps, as_json=as_json)
+    printer = Printer(prefix=prefix, timestamps=timestamps, as_json=as_json, raw=raw)
+    if download is not None and (follow or search or tail or timestamps or as_json):
+        raise typer.BadParameter("--download writes the whole log: without other forms of it")
     with client() as skep:
-        job_id = find_job(skep, job).id
-        if follow:
-            _follow(skep, job_id, printer, **filters)
+        found = find_job(skep, job)
+        _check_filters(skep, found, rank=rank, role=role, stream=stream)
+        if search:
+            options = {"q": search, "regex": regex, "ignore_case": ignore_case}
+            _print_matches(skep, found.id, printer, **options, **filters)
+        elif follow:
+            _follow(skep, found.id, printer, **filters)
+        elif download is not None:
+            with _partial(download) as file:
+                _copy(skep, found.id, file, prefix=prefix, **filters)
+        elif not (tail or timestamps or as_json or printer.is_terminal):
+            # As one transfer: page by page a large log takes thirty times as long (finding J10).
+            _copy(skep, found.id, sys.stdout.buffer, prefix=prefix, **filters)
         else:
-            _print_now(skep, job_id, printer, **filters)
+            _print_now(skep, found.id, printer, **filters)
 
 
 def show_log(skep: Skep, job_id: str) -> int:
@@ -64,16 +90,30 @@ class Printer:
     """Lines to the standard output; what is said about the job goes to standard error."""
 
     def __init__(
-        self, *, prefix: bool = True, timestamps: bool = False, as_json: bool = False
+        self,
+        *,
+        prefix: bool = True,
+        timestamps: bool = False,
+        as_json: bool = False,
+        raw: bool = False,
     ) -> None:
         self._console = console()
-        self._lines = Lines()
+        self._lines = Lines(raw=raw)
         self._prefix, self._timestamps, self._as_json = prefix, timestamps, as_json
         self._width = 0
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
 
     def chunk(self, chunk: LogChunk) -> None:
         for line in self._lines.feed(chunk):
             self._line(line)
+        sys.stdout.flush()
+
+    def match(self, match: Match) -> None:
+        """One line that a search found."""
+        self._line(Line(match.role, match.index, match.rank, match.stream, match.at, match.text))
 
     def end(self) -> None:
         for line in self._lines.rest():
@@ -82,7 +122,7 @@ class Printer:
     def job(self, job: JobSummary) -> None:
         reason = job.wait_reason or job.exit_reason
         why = f": {reason.message}" if reason else ""
-        print(f"{job.name} is {job.state}{why}", file=sys.stderr, flush=True)
+        say(f"{job.name} is {job.state}{why}", err=True)
 
     def _line(self, line: Line) -> None:
         if self._as_json:
@@ -99,7 +139,7 @@ class Printer:
         from rich.text import Text
 
         if not self._console.is_terminal:
-            print(prefix + line.text, flush=True)
+            sys.stdout.write(f"{prefix}{line.text}\n")
             return
         text = Text(prefix, COLORS[line.rank % len(COLORS)])
         text.append_text(Text.from_ansi(safe_for_terminal(line.text)))
@@ -116,7 +156,65 @@ class Printer:
             "stream": line.stream,
             "text": line.text,
         }
-        print(json.dumps(fields), flush=True)
+        sys.stdout.write(f"{json.dumps(fields)}\n")
+
+
+def _check_filters(
+    skep: Skep, job: JobSummary, *, rank: int | None, role: str, stream: str
+) -> None:
+    """Raises SkepError for a task or stream that the job does not have: an empty answer would say
+    that it printed nothing."""
+    from skep_client.errors import SkepError
+
+    if rank is not None and not 0 <= rank < job.tasks:
+        message = f"{job.name} has {job.tasks} tasks, ranks 0 to {job.tasks - 1}: none is {rank}."
+        raise SkepError(404, "no_such_task", message)
+    if stream and stream not in ("stdout", "stderr"):
+        raise typer.BadParameter("--stream is stdout or stderr")
+    if role and role not in (roles := [r.name for r in skep.job(job.id).task_roles]):
+        message = f"{job.name} has no role {role}; it has {', '.join(roles)}."
+        raise SkepError(404, "no_such_role", message)
+
+
+def _copy(skep: Skep, job_id: str, to: BinaryIO, *, prefix: bool, **filters: Any) -> None:
+    """The server puts `[worker-0] ` before each line; here it is `worker-0 | `, as followed."""
+    filters |= {"prefix": "true" if prefix else "false", "tail": None}
+    filters["progress"] = filters.get("progress") or "final"
+    rest = b""
+    for piece in skep.download_logs(job_id, **filters):
+        if not prefix:
+            to.write(piece)
+            continue
+        whole, end, rest = (rest + piece).rpartition(b"\n")
+        to.write(SERVER_PREFIX.sub(rb"\1 | ", whole + end))
+    to.write(SERVER_PREFIX.sub(rb"\1 | ", rest))
+    to.flush()
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[BinaryIO]:
+    """The file under its name only when it is whole."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _print_matches(skep: Skep, job_id: str, printer: Printer, **params: Any) -> None:
+    params.pop("tail", None)
+    params.pop("progress", None)
+    found = False
+    for match in skep.search_logs(job_id, **params):
+        found = True
+        printer.match(match)
+    sys.stdout.flush()
+    if not found:
+        raise typer.Exit(exits.FAILED)  # as grep does
 
 
 def _follow(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:

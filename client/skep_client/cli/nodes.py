@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skep_client.cli.common import Json, ago, client, print_json, print_table
+from skep_client.cli.common import Json, ago, client, print_json, print_table, say
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -92,23 +92,23 @@ def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_jso
 
 def _print_forecast(found: NodeForecast) -> None:
     if not found.jobs:
-        print("No job runs there.")
+        say("No job runs there.")
     for job in found.jobs:
         name = f"{job.owner}/{job.name}" if job.name else "A job"
         what = WHAT.get(job.what, job.what)
         tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
         gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
-        print(f"{name} of {job.virtual_cluster} ({tasks} there, {gpus} in all) {what}.")
+        say(f"{name} of {job.virtual_cluster} ({tasks} there, {gpus} in all) {what}.")
     for vc in found.virtual_clusters:
         loses = ", ".join(f"{number} x {kind}" for kind, number in sorted(vc.loses.items()))
-        print(f"{vc.name} loses {loses} meanwhile.")
+        say(f"{vc.name} loses {loses} meanwhile.")
 
 
 def _told(node: Node, as_json: bool) -> None:
     if as_json:
         print_json(node)
         return
-    print(f"{node.name} is {_state(node)}")
+    say(f"{node.name} is {_state(node)}")
 
 
 def _state(node: Node) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from skep_client.cli.common import problem_line, read_file
+from skep_client.cli.common import problem_line, read_file, say
 
 if TYPE_CHECKING:
     from skep_jobfile import ClusterFacts
@@ -54,6 +54,6 @@ def _facts(path: str) -> ClusterFacts | None:
 
 def _tell(found: dict[str, Any]) -> None:
     if found["valid"]:
-        print(f"{found['file']} is valid")
+        say(f"{found['file']} is valid")
     for problem in found.get("errors", ()):
-        print(problem_line(found["file"], problem))
+        say(problem_line(found["file"], problem))

@@ -9,6 +9,7 @@ import sys
 import typer
 
 from skep_client import exits
+from skep_client.cli.common import say
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 NEEDED = ("skep_platform", "django", "celery", "uvicorn")
@@ -41,10 +42,10 @@ def manage(context: typer.Context) -> None:
 
 def _exec(command: str, arguments: list[str]) -> None:
     if not all(importlib.util.find_spec(name) for name in NEEDED):
-        print(
+        say(
             "Only the client is installed here. For a whole Skep on this machine: "
             "pip install 'skep[server,embedded]'",
-            file=sys.stderr,
+            err=True,
         )
         raise typer.Exit(exits.USAGE)
     program = [sys.executable, "-m", "skep_platform.onebox", command, *arguments]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skep_client.cli.common import Json, client, console, print_json, print_table, until
+from skep_client.cli.common import Json, client, console, print_json, print_table, say, until
 
 if TYPE_CHECKING:
     from skep_client.models import Running, VcQueue, Waiting
@@ -42,7 +42,7 @@ def _print(found: VcQueue) -> None:
         [_waiting_row(job) for job in found.waiting],
     )
     if found.next:
-        print("There are more: --limit.")
+        say("There are more: --limit.")
 
 
 def _running_row(entry: Running) -> tuple[object, ...]:

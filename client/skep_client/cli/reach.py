@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skep_client.cli.common import JobName, TaskName, client, find_attempt, find_job
+from skep_client.cli.common import JobName, TaskName, client, find_attempt, find_job, say
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -48,7 +48,7 @@ def ssh(
     """A shell in a task. It needs no sshd: the platform carries it."""
     with client() as skep:
         if proxy:
-            print(_proxied(skep, job, task))
+            say(_proxied(skep, job, task))
         else:
             _exec(skep, job, task, [], tty=True)
 
@@ -138,7 +138,7 @@ def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:
                 forward = stack.enter_context(Forward(skep, attempt_id, local, remote, _tell))
             except OSError as error:
                 raise typer.BadParameter(f"port {local}: {error.strerror}") from None
-            print(f"127.0.0.1:{forward.local} -> {remote}", flush=True)
+            say(f"127.0.0.1:{forward.local} -> {remote}")
             threading.Thread(target=forward.serve, daemon=True).start()
         threading.Event().wait()
 
@@ -152,4 +152,4 @@ def _join_stdio(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> N
 
 
 def _tell(error: SkepError) -> None:
-    print(f"{error.message} ({error.code})", file=sys.stderr, flush=True)
+    say(f"{error.message} ({error.code})", err=True)

@@ -14,6 +14,7 @@ from skep_client.cli.common import (
     find_job,
     print_json,
     print_table,
+    say,
     state_text,
 )
 
@@ -71,13 +72,13 @@ def _facts(job: Job) -> dict[str, str]:
 def _print_facts(facts: dict[str, str]) -> None:
     for name, value in facts.items():
         if value:
-            print(f"{name + ':':<11}{value}")
-    print()
+            say(f"{name + ':':<11}{value}")
+    say()
 
 
 def _print_diagnosis(job: Job) -> None:
     if job.diagnosing:
-        print("Its logs are being read to tell why it failed.\n")
+        say("Its logs are being read to tell why it failed.\n")
     found = job.diagnosis
     if found is None:
         return
@@ -85,7 +86,8 @@ def _print_diagnosis(job: Job) -> None:
     line = f", line {evidence.line}" if evidence.line else ""
     source = f"{evidence.log or evidence.source}{line}" if evidence.text else ""
     _print_facts({
-        "Failure": words.diagnosis(found),
+        # A job may succeed although tasks of it failed: that is no failure of the job.
+        "Failed task" if job.state == "SUCCEEDED" else "Failure": words.diagnosis(found),
         "Evidence": evidence.text,
         "Found in": source,
         "Remedy": found.remedy,
@@ -124,7 +126,7 @@ def _print_attempts(attempts: Sequence[JobAttempt]) -> None:
             for a in sorted(attempts, key=lambda attempt: attempt.index)
         ],
     )
-    print()
+    say()
 
 
 def _end_of(attempt: JobAttempt) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,13 @@ import typer
 from skep_client.cli.common import (
     JobName,
     Json,
+    VcName,
     client,
     find_job,
     print_json,
     problem_line,
     read_file,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -48,12 +49,19 @@ def add_to(app: typer.Typer) -> None:
 def submit(
     file: File,
     format: FormatOption = "auto",
+    name: Annotated[str, typer.Option(help="Instead of the name in the file.")] = "",
+    new_name: Annotated[
+        bool,
+        typer.Option("--force-name-suffix", help="Add letters that no earlier job's name has."),
+    ] = False,
     workdir: WorkDir = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
     """Submit a job: a job file, a batch script of Slurm, or a manifest of Kubeflow."""
     text = as_job_file(file, format)
+    if name or new_name:
+        text = _renamed(text, name, new_name=new_name)
     with client() as skep:
         if workdir is not None:
             from skep_jobfile.shorthand import with_archive
@@ -67,7 +75,7 @@ def submit(
 def run(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="After `--`.")],
     name: Annotated[str, typer.Option(help="Of the job; else after the command.")] = "",
-    vc: Annotated[str, typer.Option(help="Virtual cluster.")] = "",
+    vc: VcName = "",
     gpus: Annotated[int, typer.Option(min=0, help="GPUs on each node.")] = 0,
     nodes: Annotated[int, typer.Option(min=1, help="Equal tasks that start together.")] = 1,
     gpu_type: Annotated[str, typer.Option(help="Model, as `skep nodes` shows it.")] = "",
@@ -104,7 +112,7 @@ def run(
         tags=tag,
     )
     if print_:
-        print(_job_file(wanted, workdir), end="")
+        _print_job_file(_job_file(wanted, workdir), as_json=as_json)
         return
     with client() as skep:
         if workdir is not None:
@@ -112,6 +120,17 @@ def run(
         if not name:
             wanted = _with(wanted, name=_unlike_earlier(wanted.name))
         _submitted(skep, skep.submit(_job_file(wanted)), follow=follow, as_json=as_json)
+
+
+def _print_job_file(text: str, *, as_json: bool) -> None:
+    if not as_json:
+        print(text, end="")
+        return
+    import json
+
+    from skep_jobfile.document import read
+
+    print(json.dumps(read(text).data))
 
 
 def clone(
@@ -170,13 +189,13 @@ def _converted(text: str, path: str, format: str) -> Converted:
         return convert(text, cast("Format", format))
     except InvalidJobFile as error:
         for problem in error.problems:
-            print(problem_line(path, problem.as_dict()), file=sys.stderr)
+            say(problem_line(path, problem.as_dict()), err=True)
         raise typer.Exit(exits.FAILED) from None
 
 
 def _tell_notes(found: Converted, path: str) -> None:
     for note in found.notes:
-        print(f"{path}:{note.line}: note: {note.message}", file=sys.stderr)
+        say(f"{path}:{note.line}: note: {note.message}", err=True)
 
 
 @contextmanager
@@ -191,7 +210,7 @@ def _all_problems_told(path: str, *, as_json: bool) -> Iterator[None]:
         if error.code != "invalid_job" or as_json:
             raise
         for problem in error.details["errors"]:
-            print(problem_line(path, problem), file=sys.stderr)
+            say(problem_line(path, problem), err=True)
         raise typer.Exit(exits.FAILED) from None
 
 
@@ -201,9 +220,22 @@ def _submitted(skep: Skep, job: Job, *, follow: bool, as_json: bool) -> None:
     if as_json:
         print_json(job)
     else:
-        print(f"Submitted {job.name} ({job.id})", flush=True)
+        say(f"Submitted {job.name} ({job.id})")
+        say(f"  {skep.server}/jobs/{job.id}", err=True)
     if follow:
-        raise typer.Exit(show_log(skep, job.id))
+        with _goes_on(job):
+            code = show_log(skep, job.id)
+        raise typer.Exit(code)
+
+
+@contextmanager
+def _goes_on(job: Job) -> Iterator[None]:
+    """Ctrl-C ends the following and not the job: say so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"\n{job.name} goes on. Stop it with: skep stop {job.name}", err=True)
+        raise
 
 
 def _job_file(wanted: Run, workdir: Path | None = None) -> str:
@@ -218,6 +250,20 @@ def _job_file(wanted: Run, workdir: Path | None = None) -> str:
     except InvalidJobFile as error:
         lines = [f"{problem.path}: {problem.message}" for problem in error.problems]
         raise typer.BadParameter("; ".join(lines)) from None
+
+
+def _renamed(text: str, name: str, *, new_name: bool) -> str:
+    """The job file under another name; all else in it stays as it was written."""
+    from skep_jobfile import InvalidJobFile
+    from skep_jobfile.document import read
+    from skep_jobfile.editing import renamed
+
+    try:
+        document = read(text)
+    except InvalidJobFile:
+        return text  # the server says what is wrong with it
+    wanted = name or str(document.data.get("name", ""))
+    return renamed(document, _unlike_earlier(wanted) if new_name else wanted)
 
 
 def _with(wanted: Run, **fields: str) -> Run:

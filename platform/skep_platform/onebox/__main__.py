@@ -34,7 +34,11 @@ STOP_WITHIN_S = 20.0
 def main() -> int:
     given = _parser().parse_args()
     home = Home.from_environment()
-    return int(given.run(home, given))
+    try:
+        return int(given.run(home, given))
+    except BrokenPipeError:  # as in `skep status | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def up(home: Home, given: argparse.Namespace) -> int:

@@ -70,7 +70,8 @@ def test_a_run_sends_the_file_that_print_shows(server):
     printed = skep(*words[:-3], "--print", *words[-3:])
     assert not route.called
     told = skep(*words)
-    assert told.output == f"Submitted train ({ID})\n"
+    assert told.stdout == f"Submitted train ({ID})\n"
+    assert f"https://skep.test/jobs/{ID}" in told.stderr
     assert submitted(route) == read(printed.output).data
     assert route.calls[0].request.headers["Idempotency-Key"]
 

@@ -1,0 +1,181 @@
+"""What users of the command line found wrong; the server is played at the level of HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import httpx
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.client.test_cli_jobs import API, ID, JOB, NOW, server, skep  # noqa: F401
+
+from skep_client import exits
+from skep_client.cli import common
+from skep_client.client import Skep
+from skep_client.loglines import plain
+from skep_jobfile.document import read
+
+OSC52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
+ESCAPES = f"evil{OSC52}\x1b[2J\x1b]0;owned\x07\x9b31m\x00\u202e"
+FILE = "protocolVersion: 2\nname: train\ntype: job\n"
+
+
+def listed(*jobs: dict[str, object]) -> dict[str, object]:
+    return {"results": list(jobs), "next": None}
+
+
+def test_finding_s10_a_table_and_a_sentence_hold_no_escape_sequence(server, capsys):  # noqa: F811
+    job = JOB | {"name": ESCAPES, "exit_reason": {"code": "x", "message": ESCAPES, "details": {}}}
+    server.get("/jobs").respond(json=listed(job))
+    told = skep("ls").output
+    server.get(f"/jobs/{ID}").respond(404, json={"code": "x", "message": ESCAPES, "details": {}})
+    common.say(ESCAPES)
+    for text in (told, capsys.readouterr().out):
+        assert not set(text) & {"\x1b", "\x07", "\x00", "\x9b", "\u202e"}
+        assert "52;c" not in text
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_finding_s10_no_control_character_of_any_text_is_left(text: str):
+    kept = {c for c in plain(text) if not c.isprintable() and c not in " \n\t"}
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 for c in kept)
+
+
+def test_finding_j10_a_piped_log_is_one_transfer(server):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    pages = server.get(f"/jobs/{ID}/logs")
+    text = b"[worker-0] epoch 1\n[worker-1] [x] y\n"
+    route = server.get(f"/jobs/{ID}/logs/download").respond(content=text)
+    assert skep("logs", ID).output == "worker-0 | epoch 1\nworker-1 | [x] y\n"
+    assert not pages.called
+    assert route.calls[0].request.url.params["prefix"] == "true"
+    assert skep("logs", ID, "--no-prefix").exit_code == 0
+    assert route.calls[1].request.url.params["prefix"] == "false"
+
+
+def test_finding_j10_raw_keeps_what_progress_bars_wrote_over(server):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    chunk = {"attempt_id": "a", "role": "worker", "index": 0, "rank": 0, "stream": "stdout",
+             "at": NOW, "text": " 10%\r 50%\r100%\n"}  # fmt: skip
+    page = {"chunks": [chunk], "next": 1, "more": False, "complete": True}
+    empty = page | {"chunks": []}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=page if request.url.params["cursor"] == "0" else empty)
+
+    server.get(f"/jobs/{ID}/logs").mock(side_effect=answer)
+    assert "50%" not in skep("logs", ID, "--json").output
+    raw = json.loads(skep("logs", ID, "--json", "--raw").output)
+    assert raw["text"] == " 10%\r 50%\r100%"
+
+
+def test_finding_j10_a_log_is_downloaded_whole_or_not_at_all(server, tmp_path):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    route = server.get(f"/jobs/{ID}/logs/download").respond(content=b"[worker-0] x\n")
+    file = tmp_path / "out.log"
+    assert skep("logs", ID, "--download", str(file)).exit_code == 0
+    assert file.read_text() == "worker-0 | x\n"
+    route.respond(410, json={"code": "gone", "message": "Deleted.", "details": {}})
+    assert skep("logs", ID, "-o", str(tmp_path / "none")).exit_code != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.log"]
+
+
+def test_finding_j10_a_log_is_searched_by_the_server(server):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    match = {"cursor": 1, "attempt_id": "a", "role": "worker", "index": 1, "rank": 1, "offset": 0,
+             "stream": "stderr", "at": NOW, "text": "loss nan", "begin": 0, "end": 4}  # fmt: skip
+    answers = [{"matches": [match], "next": "7.0"}, {"matches": [], "next": None}]
+    route = server.get(f"/jobs/{ID}/logs/search")
+    route.side_effect = [httpx.Response(200, json=answer) for answer in answers]
+    assert skep("logs", ID, "--search", "loss").output == "worker-1 | loss nan\n"
+    assert route.calls[1].request.url.params["cursor"] == "7.0"
+    route.side_effect = [httpx.Response(200, json={"matches": [], "next": None})]
+    assert skep("logs", ID, "--search", "none").exit_code == exits.FAILED
+
+
+def test_finding_u29_a_rank_that_is_not_there_is_an_error(server):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    told = skep("logs", ID, "--rank", "9")
+    assert told.exit_code != 0
+    assert "ranks 0 to 1: none is 9" in str(told.exception)
+
+
+def test_finding_u29_a_cut_list_says_so_and_each_job_is_one_line(server, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("COLUMNS", "80")
+    reason = {"code": "x", "message": "Needs 8 A100; " + "very long " * 40, "details": {}}
+    job = JOB | {"exit_reason": reason}
+    server.get("/jobs").respond(json=listed(*[job] * 3))
+    told = skep("ls", "-n", "2")
+    assert "newest 2; there are more: --limit" in told.stderr
+    assert len(told.stdout.splitlines()) == 3
+    assert "there are more" not in skep("ls", "-n", "3").stderr
+
+
+def test_finding_j15_jobs_of_an_unknown_virtual_cluster_are_an_error(server):  # noqa: F811
+    server.get("/jobs").respond(json=listed())
+    vc = {"name": "vision", "members_count": 1}
+    server.get("/virtual-clusters").respond(json=listed(vc))
+    told = skep("ls", "--vc", "nope")
+    assert told.exit_code != 0
+    assert "no virtual cluster named nope" in str(told.exception)
+    assert skep("ls", "--vc", "vision").exit_code == 0
+
+
+def test_finding_u29_the_version_and_the_way_out(server, tmp_path, monkeypatch):  # noqa: F811
+    assert skep("--version").output.startswith("skep 0.")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("SKEP_TOKEN")
+    from skep_client import config
+
+    config.remember(config.Login("https://skep.test", "t"))
+    route = server.post("/auth/logout").respond(204)
+    assert skep("logout").exit_code == 0
+    assert route.calls[0].request.headers["Authorization"] == "Bearer t"
+    assert config.stored_token("https://skep.test") == ""
+
+
+def test_finding_j15_a_file_is_submitted_under_another_name(server):  # noqa: F811
+    route = server.post("/jobs").respond(201, json=JOB)
+    assert skep("submit", "-", "--name", "again", text=FILE).exit_code == 0
+    assert read(route.calls[0].request.content.decode()).data["name"] == "again"
+    assert skep("submit", "-", "--force-name-suffix", text=FILE).exit_code == 0
+    name = read(route.calls[1].request.content.decode()).data["name"]
+    assert name.startswith("train-")
+    assert name != "train-"
+
+
+def test_finding_j15_print_with_json_is_json(server):  # noqa: F811
+    told = skep("run", "--print", "--json", "--name", "x", "--", "ls")
+    assert json.loads(told.output)["name"] == "x"
+
+
+def test_finding_j15_a_copy_to_a_missing_folder_says_so(server, tmp_path):  # noqa: F811
+    told = skep("cp", "train:/out", str(tmp_path / "no" / "such"))
+    assert told.exit_code == 2
+    assert "there is no folder" in told.output
+
+
+def test_finding_j15_a_reader_that_has_enough_is_no_error():
+    program = "import sys; from skep_client.cli import main; sys.argv = ['skep', '--help']; main()"
+    command = f'{sys.executable} -c "{program}" | head -1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_finding_u29_the_sdk_finds_a_job_by_name_and_waits_for_it(server):  # noqa: F811
+    states = iter(["WAITING", "RUNNING", "SUCCEEDED"])
+    server.get("/jobs").respond(json=listed(JOB))
+    server.get(f"/jobs/{ID}").mock(
+        side_effect=lambda _: httpx.Response(200, json=JOB | {"state": next(states)})
+    )
+    with Skep(API.removesuffix("/api/v1"), "t") as client:
+        assert client.find("train").id == ID
+        assert client.wait(ID).state == "SUCCEEDED"
+
+
+def test_the_client_ships_its_types():
+    from importlib.resources import files
+
+    assert (files("skep_client") / "py.typed").is_file()
