@@ -216,7 +216,7 @@ class Fault(Model):
     name: str
     evidence: str = ""
     counts: bool = False
-    attempt_id: str = ""
+    attempt_id: str | None = None
     virtual_cluster: str | None = None
     job_id: str | None = None
     job_name: str | None = None
@@ -226,7 +226,7 @@ class ForecastJob(Model):
     id: str | None = None
     name: str | None = None
     owner: str | None = None
-    virtual_cluster: str = ""
+    virtual_cluster: str | None = None
     gpus: int = 0
     tasks: int = 0
     what: str = ""
@@ -538,6 +538,26 @@ class Problem(Model):
     column: int = 0
 
 
+class QueuedJob(Model):
+    """A job in the queue of a virtual cluster. Of one that the reader may not see it tells how
+    large it is and since when it is there, and not whose it is."""
+
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    state: str = ""
+    priority_class: str = ""
+    priority: int = 0
+    gpus: int = 0
+    tasks: int = 0
+    duration_s: int | None = None
+    submitted_at: datetime
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    preempting: bool = False
+    downgraded: Reason | None = None
+
+
 class Reason(Model):
     code: str
     message: str = ""
@@ -550,7 +570,7 @@ class Reserved(Model):
 
 
 class Running(Model):
-    job: JobSummary
+    job: QueuedJob
     expected_end: datetime | None = None
     opportunistic: bool = False
     preemptible: bool = False
@@ -626,7 +646,7 @@ class UseSeries(Model):
 
 
 class UsedBy(Model):
-    virtual_cluster: str = ""
+    virtual_cluster: str | None = None
     job_id: str = ""
     job_name: str = ""
 
@@ -708,11 +728,13 @@ class VirtualCluster(Model):
     used: dict[str, int] = {}
     role: str | None = None
     members: int = 0
+    job_visibility: str = ""
+    may_manage: bool = False
 
 
 class Waiting(Model):
     position: int = 0
-    job: JobSummary
+    job: QueuedJob
     needs_words: str = ""
     reserved: Reserved | None = None
     expected_start: datetime | None = None
@@ -748,5 +770,8 @@ class Job(JobSummary):
     diagnosing: bool = False
     diagnosis: Diagnosis | None = None
     logs_deleted_at: datetime | None = None
+    visibility: str | None = None
+    seen_by: str = ""
     may_exec: bool = False
     may_stop: bool = False
+    may_share: bool = False

@@ -157,3 +157,9 @@ class SkepExtras(Part):
     lazy_preemption: bool | None = Field(
         default=None, description="Run on opportunistically instead of making room."
     )
+    visibility: Literal["owner", "members", "everyone"] | None = Field(
+        default=None,
+        description="Who sees the job besides its owner, the managers of its virtual cluster and "
+        "admins: nobody, the virtual cluster's members, every user. Default: as the virtual "
+        "cluster says.",
+    )

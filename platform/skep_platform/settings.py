@@ -274,6 +274,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "JobState": "skep_platform.jobs.states.JobState.choices",
         "AttemptState": "skep_platform.jobs.states.AttemptState.choices",
+        "Visibility": "skep_platform.tenancy.models.Visibility.values",
         "NodeState": "skep_platform.cluster.models.NodeState.values",
         "CellState": "skep_platform.cells.serializers.STATES",
     },

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="NODE")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Only = Annotated[bool, typer.Option("--forecast", help="Only tell who would be affected.")]
+ANOTHER_VC = "another virtual cluster"
 WHAT = {
     "preempted": "makes room and starts again from the queue",
     "runs on": "runs on",
@@ -94,11 +95,11 @@ def _print_forecast(found: NodeForecast) -> None:
     if not found.jobs:
         say("No job runs there.")
     for job in found.jobs:
-        name = f"{job.owner}/{job.name}" if job.name else "A job"
+        name = f"{job.owner}/{job.name}" if job.name else "Another job"
         what = WHAT.get(job.what, job.what)
         tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
         gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
-        say(f"{name} of {job.virtual_cluster} ({tasks} there, {gpus} in all) {what}.")
+        say(f"{name} of {job.virtual_cluster or ANOTHER_VC} ({tasks} there, {gpus} in all) {what}.")
     for vc in found.virtual_clusters:
         loses = ", ".join(f"{number} x {kind}" for kind, number in sorted(vc.loses.items()))
         say(f"{vc.name} loses {loses} meanwhile.")

@@ -15,8 +15,8 @@ def fill_in(user: Any, cells: Iterable[Row]) -> None:
     not see. One query."""
     leaves = [leaf for cell in cells for leaf in _with_job(cell)]
     ids = {leaf["job"] for leaf in leaves}
-    rows = jobs.visible_to(user).select_related(None).filter(pk__in=ids) if ids else ()
-    known = {str(job.pk): {"id": str(job.pk), "name": job.name} for job in rows}
+    names = jobs.names_for(user, ids)
+    known = {pk: {"id": pk, "name": name} for pk, name in names.items()}
     for leaf in leaves:
         leaf["job"] = known.get(leaf["job"])
 

@@ -3,63 +3,96 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework.request import Request
 
 from skep_platform.cells import paging, view
+from skep_platform.cells.serializers import QueuedJobSerializer
+from skep_platform.jobs import queries, telling
+from skep_platform.jobs.life.stories import Reason
 from skep_platform.jobs.models import Job
-from skep_platform.jobs.serializers import JobSummarySerializer
 from skep_platform.scheduling.tick import limits
+from skep_platform.scheduling.waiting import plain
 from skep_platform.tenancy.models import VirtualCluster
-from skep_scheduler.queue import Reason, forecast
+from skep_scheduler.queue import forecast
 
 MAX_RUNNING = 200
 
 
 def page(request: Request, vc: VirtualCluster, limit: int, cursor: int) -> dict[str, Any]:
-    """Who runs is told with the first page, longest first."""
+    """Who runs is told with the first page, longest first. Jobs that the caller may not see have
+    no names."""
     with view.current() as now:
         told = forecast.queue(now.world, vc.name, time.time(), limit, limits(), cursor)
     running = told.running[:MAX_RUNNING] if not cursor else ()
-    jobs = _jobs(vc, [*(r.gang for r in running), *(w.gang for w in told.waiting)])
+    jobs = _jobs(request.user, vc, [*(r.gang for r in running), *(w.gang for w in told.waiting)])
+    waiting = [known for known in told.waiting if known.gang in jobs]
+    reasons = telling.reasons_for_reader(
+        request.user, [plain(w.reason) if w.reason is not None else None for w in waiting]
+    )
     return {
         "running": [_running(known, jobs[known.gang]) for known in running if known.gang in jobs],
-        "waiting": [_waiting(w, jobs[w.gang]) for w in told.waiting if w.gang in jobs],
+        "waiting": [
+            _waiting(known, jobs[known.gang], reason)
+            for known, reason in zip(waiting, reasons, strict=True)
+        ],
         "next": paging.link(request, cursor + limit) if told.more else None,
     }
 
 
-def _jobs(vc: VirtualCluster, ids: Iterable[str]) -> dict[str, Job]:
-    rows = Job.objects.filter(vc=vc, pk__in=list(ids)).select_related("owner", "vc")
-    return {str(job.pk): job for job in rows.defer("spec", "spec_text")}
+def _jobs(user: Any, vc: VirtualCluster, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """As they are shown, by id."""
+    rows = Job.objects.filter(vc=vc, pk__in=ids).select_related("owner").defer("spec", "spec_text")
+    names = queries.names_for(user, ids)
+    jobs = telling.jobs_for_reader(user, list(rows))
+    return {str(job.pk): _job(job, seen=str(job.pk) in names) for job in jobs}
 
 
-def _running(known: forecast.Running, job: Job) -> dict[str, Any]:
+def _job(job: Job, *, seen: bool) -> dict[str, Any]:
     return {
-        "job": JobSummarySerializer(job).data,
+        "id": job.pk if seen else None,
+        "name": job.name if seen else None,
+        "owner": job.owner.get_username() if seen else None,
+        "state": job.state,
+        "priority_class": job.priority_class,
+        "priority": job.priority,
+        "gpus": job.gpus,
+        "tasks": job.tasks_total,
+        "duration_s": job.duration_s,
+        "submitted_at": job.created_at,
+        "placed_at": job.placed_at,
+        "started_at": job.started_at,
+        "preempting": job.preempting_at is not None,
+        "downgraded": job.downgraded if seen else None,
+    }
+
+
+_show = QueuedJobSerializer().to_representation
+
+
+def _running(known: forecast.Running, job: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "job": _show(job),
         "expected_end": _time(known.expected_end),
         "opportunistic": known.opportunistic,
         "preemptible": known.preemptible,
     }
 
 
-def _waiting(known: forecast.Waiting, job: Job) -> dict[str, Any]:
-    reserved = known.reservation
+def _waiting(known: forecast.Waiting, job: dict[str, Any], reason: Reason | None) -> dict[str, Any]:
+    reserved, seen = known.reservation, job["id"] is not None
+    nodes = list(reserved.nodes) if reserved and seen else []
     return {
         "position": known.position,
-        "job": JobSummarySerializer(job).data,
+        "job": _show(job),
         "needs_words": known.needs,
-        "reserved": reserved and {"start": _time(reserved.start), "nodes": list(reserved.nodes)},
+        "reserved": reserved and {"start": _time(reserved.start), "nodes": nodes},
         "expected_start": _time(known.expected_start),
-        "reason": _reason(known.reason) if known.reason is not None else None,
+        "reason": reason if seen else None,
     }
-
-
-def _reason(why: Reason) -> dict[str, Any]:
-    return {"code": why.code, "message": why.message, "details": dict(why.details)}
 
 
 def _time(seconds: float | None) -> datetime | None:

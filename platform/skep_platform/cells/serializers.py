@@ -9,7 +9,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from skep_platform.core.api import Body
-from skep_platform.jobs.serializers import JobSummarySerializer, ReasonSerializer
+from skep_platform.jobs.serializers import ReasonSerializer
+from skep_platform.jobs.states import JobState
 from skep_platform.tenancy.models import NAME
 
 Serializer = serializers.Serializer[Any]
@@ -253,11 +254,33 @@ class VcCellsSerializer(Serializer):
 
 class ReservedSerializer(Serializer):
     start = serializers.DateTimeField(help_text="Not later.")
-    nodes = serializers.ListField(child=serializers.CharField())
+    nodes = serializers.ListField(
+        child=serializers.CharField(), help_text="None of a job that you may not see."
+    )
+
+
+class QueuedJobSerializer(Serializer):
+    """A job in the queue of a virtual cluster. Of one that the reader may not see it tells how
+    large it is and since when it is there, and not whose it is."""
+
+    id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see this job.")
+    name = serializers.CharField(allow_null=True)
+    owner = serializers.CharField(allow_null=True)
+    state = serializers.ChoiceField(JobState.choices)
+    priority_class = serializers.CharField()
+    priority = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    tasks = serializers.IntegerField()
+    duration_s = serializers.IntegerField(allow_null=True)
+    submitted_at = serializers.DateTimeField()
+    placed_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    preempting = serializers.BooleanField()
+    downgraded = ReasonSerializer(allow_null=True)
 
 
 class RunningSerializer(Serializer):
-    job = JobSummarySerializer()
+    job = QueuedJobSerializer()
     expected_end = serializers.DateTimeField(allow_null=True, help_text="Null: nobody knows.")
     opportunistic = serializers.BooleanField()
     preemptible = serializers.BooleanField()
@@ -265,11 +288,11 @@ class RunningSerializer(Serializer):
 
 class WaitingSerializer(Serializer):
     position = serializers.IntegerField(help_text="From 1.")
-    job = JobSummarySerializer()
+    job = QueuedJobSerializer()
     needs_words = serializers.CharField()
     reserved = ReservedSerializer(allow_null=True)
     expected_start = serializers.DateTimeField(allow_null=True, help_text="Null: nobody knows.")
-    reason = ReasonSerializer(allow_null=True)
+    reason = ReasonSerializer(allow_null=True, help_text="Null also for one that you may not see.")
 
 
 class VcQueueSerializer(Serializer):
@@ -295,7 +318,9 @@ class ForecastJobSerializer(Serializer):
     id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see this job.")
     name = serializers.CharField(allow_null=True)
     owner = serializers.CharField(allow_null=True)
-    virtual_cluster = serializers.CharField()
+    virtual_cluster = serializers.CharField(
+        allow_null=True, help_text="Null: one that you do not belong to."
+    )
     gpus = serializers.IntegerField(help_text="Of the whole job.")
     tasks = serializers.IntegerField(help_text="On this node.")
     what = serializers.ChoiceField(["preempted", "runs on", "lost"])

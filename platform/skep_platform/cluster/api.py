@@ -24,7 +24,9 @@ DEFAULT_JOIN_TTL_S = 3600
 
 
 class UsedBySerializer(serializers.Serializer[Any]):
-    virtual_cluster = serializers.CharField()
+    virtual_cluster = serializers.CharField(
+        allow_null=True, help_text="Null: one that you do not belong to."
+    )
     job_id = serializers.UUIDField(required=False, help_text="Only of a job that you may see.")
     job_name = serializers.CharField(required=False)
 
@@ -76,8 +78,10 @@ class FaultSerializer(serializers.Serializer[Any]):
         allow_blank=True, help_text="A line of a log only where you may see the job."
     )
     counts = serializers.BooleanField(help_text="Towards taking the node out of use.")
-    attempt_id = serializers.UUIDField()
-    virtual_cluster = serializers.CharField(allow_null=True)
+    attempt_id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see the job.")
+    virtual_cluster = serializers.CharField(
+        allow_null=True, help_text="Null: one that you do not belong to."
+    )
     job_id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see the job.")
     job_name = serializers.CharField(allow_null=True)
 
@@ -258,16 +262,16 @@ def show_faults(user: Any, faults: list[NodeFault]) -> list[Any]:
     return [_fault(fault, failed.get(fault.attempt_id)) for fault in faults]
 
 
-def _fault(fault: NodeFault, failed: queries.Failed | None) -> dict[str, Any]:
-    hidden = fault.from_log and (failed is None or failed.job_id is None)
+def _fault(fault: NodeFault, failed: queries.Holder | None) -> dict[str, Any]:
+    hidden = failed is None or failed.job_id is None
     return {
         "id": fault.pk,
         "at": fault.at,
         "code": fault.code,
         "name": fault.name,
-        "evidence": "" if hidden else fault.evidence,
+        "evidence": "" if hidden and fault.from_log else fault.evidence,
         "counts": fault.witness is not None,
-        "attempt_id": fault.attempt_id,
+        "attempt_id": None if hidden else fault.attempt_id,
         "virtual_cluster": failed.virtual_cluster if failed else None,
         "job_id": failed.job_id if failed else None,
         "job_name": failed.job_name if failed else None,
@@ -305,6 +309,8 @@ def _node(
 def _gpu(
     device: Device, holder: queries.Holder | None, live: queries.Live | None
 ) -> dict[str, Any]:
+    if holder and holder.job_id is None:  # how busy a GPU is, is told of a job that one may see
+        live = None
     return {
         "uuid": device.uuid,
         "model": device.model,

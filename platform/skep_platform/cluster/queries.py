@@ -15,7 +15,17 @@ from uuid import UUID
 
 import redis
 import structlog
-from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+)
 from django.db.models.functions import Coalesce
 
 from skep_platform.cluster import faults
@@ -23,6 +33,7 @@ from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
 from skep_platform.core.doorbells import valkey
 from skep_platform.core.errors import NotFound
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy import visibility
 
 log = structlog.get_logger(__name__)
 
@@ -31,9 +42,10 @@ LIVE_KEY = "skep:gpu:live:{}"  # hash of a node: GPU UUID -> {"t", "util", "mem"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who has a GPU now. `job_id` and `job_name` are None when the caller may not know the job."""
+    """Who has a GPU now. `job_id` and `job_name` are None when the caller may not know the job,
+    `virtual_cluster` when it belongs to another virtual cluster than the caller's."""
 
-    virtual_cluster: str
+    virtual_cluster: str | None
     job_id: UUID | None
     job_name: str | None
 
@@ -83,27 +95,18 @@ def find(name: str) -> Node:
 def holders(user: Any, on: Sequence[Node]) -> dict[str, Holder]:
     """Who holds the GPUs of these nodes, by GPU UUID, in one query (and one for what the user may
     see)."""
+    job = "leases__attempt__job"
     rows = (
         Device.objects.filter(
             node__in=[node.pk for node in on],
             leases__isnull=False,
             leases__released_at__isnull=True,
         )
-        .annotate(
-            job_id=F("leases__attempt__job_id"),
-            job_name=F("leases__attempt__job__name"),
-            vc_id=F("leases__attempt__job__vc_id"),
-            vc_name=F("leases__attempt__job__vc__name"),
-        )
-        .values_list("uuid", "job_id", "job_name", "vc_id", "vc_name")
+        .annotate(seen=_seen(user, f"{job}__"))
+        .values_list("uuid", "seen", f"{job}_id", f"{job}__name", f"{job}__vc__name")
     )
-    seen = _visible_ids(user)
-    return {
-        uuid: Holder(vc_name, job_id, job_name)
-        if seen is None or vc_id in seen
-        else Holder(vc_name, None, None)
-        for uuid, job_id, job_name, vc_id, vc_name in rows
-    }
+    told = _Telling(user)
+    return {uuid: Holder(*told.of(seen, *names)) for uuid, seen, *names in rows}
 
 
 def live(on: Sequence[Node]) -> dict[str, Live]:
@@ -121,32 +124,22 @@ def live(on: Sequence[Node]) -> dict[str, Live]:
     return {uuid.decode(): _live(text) for gpus in found for uuid, text in gpus.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Whose task it was that failed. `job_id` and `job_name` are None when the caller may not know
-    the job."""
-
-    virtual_cluster: str
-    job_id: UUID | None
-    job_name: str | None
-
-
-def failed_jobs(user: Any, of: Sequence[NodeFault]) -> dict[UUID, Failed]:
-    """By attempt id, in one query (and one for what the user may see)."""
-    rows = Node.objects.filter(attempts__in=[fault.attempt_id for fault in of]).values_list(
-        "attempts__id",
-        "attempts__job_id",
-        "attempts__job__name",
-        "attempts__job__vc_id",
-        "attempts__job__vc__name",
+def failed_jobs(user: Any, of: Sequence[NodeFault]) -> dict[UUID, Holder]:
+    """Whose task it was that failed, by attempt id, in one query (and one for what the user may
+    see)."""
+    rows = (
+        Node.objects.filter(attempts__in=[fault.attempt_id for fault in of])
+        .annotate(seen=_seen(user, "attempts__job__"))
+        .values_list(
+            "attempts__id",
+            "seen",
+            "attempts__job_id",
+            "attempts__job__name",
+            "attempts__job__vc__name",
+        )
     )
-    seen = _visible_ids(user)
-    return {
-        attempt: Failed(vc_name, job_id, job_name)
-        if seen is None or vc_id in seen
-        else Failed(vc_name, None, None)
-        for attempt, job_id, job_name, vc_id, vc_name in rows
-    }
+    told = _Telling(user)
+    return {attempt: Holder(*told.of(seen, *names)) for attempt, seen, *names in rows}
 
 
 def count_nodes() -> dict[str, int]:
@@ -185,11 +178,24 @@ def _by_model_and_health(devices: QuerySet[Device]) -> Iterable[tuple[str, str, 
     return devices.values_list("model", "health").order_by().annotate(n=Count("pk"))
 
 
-def _visible_ids(user: Any) -> set[UUID] | None:
-    """None: all of them."""
-    if tenancy.is_admin(user):
-        return None
-    return set(tenancy.visible_to(user).values_list("pk", flat=True))
+def _seen(user: Any, path: str) -> ExpressionWrapper:
+    """Whether the user may see the job that `path` leads to."""
+    return ExpressionWrapper(visibility.of_jobs(user, path), output_field=BooleanField())
+
+
+class _Telling:
+    """What one reader may know of jobs of others."""
+
+    def __init__(self, user: Any) -> None:
+        self._own = tenancy.own_names(user)
+
+    def of(
+        self, seen: bool, job_id: UUID, job_name: str, vc: str
+    ) -> tuple[str | None, UUID | None, str | None]:
+        """(virtual cluster, job id, job name), with None for what is not told."""
+        if seen:
+            return vc, job_id, job_name
+        return (vc if self._own is None or vc in self._own else None), None, None
 
 
 def _live(text: bytes) -> Live:

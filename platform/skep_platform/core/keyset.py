@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,11 +44,20 @@ def keyset_page(
     field: str,
     *,
     descending: bool,
+    among: Sequence[Q] = (),
 ) -> Response:
-    """One page of `rows` by `field` (a column that is never null), then by primary key."""
+    """One page of `rows` by `field` (a column that is never null), then by primary key.
+
+    `among`: only rows to which one of these alternatives applies. Each is asked for its own first
+    rows, so that an index answers it; one OR of them all would be found by walking the table."""
     limit, cursor = _limit(request), _decode(rows.model, field, request)
     backwards = cursor is not None and cursor.backwards
-    found = list(_ordered(rows, field, descending ^ backwards, cursor)[: limit + 1])
+    downwards = descending ^ backwards
+    if among:
+        parts = [_ordered(rows.filter(q), field, downwards, cursor) for q in among]
+        first, *others = [part.values("pk")[: limit + 1] for part in parts]
+        rows = rows.filter(pk__in=first.union(*others))
+    found = list(_ordered(rows, field, downwards, cursor)[: limit + 1])
     more, found = len(found) > limit, found[:limit]
     if backwards:
         found.reverse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from skep_platform.jobs.serializers import (
     TaskSerializer,
 )
 from skep_platform.jobs.states import JobState
+from skep_platform.tenancy import visibility
 
 TAGS = ["jobs"]
 # What the list can be ordered by, and the column behind it.
@@ -79,9 +81,10 @@ class JobsView(APIView):
         tags=TAGS,
     )
     def get(self, request: Request) -> Response:
-        """The jobs of your virtual clusters, newest first; all of them for an admin."""
+        """The jobs that you may see, newest first: your own, those of the virtual clusters that
+        you manage, and those that were opened to you; all of them for an admin."""
         jobs = queries.search(
-            queries.visible_to(request.user),
+            Job.objects.select_related("owner", "vc"),
             states=_choices(request, "state", JobState.values),
             virtual_clusters=_list(request, "virtual_cluster"),
             owners=_list(request, "owner"),
@@ -92,7 +95,12 @@ class JobsView(APIView):
         column = one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
         rows = jobs.defer("spec", "spec_text", "environment")
         return keyset_page(
-            request, rows, _summaries, ORDERINGS[column], descending=ordering.startswith("-")
+            request,
+            rows,
+            lambda found: _summaries(request, found),
+            ORDERINGS[column],
+            descending=ordering.startswith("-"),
+            among=visibility.branches(request.user),
         )
 
     @extend_schema(
@@ -123,7 +131,8 @@ class CheckView(APIView):
     def post(self, request: Request) -> Response:
         """What is wrong with a job file, and when it would start. Changes nothing."""
         found = services.check(acting.user(request), body_text(request))
-        return Response(CheckSerializer(found).data)
+        (forecast,) = telling.reasons_for_reader(request.user, [found.forecast])
+        return Response(CheckSerializer(replace(found, forecast=forecast)).data)
 
 
 class SchemaView(APIView):
@@ -184,12 +193,13 @@ _summary = JobSummarySerializer().to_representation
 _role_shown = TaskRoleSerializer().to_representation
 
 
-def _summaries(jobs: list[Job]) -> list[dict[str, Any]]:
-    return [_summary(job) for job in jobs]
+def _summaries(request: Request, jobs: list[Job]) -> list[dict[str, Any]]:
+    return [_summary(job) for job in telling.jobs_for_reader(request.user, jobs)]
 
 
 def detail(request: Request, job: Job) -> dict[str, Any]:
     roles = queries.roles_with_states(job)
+    telling.jobs_for_reader(request.user, [job])
     return {
         **_summary(job),
         "spec_text": job.spec_text,
@@ -200,6 +210,9 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "diagnosing": job.diagnosing_at is not None,
         "may_exec": queries.may_exec(request.user, job),
         "may_stop": queries.may_stop(request.user, job),
+        "may_share": queries.may_share(request.user, job),
+        "visibility": job.visibility or None,
+        "seen_by": job.visibility or job.vc.job_visibility,
     }
 
 

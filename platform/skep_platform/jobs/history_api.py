@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from skep_platform.core.api import page
 from skep_platform.core.errors import NotFound
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.jobs import queries
+from skep_platform.jobs import queries, telling
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
 from skep_platform.jobs.serializers import (
     AttemptSerializer,
@@ -52,7 +52,8 @@ class JobAttemptsView(APIView):
         job = queries.find(request.user, id)
         show = JobAttemptSerializer().to_representation
         rows = JobAttempt.objects.filter(job=job)
-        answer = page(self, request, rows, lambda found: [show(one) for one in found], "-index")
+        answer = page(self, request, rows, lambda found: _attempts(request, found), "-index")
+        telling.jobs_for_reader(request.user, [job])
         present = _present(job)
         if present and "cursor" not in request.query_params:
             answer.data["results"].insert(0, show(present))
@@ -76,6 +77,14 @@ class TaskAttemptsView(APIView):
         show = AttemptSerializer().to_representation
         newest = ("-index", "-retry")
         return page(self, request, rows, lambda found: [show(one) for one in found], newest)
+
+
+def _attempts(request: Request, attempts: list[JobAttempt]) -> list[dict[str, Any]]:
+    reasons = telling.reasons_for_reader(request.user, [one.reason for one in attempts])
+    for attempt, reason in zip(attempts, reasons, strict=True):
+        attempt.reason = reason
+    show = JobAttemptSerializer().to_representation
+    return [show(attempt) for attempt in attempts]
 
 
 def _present(job: Job) -> dict[str, Any] | None:

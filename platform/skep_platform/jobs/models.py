@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from skep_platform.core.models import Entity
 from skep_platform.jobs.states import AttemptState, JobState
+from skep_platform.tenancy.models import Visibility
 
 ACTIVE_JOB_STATES = [JobState.WAITING, JobState.RUNNING, JobState.STOPPING]
 
@@ -50,6 +51,10 @@ class Job(Entity):
     checkpoint_signal = models.CharField(max_length=16, blank=True)  # sent before SIGTERM
     checkpoint_grace_s = models.PositiveIntegerField(default=0)
     client_token = models.CharField(max_length=64, blank=True)  # repeated submit = the same job
+    # Who else sees it; "": as its virtual cluster says.
+    visibility = models.CharField(
+        max_length=8, choices=Visibility.choices, blank=True, default="", db_default=""
+    )
 
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
@@ -136,6 +141,17 @@ class Job(Entity):
             models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
             models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
             models.Index(fields=["state", "-created_at"], name="job_by_state"),
+            # Those that their owners opened to others: few.
+            models.Index(
+                fields=["-created_at", "id"],
+                condition=Q(visibility="everyone"),
+                name="job_for_everyone",
+            ),
+            models.Index(
+                fields=["vc", "-created_at"],
+                condition=Q(visibility="members"),
+                name="job_for_members",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
@@ -14,17 +14,26 @@ from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy import visibility
 from skep_platform.tenancy.queries import AnyUser
 
 FEW = 1000  # jobs that are named one by one
 
 
 def visible_to(user: AnyUser) -> QuerySet[Job]:
-    """The jobs that exist for this user: those of its virtual clusters, all for an admin."""
+    """The jobs that exist for this user (see `tenancy.visibility`), all for an admin."""
     jobs = Job.objects.select_related("owner", "vc")
-    if tenancy.is_admin(user):
-        return jobs
-    return jobs.filter(vc__in=tenancy.visible_to(user))
+    return jobs if tenancy.is_admin(user) else jobs.filter(visibility.of_jobs(user))
+
+
+def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
+    """{job id: name} of those of the jobs that the user may see, in one query, or none for no
+    jobs."""
+    ids = set(job_ids)
+    if not ids:
+        return {}
+    seen = visible_to(user).select_related(None).filter(pk__in=ids)
+    return {str(pk): name for pk, name in seen.values_list("pk", "name")}
 
 
 def find(user: AnyUser, job_id: UUID) -> Job:
@@ -37,6 +46,11 @@ def find(user: AnyUser, job_id: UUID) -> Job:
 
 def may_stop(user: AnyUser, job: Job) -> bool:
     return job.owner_id == user.pk or tenancy.manages(user, job.vc)
+
+
+def may_share(user: AnyUser, job: Job) -> bool:
+    """Open it to others, or close it again: its owner alone says who may read it."""
+    return job.owner_id == user.pk or tenancy.is_admin(user)
 
 
 def may_exec(user: AnyUser, job: Job) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
+from skep_platform.tenancy.models import Visibility
 
 Serializer = serializers.Serializer[Any]
 TASK_STATES = [JobState.WAITING.value, *AttemptState.values]
@@ -79,7 +79,7 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     incremental = serializers.BooleanField(help_text="Each task starts when it finds a place.")
     unplaced = serializers.IntegerField(help_text="Tasks without a place, if it is incremental.")
     expected_start = serializers.SerializerMethodField(help_text="Null: nobody knows.")
-    wait_reason = serializers.SerializerMethodField()
+    wait_reason = ReasonSerializer(allow_null=True)
     exit_reason = ReasonSerializer(allow_null=True)
 
     def get_diagnosis_code(self, job: Job) -> str | None:
@@ -93,15 +93,6 @@ class JobSummarySerializer(serializers.Serializer[Job]):
         told = (job.wait_reason or {}).get("details", {}).get("expected_start")
         waits = job.state == JobState.WAITING and job.placed_at is None
         return datetime.fromtimestamp(told, UTC) if waits and told is not None else None
-
-    @extend_schema_field(ReasonSerializer(allow_null=True))
-    def get_wait_reason(self, job: Job) -> dict[str, Any] | None:
-        """Without the id of a job that its reader may not know."""
-        reason: dict[str, Any] | None = job.wait_reason
-        if reason is None or "by" not in reason["details"]:
-            return reason
-        details = {key: value for key, value in reason["details"].items() if key != "by"}
-        return {**reason, "details": details}
 
 
 class TaskRoleSerializer(Serializer):
@@ -161,8 +152,16 @@ class JobSerializer(JobSummarySerializer):
     diagnosing = serializers.BooleanField(help_text="The logs of a failed attempt are being read.")
     diagnosis = DiagnosisSerializer(allow_null=True, help_text="Of the newest failed attempt.")
     logs_deleted_at = serializers.DateTimeField(allow_null=True)
+    visibility = serializers.ChoiceField(
+        Visibility.values,
+        allow_null=True,
+        help_text="Who sees it besides its owner, managers of its virtual cluster and admins; "
+        "null: as its virtual cluster says.",
+    )
+    seen_by = serializers.ChoiceField(Visibility.values, help_text="What follows from that.")
     may_exec = serializers.BooleanField()
     may_stop = serializers.BooleanField()
+    may_share = serializers.BooleanField(help_text="Change its visibility.")
 
 
 class AttemptSerializer(Serializer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skep_platform.jobs.intake.cloning import clone
+from skep_platform.jobs.intake.sharing import set_visibility
 from skep_platform.jobs.intake.submitting import CheckResult, check, submit
 from skep_platform.jobs.intake.tags import set_tags
 from skep_platform.jobs.life.repair import reconcile
@@ -16,6 +17,7 @@ __all__ = [
     "clone",
     "reconcile",
     "set_tags",
+    "set_visibility",
     "stop",
     "submit",
 ]

@@ -22,6 +22,7 @@ from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail, one_of
 from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.intake.tags import MAX_TAGS
 from skep_platform.jobs.serializers import JobSerializer
+from skep_platform.tenancy.models import Visibility
 
 Serializer = serializers.Serializer[Any]
 FORMATS = ["auto", "slurm", "kubeflow"]
@@ -38,6 +39,12 @@ class TagsSerializer(Body):
         child=serializers.CharField(max_length=64, trim_whitespace=False),
         max_length=MAX_TAGS,
         help_text="All of them.",
+    )
+
+
+class VisibilitySerializer(Body):
+    visibility = serializers.ChoiceField(
+        Visibility.values, allow_null=True, help_text="Null: as its virtual cluster says."
     )
 
 
@@ -74,6 +81,21 @@ class TagsView(APIView):
         """For its owner, managers of its virtual cluster and admins."""
         tags = validated(TagsSerializer, request)["tags"]
         job = services.set_tags(acting.user(request), id, tags)
+        return Response(detail(request, job))
+
+
+class VisibilityView(APIView):
+    @extend_schema(
+        operation_id="set_job_visibility",
+        request=VisibilitySerializer,
+        responses=JobSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, id: UUID) -> Response:
+        """Who sees the job besides its owner, the managers of its virtual cluster and admins. For
+        its owner and admins."""
+        asked = validated(VisibilitySerializer, request)["visibility"]
+        job = services.set_visibility(acting.user(request), id, asked or "")
         return Response(detail(request, job))
 
 

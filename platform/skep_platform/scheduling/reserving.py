@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -73,16 +72,12 @@ def _reserve(preemption: Preemption, now: datetime) -> bool:
 
 
 def _tell(job: Job, preemption: Preemption) -> None:
-    """Jobs of other virtual clusters do not exist for its owner: they are counted, not named."""
-    victims = preemption.victims
-    named = [victim.name for victim in victims if victim.vc == job.vc.name]
-    nodes = list(preemption.placement.nodes)
+    """Those who make room are counted, not named: not everybody who reads this may know them."""
+    count, nodes = len(preemption.victims), list(preemption.placement.nodes)
     message = f"Reserved its place on {_some(nodes)}"
-    if victims:
-        message += f" and asked {len(victims)} running {_jobs(len(victims))} to make room"
-        message += f" ({_some(named)})" if named else ""
-    data: dict[str, Any] = {"nodes": nodes, "victims": len(victims), "named": named[:50]}
-    record("job", job.pk, "job.reserved", message + ".", **data)
+    if count:
+        message += f" and asked {count} running {_jobs(count)} to make room"
+    record("job", job.pk, "job.reserved", message + ".", nodes=nodes, asked=count)
     doorbells.ring_topic("job", job.pk)
 
 

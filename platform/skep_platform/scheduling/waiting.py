@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from skep_platform.core.bulk import update_rows
 from skep_platform.jobs.life import stories
@@ -43,7 +44,13 @@ class Reasons:
         known, at = self._stored[job]
         if known.code != reason.code:
             return True
-        return now - at >= REFRESH_S and known != reason
+        return now - at >= REFRESH_S and _content(known) != _content(reason)
+
+
+def _content(reason: Reason) -> tuple[str, dict[str, Any]]:
+    """Without the moment at which it was told: that alone is no news."""
+    details = {key: value for key, value in reason.details.items() if key != "told_at"}
+    return reason.message, details
 
 
 def plain(reason: Reason) -> stories.Reason:

@@ -11,10 +11,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
+from skep_platform.accounts.models import User
 from skep_platform.core.api import AdminWrites, Body, page, validated
+from skep_platform.core.errors import Forbidden
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
 from skep_platform.tenancy import queries, services
-from skep_platform.tenancy.models import Membership, VirtualCluster
+from skep_platform.tenancy.models import Membership, VirtualCluster, Visibility
 
 TAGS = ["virtual-clusters"]
 
@@ -38,6 +40,12 @@ class VirtualClusterSerializer(serializers.Serializer[Any]):
     used = QuotasField(help_text="GPUs in use now, by GPU model.")
     role = serializers.ChoiceField(Membership.Role.values, allow_null=True)
     members = serializers.IntegerField()
+    job_visibility = serializers.ChoiceField(
+        Visibility.values,
+        help_text="Who sees jobs that do not say otherwise, besides their owners, managers and "
+        "admins.",
+    )
+    may_manage = serializers.BooleanField(help_text="Its members and who sees its jobs.")
 
 
 class MemberSerializer(serializers.Serializer[Any]):
@@ -52,8 +60,9 @@ class VirtualClusterBody(Body):
 
 
 class VirtualClusterChange(Body):
-    name = serializers.CharField(max_length=63, required=False)
+    name = serializers.CharField(max_length=63, required=False, help_text="Only admins.")
     description = serializers.CharField(max_length=500, allow_blank=True, required=False)
+    job_visibility = serializers.ChoiceField(Visibility.values, required=False)
 
 
 class QuotasBody(Body):
@@ -76,7 +85,7 @@ class VirtualClustersView(APIView):
     def get(self, request: Request) -> Response:
         """Those that you belong to; all of them for an admin."""
         rows = queries.with_facts(queries.visible_to(request.user), request.user)
-        return page(self, request, rows, _show, "name")
+        return page(self, request, rows, lambda vcs: _show(request.user, vcs), "name")
 
     @extend_schema(
         operation_id="create_virtual_cluster",
@@ -103,9 +112,13 @@ class VirtualClusterView(APIView):
         tags=TAGS,
     )
     def patch(self, request: Request, name: str) -> Response:
+        """For its managers, and admins, who alone may rename it."""
         vc = queries.find(request.user, name)
+        user = _manager(request, vc)
         changes = validated(VirtualClusterChange, request, partial=True)
-        vc = services.update(acting.admin(request), vc, **changes)
+        if "name" in changes:
+            user = acting.admin(request)
+        vc = services.update(user, vc, **changes)
         return _one(request, vc.name)
 
     @extend_schema(operation_id="delete_virtual_cluster", responses={204: None}, tags=TAGS)
@@ -163,11 +176,19 @@ class MemberView(APIView):
 def _one(request: Request, name: str, status: int = 200) -> Response:
     vc = queries.find(request.user, name)
     rows = queries.with_facts(VirtualCluster.objects.filter(pk=vc.pk), request.user)
-    return Response(_show(list(rows))[0], status=status)
+    return Response(_show(request.user, list(rows))[0], status=status)
 
 
-def _show(vcs: list[Any]) -> list[Any]:
-    used = queries.usage(vcs)
+def _manager(request: Request, vc: VirtualCluster) -> User:
+    """Raises Forbidden."""
+    user = acting.user(request)
+    if not queries.manages(user, vc):
+        raise Forbidden(f"Only managers of {vc.name} and admins may do this.")
+    return user
+
+
+def _show(user: Any, vcs: list[Any]) -> list[Any]:
+    used, admin = queries.usage(vcs), queries.is_admin(user)
     rows = [
         {
             "name": vc.name,
@@ -178,6 +199,8 @@ def _show(vcs: list[Any]) -> list[Any]:
             "used": used.get(vc.pk, {}),
             "role": vc.own_role,
             "members": vc.members_count or 0,
+            "job_visibility": vc.job_visibility,
+            "may_manage": admin or vc.own_role == Membership.Role.MANAGER,
         }
         for vc in vcs
     ]

@@ -11,6 +11,14 @@ from skep_platform.core.models import Entity
 NAME = RegexValidator(r"\A[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}\Z", "Use letters, digits, '-' and '_'.")
 
 
+class Visibility(models.TextChoices):
+    """Who sees a job besides its owner, the managers of its virtual cluster and admins."""
+
+    OWNER = "owner"  # nobody else
+    MEMBERS = "members"  # the members of its virtual cluster
+    EVERYONE = "everyone"  # every user of the cluster
+
+
 class VirtualCluster(Entity):
     """A team's share of the cluster. What it owns are its `Quota` rows."""
 
@@ -18,6 +26,10 @@ class VirtualCluster(Entity):
     description = models.CharField(max_length=500, blank=True)
     # What its jobs may ask for between SIGTERM (or their checkpoint signal) and SIGKILL.
     max_stop_grace_s = models.PositiveIntegerField(default=300)
+    # Who sees those of its jobs that do not say otherwise.
+    job_visibility = models.CharField(
+        max_length=8, choices=Visibility.choices, default=Visibility.OWNER
+    )
 
     def __str__(self) -> str:
         return self.name

@@ -26,6 +26,11 @@ def visible_to(user: AnyUser) -> QuerySet[VirtualCluster]:
     return vcs.filter(memberships__user_id=user.pk)
 
 
+def own_names(user: AnyUser) -> set[str] | None:
+    """The names of virtual clusters that the user may be told; None for an admin: all of them."""
+    return None if is_admin(user) else set(visible_to(user).values_list("name", flat=True))
+
+
 def find(user: AnyUser, name: str) -> VirtualCluster:
     """Raises NotFound, also when it exists and the user may not know."""
     vc = visible_to(user).filter(name=name).first()

@@ -40,25 +40,25 @@ def create(
 
 
 @transaction.atomic
-def update(
-    user: User, vc: VirtualCluster, *, name: str | None = None, description: str | None = None
-) -> VirtualCluster:
-    """Rename or describe. Raises Conflict `name_taken` and SkepError `name_invalid`."""
-    before = {"name": vc.name, "description": vc.description}
-    if name is not None:
-        _check_name(name)
-        vc.name = name
-    if description is not None:
-        vc.description = description
+def update(user: User, vc: VirtualCluster, **fields: str) -> VirtualCluster:
+    """Set any of name, description, job_visibility. Raises Conflict `name_taken` and SkepError
+    `name_invalid`."""
+    before = {name: getattr(vc, name) for name in ("name", "description", "job_visibility")}
+    if "name" in fields:
+        _check_name(fields["name"])
+    for name in before.keys() & fields.keys():
+        setattr(vc, name, fields[name])
     try:
         with transaction.atomic():
             vc.save()
     except IntegrityError:
         raise _taken(vc.name) from None
-    message = f"Virtual cluster {vc.name} was changed."
-    record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before)
+    message = f"Virtual cluster {vc.name} was changed: {', '.join(sorted(fields))}."
+    record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before, after=fields)
     if vc.name != before["name"]:
         changes.changed()
+    if vc.job_visibility != before["job_visibility"]:
+        doorbells.ring_topic("jobs")
     doorbells.ring_topic("cluster")
     return vc
 

@@ -14,8 +14,8 @@ from rest_framework.views import APIView
 
 from skep_platform import __version__
 from skep_platform.cluster import queries as cluster
-from skep_platform.jobs.models import ACTIVE_JOB_STATES, Job
-from skep_platform.tenancy import queries as tenancy
+from skep_platform.jobs.models import ACTIVE_JOB_STATES
+from skep_platform.jobs.queries import visible_to
 
 
 class GpuCountSerializer(serializers.Serializer[Any]):
@@ -47,7 +47,5 @@ class ClusterView(APIView):
 
 
 def _active_jobs(user: Any) -> dict[str, int]:
-    jobs = Job.objects.filter(state__in=ACTIVE_JOB_STATES)
-    if not tenancy.is_admin(user):
-        jobs = jobs.filter(vc__in=tenancy.visible_to(user))
+    jobs = visible_to(user).select_related(None).filter(state__in=ACTIVE_JOB_STATES)
     return dict(jobs.values_list("state").order_by().annotate(n=Count("pk")))

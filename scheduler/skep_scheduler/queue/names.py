@@ -1,21 +1,39 @@
-"""What a gang is called in what the owner of another one reads."""
+"""What the jobs of others are called in a sentence.
+
+Who reads it is not known when a gang is told why it waits, and not everybody may see every job.
+So details name jobs by their ids only, and the stored sentence names nobody; whoever shows it
+writes it again for its reader, with the names of the jobs which that reader may see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from skep_scheduler.facts import Gang
-from skep_scheduler.world import World
+from skep_scheduler.queue import words
 
-ELSEWHERE = "a job of another team"
+Details = Mapping[str, Any]
+Names = Mapping[str, str]  # by the id of a job, for one reader
 
-
-def name_for(world: World, reader: Gang, gang_id: str) -> str:
-    """Names stay within a virtual cluster."""
-    known = world.running.get(gang_id) or world.reserved.get(gang_id)
-    gang = known.gang if known is not None else world.waiting.get(gang_id)
-    return gang.name if gang is not None and gang.vc == reader.vc else ELSEWHERE
+ANOTHER = "another job"
 
 
-def names_for(world: World, reader: Gang, gang_ids: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name_for(world, reader, gang_id) for gang_id in gang_ids))
+def mentioned(details: Details) -> set[str]:
+    """The ids of the jobs that a sentence with these details is about."""
+    ids: set[str] = set()
+    for key in ("leaving", "victims"):
+        if isinstance(listed := details.get(key), list):
+            ids.update(listed)
+    ids.update(holder["gang"] for holder in details.get("used_by") or ())
+    if by := details.get("by"):
+        ids.add(by)
+    return ids
+
+
+def jobs(ids: Sequence[str], names: Names, most: int = 3) -> str:
+    """ "bert, gpt and 2 others"; without names "2 jobs", and "another job" for a single one."""
+    known = [names[gang_id] for gang_id in ids if gang_id in names][:most]
+    others = len(ids) - len(known)
+    if not known:
+        return ANOTHER if others == 1 else words.count(others, "job")
+    return words.listing([*known, words.count(others, "other")] if others else known)

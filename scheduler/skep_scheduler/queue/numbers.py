@@ -82,7 +82,6 @@ class Numbers:
     def _user(self, gang_id: str, gpus: int) -> dict[str, Any]:
         return {
             "gang": gang_id,
-            "name": self._world.name_of(gang_id),
             "gpus": gpus,
             "until": self.end_of(gang_id),
         }

@@ -7,7 +7,6 @@ from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.facts import Gang
 from skep_scheduler.queue.codes import Cancel, Code, Downgrade
 from skep_scheduler.queue.find import Found
-from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.settings import Settings
 from skep_scheduler.world import World
 
@@ -28,7 +27,7 @@ def too_early(
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,
             "",
-            {"at": at, "victims": names_for(world, gang, asked)},
+            {"at": at, "victims": list(asked)},
         )
     return None
 
@@ -49,14 +48,13 @@ def of(world: World, placement: Placement, found: Found) -> Preemption:
 
 
 def outranked(by: Gang) -> Reason:
-    message = f"What it had reserved goes to {by.name}, which has a higher priority."
-    return Reason(Cancel.OUTRANKED, message, {"by": by.id, "by_name": by.name})
+    message = "What it had reserved goes to another job, which has a higher priority."
+    return Reason(Cancel.OUTRANKED, message, {"by": by.id})
 
 
 def downgraded(by: Gang) -> Reason:
-    message = f"Its cells go to {by.name} of {by.vc}; it runs on opportunistically."
-    details = {"by": by.id, "by_name": by.name, "vc": by.vc}
-    return Reason(Downgrade.PREEMPTED_LAZILY, message, details)
+    message = "Its cells go to another job; it runs on opportunistically."
+    return Reason(Downgrade.PREEMPTED_LAZILY, message, {"by": by.id})
 
 
 def _all(found: Found) -> list[str]:

@@ -13,7 +13,6 @@ from skep_scheduler.facts import Gang
 from skep_scheduler.queue import sentences
 from skep_scheduler.queue.codes import Code
 from skep_scheduler.queue.find import Found, find
-from skep_scheduler.queue.names import name_for
 from skep_scheduler.queue.needs import needs_of
 from skep_scheduler.queue.numbers import Numbers
 from skep_scheduler.queue.preemption import cools_until
@@ -61,13 +60,14 @@ class Explainer:
             "ahead": ahead,
             "expected_start": self._start(blocked),
             "opportunistic_now": None,
+            "told_at": self._now,
         }
-        if "by" in details:
-            details["by_name"] = name_for(self._world, gang, details["by"])
+        if gang.pin is not None:
+            details["pin"] = gang.pin
         if ahead < self._settings.full_reasons:
             details["opportunistic_now"] = self._opportunistic_now(gang, blocked.kind, refusal)
         code = str(refusal.code)
-        return Reason(code, sentences.sentence(code, gang, details, self._now), details)
+        return Reason(code, sentences.sentence(code, details), details)
 
     def _of_kind(self, gang: Gang, kind: Kind, refusal: Refusal) -> dict[str, Any]:
         """What is the same for all gangs of a kind that wait for the same cause."""

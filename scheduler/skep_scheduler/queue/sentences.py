@@ -1,32 +1,37 @@
-"""One sentence for the owner of a gang that waits. No clock is in it: "in about 25 min"."""
+"""One sentence for the owner of a gang that waits. No clock is in it: "in about 25 min".
+
+It follows from the code and the details of a reason alone, so that it can be written again for each
+reader: `told_at` is the moment that its times count from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from skep_scheduler.facts import Gang
 from skep_scheduler.queue import words
 from skep_scheduler.queue.codes import Code
+from skep_scheduler.queue.names import ANOTHER, Details, Names, jobs
 
-Details = Mapping[str, Any]
+NOBODY: Names = {}
 
 
-def sentence(code: str, gang: Gang, details: Details, now: float) -> str:
-    cause = CAUSES.get(code, _plainly)(gang, details, now)
-    parts = [cause, _ahead(details), _start(gang, details, now)]
+def sentence(code: str, details: Details, names: Names = NOBODY) -> str:
+    """For a reader who may know these `names` of jobs, by their ids; of others it says "another
+    job"."""
+    cause = CAUSES.get(code, _plainly)(details, names)
+    parts = [cause, _ahead(details), _start(details)]
     return "; ".join(filter(None, parts)) + "."
 
 
-def _plainly(gang: Gang, details: Details, now: float) -> str:
+def _plainly(details: Details, names: Names) -> str:
     return f"Needs {details['needs']['shape']}"
 
 
-def _vc_busy(gang: Gang, details: Details, now: float) -> str:
-    used = " ".join(filter(None, [_uses(details), _users(details, now)]))
+def _vc_busy(details: Details, names: Names) -> str:
+    used = " ".join(filter(None, [_uses(details), _users(details, names)]))
     parts = [used, *_unavailable(details), _scattered(details)]
     state = words.listing([part for part in parts if part])
-    owns = f"Needs {details['needs']['shape']}; {gang.vc} owns {_owned(details)}"
+    owns = f"Needs {details['needs']['shape']}; {details['vc']} owns {_owned(details)}"
     return f"{owns}, {state}" if state else owns
 
 
@@ -36,7 +41,7 @@ def _scattered(details: Details) -> str:
     return "what is free is not together as asked" if enough else ""
 
 
-def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
+def _cluster_busy(details: Details, names: Names) -> str:
     scattered = "what is idle is not together as asked" if _scattered(details) else ""
     parts = [_uses(details), *_unavailable(details), scattered]
     state = words.listing([part for part in parts if part])
@@ -44,7 +49,7 @@ def _cluster_busy(gang: Gang, details: Details, now: float) -> str:
     return f"{owns}, {state}" if state else owns
 
 
-def _never_fits_cluster(gang: Gang, details: Details, now: float) -> str:
+def _never_fits_cluster(details: Details, names: Names) -> str:
     if "fits" in details:
         tasks = words.count(details["fits"], "such task")
         return f"Needs {details['needs']['shape']}, but all nodes together have room for {tasks}"
@@ -52,69 +57,72 @@ def _never_fits_cluster(gang: Gang, details: Details, now: float) -> str:
     return f"Needs {details['needs']['shape']}, but the whole cluster has {has}: ask for fewer"
 
 
-def _bad_hardware(gang: Gang, details: Details, now: float) -> str:
+def _bad_hardware(details: Details, names: Names) -> str:
     where = [word for cause, word in PLACES if details[cause]] or ["bad hardware"]
-    return f"{_vc_busy(gang, details, now)}; what is free is on {words.listing(where)}"
+    return f"{_vc_busy(details, names)}; what is free is on {words.listing(where)}"
 
 
-def _never_fits_vc(gang: Gang, details: Details, now: float) -> str:
+def _never_fits_vc(details: Details, names: Names) -> str:
     return (
-        f"Needs {details['needs']['shape']}, but {gang.vc} owns {_owned(details)}: ask for fewer, "
-        "have more given to it, or submit it as opportunistic"
+        f"Needs {details['needs']['shape']}, but {details['vc']} owns {_owned(details)}: ask for "
+        "fewer, have more given to it, or submit it as opportunistic"
     )
 
 
-def _not_owned(gang: Gang, details: Details, now: float) -> str:
-    return f"Needs {details['needs']['shape']}, of which {gang.vc} owns nothing"
+def _not_owned(details: Details, names: Names) -> str:
+    return f"Needs {details['needs']['shape']}, of which {details['vc']} owns nothing"
 
 
-def _unknown_type(gang: Gang, details: Details, now: float) -> str:
+def _unknown_type(details: Details, names: Names) -> str:
     return f"Needs {details['needs']['shape']}, which the cluster does not have"
 
 
-def _unknown_vc(gang: Gang, details: Details, now: float) -> str:
-    return f"There is no virtual cluster {gang.vc}"
+def _unknown_vc(details: Details, names: Names) -> str:
+    return f"There is no virtual cluster {details['vc']}"
 
 
-def _unknown_pin(gang: Gang, details: Details, now: float) -> str:
-    return f"{gang.vc} has no pinned cell {gang.pin}"
+def _unknown_pin(details: Details, names: Names) -> str:
+    return f"{details['vc']} has no pinned cell {details['pin']}"
 
 
-def _backoff(gang: Gang, details: Details, now: float) -> str:
-    return f"It is tried again {words.soon(details['until'] - now)}"
+def _backoff(details: Details, names: Names) -> str:
+    return f"It is tried again {_soon(details, 'until')}"
 
 
-def _avoiding(gang: Gang, details: Details, now: float) -> str:
-    nodes, until = words.listing(details["avoids"][:3]), words.soon(details["until"] - now)
+def _avoiding(details: Details, names: Names) -> str:
+    nodes, until = (
+        words.listing(details["avoids"][:3]),
+        _soon(details, "until"),
+    )
     return f"It failed on {nodes}: it waits for another node, and may go there again {until}"
 
 
-def _preempting(gang: Gang, details: Details, now: float) -> str:
+def _preempting(details: Details, names: Names) -> str:
     leaving = details["leaving"]
     verb = "makes" if len(leaving) == 1 else "make"
-    return f"Its cells are reserved; {_jobs(leaving)} {verb} room for it"
+    return f"Its cells are reserved; {jobs(leaving, names)} {verb} room for it"
 
 
-def _too_young(gang: Gang, details: Details, now: float) -> str:
-    who = _jobs(details["victims"])
-    at = words.soon(details["at"] - now)
+def _too_young(details: Details, names: Names) -> str:
+    who = jobs(details["victims"], names)
+    at = _soon(details, "at")
     return f"Needs {details['needs']['shape']}; {who} may be preempted for it {at}"
 
 
-def _cooling_down(gang: Gang, details: Details, now: float) -> str:
-    until = words.soon(details["until"] - now)
+def _cooling_down(details: Details, names: Names) -> str:
+    until = _soon(details, "until")
     return f"What it had reserved was cancelled; it may preempt others again {until}"
 
 
-def _held_back(gang: Gang, details: Details, now: float) -> str:
-    by, start = details["by_name"], details["by_start"]
-    if start is None:
+def _held_back(details: Details, names: Names) -> str:
+    by = names.get(details["by"], ANOTHER)
+    if details["by_start"] is None:
         return f"{by} has waited too long: nobody behind it starts on what it could use"
-    return f"It could start, but might delay {by}, which starts {words.soon(start - now)}"
+    return f"It could start, but might delay {by}, which starts {_soon(details, 'by_start')}"
 
 
-def _lacks_room(what: str) -> Callable[[Gang, Details, float], str]:
-    def cause(gang: Gang, details: Details, now: float) -> str:
+def _lacks_room(what: str) -> Callable[[Details, Names], str]:
+    def cause(details: Details, names: Names) -> str:
         task, free = details["task"], details["largest_free"]
         return (
             f"Its cells are free, but on no node enough {what} with them: a task needs "
@@ -124,9 +132,13 @@ def _lacks_room(what: str) -> Callable[[Gang, Details, float], str]:
     return cause
 
 
-def _never_fits_node(gang: Gang, details: Details, now: float) -> str:
+def _never_fits_node(details: Details, names: Names) -> str:
     task, node = details["task"], details["largest_node"]
     return f"A task needs {_size(task)}, but the largest node has {_size(node)}"
+
+
+def _soon(details: Details, key: str) -> str:
+    return words.soon(details[key] - details["told_at"])
 
 
 def _size(amount: Mapping[str, int]) -> str:
@@ -148,20 +160,27 @@ def _uses(details: Details) -> str:
     return f"{used} {'is' if used == 1 else 'are'} used" if used else ""
 
 
-def _users(details: Details, now: float) -> str:
-    named, more = details["used_by"], details["more"]
-    if not named:
+def _users(details: Details, names: Names) -> str:
+    holders, more = details["used_by"], details["more"]
+    if not holders:
         return ""
-    names = [_user(user, now) for user in named[:3]]
-    more += len(named) - len(names)
+    told = [_user(holder, details["told_at"], names) for holder in holders[:MOST_USERS]]
+    more += len(holders) - len(told)
     if more:
-        names.append(words.count(more, "other"))
-    return f"by {words.listing(names)}"
+        told.append(words.count(more, "other"))
+    return f"by {words.listing(told)}"
 
 
-def _user(user: Mapping[str, Any], now: float) -> str:
-    until = user["until"]
-    return user["name"] if until is None else f"{user['name']} (ends {words.soon(until - now)})"
+MOST_USERS = 3
+
+
+def _user(holder: Mapping[str, Any], now: float, names: Names) -> str:
+    name, until = names.get(holder["gang"]), holder["until"]
+    ends = None if until is None else f"ends {words.soon(until - now)}"
+    if name is None:
+        notes = ", ".join(filter(None, [words.count(holder["gpus"], "GPU"), ends]))
+        return f"{ANOTHER} ({notes})"
+    return f"{name} ({ends})" if ends else name
 
 
 def _unavailable(details: Details) -> list[str]:
@@ -194,11 +213,11 @@ def _ahead(details: Details) -> str:
     return f"{words.count(ahead, 'job')} {'is' if ahead == 1 else 'are'} ahead" if ahead else ""
 
 
-def _start(gang: Gang, details: Details, now: float) -> str:
+def _start(details: Details) -> str:
     start, idle = details["expected_start"], details["opportunistic_now"]
     parts = []
     if start is not None:
-        parts.append(f"expected start {words.soon(start - now)}")
+        parts.append(f"expected start {words.soon(start - details['told_at'])}")
     if idle:
         parts.append(
             "at once as opportunistic" if parts else "it could start at once as opportunistic"
@@ -206,14 +225,7 @@ def _start(gang: Gang, details: Details, now: float) -> str:
     return ", or ".join(parts)
 
 
-def _jobs(names: list[str]) -> str:
-    some = names[:3]
-    if len(names) > 3:
-        some = [*some, words.count(len(names) - 3, "other")]
-    return words.listing(some)
-
-
-CAUSES: dict[str, Callable[[Gang, Details, float], str]] = {
+CAUSES: dict[str, Callable[[Details, Names], str]] = {
     Code.VC_BUSY: _vc_busy,
     Code.CLUSTER_BUSY: _cluster_busy,
     Code.BAD_HARDWARE: _bad_hardware,

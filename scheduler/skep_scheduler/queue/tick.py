@@ -13,7 +13,6 @@ from skep_scheduler.queue.avoiding import Elsewhere
 from skep_scheduler.queue.clock import NEVER
 from skep_scheduler.queue.codes import Code, Downgrade
 from skep_scheduler.queue.find import Found, Task, tasks_of
-from skep_scheduler.queue.names import names_for
 from skep_scheduler.queue.order import is_starving, ordered
 from skep_scheduler.queue.promises import Promise, Promises
 from skep_scheduler.queue.reasons import Blocked, Explainer
@@ -137,9 +136,8 @@ class Tick:
                 self._placements.append(reserved.placement)
                 self._promises.note_start(reserved.gang, self.now)
             else:
-                leaving = reservations.waited_for(self.world, reserved)
-                names = names_for(self.world, reserved.gang, leaving)
-                self._block(reserved.gang, Refusal(Code.PREEMPTING, "", {"leaving": names}))
+                leaving = list(reservations.waited_for(self.world, reserved))
+                self._block(reserved.gang, Refusal(Code.PREEMPTING, "", {"leaving": leaving}))
 
     def _ordered(self) -> list[Gang]:
         gangs = self._waiting()
@@ -178,7 +176,7 @@ class Tick:
         elif (refusal := self._refused.get(kind.request) or self._refused.get(kind)) is not None:
             self._wait(gang, kind, refusal)
         elif (first := self._promises.closed_by(gang, kind)) is not None:
-            self._block(gang, _held_back(first.id, first.name, None))
+            self._block(gang, _held_back(first.id, None))
         elif (refusal := self._held_back_before(gang, kind)) is not None:
             self._block(gang, refusal, self._promises.promise(gang, kind))
         elif gang.incremental:
@@ -197,7 +195,7 @@ class Tick:
         elif due is None and (delayed := self._delayed_by(gang, [answer])) is not None:
             self._hold_back(gang, kind, delayed)
         elif new := self._undoes(answer):
-            young = {"at": self.now, "victims": names_for(self.world, gang, new)}
+            young = {"at": self.now, "victims": list(new)}
             self._block(gang, Refusal(Code.VICTIMS_TOO_YOUNG, "", young))
         elif answer.victims or answer.borrowers:
             self._preempt(gang, answer)
@@ -242,7 +240,7 @@ class Tick:
             return self._promises.delayed_by(gang)
 
     def _hold_back(self, gang: Gang, kind: Kind, delayed: Promise) -> None:
-        refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
+        refusal = _held_back(delayed.gang.id, delayed.start)
         self._held_back[kind.request] = _duration(gang), refusal
         self._block(gang, refusal, self._promises.promise(gang, kind))
 
@@ -268,7 +266,7 @@ class Tick:
                 break
             delayed = self._delayed_by(gang, [*placed, answer])
             if delayed is not None:
-                refusal = _held_back(delayed.gang.id, delayed.gang.name, delayed.start)
+                refusal = _held_back(delayed.gang.id, delayed.start)
                 break
             if self._undoes(answer):
                 break
@@ -360,8 +358,8 @@ def _up_to(last: Gang, gangs: Sequence[Gang]) -> list[Gang]:
     return list(gangs[: position + 1])
 
 
-def _held_back(gang_id: str, name: str, start: float | None) -> Refusal:
-    return Refusal(Code.HELD_BACK, "", {"by": gang_id, "by_name": name, "by_start": start})
+def _held_back(gang_id: str, start: float | None) -> Refusal:
+    return Refusal(Code.HELD_BACK, "", {"by": gang_id, "by_start": start})
 
 
 def _duration(gang: Gang) -> float:

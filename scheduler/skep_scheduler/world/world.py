@@ -208,12 +208,6 @@ class World:
             return [model]
         return sorted(leaf for leaf, models in self.built.models.items() if model in models)
 
-    def name_of(self, gang_id: str) -> str:
-        """For people."""
-        known = self.running.get(gang_id) or self.reserved.get(gang_id)
-        gang = known.gang if known is not None else self.waiting.get(gang_id)
-        return gang.name if gang is not None else gang_id
-
     def is_guaranteed(self, gang_id: str) -> bool:
         """Whether it runs in its VC's cells, as it was told and as the cells see it."""
         holding = self.running[gang_id]

@@ -92,7 +92,9 @@ def test_job_on_a_gpu_is_named_only_to_those_who_may_see_it(admin):
 
     full = {"job_id": str(job.pk), "job_name": "secret-plan", "virtual_cluster": "vision"}
     assert used_by(admin) == used_by(Api(ann)) == [full, None]
-    assert used_by(Api(make_user())) == [{"virtual_cluster": "vision"}, None]
+    assert used_by(Api(make_user())) == [{"virtual_cluster": None}, None]
+    vc.memberships.create(user=(colleague := make_user()))
+    assert used_by(Api(colleague)) == [{"virtual_cluster": "vision"}, None]
 
 
 def test_list_of_50_nodes_takes_a_fixed_number_of_queries(django_assert_num_queries):

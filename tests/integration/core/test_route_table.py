@@ -38,7 +38,8 @@ ADMIN = row(401, 403, 403, 403, 403, "ok")
 OF_THE_TEAM = row(401, 404, "ok", "ok", "ok", "ok")
 ADMIN_OF_THE_TEAMS = row(401, 404, 403, 403, 403, "ok")
 MANAGERS = row(401, 404, 403, 403, "ok", "ok")
-MAY_STOP = row(401, 404, 403, "ok", "ok", "ok")
+# A job is its owner's, its managers' and the admins': for a colleague it does not exist.
+MAY_SEE = row(401, 404, 404, "ok", "ok", "ok")
 OWN_ONLY = row(401, 404, 404, "ok", 404, 404)
 
 EXPECTED = {
@@ -61,7 +62,7 @@ EXPECTED = {
     "GET virtual-clusters": LOGGED_IN,
     "POST virtual-clusters": ADMIN,
     "GET virtual-clusters/<name>": OF_THE_TEAM,
-    "PATCH virtual-clusters/<name>": ADMIN_OF_THE_TEAMS,
+    "PATCH virtual-clusters/<name>": MANAGERS,
     "DELETE virtual-clusters/<name>": ADMIN_OF_THE_TEAMS,
     "PUT virtual-clusters/<name>/quotas": ADMIN_OF_THE_TEAMS,
     "GET virtual-clusters/<name>/cells": OF_THE_TEAM,
@@ -109,20 +110,21 @@ EXPECTED = {
     "POST jobs/check": LOGGED_IN,
     "POST jobs/convert": LOGGED_IN,
     "GET jobs/schema": LOGGED_IN,
-    "GET jobs/<id>": OF_THE_TEAM,
-    "POST jobs/<id>/stop": MAY_STOP,
-    "POST jobs/<id>/clone": row(401, 404, 403, "ok", 403, 403),
-    "PUT jobs/<id>/tags": MAY_STOP,
-    "GET jobs/<id>/tasks": OF_THE_TEAM,
-    "GET jobs/<id>/tasks/<rank>/attempts": OF_THE_TEAM,
-    "GET jobs/<id>/attempts": OF_THE_TEAM,
-    "GET jobs/<id>/events": OF_THE_TEAM,
-    "GET jobs/<id>/logs": OF_THE_TEAM,
-    "GET jobs/<id>/metrics": OF_THE_TEAM,
-    "GET jobs/<id>/logs/search": OF_THE_TEAM,
-    "GET jobs/<id>/logs/download": OF_THE_TEAM,
-    "GET jobs/<id>/use": OF_THE_TEAM,
-    "GET attempts/<id>/logs/<stream>": OF_THE_TEAM,
+    "GET jobs/<id>": MAY_SEE,
+    "POST jobs/<id>/stop": MAY_SEE,
+    "POST jobs/<id>/clone": row(401, 404, 404, "ok", 403, 403),
+    "PUT jobs/<id>/visibility": row(401, 404, 404, "ok", 403, "ok"),
+    "PUT jobs/<id>/tags": MAY_SEE,
+    "GET jobs/<id>/tasks": MAY_SEE,
+    "GET jobs/<id>/tasks/<rank>/attempts": MAY_SEE,
+    "GET jobs/<id>/attempts": MAY_SEE,
+    "GET jobs/<id>/events": MAY_SEE,
+    "GET jobs/<id>/logs": MAY_SEE,
+    "GET jobs/<id>/metrics": MAY_SEE,
+    "GET jobs/<id>/logs/search": MAY_SEE,
+    "GET jobs/<id>/logs/download": MAY_SEE,
+    "GET jobs/<id>/use": MAY_SEE,
+    "GET attempts/<id>/logs/<stream>": MAY_SEE,
 }
 
 SHA256 = "0" * 64
@@ -143,6 +145,7 @@ BODIES: dict[str, Any] = {
     "PATCH images/<name>": {"description": "x"},
     "POST jobs/<id>/clone": {"name": "again"},
     "PUT jobs/<id>/tags": {"tags": ["a"]},
+    "PUT jobs/<id>/visibility": {"visibility": "owner"},
 }
 QUERIES = {"GET jobs/<id>/logs/search": "?q=x"}
 # Routes that answer a login or a join: a refused secret is their work, not a missing right.

@@ -36,7 +36,7 @@ def test_summary_counts_nodes_gpus_and_the_jobs_one_may_see():
     release(place(make_job(mine, ann, state=JobState.SUCCEEDED), devices[:1]))
     place(make_job(mine, ann, state=JobState.RUNNING), devices[1:3])
     make_job(mine, ann)
-    make_job(other, ann)
+    make_job(other, make_user())
     shown = Api(ann).get("/cluster").json()
     assert shown == {
         "nodes": {"ONLINE": 2, "JOINED": 1},

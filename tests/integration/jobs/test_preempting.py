@@ -78,17 +78,23 @@ def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of
     assert node.desired_revision > before
     event = told(job, "job.preempted")
     assert event.message == (
-        "Preempted by a job of wave, which owns the cells. "
+        "Preempted by a job of another virtual cluster, which owns the cells. "
         "It makes room, and starts again from its old place in the queue."
     )
     assert "big" not in str(event.data)
+    assert "wave" not in str(event.data)
     assert job.wait_reason["code"] == "preempted"
 
 
-def test_a_peer_of_its_own_virtual_cluster_is_named(alice, vc):
-    job = running(alice, vc)
-    preempt(job, by=preemptor(vc))
+def test_a_peer_of_its_own_virtual_cluster_is_named_to_who_may_see_it(alice, vc):
+    job, by = running(alice, vc), preemptor(vc)
+    preempt(job, by=by)
     assert told(job, "job.preempted").message.startswith(
+        "Preempted by another job, which has a higher priority."
+    )
+    manager = make_user("manager")
+    vc.memberships.create(user=manager, role="manager")
+    assert events_of(manager, job)["job.preempted"]["message"].startswith(
         "Preempted by test job big, which has a higher priority."
     )
 
@@ -280,12 +286,13 @@ def test_who_may_see_the_preemptor_reads_its_name(alice, vc, owner_of_cells):
     end_all(job)
     carol = make_user("carol")
     for team in (vc, owner_of_cells):
-        team.memberships.create(user=carol)
+        team.memberships.create(user=carol, role="manager")
     named, unnamed = events_of(carol, job), events_of(alice, job)
     for kind in ("job.preempted", "job.requeued"):
-        assert named[kind]["message"].startswith("Preempted by test job big of wave, which owns")
-        assert unnamed[kind]["message"].startswith("Preempted by a job of wave, which owns")
-        assert (named[kind]["data"]["by"], named[kind]["data"]["name"]) == (str(by.pk), "big")
+        assert named[kind]["message"].startswith("Preempted by test job big, which owns")
+        anonymous = "Preempted by a job of another virtual cluster, which owns"
+        assert unnamed[kind]["message"].startswith(anonymous)
+        assert (named[kind]["data"]["by"], named[kind]["data"]["by_name"]) == (str(by.pk), "big")
         assert "by" not in unnamed[kind]["data"]
 
 

@@ -115,10 +115,15 @@ def test_who_may_stop(alice, vc, node):
     for user in (alice, manager, admin):
         assert services.stop(user, submit(alice, vc).pk).state == "STOPPED"
     job = submit(alice, vc)
-    for user, code in ((colleague, "may_not_stop"), (make_user(), "not_found")):
+    for user, code in ((colleague, "not_found"), (make_user(), "not_found")):
         with pytest.raises(SkepError) as raised:
             services.stop(user, job.pk)
         assert raised.value.code == code
+    job.visibility = "members"
+    job.save()
+    with pytest.raises(SkepError) as raised:
+        services.stop(colleague, job.pk)
+    assert raised.value.code == "may_not_stop"
     assert state_of(job) == "WAITING"
 
 

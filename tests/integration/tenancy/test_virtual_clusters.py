@@ -38,6 +38,8 @@ def test_admin_creates_describes_and_deletes(admin):
         "used": {},
         "role": None,
         "members": 0,
+        "job_visibility": "owner",
+        "may_manage": True,
     }
     changed = admin.patch("/virtual-clusters/vision", {"name": "sight", "description": "Eyes"})
     assert (changed.json()["name"], changed.json()["description"]) == ("sight", "Eyes")

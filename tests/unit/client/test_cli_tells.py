@@ -166,7 +166,7 @@ def test_a_drain_tells_who_is_affected_and_asks(server):
     drained = server.post("/nodes/gpu-1/drain").respond(json=node(draining=True))
     refused = skep("nodes", "drain", "gpu-1", text="n\n")
     assert "alice/train of vision (2 tasks there, 8 GPUs in all) makes room" in refused.output
-    assert "A job of speech (1 task there, 1 GPU in all) runs on." in refused.output
+    assert "Another job of speech (1 task there, 1 GPU in all) runs on." in refused.output
     assert "vision loses 1 x A100-NODE8 meanwhile." in refused.output
     assert refused.exit_code == 1
     assert not drained.called

@@ -13,6 +13,8 @@ export type OwnedType = Schemas["OwnedType"];
 export type VirtualCell = Schemas["VirtualCell"];
 export type CellState = VirtualCell["state"];
 
+/** Without id, name and owner it is one that the reader may not see. */
+export type QueuedJob = Schemas["QueuedJob"];
 export type RunningJob = Schemas["Running"];
 export type WaitingJob = Schemas["Waiting"];
 export type VcQueue = Schemas["VcQueue"];

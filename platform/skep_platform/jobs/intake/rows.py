@@ -34,6 +34,7 @@ def job_row(user: User, vc: VirtualCluster, read: ReadJob) -> Job:
         tags=tidy(spec.extras.tags),
         gpus=spec.gpus,
         tasks_total=spec.tasks,
+        visibility=skep.visibility or "",
         duration_s=skep.duration,
         max_duration_s=skep.max_duration,
         deadline_at=skep.deadline,

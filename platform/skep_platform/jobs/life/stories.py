@@ -165,26 +165,25 @@ def retried(
 
 
 def preempted(by: Job, *, peer: bool) -> Reason:
-    """Why a job is asked to make room. Its readers may know the name of a `peer`, a job of the
-    same virtual cluster; of another one they learn it only if they may (`named`)."""
-    details = {"by": str(by.pk), "priority_class": by.priority_class}
-    if peer:
-        message = f"Preempted by {by.priority_class} job {by.name}, which has a higher priority."
-        details["name"] = by.name
-    else:
-        message = _by_owner("a job", by.vc.name)
-    return reason("preempted", f"{message} {MAKES_ROOM}", **details, virtual_cluster=by.vc.name)
+    """Why a job is asked to make room. It names nobody: `naming` does, for a reader who may see the
+    preemptor. `peer`: both belong to one virtual cluster."""
+    details = {"by": str(by.pk), "priority_class": by.priority_class, "peer": peer}
+    message = f"{PEER if peer else OWNER} {MAKES_ROOM}"
+    return reason("preempted", message, **details)
 
 
-def named(message: str, details: Mapping[str, Any], name: str) -> str:
-    """The sentence of `preempted` for somebody who may know the preemptor's name."""
-    vc = details["virtual_cluster"]
-    who = f"{details['priority_class']} job {name}"
-    return message.replace(_by_owner("a job", vc), _by_owner(who, vc), 1)
+PEER = "Preempted by another job, which has a higher priority."
+OWNER = "Preempted by a job of another virtual cluster, which owns the cells."
 
 
-def _by_owner(who: str, vc: str) -> str:
-    return f"Preempted by {who} of {vc}, which owns the cells."
+def naming(message: str, details: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """A stored sentence with the names of other jobs, by id, that its reader may know."""
+    if (name := names.get(details.get("by", ""))) is not None:
+        who = f"{details['priority_class']} job {name}" if "priority_class" in details else name
+        for anonymous in ("another job", "a job of another virtual cluster"):
+            if anonymous in message:
+                return message.replace(anonymous, who, 1)
+    return message
 
 
 MAKES_ROOM = "It makes room, and starts again from its old place in the queue."

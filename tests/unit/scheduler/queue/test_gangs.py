@@ -11,6 +11,7 @@ from tests.support.cluster import Cluster, gang, member, node, owns
 from skep_scheduler.cells.place import place
 from skep_scheduler.facts import Claim, VirtualCluster
 from skep_scheduler.queue import Code, Placement, Preemption, Reason, explain, forecast, plan
+from skep_scheduler.queue.sentences import sentence
 
 
 class Searches:
@@ -90,7 +91,8 @@ def test_a_gang_within_one_rack_waits_for_a_rack() -> None:
     cluster.submit(gang("z", tasks=2, gpus=8, within=RACK))
     reason = cluster.tick().reasons["z"]
     assert reason.code == Code.VC_BUSY
-    assert reason.message.startswith(
+    told = sentence(reason.code, reason.details, {"x": "x", "y": "y"})
+    assert told.startswith(
         "Needs 2 nodes of 8 GPUs within one rack; a owns 4 nodes, 3 are used by y and x"
     )
 
@@ -119,12 +121,15 @@ def test_a_sentence_says_it_all() -> None:
     cluster.submit(gang("c", "vision", members=wide, at=1.0))
     reason = cluster.tick().reasons["c"]
     assert reason.message == (
-        "Needs 2 nodes of 8 A100; vision owns 4 nodes, 3 are used by a (ends in about 25 min) and "
-        "b and 1 is offline; expected start in about 25 min."
+        "Needs 2 nodes of 8 A100; vision owns 4 nodes, 3 are used by another job (16 GPUs, ends in "
+        "about 25 min) and another job (8 GPUs) and 1 is offline; expected start in about 25 min."
+    )
+    assert sentence(reason.code, reason.details, {"a": "bert"}) == (
+        "Needs 2 nodes of 8 A100; vision owns 4 nodes, 3 are used by bert (ends in about 25 min) "
+        "and another job (8 GPUs) and 1 is offline; expected start in about 25 min."
     )
     assert reason.details["used_by"][0] == {
         "gang": "a",
-        "name": "a",
         "gpus": 16,
         "until": 1500.0,
     }

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { cells } from "@/api/cells";
 import type { ForecastJob, NodeForecast } from "@/api/types";
+import { jobOf } from "@/format/others";
 import { count } from "@/format/size";
 import { typeWords } from "@/pages/cells/words";
 import css from "./Affected.module.css";
@@ -43,7 +44,7 @@ function JobWords({ job }: { job: ForecastJob }) {
   if (!job.id) {
     return (
       <>
-        <b>A job of {job.virtual_cluster}</b>
+        <b>{jobOf(job.virtual_cluster)}</b>
         <span className="dim">{size}</span>
       </>
     );

@@ -1,6 +1,7 @@
 import { useMemo, useState, type PointerEvent } from "react";
 import { createPortal } from "react-dom";
 import type { Gpu, Node } from "@/api/types";
+import { jobOf } from "@/format/others";
 import { megabytes } from "@/format/size";
 import css from "./GpuCard.module.css";
 
@@ -75,5 +76,5 @@ export function GpuCard({ gpu, node, place }: Shown) {
 function userOf(gpu: Gpu): string {
   if (!gpu.used_by) return gpu.health === "HEALTHY" ? "nobody" : "nobody, and nobody gets it";
   const { job_name, virtual_cluster } = gpu.used_by;
-  return job_name ? `${job_name} (${virtual_cluster})` : `a job of ${virtual_cluster}`;
+  return job_name ? `${job_name} (${virtual_cluster})` : jobOf(virtual_cluster);
 }

@@ -61,7 +61,7 @@ test("before a drain one sees whose jobs restart and who does without which cell
   const dialog = await screen.findByRole("dialog", { name: "Drain hive-01?" });
   expect(await within(dialog).findByText("2 jobs would restart from the queue")).toBeVisible();
   expect(within(dialog).getByRole("link", { name: "bert" })).toHaveAttribute("href", "/jobs/j1");
-  expect(within(dialog).getByText("A job of nlp")).toBeVisible();
+  expect(within(dialog).getByText("another job of nlp")).toBeVisible();
   expect(await within(dialog).findByText("1 × node of 8 A100")).toBeVisible();
   expect(requests.some((request) => request.method === "POST")).toBe(false);
   await userEvent.click(within(dialog).getByRole("button", { name: "Drain hive-01" }));

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { me } from "@/api/session";
 import type { Gpu, Node } from "@/api/types";
+import { jobOf } from "@/format/others";
 import { megabytes } from "@/format/size";
 import { Fact, Facts } from "@/ui/Facts";
 import { DataTable } from "@/ui/table/DataTable";
@@ -127,7 +128,7 @@ function Use({ gpu }: { gpu: Gpu }) {
   }
   if (!gpu.used_by) return <span className="dim">free</span>;
   const { job_id, job_name, virtual_cluster } = gpu.used_by;
-  if (!job_id) return <>a job of {virtual_cluster}</>;
+  if (!job_id) return <>{jobOf(virtual_cluster)}</>;
   return (
     <Link to="/jobs/$id" params={{ id: job_id }} className="link">
       {job_name} <span className="dim">{virtual_cluster}</span>

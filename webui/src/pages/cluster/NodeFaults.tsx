@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { nodeFaults } from "@/api/cluster";
 import type { Node, NodeFault } from "@/api/types";
+import { jobOf } from "@/format/others";
 import { Ago } from "@/ui/Time";
 import css from "./NodeFaults.module.css";
 
@@ -30,7 +31,7 @@ export function NodeFaults({ node }: { node: Node }) {
 
 function Whose({ fault }: { fault: NodeFault }) {
   const { job_id, job_name, virtual_cluster } = fault;
-  if (!job_id) return virtual_cluster ? <> · a job of {virtual_cluster}</> : null;
+  if (!job_id) return <> · {jobOf(virtual_cluster)}</>;
   return (
     <>
       {" "}

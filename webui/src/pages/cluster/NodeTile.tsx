@@ -3,7 +3,7 @@ import type { Gpu, Node } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { megabytes } from "@/format/size";
 import { Cell, type CellKind } from "./Cell";
-import { vcColour, type ColourBy } from "./filter";
+import { vcColour, vcOf, type ColourBy } from "./filter";
 import { nodeWord } from "./nodeWord";
 import css from "./NodeTile.module.css";
 
@@ -49,11 +49,9 @@ export const NodeTile = memo(function NodeTile(props: Props) {
           <span key={gpu.uuid} data-gpu={gpu.uuid}>
             <Cell
               kind={kindOf(gpu)}
-              level={colourBy === "use" ? (gpu.utilization ?? 0) : 100}
+              level={colourBy === "use" ? levelOf(gpu) : 100}
               colour={
-                colourBy === "vc" && gpu.used_by
-                  ? vcColour(gpu.used_by.virtual_cluster, names)
-                  : undefined
+                colourBy === "vc" && gpu.used_by ? vcColour(vcOf(gpu.used_by), names) : undefined
               }
             />
           </span>
@@ -67,6 +65,11 @@ function machineWords(node: Node): string {
   const models = [...new Set(node.gpus.map((gpu) => shortModel(gpu.model)))].join(", ");
   const parts = [models, `${node.cpus} CPUs`, megabytes(node.memory_mb), node.address];
   return parts.filter(Boolean).join(" · ");
+}
+
+/** How busy it is; nobody is told that of a job which they may not see. */
+function levelOf({ utilization, used_by }: Gpu): number {
+  return utilization ?? (used_by && !used_by.job_id ? 100 : 0);
 }
 
 function kindOf(gpu: Gpu): CellKind {

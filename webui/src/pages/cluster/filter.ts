@@ -1,3 +1,4 @@
+import { ANOTHER_VC } from "@/format/others";
 import type { Node } from "@/api/types";
 
 export type ColourBy = "use" | "vc";
@@ -42,9 +43,14 @@ export function isFree(gpu: Node["gpus"][number]): boolean {
 export function virtualClustersOf(nodes: Node[]): string[] {
   const names = new Set<string>();
   for (const node of nodes) {
-    for (const gpu of node.gpus) if (gpu.used_by) names.add(gpu.used_by.virtual_cluster);
+    for (const gpu of node.gpus) if (gpu.used_by) names.add(vcOf(gpu.used_by));
   }
   return [...names].sort();
+}
+
+/** Those that the reader may not know by name are one. */
+export function vcOf({ virtual_cluster }: NonNullable<Node["gpus"][number]["used_by"]>): string {
+  return virtual_cluster ?? ANOTHER_VC;
 }
 
 export function vcColour(name: string, names: string[]): string {

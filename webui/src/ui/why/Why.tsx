@@ -93,8 +93,8 @@ function Holders({ numbers: { used_by: holders, more } }: { numbers: Numbers }) 
   return (
     <Figure name="Used by" wide>
       <ul className={css.holders}>
-        {holders.map((holder) => (
-          <HolderWords key={holder.id + holder.name} holder={holder} />
+        {holders.map((holder, at) => (
+          <HolderWords key={holder.id || at} holder={holder} />
         ))}
         {more > 0 ? <li className="dim">and {count(more, "more job", "more jobs")}</li> : null}
       </ul>

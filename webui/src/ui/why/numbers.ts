@@ -1,6 +1,6 @@
 import type { Reason } from "@/api/types";
 
-/** A job that uses what another waits for. `until` is a guess in ms; null: nobody knows. */
+/** A job that uses what another waits for; without an id it is one that the reader may not see. `until` is a guess in ms; null: nobody knows. */
 export interface Holder {
   id: string;
   name: string;
@@ -62,11 +62,11 @@ function owned(details: Reason["details"]): Pick<Numbers, "owns" | "used" | "bad
 }
 
 function holderOf(value: unknown): Holder[] {
-  if (!isRecord(value) || typeof value["name"] !== "string") return [];
+  if (!isRecord(value) || number(value["gpus"]) === null) return [];
   return [
     {
       id: text(value["gang"]),
-      name: value["name"],
+      name: text(value["name"]) || "another job",
       gpus: number(value["gpus"]) ?? 0,
       until: moment(value["until"]),
     },

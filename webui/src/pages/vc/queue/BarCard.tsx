@@ -1,6 +1,7 @@
 import { count } from "@/format/size";
 import { Detail, HoverCard } from "../HoverCard";
 import { isLate, type Bar } from "./bars";
+import { nameOf } from "./JobName";
 import { barWords } from "./words";
 
 /** What the time line knows of one job. */
@@ -9,7 +10,7 @@ export function BarCard({ bar, place, now }: { bar: Bar; place: DOMRect; now: nu
   const words = barWords(bar, now);
   return (
     <HoverCard place={place}>
-      <strong>{job.name}</strong>
+      <strong>{nameOf(job)}</strong>
       <span>
         {words.charAt(0).toUpperCase() + words.slice(1)}
         {isLate(bar, now) ? "; it takes longer than expected" : ""}

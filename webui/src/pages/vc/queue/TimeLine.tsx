@@ -1,5 +1,4 @@
 import { useElementSize } from "@mantine/hooks";
-import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useNow } from "@/format/now";
 import { count } from "@/format/size";
@@ -8,6 +7,7 @@ import { ticks, toX } from "../time/scale";
 import { tickLabel } from "../time/words";
 import { BarCard } from "./BarCard";
 import { spanOf, type Bar } from "./bars";
+import { JobName } from "./JobName";
 import { Track } from "./Track";
 import { barWords } from "./words";
 import css from "./TimeLine.module.css";
@@ -52,13 +52,11 @@ export function TimeLine({ bars }: { bars: Bar[] }) {
         </div>
       </div>
       <ol className={css.rows}>
-        {shown.map((bar) => (
-          <li key={bar.job.id} className={css.row} data-over={over?.bar === bar || undefined}>
+        {shown.map((bar, at) => (
+          <li key={bar.job.id ?? at} className={css.row} data-over={over?.bar === bar || undefined}>
             <span className={css.name}>
               <StateIcon state={iconOf(bar)} size={13} />
-              <Link to="/jobs/$id" params={{ id: bar.job.id }} className="link clip">
-                {bar.job.name}
-              </Link>
+              <JobName job={bar.job} className="clip" />
               <span className={css.gpus} title={count(bar.job.gpus, "GPU")}>
                 {bar.job.gpus}
               </span>

@@ -2,6 +2,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useId } from "react";
 import { toX, type TimeSpan } from "../time/scale";
 import { draw, isLate, type Bar } from "./bars";
+import { nameOf } from "./JobName";
 import css from "./Track.module.css";
 
 const HEIGHT = 28;
@@ -22,6 +23,7 @@ interface Props {
 export function Track({ bar, span, width, marks, now, onOver }: Props) {
   const navigate = useNavigate();
   const fade = useId();
+  const { id } = bar.job;
   const drawn = draw(bar, span, width, now);
   const nowX = toX(now, span, width);
   // What nobody knows fades out: from now on, or from an expected start.
@@ -34,10 +36,10 @@ export function Track({ bar, span, width, marks, now, onOver }: Props) {
       {drawn ? (
         <g
           className={css.bar}
-          data-bar={bar.job.name}
+          data-bar={nameOf(bar.job)}
           data-certainty={bar.certainty}
           data-opportunistic={bar.opportunistic || undefined}
-          onClick={() => void navigate({ to: "/jobs/$id", params: { id: bar.job.id } })}
+          onClick={id ? () => void navigate({ to: "/jobs/$id", params: { id } }) : undefined}
           onPointerEnter={(event) => onOver(event.currentTarget.getBoundingClientRect())}
           onPointerLeave={() => onOver(null)}
         >

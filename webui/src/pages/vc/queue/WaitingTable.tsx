@@ -1,6 +1,6 @@
-import { Link } from "@tanstack/react-router";
 import type { WaitingJob } from "@/api/vc";
 import { useNow } from "@/format/now";
+import { JobName } from "./JobName";
 import { startWords } from "./words";
 import css from "./WaitingTable.module.css";
 
@@ -21,7 +21,7 @@ export function WaitingTable({ waiting }: { waiting: WaitingJob[] }) {
       </thead>
       <tbody>
         {waiting.map((each) => (
-          <Row key={each.job.id} waiting={each} now={now} />
+          <Row key={each.position} waiting={each} now={now} />
         ))}
       </tbody>
     </table>
@@ -35,16 +35,15 @@ function Row({ waiting, now }: { waiting: WaitingJob; now: number }) {
     <tr>
       <td className={css.position}>{position}</td>
       <td>
-        <Link to="/jobs/$id" params={{ id: job.id }} className={`${css.name} link`}>
-          {job.name}
-        </Link>
+        <JobName job={job} className={css.name} />
         <span className={css.sub}>{needs_words}</span>
         <span className={css.sub}>
-          {job.owner} · {job.priority_class} {job.priority}
+          {job.owner ? `${job.owner} · ` : ""}
+          {job.priority_class} {job.priority}
         </span>
       </td>
       <td className={css.why}>
-        {reason?.message ?? "The scheduler looks at it in its next round."}
+        {reason?.message ?? (job.id ? "The scheduler looks at it in its next round." : "–")}
       </td>
       <td>
         <span className={css.start}>

@@ -1,5 +1,4 @@
-import type { RunningJob, WaitingJob } from "@/api/vc";
-import type { JobSummary } from "@/api/types";
+import type { QueuedJob, RunningJob, WaitingJob } from "@/api/vc";
 import { toX, type TimeSpan } from "../time/scale";
 
 /** How sure it is: it runs; its cells are reserved; it is only expected; nobody knows. */
@@ -7,7 +6,7 @@ export type Certainty = "running" | "reserved" | "expected" | "unknown";
 
 /** One job on the time line. Times are milliseconds since the epoch. */
 export interface Bar {
-  job: JobSummary;
+  job: QueuedJob;
   certainty: Certainty;
   opportunistic: boolean;
   start: number | null;

@@ -15,6 +15,8 @@ const vc: VirtualCluster = {
   used: { A100: 2 },
   role: null,
   members: 1,
+  job_visibility: "owner",
+  may_manage: true,
 };
 const page = { results: [vc], next: null, previous: null };
 const cluster = {
