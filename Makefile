@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo up down test lint format bench docs webui openapi lock
+.PHONY: demo up down test test-long lint format bench docs webui openapi lock
 
 demo: ## start Skep with two simulated nodes, run a distributed job to success, leave it up
 	@scripts/bootstrap python web docker
@@ -19,6 +19,10 @@ down: ## stop it
 test: ## every test
 	@scripts/bootstrap test
 	@scripts/test
+
+test-long: ## what takes minutes: longer faults, more of them
+	@scripts/bootstrap test
+	@pytest -m long
 
 lint: ## every static check
 	@scripts/bootstrap python web

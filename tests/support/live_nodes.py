@@ -7,6 +7,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -54,8 +55,11 @@ class LiveNodes:
         self._thread.join()
         self._loop.close()
 
-    def add(self, name: str, model: str, gpus: int, **labels: str) -> None:
-        """A node with CPU and memory in proportion; returns when it is online."""
+    def add(
+        self, name: str, model: str, gpus: int, *, knows_gateway: bool = True, **labels: str
+    ) -> None:
+        """A node with CPU and memory in proportion; returns when it is online. One that does not
+        know the gateway has joined before there was one."""
         first = 20000 + PORTS_EACH * len(self._agents)
         config = AgentConfig(
             state=self._folder / name,
@@ -72,7 +76,10 @@ class LiveNodes:
         )
         with self._stack.api() as api:
             token = api.post("/nodes/join-tokens").raise_for_status().json()["token"]
-        self._run(join(self._stack.url, token, name, StateDir(config.state)))
+        state = StateDir(config.state)
+        identity = self._run(join(self._stack.url, token, name, state))
+        if not knows_gateway:
+            state.save(replace(identity, gateway_url=""))
         self._agents[name] = AgentProcess(config, runtime=MockRuntime())
         self.start(name)
 

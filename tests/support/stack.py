@@ -65,10 +65,13 @@ class Stack:
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=60)
 
+    @property
+    def database_url(self) -> str:
+        return json.loads(self.home.environment.read_text())["SKEP_DATABASE_URL"]
+
     def query(self, sql: LiteralString) -> list[tuple[Any, ...]]:
         """Ask its own database, as a witness apart from the API."""
-        address = json.loads(self.home.environment.read_text())["SKEP_DATABASE_URL"]
-        with psycopg.connect(address) as connection:
+        with psycopg.connect(self.database_url) as connection:
             return connection.execute(sql).fetchall()
 
     def processes(self) -> set[int]:
