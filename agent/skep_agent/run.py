@@ -8,6 +8,7 @@ from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell.agent import Agent
 from skep_agent.shell.clock import Clock
+from skep_agent.shell.fence import EngineToKill, Fence, NoFence, WatchdogFence
 from skep_agent.statedir import Identity, StateDir
 
 
@@ -24,13 +25,15 @@ async def run_agent(
     state.lock()
     try:
         identity = state.load()
+        runtime = runtime or make_runtime(config, identity)
         agent = Agent(
             config,
             identity,
             state,
-            runtime or make_runtime(config, identity),
+            runtime,
             probe or make_probe(config, identity, state),
             clock or Clock(),
+            make_fence(runtime, state),
         )
         await agent.run()
     finally:
@@ -56,6 +59,18 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
     )
     fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
     return DockerRuntime(node, state=config.state, fence=fence)
+
+
+def make_fence(runtime: Runtime, state: StateDir) -> Fence:
+    """Containers of an engine outlive the agent, so a process of its own watches them."""
+    if runtime.name != "docker":
+        return NoFence()
+    from skep_agent.runtimes.docker import DockerRuntime
+
+    assert isinstance(runtime, DockerRuntime)
+    host = runtime.engine_host
+    engine = EngineToKill(host.url, host.certificates, runtime.labels)
+    return WatchdogFence(state.path, engine)
 
 
 def make_probe(config: AgentConfig, identity: Identity, state: StateDir) -> GpuProbe:

@@ -102,6 +102,7 @@ SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:
 # the server waits `LEASE_MARGIN_S` longer before it gives the GPUs away.
 SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
 SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
+_refuse(start_checks.lease_margin_problem(SKEP_LEASE_MARGIN_S))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 # So long nodes are waited for after a planned stop of the server; at most a day.
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
+from skep_agent.watchdog import DEAD_WITHIN_S
+
 SHORTEST_SECRET = 32  # characters
 FEWEST_DIFFERENT = 8
 ALLOW_HTTP = "SKEP_ALLOW_HTTP"
@@ -33,6 +35,17 @@ def public_url_problem(url: str, allow_http: bool) -> str:
         f"SKEP_PUBLIC_URL {url} has no TLS, and {parts.hostname} is not this machine alone: "
         "passwords, tokens and secrets of jobs would cross the network in the clear. Put a proxy "
         f"with TLS in front and use its https:// address, or set {ALLOW_HTTP}=1 for a try-out."
+    )
+
+
+def lease_margin_problem(margin_s: float) -> str:
+    """Why a server that waits `margin_s` longer than a node's lease could run a task twice; ""
+    when it could not."""
+    if margin_s >= DEAD_WITHIN_S:
+        return ""
+    return (
+        f"SKEP_LEASE_MARGIN_S is {margin_s:g}, and a node may need up to {DEAD_WITHIN_S:g} s after "
+        "the end of its lease until its containers are dead: set at least 5"
     )
 
 

@@ -87,6 +87,7 @@ class FakeControlPlane:
         self.sample_interval_s = 0.1
         self.refuse_duplicates = False
         self.answer_heartbeats = True
+        self.welcome_agents = True
         self.store_logs = True
         self.url = ""
         self._streams: dict[str, asyncio.Future[ServerConnection]] = {}
@@ -164,6 +165,9 @@ class FakeControlPlane:
         assert isinstance(hello, Hello)
         node.hellos.append(hello)
         node.inventory = hello.inventory
+        if not self.welcome_agents:
+            await socket.wait_closed()
+            return
         await self._say(socket, self._welcome(node, hello))
         await self._say(socket, self._desired(node))
         node.socket = socket

@@ -57,8 +57,17 @@ class NodeMachine(Adoption):
 
     def handle(self, event: ev.Event, now: ev.Moment) -> list[Instruction]:
         self.now, self.cause, self.out = now, type(event).__name__, []
+        if self._is_overdue() and not isinstance(event, _RENEWALS):
+            # This process was stopped past the end of the lease: that comes first, before what
+            # happened meanwhile is taken for an end of its own, or for leave to start something.
+            self.deadlines.cancel("lease")
+            self._fence()
         _HANDLERS[type(event)](self, event)
         return self.out
+
+    def _is_overdue(self) -> bool:
+        until = self.lease_until
+        return "lease" in self.deadlines and until is not None and until <= self.now.mono
 
     @property
     def revision(self) -> int:
@@ -392,6 +401,15 @@ class NodeMachine(Adoption):
 _SUFFERING = RUNNING | {"starting", "ended"}
 _DURING = {"pull": "pulling", "create": "creating", "start": "starting"}
 _RETRIED = {("stop", "stopping"), ("remove", "removing")}
+
+# They may say that the lease goes on; a Tick does the same with all that is due.
+_RENEWALS = (
+    ev.AgentStarted,
+    ev.Welcomed,
+    ev.HeartbeatAcked,
+    ev.LeaseExtended,
+    ev.Tick,
+)
 
 _HANDLERS: dict[type, Callable] = {
     ev.AgentStarted: NodeMachine._agent_started,

@@ -28,6 +28,7 @@ from skep_agent.runtimes.docker_engine import (
     THREADS,
     Engine,
     EngineError,
+    EngineHost,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_images import Images
@@ -38,6 +39,7 @@ from skep_agent.runtimes.host_ports import check_free
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
 _STATUS = {"created": "created", "exited": "exited", "dead": "exited", "removing": "exited"}
+_NEVER = "0001-01-01T"  # of Go's zero time
 _LABELS = ("skep.cluster", "skep.node", "skep.attempt", "skep.epoch")
 
 log = structlog.get_logger(__name__)
@@ -69,6 +71,16 @@ class DockerRuntime:
         self._cpus = 0
         self._root = ""  # where the engine keeps containers; "" before it was asked
 
+    @property
+    def engine_host(self) -> EngineHost:
+        """Where the engine listens: the watchdog asks it, too."""
+        return self._engine.host
+
+    @property
+    def labels(self) -> list[str]:
+        """What every container of this node carries, and no other."""
+        return self._labels
+
     async def version(self) -> str:
         return (await self._engine.version()).version
 
@@ -99,14 +111,20 @@ class DockerRuntime:
         return container_id
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
+        """A container is started once: what was started before is left as it is, also when it is
+        over. Waits for an engine that does not answer, for it may have started it."""
         check_free(ports)
-        await self._networks.ensure_fence()
-        try:
-            await self._engine.call(lambda api: api.start(container_id))
-        except EngineError as error:
-            if "network" in error.message and "not found" in error.message:
-                self._networks.forget_isolated()
-            raise _start_failure(error) from None
+        while not await self._was_started(container_id):
+            try:
+                await self._engine.call(lambda api: api.start(container_id), repeat=False)
+                break
+            except EngineError as error:
+                if "network" in error.message and "not found" in error.message:
+                    self._networks.forget_isolated()
+                raise _start_failure(error) from None
+            except RuntimeFailure as failure:
+                log.warning("start_unanswered", container_id=container_id, problem=failure.message)
+            await asyncio.sleep(RECONNECT_S)
         self._stats.started(container_id)
 
     async def signal(self, container_id: str, signal: str) -> bool:
@@ -254,6 +272,11 @@ class DockerRuntime:
         except EngineError as error:
             gone = error.status == 404
             raise error.failure("container_gone" if gone else "engine_down") from None
+
+    async def _was_started(self, container_id: str) -> bool:
+        """Its process ran, or runs: the engine would start a dead container a second time."""
+        state = (await self._patient_inspect(container_id))["State"]
+        return not state["StartedAt"].startswith(_NEVER)
 
     async def _patient_inspect(self, container_id: str) -> dict[str, Any]:
         while True:

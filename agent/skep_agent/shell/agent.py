@@ -14,6 +14,7 @@ import structlog
 from skep_agent.config import AgentConfig, own_address
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
+from skep_agent.core.adoption import UNKNOWN_LEASE_S
 from skep_agent.core.attempt import ALIVE
 from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
@@ -29,6 +30,7 @@ from skep_agent.protocol import (
 )
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 from skep_agent.shell.clock import Clock, Handle
+from skep_agent.shell.fence import Fence
 from skep_agent.shell.link import FatalClose, Link
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
@@ -55,11 +57,13 @@ class Agent:
         runtime: Runtime,
         probe: GpuProbe,
         clock: Clock,
+        fence: Fence,
     ) -> None:
         self.config = config
         self.identity = identity
         self.clock = clock
         self.journal = state.journal()
+        self._fence = fence
         self._masks = state.masks()
         self.machine = NodeMachine(config.limits(), self.journal.next_seq)
         self.logs = LogShipper(runtime, lambda: clock.moment().wall, self._log_drained)
@@ -74,13 +78,14 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         archives = Archives(state.archives, identity)
-        self._operations = Operations(runtime, archives, self._operated)
+        self._operations = Operations(runtime, archives, fence, self._operated)
         self._streams = Streams(identity, runtime, self.machine.attempts.get)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
         self._timer_at: float | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._inventory: dict[str, Any] = {}
+        self._taken_over = False  # it knows what runs here
 
     async def run(self) -> None:
         """Until cancelled: containers then keep running. Raises FatalClose when the server turned
@@ -142,6 +147,9 @@ class Agent:
     # --- the start and the end
 
     async def _take_over(self) -> None:
+        lease_until = self._fence.lease_until or self.journal.lease_until
+        self._fence.set_lease(lease_until or self.clock.moment().mono + UNKNOWN_LEASE_S)
+        self._fence.start()
         containers = await self._first_containers()
         gpus = await self._ask_probe(self._probe.gpus)
         config = self.config
@@ -158,15 +166,20 @@ class Agent:
             "labels": config.labels,
             **await self._network(),
         }
+        for container in containers:
+            self._fence.name(container.container_id)
         log.info("agent_started", node=self.identity.name, containers=len(containers))
         self.dispatch(
             ev.AgentStarted(
                 tuple(self.journal.records),
                 tuple(containers),
                 tuple(gpus),
-                self.journal.lease_until,
+                lease_until,
             )
         )
+        if self.machine.lease_until is not None:
+            self._fence.set_lease(self.machine.lease_until)
+        self._taken_over = True
         self._masks.keep_only(self.machine.attempts)
 
     async def _first_containers(self) -> list[Any]:
@@ -201,6 +214,8 @@ class Agent:
         await self._operations.close()
         await self._tasks.close()
         await self.logs.close()
+        idle = not any(attempt.state in ALIVE for attempt in self.machine.attempts.values())
+        self._fence.close(idle=idle and self._taken_over)
         self.journal.close()
         await self._runtime.close()
         self._probe.close()
@@ -217,6 +232,7 @@ class Agent:
                 self.journal.forget(attempt_id)
                 self._masks.forget(attempt_id)
             case do.RememberLease(until=until):
+                self._fence.set_lease(until)
                 self.journal.remember_lease(until)
             case do.ShipLogs(attempt_id, epoch, container_id):
                 self.logs.ship(attempt_id, epoch, container_id, self._masks.of(attempt_id))

@@ -14,6 +14,7 @@ from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.protocol import AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.shell.fence import Fence
 from skep_agent.shell.tasks import TaskSet
 from skep_agent.shell.working_files import Archives
 
@@ -74,9 +75,14 @@ class Pulls:
 
 class Operations:
     def __init__(
-        self, runtime: Runtime, archives: Archives, emit: Callable[[ev.Event], None]
+        self,
+        runtime: Runtime,
+        archives: Archives,
+        fence: Fence,
+        emit: Callable[[ev.Event], None],
     ) -> None:
         self._runtime = runtime
+        self._fence = fence
         self._archives = archives
         self._emit = emit
         self._pulls = Pulls(runtime)
@@ -155,6 +161,8 @@ class Operations:
 
     async def _start(self, what: do.Start) -> ev.Event:
         async with self._creates:
+            self._fence.name(what.container_id)
+            await self._fence.ready()
             await self._runtime.start(what.container_id, what.ports)
         return ev.Started(what.attempt_id, what.epoch)
 
@@ -168,6 +176,7 @@ class Operations:
 
     async def _remove(self, what: do.Remove) -> ev.Event:
         await self._runtime.remove(what.container_id)
+        self._fence.unname(what.container_id)
         return ev.Removed(what.attempt_id, what.epoch)
 
     async def _watch(self, what: do.Watch) -> None:

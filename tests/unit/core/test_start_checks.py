@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from skep_platform.core.addresses import client_address, own_origin
 from skep_platform.core.cache import JsonSerializer
-from skep_platform.start_checks import is_loopback, public_url_problem, secret_key_problem
+from skep_platform.start_checks import (
+    is_loopback,
+    lease_margin_problem,
+    public_url_problem,
+    secret_key_problem,
+)
 
 GOOD = {
     "SKEP_SECRET_KEY": "only-for-tests-0123456789-abcdefghijklmnop",
@@ -137,3 +142,10 @@ def test_finding_s19_what_lies_in_the_cache_is_data_and_never_runs():
     assert cache.get("kept") == {"a": [1, "ü", None, True]}
     cache.set("count", 1, 60)
     assert cache.incr("count") == 2
+
+
+@pytest.mark.parametrize(("margin_s", "refused"), [(5.0, False), (60.0, False), (4.0, True)])
+def test_finding_c1_the_server_waits_for_what_the_watchdog_of_a_node_guarantees(
+    margin_s: float, refused: bool
+) -> None:
+    assert bool(lease_margin_problem(margin_s)) == refused

@@ -1,0 +1,377 @@
+"""The watchdog: a process of its own that kills this node's containers when the lease is over.
+
+The agent may be stopped (SIGSTOP), hang in a driver or on a disk, or be killed; the server then
+gives the node's work to others when the lease and its margin have passed. So that nothing runs
+twice, the end of the lease must not depend on the agent. The two share one page of memory: the
+agent writes until when the lease runs, the watchdog reads that four times a second, and writes
+that it lives. This module needs nothing but the standard library, opens no file on a disk before
+it has killed, and imports nothing of the agent; the agent runs it by its path.
+
+It kills the processes of the containers that the agent named, as the kernel knows them by their
+cgroup, which also works while the engine hangs; and asks the engine to kill every container with
+the node's labels, which also works where the host's processes cannot be seen from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import json
+import mmap
+import os
+import re
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from urllib.parse import quote, urlsplit
+
+# The server waits SKEP_LEASE_MARGIN_S (at least 5 s) longer than the lease. Within that, a
+# container gets KILL_AFTER_S for the agent's own SIGTERM and SIGKILL, then at most PERIOD_S pass
+# until the watchdog looks, and KILL_TAKES_S until all is dead.
+KILL_AFTER_S = 3.0
+PERIOD_S = 0.25
+KILL_TAKES_S = 1.5
+DEAD_WITHIN_S = KILL_AFTER_S + PERIOD_S + KILL_TAKES_S  # after the end of the lease
+
+ENGINE_ANSWER_S = 2.0  # for each question; nothing waits for it
+HASTE_S = 30.0  # so long after the end of the lease it looks every PERIOD_S, then every SLOW_S
+SLOW_S = 2.0
+LINGER_S = 30.0  # an engine that hung may still start what a dead agent asked for
+
+_MAGIC = b"skepwd1\n"
+_LEASE_AT, _BEAT_AT, _PID_AT, _LEAVE_AT, _VERSION_AT, _IDS_AT = 8, 24, 32, 40, 48, 4096
+_SLOTS, _ID_BYTES = 8192, 64
+_FILE_BYTES = _IDS_AT + _SLOTS * _ID_BYTES
+_CONTAINER_ID = re.compile(rb"[0-9a-f]{64}")
+
+
+def now() -> float:
+    """Return the seconds of the clock that leases are counted by: the same for all processes
+    since the machine's start, never set, and counting while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def version() -> int:
+    """Return a number that changes with this file, so that an upgraded agent replaces the
+    watchdog of the agent before it."""
+    with open(os.path.abspath(__file__), "rb") as source:
+        return int.from_bytes(hashlib.sha256(source.read()).digest()[:7], "big")
+
+
+class SharedPage:
+    """What agent and watchdog tell each other. Both map the same file, which lies in memory."""
+
+    def __init__(self, file: int) -> None:
+        """`file` is open for reading and writing; it is made as long as it must be."""
+        if os.fstat(file).st_size < _FILE_BYTES:
+            os.ftruncate(file, _FILE_BYTES)
+        self._page = mmap.mmap(file, _FILE_BYTES)
+        if self._page[: len(_MAGIC)] != _MAGIC:  # new, or of another layout
+            self._page[:] = _MAGIC + bytes(_FILE_BYTES - len(_MAGIC))
+        self._slots: dict[str, int] = {}
+
+    def close(self) -> None:
+        self._page.close()
+
+    @property
+    def lease_until(self) -> float:
+        """The end of the lease by `now()`; 0 when none was ever set."""
+        for _ in range(1000):
+            first, second = struct.unpack_from("dd", self._page, _LEASE_AT)
+            if first == second:
+                return first
+        return min(first, second)  # the writer was stopped between the two
+
+    @lease_until.setter
+    def lease_until(self, until: float) -> None:
+        # Twice, so that a reader knows a value that is half written.
+        struct.pack_into("d", self._page, _LEASE_AT, until)
+        struct.pack_into("d", self._page, _LEASE_AT + 8, until)
+
+    @property
+    def beat(self) -> float:
+        """When the watchdog last looked, by `now()`."""
+        return struct.unpack_from("d", self._page, _BEAT_AT)[0]
+
+    def set_beat(self, at: float) -> None:
+        struct.pack_into("d", self._page, _BEAT_AT, at)
+
+    @property
+    def watchdog(self) -> tuple[int, int]:
+        """Process id and version of the watchdog that counts; another one leaves."""
+        pid = struct.unpack_from("q", self._page, _PID_AT)[0]
+        return pid, struct.unpack_from("q", self._page, _VERSION_AT)[0]
+
+    def set_watchdog(self, pid: int, version: int) -> None:
+        struct.pack_into("q", self._page, _VERSION_AT, version)
+        struct.pack_into("q", self._page, _PID_AT, pid)
+
+    @property
+    def leave(self) -> bool:
+        """Nothing runs here, and the watchdog may go."""
+        return struct.unpack_from("q", self._page, _LEAVE_AT)[0] != 0
+
+    def set_leave(self, leave: bool) -> None:
+        struct.pack_into("q", self._page, _LEAVE_AT, int(leave))
+
+    def containers(self) -> set[str]:
+        """Return the ids of the containers that the agent named."""
+        slots = (self._page[at : at + _ID_BYTES] for at in range(_IDS_AT, _FILE_BYTES, _ID_BYTES))
+        return {slot.decode() for slot in slots if _CONTAINER_ID.fullmatch(slot)}
+
+    def name(self, container_id: str) -> None:
+        """To be called before the container is started. Those beyond 8,192 are found by the
+        engine alone."""
+        coded = container_id.encode()
+        if container_id in self._slots or not _CONTAINER_ID.fullmatch(coded):
+            return
+        taken = set(self._slots.values())
+        slot = next((number for number in range(_SLOTS) if number not in taken), None)
+        if slot is not None:
+            self._slots[container_id] = slot
+            at = _IDS_AT + slot * _ID_BYTES
+            self._page[at : at + _ID_BYTES] = coded
+
+    def unname(self, container_id: str) -> None:
+        slot = self._slots.pop(container_id, None)
+        if slot is not None:
+            at = _IDS_AT + slot * _ID_BYTES
+            self._page[at : at + _ID_BYTES] = bytes(_ID_BYTES)
+
+    def unname_all(self) -> None:
+        """Forget what an agent before this one named."""
+        self._slots.clear()
+        for at in range(_IDS_AT, _FILE_BYTES, _ID_BYTES):
+            if self._page[at] != 0:
+                self._page[at : at + _ID_BYTES] = bytes(_ID_BYTES)
+
+
+# --- killing by the kernel
+
+
+def kill_processes(container_ids: Collection[str]) -> int:
+    """SIGKILL every process of these containers that can be seen from here. Returns how many."""
+    wanted = [container_id.encode() for container_id in container_ids]
+    killed = 0
+    for pid in _processes() if wanted else ():
+        try:
+            # A pidfd, so that no other process is meant should the id be used again.
+            process = os.pidfd_open(pid)
+        except OSError:
+            continue
+        try:
+            if any(container_id in _cgroups(pid) for container_id in wanted):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                killed += 1
+        except OSError:
+            continue
+        finally:
+            os.close(process)
+    return killed
+
+
+def _processes() -> Iterator[int]:
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != own:
+            yield int(name)
+
+
+def _cgroups(pid: int) -> bytes:
+    """ "/docker/<id>", "/system.slice/docker-<id>.scope": the container's id is always in it."""
+    file = os.open(f"/proc/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 65536)
+    finally:
+        os.close(file)
+
+
+# --- killing by the engine
+
+
+class EngineConnection(http.client.HTTPConnection):
+    """HTTP to a Docker engine at `url`: "unix:///var/run/docker.sock" or "tcp://host:port", with
+    TLS when there is a folder of certificates."""
+
+    def __init__(self, url: str, certificates: str = "") -> None:
+        super().__init__("docker", timeout=ENGINE_ANSWER_S)
+        self._url, self._certificates = url, certificates
+
+    def connect(self) -> None:
+        if self._url.startswith("unix://"):
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(ENGINE_ANSWER_S)
+            self.sock.connect(self._url.removeprefix("unix://"))
+            return
+        place = urlsplit(self._url)
+        host, tls = place.hostname or "127.0.0.1", bool(self._certificates)
+        port = place.port or (2376 if tls else 2375)
+        self.sock = socket.create_connection((host, port), ENGINE_ANSWER_S)
+        if tls:
+            import ssl
+
+            folder = self._certificates
+            context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+            context.load_cert_chain(f"{folder}/cert.pem", f"{folder}/key.pem")
+            self.sock = context.wrap_socket(self.sock, server_hostname=host)
+
+
+def ask(engine: EngineConnection, method: str, path: str) -> bytes:
+    """Return the answer. Raises OSError or HTTPException when there is none."""
+    engine.request(method, path)
+    answer = engine.getresponse()
+    content = answer.read(64 * 1024 * 1024)
+    if answer.status >= 500:
+        raise OSError(f"the engine says {answer.status}")
+    return content
+
+
+def kill_containers(url: str, certificates: str, labels: list[str]) -> list[str]:
+    """Have the engine kill every running container with all the labels. Returns their ids. Raises
+    OSError, HTTPException or ValueError when the engine does not do so."""
+    engine = EngineConnection(url, certificates)
+    try:
+        filters = json.dumps({"label": labels, "status": ["running", "paused", "restarting"]})
+        found = json.loads(ask(engine, "GET", f"/containers/json?filters={quote(filters)}"))
+        ids = [str(container["Id"]) for container in found]
+        for container_id in ids:
+            ask(engine, "POST", f"/containers/{container_id}/kill?signal=KILL")
+        return ids
+    finally:
+        engine.close()
+
+
+# --- the process
+
+
+class Watchdog:
+    """`page_path` is where the shared page lies, `state` the agent's state directory."""
+
+    def __init__(
+        self, page_path: str, state: str, url: str, certificates: str, labels: list[str]
+    ) -> None:
+        self._path = page_path
+        self._state = state
+        self._engine = (url, certificates, labels)
+        file = os.open(page_path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._inode = os.fstat(file).st_ino
+        self._page = SharedPage(file)
+        os.close(file)
+        self._asking: threading.Thread | None = None
+        self._quiet_since: float | None = None  # the engine says that nothing runs
+        self._told = 0.0  # the lease whose end was written down
+
+    def run(self) -> None:
+        """Until the agent says so, another watchdog took over, or nobody is left to be watched."""
+        self._page.set_watchdog(os.getpid(), version())
+        while not self._is_over():
+            moment = now()
+            self._page.set_beat(moment)
+            over_for = moment - self._page.lease_until - KILL_AFTER_S
+            if over_for >= 0:
+                self._enforce(moment)
+            else:
+                self._quiet_since = None
+            time.sleep(SLOW_S if over_for > HASTE_S else PERIOD_S)
+
+    def _is_over(self) -> bool:
+        if self._page.leave or self._page.watchdog[0] != os.getpid() or self._is_replaced():
+            return True
+        quiet = self._quiet_since is not None and now() - self._quiet_since > LINGER_S
+        if quiet and not self._agent_lives():
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            return True
+        return False
+
+    def _is_replaced(self) -> bool:
+        """A newer agent has made another page. (That the file was removed alone means nothing.)"""
+        try:
+            return os.stat(self._path).st_ino != self._inode
+        except OSError:
+            return False
+
+    def _agent_lives(self) -> bool:
+        """An agent holds the lock of its state directory."""
+        try:
+            file = os.open(os.path.join(self._state, "lock"), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def _enforce(self, moment: float) -> None:
+        killed = kill_processes(self._page.containers())
+        if killed:
+            self._quiet_since = None
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, args=(moment, killed), daemon=True)
+            self._asking.start()
+
+    def _ask(self, moment: float, killed: int) -> None:
+        """On a thread of its own: the engine may hang, and the disk too."""
+        problem, found = "", []
+        try:
+            found = kill_containers(*self._engine)
+            if found:
+                kill_processes(found)
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        if found or killed or problem:
+            self._quiet_since = None
+        elif self._quiet_since is None:
+            self._quiet_since = moment
+        if (found or killed) and self._told != self._page.lease_until:
+            self._told = self._page.lease_until
+            self._write_down(moment, killed, found, problem)
+        time.sleep(0 if found else 1)  # it is not asked more often than that
+
+    def _write_down(self, moment: float, killed: int, found: list[str], problem: str) -> None:
+        event = {
+            "event": "lease_over",
+            "time": time.time(),
+            "seconds_after_lease": round(moment - self._told, 3),
+            "processes_killed": killed,
+            "containers_killed": found,
+            "engine": problem or "ok",
+        }
+        with contextlib.suppress(OSError), open(f"{self._state}/watchdog.log", "a") as log:
+            log.write(json.dumps(event) + "\n")
+
+
+def _be_robust() -> None:
+    """Signals meant for the agent do not end its watchdog, neither does a lack of memory, and its
+    own code does not wait for a disk. Each as far as the rights go."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("-999")
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    with contextlib.suppress(OSError, ImportError, AttributeError):
+        import ctypes
+
+        threading.stack_size(256 * 1024)  # it would be locked, too
+        ctypes.CDLL(None).mlockall(3)  # MCL_CURRENT | MCL_FUTURE
+
+
+def main() -> None:
+    """Run as `python watchdog.py JSON`, by the agent."""
+    given = json.loads(sys.argv[1])
+    _be_robust()
+    Watchdog(**given).run()
+
+
+if __name__ == "__main__":
+    main()
