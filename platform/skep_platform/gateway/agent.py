@@ -42,6 +42,7 @@ from skep_platform.gateway.socket import (
     Send,
     Socket,
 )
+from skep_platform.jobs import services as jobs
 from skep_platform.telemetry import services as telemetry
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,7 @@ HELLO_S = 10.0
 TELL_TO_WAIT_S = 5.0
 AT_ONCE = 3  # sessions that are opened at a time: as many as `threads.control` has threads
 MAX_ATTEMPTS = 10_000  # named in a Hello
+MAX_HELD = 100_000
 # The agent gives up for good on two of them; whatever else is refused it tries again.
 CLOSE_CODES = {
     "agent_duplicate": CLOSE_DUPLICATE,
@@ -152,7 +154,18 @@ async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
 
 def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
     node = cluster.open_session(node_id, hello.instance_id, hello)
+    if hello.held is not None:
+        _settle_memory(node, hello, hello.held)
     return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
+
+
+def _settle_memory(node: Node, hello: Hello, held: list[str]) -> None:
+    """Its journal counts as known once what it forgot is settled: cut off in between, the next
+    Hello settles it."""
+    remembers = hello.memory_id != "" and node.memory_id == hello.memory_id[:64]
+    jobs.lose_forgotten(node.pk, held[:MAX_HELD], remembers=remembers)
+    if not remembers:
+        cluster.remember(node.pk, hello.memory_id)
 
 
 def _welcome(node: Node, positions: list[LogPosition], socket: Socket) -> Welcome:

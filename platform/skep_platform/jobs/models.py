@@ -268,6 +268,8 @@ class TaskAttempt(Entity):
     diagnosis = models.JSONField(null=True)  # of the task that is to blame, and of one retried
     ready_at = models.DateTimeField(null=True)  # its container waits for the rest of the gang
     log_sizes = models.JSONField(default=dict)  # stream -> final bytes, once the node told its end
+    # When its node was first told to run it, or was about to be: from then on it may have started.
+    told_run_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     # Set when the node verified that the GPUs are clean, or its own lease ran out.

@@ -7,7 +7,7 @@ from skep_platform.jobs.intake.sharing import set_visibility
 from skep_platform.jobs.intake.submitting import CheckResult, check, submit
 from skep_platform.jobs.intake.tags import set_tags
 from skep_platform.jobs.life.repair import reconcile
-from skep_platform.jobs.life.reporting import apply_facts
+from skep_platform.jobs.life.reporting import apply_facts, lose_forgotten
 from skep_platform.jobs.life.stopping import stop
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "apply_facts",
     "check",
     "clone",
+    "lose_forgotten",
     "reconcile",
     "set_tags",
     "set_visibility",

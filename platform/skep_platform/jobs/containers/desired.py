@@ -15,8 +15,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 import structlog
+from django.db.models.functions import Now
 
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
+from skep_platform.cluster.models import Node
+from skep_platform.core.errors import Conflict
 from skep_platform.jobs.containers.specs import Told, build
 from skep_platform.jobs.life.facts import UNSAVED
 from skep_platform.jobs.models import TaskAttempt
@@ -38,6 +41,7 @@ class NodeState:
 
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec]
+    to_start: list[UUID]  # told to run for the first time; see `note_told`
 
 
 def desired_state(node_id: UUID) -> NodeState:
@@ -45,13 +49,27 @@ def desired_state(node_id: UUID) -> NodeState:
     and four more for all others together."""
     held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
     states = {pk: _State(*row) for pk, *row in held.values_list("pk", *STATE)}
-    attempts, shared = [], {}
+    attempts, shared, to_start = [], {}, []
     for pk, told in _within_bounds(node_id, _known.told(states)):
         update = _differs(states[pk])
+        if not update and states[pk].told_run_at is None:
+            to_start.append(pk)
         attempts.append(told.spec.model_copy(update=update) if update else told.spec)
         if told.shared is not None:
             shared[told.spec.shares] = told.shared
-    return NodeState(attempts, shared)
+    return NodeState(attempts, shared, to_start)
+
+
+def note_told(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> None:
+    """Remember, before the node is told, that it may have started these: if it forgets them they
+    are lost, and are not started a second time. Raises Conflict `session_fenced` when the session
+    is over. One statement; none without attempts."""
+    if not attempts:
+        return
+    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
+    rows = TaskAttempt.objects.filter(pk__in=attempts, node=node_id, node__in=mine)
+    if not rows.update(told_run_at=Now()):
+        raise Conflict("This session of the node is over.", code="session_fenced")
 
 
 def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
@@ -62,7 +80,7 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
 
 STATE = (
     *("state", "phase", "job__preempting_at"),
-    *("job__begun_at", "job__tasks_total", "job__incremental"),
+    *("job__begun_at", "job__tasks_total", "job__incremental", "told_run_at"),
 )
 
 
@@ -73,6 +91,7 @@ class _State(NamedTuple):
     begun_at: datetime | None
     tasks_total: int
     incremental: bool
+    told_run_at: datetime | None
 
     @property
     def held(self) -> bool:

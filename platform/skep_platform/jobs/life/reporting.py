@@ -60,6 +60,29 @@ def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     return _change(attempts, limit, _lost, forgetful=nodes)
 
 
+def lose_forgotten(node_id: UUID, held: Collection[str], *, remembers: bool) -> int:
+    """What an agent says at Hello that it holds, or knows to be over, against what it was told to
+    run: what is missing was forgotten with its state. It may have been started, and is lost: never
+    started a second time. Its GPUs stay leased until the node has looked at them. `remembers`:
+    the agent's journal is the one that it had before, so that what it was told of and does not
+    hold has not begun. Returns the number of attempts; one query when there are none."""
+    on_node = TaskAttempt.objects.filter(node=node_id, released_at=None, state__in=_MAY_BEGIN)
+    known = {attempt.lower() for attempt in held}
+    missing = [
+        pk
+        for pk, started, told in on_node.values_list("pk", "started_at", "told_run_at")
+        if str(pk) not in known and (started or (told and not remembers))
+    ]
+    if not missing:
+        return 0
+    log.warning("attempts_forgotten", node=str(node_id), attempts=len(missing))
+    with transaction.atomic():
+        return _give_up(on_node.filter(pk__in=missing), len(missing), _forgotten)
+
+
+_MAY_BEGIN = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.RUNNING)
+
+
 @transaction.atomic
 def fail_to_start(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     """Give up on attempts that their nodes do not begin. Their GPUs stay leased until the node
@@ -157,6 +180,13 @@ def _lost(attempt: Attempt, now: datetime) -> Attempt:
         after.finished_at = now
         after.error_code = "node_lost"
         after.error_message = "Its node was lost."
+    return after
+
+
+def _forgotten(attempt: Attempt, now: datetime) -> Attempt:
+    after = replace(attempt, finished_at=now, error_code="attempt_forgotten")
+    after.become(AttemptState.LOST)
+    after.error_message = "Its node came back without its state, and no longer has the task."
     return after
 
 
