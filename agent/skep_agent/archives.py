@@ -16,23 +16,13 @@ from typing import BinaryIO, Literal, NoReturn
 
 from skep_agent.isolation_files import Owner
 from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.tar_reader import TarReader
 
 MAX_MEMBERS = 50_000
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_NAME_BYTES = 4096
-MAX_HEADER_BYTES = 1024 * 1024
-PIECE_BYTES = 256 * 1024
 _KINDS = frozenset(
     {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE}
-)
-_EXTENDED = frozenset(
-    {
-        tarfile.XHDTYPE,
-        tarfile.XGLTYPE,
-        tarfile.SOLARIS_XHDTYPE,
-        tarfile.GNUTYPE_LONGNAME,
-        tarfile.GNUTYPE_LONGLINK,
-    }
 )
 _END = bytes(2 * tarfile.BLOCKSIZE)
 Kind = Literal["file", "folder", "link"]
@@ -42,28 +32,17 @@ def rewritten(packed: BinaryIO, owner: Owner) -> Iterator[bytes]:
     """The gzipped tar `packed` as a plain one, in pieces. Raises RuntimeFailure "spec_refused" at
     the first member that is not allowed: what came before it must then be thrown away."""
     try:
-        with (
-            gzip.open(packed) as unpacked,
-            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Member) as tar,
-        ):
-            tree = _Tree()
-            while (member := tar.next()) is not None:
+        with gzip.open(packed) as unpacked:
+            tree, tar = _Tree(), TarReader(unpacked.read)
+            for member in tar.members():
                 checked = tree.take(member, owner)
                 yield checked.tobuf(tarfile.PAX_FORMAT)
                 if checked.isreg():
-                    yield from _content(tar, member)
+                    yield from tar.content()
+                    yield bytes(-member.size % tarfile.BLOCKSIZE)  # the padding that a tar wants
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         _refuse(f"it is damaged: {error}")
     yield _END
-
-
-class _Member(tarfile.TarInfo):
-    """Without the parts of a header that are read into memory, however long they claim to be."""
-
-    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in _EXTENDED and self.size > MAX_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {self.size} bytes")
-        return super()._proc_member(tar)  # type: ignore[misc]
 
 
 class _Tree:
@@ -146,20 +125,6 @@ def _member(member: tarfile.TarInfo, path: PurePosixPath, owner: Owner) -> tarfi
     checked.mtime = min(max(int(member.mtime), 0), 2**33)
     checked.uid, checked.gid = owner.uid, owner.gid
     return checked
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    """With the padding that a tar wants."""
-    file = tar.extractfile(member)
-    assert file is not None
-    left = member.size
-    while left:
-        piece = file.read(min(PIECE_BYTES, left))
-        if not piece:
-            raise EOFError("it ends in the middle of a file")
-        left -= len(piece)
-        yield piece
-    yield bytes(-member.size % tarfile.BLOCKSIZE)
 
 
 def _refuse(problem: str) -> NoReturn:

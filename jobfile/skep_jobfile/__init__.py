@@ -25,6 +25,7 @@ from skep_jobfile.masking import masked
 from skep_jobfile.models import JobFile, TaskRole
 from skep_jobfile.notes import notes
 from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble
+from skep_jobfile.raw import suggestions
 from skep_jobfile.secret_values import names_secrets, render_secrets, secret_texts
 
 __all__ = [
@@ -37,11 +38,14 @@ __all__ = [
     "TaskRole",
     "Trouble",
     "compile_job",
+    "examine",
+    "explain",
     "located",
     "masked",
     "names_secrets",
     "notes",
     "parse",
+    "read",
     "read_facts",
     "renamed",
     "render_secrets",
@@ -49,6 +53,7 @@ __all__ = [
     "secret_texts",
 ]
 
+MAX_LOCATED = 500
 SUBMITTER = "alice"  # whose job it is, where nobody says
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_ID = "urn:skep:job-file:2"
@@ -59,14 +64,22 @@ def parse(text: str) -> tuple[JobFile, Document]:
     """The checked job file, and the document that knows the place of everything in the text.
     Raises InvalidJobFile for anything else, never another error."""
     document = read(text)
-    if troubles := masking.check(document):
-        raise InvalidJobFile(located(document, troubles))
-    job, troubles = explain(JobFile, document.data)
-    troubles += references.check(document.data) + demands.check(document.data)
-    troubles += own_fields.check(document.data)
+    job, troubles = examine(document)
     if job is None or troubles:
         raise InvalidJobFile(located(document, troubles))
     return job, document
+
+
+def examine(document: Document) -> tuple[JobFile | None, list[Trouble]]:
+    """What is wrong with a document, all at once; and the job, unless that has the wrong shape.
+    Raises InvalidJobFile where an alias would show a secret."""
+    if troubles := masking.check(document):
+        raise InvalidJobFile(located(document, troubles))
+    with suggestions():
+        job, troubles = explain(JobFile, document.data)
+        troubles += references.check(document.data) + demands.check(document.data)
+        troubles += own_fields.check(document.data)
+    return job, troubles
 
 
 def compile_job(
@@ -77,7 +90,8 @@ def compile_job(
     has not."""
     job, document = parse(text)
     entrypoints, _ = rendering.entrypoints(job, document.data)
-    placed = placing.place(job, user, cluster or ClusterFacts())
+    with suggestions():
+        placed = placing.place(job, user, cluster or ClusterFacts())
     troubles = scripts.build(job, document.data).troubles + rendering.auths(document.data)[1]
     troubles += placed.troubles + placing.fractions(job)
     if troubles:
@@ -97,6 +111,7 @@ def schema() -> dict[str, Any]:
 
 
 def located(document: Document, troubles: list[Trouble]) -> list[Problem]:
-    """The troubles with line and column, in the order of the text."""
-    problems = [document.locate(trouble) for trouble in troubles]
+    """The troubles with line and column, in the order of the text; the first MAX_LOCATED, because
+    finding a place takes time in proportion to the file."""
+    problems = [document.locate(trouble) for trouble in troubles[:MAX_LOCATED]]
     return sorted(problems, key=lambda problem: (problem.line, problem.column))

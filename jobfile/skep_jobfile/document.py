@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +19,21 @@ MAX_KEY = 1000  # characters; ruamel looks no further for a key, and error messa
 class Document:
     """The data of a job file, and where each piece of it stands in the text."""
 
-    def __init__(self, text: str, data: dict[str, Any], yaml: yaml_text.Node | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        data: dict[str, Any],
+        yaml: yaml_text.Node | None,
+        lines_above: int = 0,
+    ) -> None:
         self.text = text
+        self.lines_above = lines_above  # of this document, where it is one of several in a file
         self.data = data
         self.yaml = yaml  # None: it was read as JSON
 
     def locate(self, trouble: Trouble) -> Problem:
         line, column = yaml_text.place_of(self.root, trouble.path, at_key=trouble.at_key)
+        line += self.lines_above
         return Problem(trouble.code, trouble.message, words(trouble.path), line, column)
 
     @cached_property
@@ -38,8 +47,21 @@ class Document:
             return None
 
 
-def read(text: str, max_bytes: int = MAX_BYTES) -> Document:
-    """Raises InvalidJobFile for what is not one bounded document with an object at its top."""
+def read(text: str, max_bytes: int = MAX_BYTES, lines_above: int = 0) -> Document:
+    """Raises InvalidJobFile for what is not one bounded document with an object at its top.
+    `lines_above`: lines of the file in front of `text`, which is a part of it."""
+    try:
+        document = _read(text, max_bytes)
+    except InvalidJobFile as error:
+        if not lines_above:
+            raise
+        moved = [replace(p, line=p.line + lines_above) for p in error.problems]
+        raise InvalidJobFile(moved) from None
+    document.lines_above = lines_above
+    return document
+
+
+def _read(text: str, max_bytes: int) -> Document:
     if len(text) > max_bytes:
         raise _refused("spec_too_large", f"A job file has at most {max_bytes} bytes.")
     document = _read_json(text) if text.lstrip()[:1] == "{" else None

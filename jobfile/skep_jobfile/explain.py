@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from skep_jobfile.part import IDENTIFIER, NAME
 from skep_jobfile.problems import Path, Trouble, named
+from skep_jobfile.raw import did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -74,8 +74,7 @@ def _within(data: Any, loc: tuple[Any, ...]) -> Path:
 
 def _strange_key(model: type[BaseModel], path: Path) -> Trouble:
     part, key = _part_at(model, path[:-1]), str(path[-1])
-    near = get_close_matches(key[:100], _known(part), n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(key, _known(part))
     return Trouble("unknown_field", f"There is no field {named(key)} here.{hint}", path, True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 WHITE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 SPACE = f"[{WHITE}]"
 _TRIMMED = WHITE.replace("\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B))))
+WHITE_SPACE = frozenset(_TRIMMED)
 MAX_PLAIN = 21  # digits before the point, beyond which JavaScript writes an exponent
 MIN_PLAIN = -6
 

@@ -12,7 +12,7 @@ from skep_jobfile.demands import PLACES, SKEP
 from skep_jobfile.masking import MASK
 from skep_jobfile.models import DockerImage, JobFile
 from skep_jobfile.problems import Path, Trouble, named
-from skep_jobfile.raw import did_you_mean, items, section
+from skep_jobfile.raw import did_you_mean, items, section, suggestions
 from skep_jobfile.scripts import CMD, PLUGINS, STARTS, SUCCEEDS
 
 CODE = "not_used"
@@ -23,6 +23,11 @@ SILENT = {"submitFrom", "tensorBoard"}
 
 
 def notes(job: JobFile, data: dict[str, Any]) -> list[Trouble]:
+    with suggestions():
+        return _notes(job, data)
+
+
+def _notes(job: JobFile, data: dict[str, Any]) -> list[Trouble]:
     return [
         *_unused(data),
         *_strange(job, data),

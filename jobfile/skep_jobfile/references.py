@@ -40,11 +40,13 @@ def _prerequisites_twice(data: dict[str, Any]) -> Iterator[Trouble]:
 def _unknown_prerequisites(data: dict[str, Any], roles: dict[str, Any]) -> Iterator[Trouble]:
     known = [item for _, item in items(data, "prerequisites")]
     everything = _names(known)
+    of_kind = {
+        kind: _names(item for item in known if item.get("type") == kind) for kind in NAMED.values()
+    }
     for name in roles:
         role = section(roles, name)
         for field, kind in NAMED.items():
-            wanted = role.get(field)
-            names = _names(item for item in known if item.get("type") == kind)
+            wanted, names = role.get(field), of_kind[kind]
             if isinstance(wanted, str) and wanted not in names:
                 yield _unknown(("taskRoles", name, field), kind, wanted, names)
         asked = role.get("prerequisites")
@@ -54,7 +56,7 @@ def _unknown_prerequisites(data: dict[str, Any], roles: dict[str, Any]) -> Itera
                 yield _unknown(path, "", wanted, everything)
 
 
-def _unknown(path: Path, kind: str, wanted: str, names: list[str]) -> Trouble:
+def _unknown(path: Path, kind: str, wanted: str, names: Iterable[str]) -> Trouble:
     code = "unknown_docker_image" if kind == "dockerimage" else "unknown_prerequisite"
     what = f"{kind} prerequisite" if kind else "prerequisite"
     message = f"No {what} is named {wanted[:100]}.{did_you_mean(wanted, names)}"
@@ -88,5 +90,7 @@ def _same_names(roles: dict[str, Any]) -> Iterator[Trouble]:
             yield Trouble("same_role_names", message, ("taskRoles", name), at_key=True)
 
 
-def _names(known: Iterable[dict[str, Any]]) -> list[str]:
-    return [item["name"] for item in known if isinstance(item.get("name"), str)]
+def _names(known: Iterable[dict[str, Any]]) -> dict[str, None]:
+    """In their order, to be looked up."""
+    names = (item.get("name") for item in known)
+    return {name: None for name in names if isinstance(name, str)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from skep_jobfile.budget import Budget, TooMuchText
 from skep_jobfile.javascript import text_of, trim
 from skep_jobfile.models import JobFile
 from skep_jobfile.problems import Path, Trouble
@@ -14,14 +15,23 @@ from skep_jobfile.templates import TemplateError, fill, render
 KINDS = ("script", "output", "data")
 
 
-def entrypoints(job: JobFile, data: dict[str, Any]) -> tuple[dict[str, str], list[Trouble]]:
+TOO_LARGE = "rendered_too_large"
+
+
+def entrypoints(
+    job: JobFile, data: dict[str, Any], budget: Budget | None = None
+) -> tuple[dict[str, str], list[Trouble]]:
     """Role -> its one shell script. `$secrets` is left as written: only the container of a task
     fills it in."""
     scripts, troubles = {}, []
+    budget = budget or Budget()
     for name in job.task_roles:
         script = "\n".join(trim(command) for command in job.commands_of(name))
         try:
-            scripts[name] = render(script, values_of(data, name))
+            scripts[name] = render(script, values_of(data, name), budget)
+        except TooMuchText:
+            troubles.append(too_large(("taskRoles", name, "commands"), budget))
+            break
         except TemplateError as error:
             message = f"Not a template: {str(error)[:300]}."
             path = ("taskRoles", name, "commands")
@@ -33,23 +43,37 @@ def auths(data: dict[str, Any]) -> tuple[dict[str, dict[str, str]], list[Trouble
     """Docker image -> how to log in at its registry, with secrets: never to be shown."""
     found: dict[str, dict[str, str]] = {}
     troubles: list[Trouble] = []
-    values = {"$secrets": section(data, "secrets")}
+    values, budget = {"$secrets": section(data, "secrets")}, Budget()
     for index, item in items(data, "prerequisites"):
         if item.get("type") != "dockerimage":
             continue
         for key, value in section(item, "auth").items():
             path: Path = ("prerequisites", index, "auth", key)
-            rendered = trim(filled(value, values, path, troubles))
+            rendered = trim(filled(value, values, path, troubles, budget))
             found.setdefault(str(item["name"]), {})[key] = rendered
     return found, troubles
 
 
-def filled(value: Any, values: Mapping[str, Any], path: Path, troubles: list[Trouble]) -> str:
+def too_large(path: Path, budget: Budget) -> Trouble:
+    message = (
+        f"With its templates filled in, the text of a job has at most {budget.most} characters; "
+        "here it becomes more."
+    )
+    return Trouble(TOO_LARGE, message, path)
+
+
+def filled(
+    value: Any, values: Mapping[str, Any], path: Path, troubles: list[Trouble], budget: Budget
+) -> str:
     """The value as text with these values in its templates. What is wrong is added to the
     troubles, and repeats nothing of the text: it may hold a password."""
     text = text_of(value)
     try:
-        return fill(text, values) if "<%" in text else text
+        return fill(text, values, budget) if "<%" in text else budget.write(text)
+    except TooMuchText:
+        if not any(trouble.code == TOO_LARGE for trouble in troubles):
+            troubles.append(too_large(path, budget))
+        return ""
     except TemplateError as error:
         what = str(error).split(maxsplit=2)[0]
         message = f"Not a template: {what} tag or section."

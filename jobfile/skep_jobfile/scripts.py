@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skep_jobfile import prologues
+from skep_jobfile.budget import Budget, TooMuchText
 from skep_jobfile.extras import RuntimePlugin
 from skep_jobfile.javascript import trim
 from skep_jobfile.models import DockerImage, Files, JobFile
 from skep_jobfile.problems import Path, Trouble
 from skep_jobfile.raw import items
-from skep_jobfile.rendering import entrypoints, filled, values_of
+from skep_jobfile.rendering import TOO_LARGE, entrypoints, filled, too_large, values_of
 
 CMD = "com.microsoft.pai.runtimeplugin.cmd"
 PLUGINS = "com.microsoft.pai.runtimeplugin"
@@ -39,26 +40,39 @@ class Scripts:
 
 
 def build(job: JobFile, data: dict[str, Any]) -> Scripts:
-    own, troubles = entrypoints(job, data)
+    budget = Budget()
+    own, troubles = entrypoints(job, data, budget)
     found = Scripts(troubles=troubles)
     shared = {"$parameters": data.get("parameters")}
     for name, value in job.extras.skep.environment.items():
         path: Path = ("extras", "skep", "environment", name)
-        found.environment[name] = filled(value, shared, path, found.troubles)
+        found.environment[name] = filled(value, shared, path, found.troubles, budget)
     for name, script in own.items():
-        found.commands[name] = _surrounded(job, data, name, script, found.troubles)
+        if any(trouble.code == TOO_LARGE for trouble in found.troubles):
+            break
+        found.commands[name] = _surrounded(job, data, name, script, found.troubles, budget)
     return found
 
 
 def _surrounded(
-    job: JobFile, data: dict[str, Any], role: str, script: str, troubles: list[Trouble]
+    job: JobFile,
+    data: dict[str, Any],
+    role: str,
+    script: str,
+    troubles: list[Trouble],
+    budget: Budget,
 ) -> str:
-    before, after = _git(job, data, troubles), list[str]()
+    before, after = _git(job, data, troubles, budget), list[str]()
     values = values_of(data, role)
     for around in _around(job, data, role):
         for event, commands, path in around.callbacks:
-            text = "\n".join(trim(filled(c, values, path, troubles)) for c in commands)
+            text = "\n".join(trim(filled(c, values, path, troubles, budget)) for c in commands)
             step = prologues.step(text, ignore=around.failure_policy == IGNORE)
+            try:
+                budget.write(step[len(text) :])  # the shell around it counts, too
+            except TooMuchText:
+                troubles.append(too_large(path, budget))
+                return ""
             if event == STARTS:
                 before.append(step)
             elif event == SUCCEEDS:
@@ -67,12 +81,12 @@ def _surrounded(
     return "\n".join([*before, *own])
 
 
-def _git(job: JobFile, data: dict[str, Any], troubles: list[Trouble]) -> list[str]:
+def _git(job: JobFile, data: dict[str, Any], troubles: list[Trouble], budget: Budget) -> list[str]:
     files = job.extras.skep.working_files
     if files is None or files.git is None:
         return []
     path: Path = ("extras", "skep", "workingFiles", "git", "url")
-    url = filled(files.git.url, {"$parameters": data.get("parameters")}, path, troubles)
+    url = filled(files.git.url, {"$parameters": data.get("parameters")}, path, troubles, budget)
     return [prologues.git(url, files.git.commit, files.path)]
 
 

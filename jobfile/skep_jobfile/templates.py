@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from skep_jobfile.javascript import SPACE, right_trim, text_of, trim
+from skep_jobfile.budget import Budget
+from skep_jobfile.javascript import SPACE, WHITE_SPACE, right_trim, text_of, trim
 
 OPEN, CLOSE = "<%", "%>"
 INDEX = re.compile(r"\[([0-9]+)\]")
 KIND = re.compile(r"[#^/>{&=!]")
-SPACES = re.compile(f"{SPACE}*")
 
 Kind = Literal["text", "name", "other"]
 Token = tuple[Kind, str]
@@ -26,14 +26,16 @@ class TemplateError(ValueError):
     """The text is no template; the message says why, and at which character."""
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """The text without white space around it. Raises TemplateError."""
-    return trim(fill(template, values))
+def render(template: str, values: Mapping[str, Any], budget: Budget | None = None) -> str:
+    """The text without white space around it. Raises TemplateError and TooMuchText."""
+    return trim(fill(template, values, budget))
 
 
-def fill(template: str, values: Mapping[str, Any]) -> str:
-    """The text. Raises TemplateError."""
-    return "".join(_printed(kind, text, values) for kind, text in _parse(template))
+def fill(template: str, values: Mapping[str, Any], budget: Budget | None = None) -> str:
+    """The text. Raises TemplateError, and TooMuchText as soon as the budget is spent."""
+    budget = budget or Budget()
+    budget.read(template)
+    return "".join(budget.write(_printed(kind, text, values)) for kind, text in _parse(template))
 
 
 def names(template: str) -> Iterator[str]:
@@ -117,19 +119,19 @@ class _Parser:
             start = self.position
             if not self._skip(self.opening):
                 break
+            self._skip_spaces()
             self._read_tag(start)
         if self.sections:
             raise TemplateError(f'Unclosed section "{self.sections[-1]}" at {self.position}')
         return (token for token in self.found if token is not None)
 
     def _use_tags(self, opening: str, closing: str) -> None:
-        self.close = closing
-        self.opening = re.compile(f"{re.escape(opening)}{SPACE}*")
-        self.closing = re.compile(f"{SPACE}*{re.escape(closing)}")
+        """Plain texts, not patterns: a template may change its tags thousands of times."""
+        self.opening, self.close = opening, closing
 
     def _read_text(self) -> None:
-        found = self.opening.search(self.template, self.position)
-        start, self.position = self.position, found.start() if found else len(self.template)
+        found = self.template.find(self.opening, self.position)
+        start, self.position = self.position, found if found >= 0 else len(self.template)
         text = self.template[start : self.position]
         for part in re.split(r"(\n)", text):
             for piece in re.findall(f"{SPACE}+|[^{SPACE[1:]}+", part):
@@ -146,9 +148,10 @@ class _Parser:
         kind = KIND.match(self.template, self.position)
         mark = kind.group() if kind else ""
         self.position += len(mark)
-        self._skip(SPACES)
+        self._skip_spaces()
         content = self._content(mark)
-        if not self._skip(self.closing):
+        self._skip_spaces()
+        if not self._skip(self.close):
             raise TemplateError(f"Unclosed tag at {self.position}")
         self.found.append(("other" if mark else "name", mark, content))
         self._actions.get(mark, _Parser._ignore)(self, content, start)
@@ -162,7 +165,10 @@ class _Parser:
 
     def _inner(self, end: str, skipped: str) -> str:
         content = self._before(end)
-        self._skip(re.compile(f"{SPACE}*{skipped}"))
+        before = self.position
+        self._skip_spaces()
+        if not self._skip(skipped):
+            self.position = before
         self._before(self.close)
         return content
 
@@ -206,9 +212,14 @@ class _Parser:
         self.position = start + len(content)
         return content
 
-    def _skip(self, pattern: re.Pattern[str]) -> bool:
-        found = pattern.match(self.template, self.position)
-        if found and found.end() > self.position:
-            self.position = found.end()
+    def _skip(self, text: str) -> bool:
+        if text and self.template.startswith(text, self.position):
+            self.position += len(text)
             return True
         return False
+
+    def _skip_spaces(self) -> None:
+        position, end = self.position, len(self.template)
+        while position < end and self.template[position] in WHITE_SPACE:
+            position += 1
+        self.position = position

@@ -25,6 +25,8 @@ from skep_jobfile.problems import InvalidJobFile, Path, Problem, named, words
 __all__ = ["Node", "children", "compose", "construct", "entries", "node_at", "place_of"]
 
 MERGE = "tag:yaml.org,2002:merge"
+MAX_TEXT = 1024**2  # characters of all scalars together
+MAX_TAG = 1000  # characters; ruamel decodes a tag in quadratic time
 # Of a message what quotes nothing but names of tokens and punctuation.
 HARMLESS = re.compile(r"""(?:[^'"]|'<[a-z ]+>'|'\\t'|(['"])[^\w\s'"\\]\1)*""")
 PLAIN = "tag:skep,plain"  # neither quotes nor a tag
@@ -115,21 +117,28 @@ class _BoundedComposer(Composer):
     def __init__(self, max_nodes: int, loader: Any = None) -> None:
         super().__init__(loader)
         self.max_nodes = max_nodes
-        self.nodes = 0
-        self.sizes: dict[int, int] = {}  # id of a finished node -> nodes it expands to
+        self.nodes = self.text = 0  # so far, aliases counted as what they stand for
+        # id of a finished node -> nodes and characters that it expands to
+        self.sizes: dict[int, tuple[int, int]] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         mark = self.parser.peek_event().start_mark
         alias = self.parser.check_event(AliasEvent)
-        before = self.nodes
+        if _tag_length(self.parser.peek_event()) > MAX_TAG:
+            raise _at(mark, "unsupported_tag", f"A tag has at most {MAX_TAG} characters.")
+        before = self.nodes, self.text
         node = super().compose_node(parent, index)
         if alias and id(node) not in self.sizes:
             raise _at(mark, "recursive_alias", "An alias inside of its own anchor.")
-        self.nodes += self.sizes[id(node)] if alias else 1
+        nodes, text = self.sizes[id(node)] if alias else (1, _length(node))
+        self.nodes, self.text = self.nodes + nodes, self.text + text
         if self.nodes > self.max_nodes:
             message = f"At most {self.max_nodes} values, counting what aliases stand for."
             raise _at(mark, "too_many_values", message)
-        self.sizes.setdefault(id(node), self.nodes - before)
+        if self.text > MAX_TEXT:
+            message = f"At most {MAX_TEXT} characters, counting what aliases stand for."
+            raise _at(mark, "too_much_text", message)
+        self.sizes.setdefault(id(node), (self.nodes - before[0], self.text - before[1]))
         return node
 
     def compose_scalar_node(self, anchor: Any) -> Any:
@@ -138,6 +147,15 @@ class _BoundedComposer(Composer):
         if plain and str(node.tag) != MERGE:
             node.tag = PLAIN
         return node
+
+
+def _tag_length(event: Any) -> int:
+    tag = getattr(event, "ctag", None)
+    return 0 if tag is None else len(tag.suffix or "") + len(tag.handle or "")
+
+
+def _length(node: Node) -> int:
+    return len(node.value) if isinstance(node, ScalarNode) else 0
 
 
 def _construct(node: Node, path: Path, problems: list[Problem]) -> Any:
@@ -168,13 +186,20 @@ def _construct_mapping(node: MappingNode, path: Path, problems: list[Problem]) -
             problems.append(_problem(key, "duplicate_key", message, (*path, key.value)))
         elif key.tag != MERGE:
             data[key.value] = _construct(value, (*path, key.value), problems)
+    sources = []
     for source in _merged(node):
         merged = _construct(source, path, problems)
         if isinstance(merged, dict):
-            data = {**merged, **data}
+            sources.append(merged)
         else:
             problems.append(_problem(source, "invalid_merge", "`<<` takes objects.", path))
-    return data
+    if not sources:
+        return data
+    whole: dict[str, Any] = {}
+    for merged in reversed(sources):  # what is nearer to the object itself wins
+        whole.update(merged)
+    whole.update(data)
+    return whole
 
 
 def _merged(node: MappingNode) -> Iterator[Node]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
-from skep_agent.archives import PIECE_BYTES, rewritten
+from skep_agent.archives import rewritten
 from skep_agent.isolation_files import FILES_DIR, Owner, files_tar, folders_tar, task_files
 from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
+from skep_agent.tar_reader import PIECE_BYTES
 
 PASSWD_BYTES = 1024 * 1024
 # Of Go's os.FileMode.

@@ -3,7 +3,6 @@ the same text are told in notes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from skep_jobfile import document
@@ -13,7 +12,6 @@ from skep_jobfile.importers.kubeflow_view import View
 from skep_jobfile.importers.result import Converted, Note, finished, refused
 from skep_jobfile.problems import InvalidJobFile
 
-GROUP = re.compile(r"^\s*[\"']?apiVersion[\"']?\s*:\s*[\"']?(?:trainer\.)?kubeflow\.org/", re.M)
 MAX_OBJECTS = 50
 KINDS: dict[str, Callable[[View], Draft]] = {
     "PyTorchJob": kubeflow_jobs.pytorch,
@@ -25,7 +23,17 @@ OF_KUBEFLOW = ("kubeflow.org/", "trainer.kubeflow.org/")
 
 
 def looks_like_it(text: str) -> bool:
-    return bool(GROUP.search(text))
+    """Whether a line says `apiVersion: kubeflow.org/…`. Line by line: a pattern with `\\s*` at the
+    beginning of lines takes quadratic time for a text of empty lines."""
+    return any(_is_group(line) for line in text.split("\n"))
+
+
+def _is_group(line: str) -> bool:
+    key, colon, value = line.strip().partition(":")
+    version = value.strip().lstrip("\"'")
+    return (
+        bool(colon) and key.strip().strip("\"'") == "apiVersion" and version.startswith(OF_KUBEFLOW)
+    )
 
 
 def convert(text: str) -> Converted:
@@ -58,11 +66,17 @@ def _not_one(jobs: list[View]) -> InvalidJobFile:
 
 def _objects(text: str) -> Iterator[document.Document]:
     """Each document of the stream, with the lines that it has in the whole text."""
-    pieces = re.split(r"^---(?=\s|$)", text, flags=re.MULTILINE)
+    pieces: list[list[str]] = [[]]
+    lines = text.split("\n")
+    for line in lines:
+        if line == "---" or line.startswith(("--- ", "---\t")):
+            pieces.append([line[3:]])
+        else:
+            pieces[-1].append(line)
     if len(pieces) > MAX_OBJECTS:
         raise refused("too_many_objects", f"At most {MAX_OBJECTS} objects.")
     above = 0
     for piece in pieces:
-        if any(line.strip() and not line.lstrip().startswith("#") for line in piece.split("\n")):
-            yield document.read("\n" * above + piece)
-        above += piece.count("\n")
+        if any(line.strip() and not line.lstrip().startswith("#") for line in piece):
+            yield document.read("\n".join(piece), lines_above=above)
+        above += len(piece)

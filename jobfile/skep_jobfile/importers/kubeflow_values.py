@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from skep_jobfile.importers import shell_text
+from skep_jobfile.importers.result import refused
 
 UNITS = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
@@ -19,6 +20,7 @@ UNITS = {
 }  # fmt: skip
 QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?)(?:[eE]([0-9]{1,2})|([numkMGTPE]i?|Ki)?)")
 MIB = 2**20
+MAX_VALUE = 100_000  # characters of one variable, expanded
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 
@@ -50,10 +52,19 @@ def script(words: Sequence[str], known: Collection[str]) -> str:
 
 
 def expanded(value: str, known: Mapping[str, str]) -> str:
-    """The value of a variable that uses earlier ones."""
-    return REFERENCE.sub(
-        lambda found: "$" if found[2] is None else known.get(found[2], found[0]), value
-    )
+    """The value of a variable that uses earlier ones: at most MAX_VALUE characters of what they
+    expand to. Raises InvalidJobFile: variables that use each other twice grow exponentially."""
+    left = MAX_VALUE
+
+    def printed(found: re.Match[str]) -> str:
+        nonlocal left
+        text = "$" if found[2] is None else known.get(found[2], found[0])
+        left -= len(text)
+        if left < 0:
+            raise refused("too_much_text", f"A variable has at most {MAX_VALUE} characters.")
+        return text
+
+    return REFERENCE.sub(printed, value)
 
 
 def _shell(name: str, option: str, text: str) -> str:

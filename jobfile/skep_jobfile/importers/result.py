@@ -10,6 +10,7 @@ from skep_jobfile.problems import InvalidJobFile, Problem
 
 OPENING = "<%"  # of a template's tag
 PARAMETER = "tag"
+MAX_NOTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,11 @@ def finished(data: dict[str, Any], notes: list[Note]) -> Converted:
     data = _literal(data)
     text = writing.dump(data)
     parse(text)
-    unique = dict.fromkeys(notes)
-    return Converted(text, tuple(sorted(unique, key=lambda note: note.line)))
+    unique = sorted(dict.fromkeys(notes), key=lambda note: note.line)
+    if len(unique) > MAX_NOTES:
+        message = f"{len(unique) - MAX_NOTES} more notes of this kind are not listed."
+        unique[MAX_NOTES:] = [Note("more_notes", message, unique[MAX_NOTES].line)]
+    return Converted(text, tuple(unique))
 
 
 def _literal(data: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from skep_jobfile.importers.result import Note, refused
 
 MARK = "#SBATCH"
+MAX_LINE, MAX_OPTIONS = 8192, 1000  # shlex reads a word in quadratic time
 SHORT = {
     "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "C": "constraint",
     "c": "cpus-per-task", "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile",
@@ -62,6 +63,9 @@ def split(text: str) -> tuple[list[Option], list[Note], str]:
         elif begun:
             message = "sbatch ignores #SBATCH lines after the first command, and so did we."
             notes.append(Note("ignored_line", message, number))
+        elif len(line) > MAX_LINE or len(options) >= MAX_OPTIONS:
+            message = f"At most {MAX_OPTIONS} options, in lines of {MAX_LINE} characters."
+            raise refused("spec_too_large", message, number)
         else:
             options += _options(line[len(MARK) :], number)
     return options, notes, "\n".join(script)

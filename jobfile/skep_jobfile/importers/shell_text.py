@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 def run(program: Sequence[str], text: str, end: str) -> str:
     """`program` (such as `bash -c`) with the text as its next word, to be read as it is written;
     `end` is a word for the line behind it."""
-    while re.search(f"^{end}$", text, re.MULTILINE):
+    lines = {line for line in text.split("\n") if line.startswith(end)}
+    while end in lines:
         end += "_"
     return f"{shlex.join(program)} \"$(cat <<'{end}'\n{text}\n{end}\n)\""

@@ -313,13 +313,25 @@ def _memory_of_node(request: Request, cpus: int, gpus: int) -> int:
 
 def _choose_image(request: Request, text: str) -> None:
     """From srun, where pyxis is used there."""
-    found = re.search(r"\bsrun\b[^\n#]*--container-image[= ](\S+)", text.replace("\\\n", "  "))
-    if found and not request.image and "$" not in found[1]:
-        request.image = found[1].strip("\"'").removeprefix("docker://").replace("#", "/")
+    lines = text.replace("\\\n", "  ").split("\n")
+    named = next(filter(None, map(_image_of_step, lines)), "")
+    if named and not request.image and "$" not in named:
+        request.image = named.strip("\"'").removeprefix("docker://").replace("#", "/")
     if not request.image:
         request.image = IMAGE
         message = f"Slurm names no image: {IMAGE} stands in prerequisites; put yours there."
         request.note("choose_image", message, 1)
+
+
+def _image_of_step(line: str) -> str:
+    """What `srun --container-image=…` says in this line. Without a pattern over the whole line,
+    which would take quadratic time where `srun` stands in it many times."""
+    step = re.search(r"\bsrun\b", line.partition("#")[0])
+    if step is None:
+        return ""
+    _, option, rest = line[step.end() :].partition("--container-image")
+    words = rest[1:].split(maxsplit=1)
+    return words[0] if option and rest[:1] in ("=", " ") and words else ""
 
 
 def _job_file(request: Request, shape: Shape, script: str) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError
+from skep_platform.core.parse_pool import archives
 from skep_platform.files import storing
-from skep_platform.files.contents import MAX_PACKED, STEP, Contents, inspect
+from skep_platform.files.contents import MAX_PACKED, STEP, Contents
 from skep_platform.files.models import Archive
 
 MAX_PER_OWNER = 20 * 1024**3  # bytes
@@ -33,7 +34,7 @@ def upload(user: User, stream: IO[bytes]) -> Archive:
     with tempfile.TemporaryFile() as copy:
         sha256, size = _copied(stream, copy)
         copy.seek(0)
-        contents = inspect(copy)
+        contents = Contents(**archives.call("archive", user=user.pk, descriptor=copy.fileno()))
         _check_quota(user, sha256, size)
         storing.store(sha256, copy)
         archive = _row(user, sha256, size, contents)

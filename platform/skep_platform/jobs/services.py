@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skep_platform.jobs.intake.cloning import clone
 from skep_platform.jobs.intake.sharing import set_visibility
-from skep_platform.jobs.intake.submitting import CheckResult, check, submit
+from skep_platform.jobs.intake.submitting import CheckResult, check, convert, submit
 from skep_platform.jobs.intake.tags import set_tags
 from skep_platform.jobs.life.repair import reconcile
 from skep_platform.jobs.life.reporting import apply_facts, lose_forgotten
@@ -15,6 +15,7 @@ __all__ = [
     "apply_facts",
     "check",
     "clone",
+    "convert",
     "lose_forgotten",
     "reconcile",
     "set_tags",

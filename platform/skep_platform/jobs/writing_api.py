@@ -12,15 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-import skep_jobfile
-from skep_jobfile import importers
 from skep_platform.accounts import acting
 from skep_platform.core.api import Body, validated
 from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
 from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail, one_of
-from skep_platform.jobs.intake.job_file import InvalidJobFile
-from skep_platform.jobs.intake.tags import MAX_TAGS
+from skep_platform.jobs.intake.tag_rules import MAX_TAGS
 from skep_platform.jobs.serializers import JobSerializer
 from skep_platform.tenancy.models import Visibility
 
@@ -112,8 +109,5 @@ class ConvertView(APIView):
     def post(self, request: Request) -> Response:
         """A job file out of a Slurm batch script or a Kubeflow manifest. Changes nothing."""
         asked = one_of("format", request.query_params.get("format") or "auto", FORMATS)
-        try:
-            found = importers.convert(body_text(request), asked)  # type: ignore[arg-type]
-        except skep_jobfile.InvalidJobFile as error:
-            raise InvalidJobFile(error.problems) from None
+        found = services.convert(acting.user(request), body_text(request), asked)
         return Response(ConvertedSerializer(found).data)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skep_jobfile.secret_values import MIN_MASKED, masks_of
 from skep_platform.core import vault
-from skep_platform.jobs.containers.secrecy import MIN_MASKED, Secrets, masks_of, ssh_key
+from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
 
 
 def covered(text: str, masks: list[str]) -> str:

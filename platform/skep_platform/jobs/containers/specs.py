@@ -17,12 +17,13 @@ import structlog
 from django.db.models import Q
 
 from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
+from skep_jobfile.secret_values import masks_of
 from skep_platform.core.vault import VaultLocked
 from skep_platform.jobs.containers import container_files, gang
 from skep_platform.jobs.containers.environment import Environments
 from skep_platform.jobs.containers.gang import Gang, Member
 from skep_platform.jobs.containers.hostnames import hostname
-from skep_platform.jobs.containers.secrecy import Secrets, masks_of, ssh_key
+from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
 from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from skep_jobfile import JobFile, Path, TaskRole, Trouble
 from skep_jobfile.demands import PLACES
 from skep_platform.jobs.containers.hostnames import host_of
-from skep_platform.jobs.intake.tags import check_tags
+from skep_platform.jobs.intake.tag_rules import check_tags
 
 MAX_TASKS = 10_000
 MAX_ROLES = 100
@@ -16,6 +16,9 @@ MAX_ROLE_NAME = 50
 MAX_COMMAND_BYTES = 128_000  # of one script: a kernel takes 128 KiB in an argument
 MAX_VALUE_BYTES = 100_000  # of one variable
 MAX_ENVIRONMENT_BYTES = 256_000  # of all of them, beside the platform's own
+# Of a job, so that its secrets fit into a frame to a node, and its logs can be searched for them.
+MAX_SECRETS, MAX_SECRET_BYTES = 64, 64 * 1024
+MAX_MASKS, MAX_MASK_BYTES = 1_800, 240 * 1024  # the agent takes some more: those of ssh keys
 MAX_RETRIES = 1_000_000
 MIN_CPU, MAX_CPU = 0.01, 4096
 MIN_MEMORY_MB, MAX_MEMORY_MB = 6, 64 * 1024**2  # no engine starts a container with less
@@ -36,18 +39,26 @@ def check(
 ) -> list[Trouble]:
     """`commands` by role, `environment` by name: rendered, but for secrets."""
     return [
-        *_tasks(job),
         *_roles(job),
         *_images(job),
         *_lengths(job),
         *_pins(job),
-        *_scripts(commands),
-        *_variables(environment),
+        *of_texts(commands, environment),
         *check_tags(job.extras.tags, ("extras", "tags")),
     ]
 
 
-def _tasks(job: JobFile) -> Iterator[Trouble]:
+def of_texts(
+    commands: Mapping[str, str], environment: Mapping[str, str], *, with_secrets: bool = False
+) -> Iterator[Trouble]:
+    """What is too long to be started in a container."""
+    more = " with secrets filled in" if with_secrets else ""
+    yield from _scripts(commands, more)
+    yield from _variables(environment, more)
+
+
+def of_counts(job: JobFile) -> Iterator[Trouble]:
+    """What is looked at before anything is rendered."""
     if job.tasks > MAX_TASKS:
         message = f"{job.tasks} tasks; a job has at most {MAX_TASKS}."
         yield Trouble("too_many_tasks", message, ("taskRoles",))
@@ -133,23 +144,25 @@ def _pins(job: JobFile) -> Iterator[Trouble]:
             yield Trouble("several_pinned_cells", message, ("taskRoles", name), at_key=True)
 
 
-def _scripts(commands: Mapping[str, str]) -> Iterator[Trouble]:
+def _scripts(commands: Mapping[str, str], more: str) -> Iterator[Trouble]:
     for name, script in commands.items():
         size = len(script.encode())
         if size > MAX_COMMAND_BYTES:
-            message = f"The commands have {size} bytes together, at most {MAX_COMMAND_BYTES}."
+            message = f"The commands have {size} bytes together{more}, at most {MAX_COMMAND_BYTES}."
             yield Trouble("command_too_long", message, ("taskRoles", name, "commands"))
 
 
-def _variables(environment: Mapping[str, str]) -> Iterator[Trouble]:
+def _variables(environment: Mapping[str, str], more: str) -> Iterator[Trouble]:
     path: Path = ("extras", "skep", "environment")
     total = 0
     for name, value in environment.items():
         size = len(name) + len(value.encode())
         total += size
         if size > MAX_VALUE_BYTES:
-            message = f"The value has {size} bytes, at most {MAX_VALUE_BYTES}."
+            message = f"The value has {size} bytes{more}, at most {MAX_VALUE_BYTES}."
             yield Trouble("variable_too_long", message, (*path, name))
     if total > MAX_ENVIRONMENT_BYTES:
-        message = f"The variables have {total} bytes together, at most {MAX_ENVIRONMENT_BYTES}."
+        message = (
+            f"The variables have {total} bytes together{more}, at most {MAX_ENVIRONMENT_BYTES}."
+        )
         yield Trouble("environment_too_long", message, path)

@@ -7,12 +7,11 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
-import skep_jobfile
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import Forbidden
 from skep_platform.jobs import queries
 from skep_platform.jobs.intake import belongings
-from skep_platform.jobs.intake.job_file import read
+from skep_platform.jobs.intake.job_file import read, renamed
 from skep_platform.jobs.intake.rows import job_row
 from skep_platform.jobs.intake.submitting import admitted, create, digest_of, name_taken
 from skep_platform.jobs.models import Job
@@ -29,9 +28,8 @@ def clone(user: User, job_id: UUID, name: str = "") -> Job:
     if source.owner_id != user.pk:
         message = "Only its owner may clone a job: it comes with secrets. Submit its file instead."
         raise Forbidden(message, code="may_not_clone")
-    document = read(source.spec_text).document
-    text = skep_jobfile.renamed(document, name or _next_name(source))
-    spec = read(text)
+    text = renamed(source.spec_text, name or _next_name(source), user.pk)
+    spec = read(text, user.pk)
     job = job_row(user, admitted(user, spec), spec)
     job.spec_digest, job.tags = digest_of(text), source.tags
     try:

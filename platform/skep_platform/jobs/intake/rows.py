@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import skep_jobfile
 from skep_jobfile import TaskRole as FileRole
 from skep_platform.accounts.models import User
 from skep_platform.jobs.intake.job_file import ReadJob
-from skep_platform.jobs.intake.tags import tidy
+from skep_platform.jobs.intake.tag_rules import tidy
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler.inventory import gpu_model
@@ -29,7 +28,7 @@ def job_row(user: User, vc: VirtualCluster, read: ReadJob) -> Job:
         vc=vc,
         priority_class=str(spec.priority_class),
         priority=spec.priority,
-        spec_text=skep_jobfile.masked(read.document),
+        spec_text=read.spec_text,
         spec=spec.model_dump(mode="json", exclude_none=True, exclude=SECRET),
         tags=tidy(spec.extras.tags),
         gpus=spec.gpus,

@@ -21,7 +21,7 @@ from skep_platform.jobs.intake import admission, belongings, forecast
 from skep_platform.jobs.intake.admission import Objection
 from skep_platform.jobs.intake.belongings import Belongings
 from skep_platform.jobs.intake.inserting import insert_job
-from skep_platform.jobs.intake.job_file import InvalidJobFile, ReadJob, read
+from skep_platform.jobs.intake.job_file import InvalidJobFile, ReadJob, converted, examine
 from skep_platform.jobs.intake.rows import job_row, role_rows, words
 from skep_platform.jobs.life.stories import Reason
 from skep_platform.jobs.models import Job
@@ -56,7 +56,9 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
     digest = digest_of(text)
     if client_token and (known := _submitted(user, client_token, digest)):
         return known
-    spec = read(text)
+    spec = examine(text, user.pk)
+    if spec.errors:
+        raise InvalidJobFile(_all_problems(spec, _objections(user, spec)[1]))
     vc = admitted(user, spec)
     with_it, objection = belongings.of(user, spec)
     if objection:
@@ -74,9 +76,28 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
 def check(user: User, text: str) -> CheckResult:
     """What is wrong with a job file, and when it would start; changes nothing."""
     try:
-        spec = read(text)
+        spec = examine(text, user.pk)
     except InvalidJobFile as error:
         return CheckResult(error.problems)
+    vc, found = _objections(user, spec)
+    if spec.errors:
+        return CheckResult(_all_problems(spec, found))
+    return CheckResult(
+        _all_problems(spec, found),
+        spec.notes,
+        _summary(spec),
+        _forecast(user, vc, spec) if vc is not None and not found else None,
+    )
+
+
+def convert(user: User, text: str, format: str) -> dict[str, Any]:
+    """A job file out of a Slurm script or a Kubeflow manifest: `text` and `notes`. Raises
+    InvalidJobFile."""
+    return converted(text, format, user.pk)
+
+
+def _objections(user: User, spec: ReadJob) -> tuple[VirtualCluster | None, list[Objection]]:
+    """Where the job would go, and why it cannot become a job here."""
     job = spec.job
     vc = admission.find_vc(user, job)
     found = [admission.unknown_vc(job)] if vc is None else admission.objections(job, vc)
@@ -84,13 +105,14 @@ def check(user: User, text: str) -> CheckResult:
         found.append(Objection("job_name_taken", name_taken(job.name).message, ("name",)))
     if objection := belongings.of(user, spec)[1]:
         found.append(objection)
-    troubles = [Trouble(o.code, o.message, o.path) for o in found]
-    return CheckResult(
-        spec.problems(troubles),
-        spec.notes,
-        _summary(spec),
-        _forecast(user, vc, spec) if vc is not None and not troubles else None,
-    )
+    return vc, found
+
+
+def _all_problems(spec: ReadJob, objections: list[Objection]) -> list[Problem]:
+    """In the order of the text."""
+    troubles = [Trouble(o.code, o.message, o.path) for o in objections]
+    found = [*spec.errors, *spec.problems(troubles)]
+    return sorted(found, key=lambda problem: (problem.line, problem.column))
 
 
 def admitted(user: User, spec: ReadJob) -> VirtualCluster:
