@@ -28,6 +28,13 @@ STAMP = re.compile(rb"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,]
 RANK = re.compile(
     rb"\[(?:rank|default) ?(\d{1,6})\]|^\[\d{1,3},(\d{1,6})\]<|\brank ?(\d{1,6})\b", re.IGNORECASE
 )
+# What frameworks print when they do not know: "(1) killed by the OOM killer. (2) SIGSEGV."
+SUPPOSING = re.compile(
+    rb"(?:potential|possible|probable|common|likely) (?:root )?(?:causes?|reasons?)"
+    rb"|(?:could|may|might) (?:be|have been) (?:caused|because|due|killed)"
+    rb"|\(1\) .{1,300}\(2\) ",
+    re.IGNORECASE,
+)
 # A line of source code in a traceback: what is raised is told by the line at its end.
 RAISING = re.compile(rb"^(?:\[[^\]\n]{1,24}\](?:<\w{1,8}>)?:?|[\w.-]{1,60}\d:)?\s*raise \w")
 
@@ -131,6 +138,8 @@ def _judge(
 ) -> None:
     text = text.rstrip(b"\r")
     hits = [rule for rule in rules if rule.pattern and rule.pattern.search(text)]
+    if any(rule.stated for rule in hits) and SUPPOSING.search(text):
+        hits = [rule for rule in hits if not rule.stated]
     for rule in hits:
         if not rule.code:
             found._context[rule.id] = line

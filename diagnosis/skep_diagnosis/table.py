@@ -49,6 +49,8 @@ class Rule:
     # Of text: its lines say that a process was killed, and guess why. Of facts: asked where a log
     # has such a line, to confirm that the kernel did it for lack of memory.
     kill: bool = False
+    # Holds only where a line states it, not where it is one in a list of possible causes.
+    stated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rul
         any_fact=entry.get("any_fact", False),
         late=entry.get("late", False),
         kill=entry.get("kill", False),
+        stated=entry.get("stated", False),
     )
 
 

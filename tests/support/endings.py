@@ -6,15 +6,17 @@ as their label, and were measured before any rule was changed for them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from skep_diagnosis.facts import Facts
+from skep_diagnosis.facts import Facts, read_facts
 from skep_diagnosis.verdict import Log, Verdict, diagnose
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "diagnosis"
+LABELLED = re.compile(r"^@ (.+?) / (\w+) (\{.*\})\n", re.MULTILINE)
 HEAD = re.compile(r"^@ (.+?)(?: exit=(\d+))?\n", re.MULTILINE)
 
 
@@ -23,10 +25,13 @@ class Ending:
     label: str  # a rule, or a category
     exit_code: int
     text: str
+    retry: str = ""  # transient, permanent or unknown, where the set is labelled with it
+    facts: Facts | None = None
 
     def verdict(self, before: str = "") -> Verdict:
         text = (before + self.text).encode()
-        return diagnose([Log("task.log", [text], Facts(exit_code=self.exit_code))])
+        facts = self.facts or Facts(exit_code=self.exit_code)
+        return diagnose([Log("task.log", [text], facts)])
 
 
 def endings() -> list[Ending]:
@@ -44,6 +49,13 @@ def unseen() -> list[Ending]:
     return _of("unseen")
 
 
+def sources() -> list[Ending]:
+    """By category and retry class, with the agent's facts: written from the frameworks' own
+    messages before the rules were read. Measured first, 84 % (frameworks), 79 % (second) and 90 %
+    (third) of reasons were right; rules were mended after each."""
+    return [e for file in sorted((DATA / "sources").glob("*.txt")) for e in _read_labelled(file)]
+
+
 def recorded() -> list[Ending]:
     """By category: what torchrun 2.13 (CPU) wrote with two ranks, of which the second failed."""
     return list(_read(DATA / "recorded.txt"))
@@ -53,6 +65,12 @@ def benign() -> list[Ending]:
     """Lines that tell of no failure, as many programs write them before they fail."""
     text = (DATA / "benign.txt").read_text(encoding="utf-8")
     return [Ending("No signature", 1, line) for line in text.splitlines(keepends=True)]
+
+
+def _read_labelled(file: Path) -> Iterator[Ending]:
+    _, *parts = LABELLED.split(file.read_text(encoding="utf-8"))
+    for label, retry, facts, text in zip(*(parts[i::4] for i in range(4)), strict=True):
+        yield Ending(label, 1, text, retry, read_facts(json.loads(facts)))
 
 
 def _of(folder: str) -> list[Ending]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.endings import Ending, benign, endings, held_out, recorded, unseen
+from tests.support.endings import Ending, benign, endings, held_out, recorded, sources, unseen
 
 from skep_diagnosis.table import table
 
@@ -65,3 +65,36 @@ def test_the_evidence_is_a_line_of_the_log(ending: Ending) -> None:
     evidence = ending.verdict(BEFORE).evidence
     line = (BEFORE + ending.text).split("\n")[evidence.line - 1]
     assert evidence.text in line.strip()
+
+
+def test_finding_j12_endings_of_the_frameworks_are_told_with_reason_and_class() -> None:
+    told = [(ending, ending.verdict(BEFORE)) for ending in sources()]
+    assert len(told) > 200
+    assert sum(e.label == v.category for e, v in told) / len(told) > 0.95
+    assert sum(e.retry == v.retry for e, v in told) / len(told) > 0.92
+
+
+RAY = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. "
+    "There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due "
+    "to high memory usage. (2) ray stop --force is called. (3) The worker is crashed unexpectedly "
+    "due to SIGSEGV or other unexpected errors.\n"
+)
+
+
+def test_finding_j12_a_list_of_possible_causes_is_no_cause() -> None:
+    verdict = Ending("", 1, RAY).verdict()
+    assert verdict.retry == "unknown"
+    assert verdict.category not in ("CPU out of memory", "Core dump")
+
+
+def test_finding_j12_a_gpu_off_the_bus_is_its_nodes_fault() -> None:
+    verdict = Ending("", 1, "RuntimeError: CUDA error: GPU is lost\n").verdict()
+    assert (verdict.blame, verdict.retry) == ("node", "transient")
+
+
+def test_finding_j12_a_port_in_use_is_not_a_lost_rank() -> None:
+    text = "RuntimeError: The server socket has failed to bind (errno: 98 - Address already in use)"
+    verdict = Ending("", 1, text).verdict()
+    assert (verdict.name, verdict.retry) == ("ContainerPortConflict", "transient")
