@@ -253,7 +253,8 @@ class JoinView(APIView):
 def show(user: Any, nodes: list[Node]) -> list[Any]:
     """Nodes from `queries.nodes()` as JSON; a fixed number of queries, however many they are."""
     held, live = queries.holders(user, nodes), queries.live(nodes)
-    return [_node(node, held, live) for node in nodes]
+    gpus = queries.gpus(nodes)
+    return [_node(node, gpus.get(node.pk, []), held, live) for node in nodes]
 
 
 def show_faults(user: Any, faults: list[NodeFault]) -> list[Any]:
@@ -279,7 +280,10 @@ def _fault(fault: NodeFault, failed: queries.Holder | None) -> dict[str, Any]:
 
 
 def _node(
-    node: Any, held: dict[str, queries.Holder], live: dict[str, queries.Live]
+    node: Any,
+    gpus: list[queries.Gpu],
+    held: dict[str, queries.Holder],
+    live: dict[str, queries.Live],
 ) -> dict[str, Any]:
     return {
         "id": node.pk,
@@ -300,24 +304,20 @@ def _node(
         "labels": node.labels,
         "last_heartbeat_at": node.last_heartbeat_at,
         "lease_expires_at": node.lease_expires_at,
-        "gpus": [
-            _gpu(device, held.get(device.uuid), live.get(device.uuid)) for device in node.gpus
-        ],
+        "gpus": [_gpu(gpu, held.get(gpu.uuid), live.get(gpu.uuid)) for gpu in gpus],
     }
 
 
 def _gpu(
-    device: Device, holder: queries.Holder | None, live: queries.Live | None
+    gpu: queries.Gpu, holder: queries.Holder | None, live: queries.Live | None
 ) -> dict[str, Any]:
-    if holder and holder.job_id is None:  # how busy a GPU is, is told of a job that one may see
-        live = None
     return {
-        "uuid": device.uuid,
-        "model": device.model,
-        "index": device.index,
-        "memory_mb": device.memory_mb,
-        "health": device.health,
-        "problem": device.problem,
+        "uuid": gpu.uuid,
+        "model": gpu.model,
+        "index": gpu.index,
+        "memory_mb": gpu.memory_mb,
+        "health": gpu.health,
+        "problem": gpu.problem,
         "used_by": _used_by(holder) if holder else None,
         "utilization": live.utilization if live else None,
         "memory_used_mb": live.memory_used_mb if live else None,
