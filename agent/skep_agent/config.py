@@ -59,7 +59,7 @@ def interface_of(address: str) -> str:
         wanted = socket.inet_aton(socket.gethostbyname(address))
     except OSError:
         return ""
-    return next((name for name, has in _interfaces() if has == wanted), "")
+    return next((name for name, has in interfaces() if has == wanted), "")
 
 
 def own_address(server: str) -> str:
@@ -76,7 +76,7 @@ def own_address(server: str) -> str:
         return "127.0.0.1"
 
 
-def _interfaces() -> list[tuple[str, bytes]]:
+def interfaces() -> list[tuple[str, bytes]]:
     """Names and IPv4 addresses, one pair for each address: SIOCGIFCONF, see netdevice(7)."""
     room, entry_bytes, name_bytes, address_at = 64 * 1024, 40, 16, 20
     buffer = array.array("B", bytes(room))

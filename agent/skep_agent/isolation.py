@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep_agent.isolation_env import check_env, container_env
 from skep_agent.isolation_files import check_files, check_folder, command_is_secret, sourced_command
+from skep_agent.network.plan import Plan, plan_of
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import require
 
@@ -113,9 +114,16 @@ def create_call(
     # Imported late: the core checks specs without an engine, too.
     from docker.types import ContainerConfig, EndpointConfig, Healthcheck, NetworkingConfig
 
-    networking = None
-    if spec.network == "job":
-        endpoint = EndpointConfig(engine.api, aliases=[_hostname(spec)])
+    networking, plan = None, None
+    if spec.network == "gang":
+        plan = plan_of(spec, node.name)
+    if spec.network in ("job", "gang"):
+        endpoint = EndpointConfig(
+            engine.api,
+            aliases=[_hostname(spec)],
+            ipv4_address=plan.task if plan else None,
+            mac_address=plan.mac if plan else None,
+        )
         networking = NetworkingConfig({network: endpoint})  # type: ignore[arg-type]
     body = ContainerConfig(
         engine.api,
@@ -124,6 +132,8 @@ def create_call(
         command=[_script(spec)],
         hostname=_hostname(spec),
         detach=True,
+        # Engines before API 1.44 look for it here, later ones in the endpoint.
+        mac_address=plan.mac if plan else None,
         environment=[f"{name}={value}" for name, value in env.items()],
         entrypoint=_SHELL,
         working_dir=spec.work_dir or None,
@@ -131,7 +141,7 @@ def create_call(
         # An image may say SIGKILL here, or run commands of its own every second.
         stop_signal="SIGTERM",
         healthcheck=Healthcheck(test=["NONE"]),
-        host_config=_host_config(spec, node, engine, network),
+        host_config=_host_config(spec, node, engine, network, plan),
         networking_config=networking,
     )
     # What is not said is not sent.
@@ -149,6 +159,7 @@ def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
         "skep.epoch": str(spec.epoch),
         "skep.gpus": ",".join(spec.gpu_uuids),
         "skep.network": spec.network,
+        "skep.gang": str(spec.gang.vni) if spec.gang and spec.network == "gang" else "",
     }
 
 
@@ -210,7 +221,9 @@ def _check_working_dir(image: ImageFacts) -> None:
         check_folder(image.working_dir, "WORKDIR of the image")
 
 
-def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: str) -> HostConfig:
+def _host_config(
+    spec: AttemptSpec, node: Node, engine: EngineFacts, network: str, plan: Plan | None
+) -> HostConfig:
     """All that the engine gets; what the type leaves out when it is false (Privileged,
     PublishAllPorts, devices, binds) is false for the engine."""
     from docker.types import HostConfig, LogConfig, Ulimit
@@ -219,7 +232,7 @@ def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: st
     return HostConfig(
         engine.api,
         network_mode=network,
-        extra_hosts=_extra_hosts(spec, node),
+        extra_hosts=_extra_hosts(spec, node, plan),
         cap_drop=["ALL"],
         cap_add=list(CAPABILITIES),
         security_opt=["no-new-privileges"],
@@ -266,8 +279,11 @@ def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:
     return [DeviceRequest(driver="nvidia", device_ids=list(gpu_uuids), capabilities=capabilities)]
 
 
-def _extra_hosts(spec: AttemptSpec, node: Node) -> list[str]:
-    """In the host's network nobody resolves the task's own name, but gloo and MPI ask for it."""
+def _extra_hosts(spec: AttemptSpec, node: Node, plan: Plan | None) -> list[str]:
+    """In the network of a gang the engine knows only its own tasks. In the host's network nobody
+    resolves the task's own name, but gloo and MPI ask for it."""
+    if plan is not None:
+        return [f"{name}:{address}" for name, address in plan.hosts.items()]
     if spec.network != "host" or not _is_ip(node.address):
         return []
     return [f"{_hostname(spec)}:{node.address}"]

@@ -19,6 +19,7 @@ from skep_agent.isolation import (
     create_call,
 )
 from skep_agent.network.fence import Fence
+from skep_agent.network.plan import plan_of
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
@@ -115,6 +116,7 @@ class DockerRuntime:
         over. Waits for an engine that does not answer, for it may have started it."""
         check_free(ports)
         while not await self._was_started(container_id):
+            await self._networks.ensure_fence()
             try:
                 await self._engine.call(lambda api: api.start(container_id), repeat=False)
                 break
@@ -186,7 +188,7 @@ class DockerRuntime:
             if failure.code != "container_gone":
                 raise
         else:
-            if found["Config"]["Labels"].get("skep.network") == "job":
+            if found["Config"]["Labels"].get("skep.network") in ("job", "gang"):
                 await self._networks.remove_unused()
         self._stats.forget(container_id)
 
@@ -240,6 +242,9 @@ class DockerRuntime:
 
     async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
         engine = await self._engine_facts()
+        if spec.network == "gang":
+            async with self._networks.of_gang(plan_of(spec, self._node.name)) as network:
+                return await self._create(create_call(spec, self._node, engine, image, network))
         if spec.network != "job":
             network = await self._networks.isolated() if spec.network == "isolated" else "host"
             return await self._create(create_call(spec, self._node, engine, image, network))

@@ -52,6 +52,8 @@ class Node(Entity):
     engine_version = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
+    gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs
+    network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)
     # What the agent reports, overruled by what an admin set; both are kept to tell them apart.
     labels = models.JSONField(default=dict)

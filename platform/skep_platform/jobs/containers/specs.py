@@ -16,15 +16,16 @@ from uuid import UUID
 import structlog
 from django.db.models import Q
 
+from skep_agent import protocol
 from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
 from skep_jobfile.secret_values import masks_of
 from skep_platform.core.vault import VaultLocked
 from skep_platform.jobs.containers import container_files, gang
 from skep_platform.jobs.containers.environment import Environments
-from skep_platform.jobs.containers.gang import Gang, Member
+from skep_platform.jobs.containers.gang import Block, Gang, Member
 from skep_platform.jobs.containers.hostnames import hostname
 from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
-from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
+from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +35,7 @@ Row = Mapping[str, Any]
 
 ATTEMPT: tuple[str, ...] = (
     *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
-    *("gpu_uuids", "network", "ports", "node__address"),
+    *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
 )
 JOB: tuple[str, ...] = (
     *("id", "name", "owner__username", "vc__name", "tasks_total", "incremental"),
@@ -67,9 +68,10 @@ def build(attempts: Collection[UUID]) -> dict[UUID, Told]:
         if row["job_id"] in jobs:
             gangs[_key(row, jobs)].append(row)
     peers = _peers(gangs, jobs)
+    networks = _networks(gangs)
     told: dict[UUID, Told] = {}
     for key, mine in gangs.items():
-        told |= _Builder(key, jobs[key[0]], peers[key]).told(mine)
+        told |= _Builder(key, jobs[key[0]], peers[key], networks.get(key[:2])).told(mine)
     return told
 
 
@@ -145,14 +147,27 @@ def _peers(gangs: Mapping[Key, list[Row]], jobs: Mapping[UUID, _Job]) -> dict[Ke
     return peers
 
 
+def _networks(gangs: Mapping[Key, list[Row]]) -> dict[tuple[UUID, int], GangNetwork]:
+    """Of those that have one, by job and its attempt; no query where none has."""
+    wanted = Q()
+    for (job_id, index, _), rows in gangs.items():
+        if rows[0]["network"] == "gang":
+            wanted |= Q(job=job_id, index=index)
+    found = GangNetwork.objects.filter(wanted) if wanted else ()
+    return {(network.job_id, network.index): network for network in found}
+
+
 class _Builder:
     """The specs of one gang's tasks."""
 
-    def __init__(self, key: Key, job: _Job, peers: Sequence[Row]) -> None:
+    def __init__(
+        self, key: Key, job: _Job, peers: Sequence[Row], network: GangNetwork | None
+    ) -> None:
         self._job = job
         self._attempt = key[1]
         self._names = f"{key[0]}.{key[1]}"
         self._members = {row["id"]: self._member(row, key[2] is not None) for row in peers}
+        self._network = _network(network, peers, self._members) if network else None
         self._files = job.working_files()
         self._work_dir = job.row["work_dir"] or (self._files.path if self._files else "")
         rendered = {k: job.secrets.rendered(str(v)) for k, v in job.row["environment"].items()}
@@ -207,6 +222,7 @@ class _Builder:
             secret_env=self._secret_env,
             files=files,
             masks=[*masks, *masks_of(keys)] if keys else masks,
+            gang=self._network,
         )
 
     def _ssh_files(self) -> list[FileSpec]:
@@ -254,9 +270,29 @@ class _Builder:
 def _host(row: Row, role: str) -> str:
     if row["network"] == "host":
         return str(row["node__address"])
+    if row["network"] == "gang":
+        return str(row["address"])
     if row["network"] == "job":
         return hostname(role, row["task__index"])
     return LOCALHOST
+
+
+def _network(
+    network: GangNetwork, peers: Sequence[Row], members: Mapping[UUID, Member]
+) -> protocol.GangNetwork:
+    start, end = network.addresses.lower, network.addresses.upper
+    block = Block(start, end - start, len(peers))
+    nodes: dict[str, protocol.GangNode] = {}
+    for row in peers:
+        name = row["node__name"]
+        if name not in nodes:
+            gateway = block.gateway(len(nodes))
+            nodes[name] = protocol.GangNode(
+                name=name, address=row["node__address"], gateway=gateway, tasks={}
+            )
+        member = members[row["id"]]
+        nodes[name].tasks[hostname(member.role, member.index)] = row["address"]
+    return protocol.GangNetwork(vni=network.vni, subnet=block.subnet, nodes=list(nodes.values()))
 
 
 def _size(part: AttemptSpec | SharedSpec) -> int:

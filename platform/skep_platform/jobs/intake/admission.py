@@ -18,10 +18,12 @@ from skep_platform.images.models import Image
 from skep_platform.jobs.intake import owning
 from skep_platform.jobs.intake.owning import VC_PATH, Objection
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.limits import limit
 from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler.inventory import gpu_model
 
 LIMITS_FRESH_S = 10.0
+NETWORK_PATH: Path = ("extras", "skep", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def _against_limits(
     return [
         *owning.objections(job, vc, models, fresh=fresh),
         *_against_graces(job, vc),
+        *_against_host_network(job, vc),
         *size,
     ]
 
@@ -122,6 +125,18 @@ def _against_graces(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
         path: Path = ("extras", "skep", "checkpoint" if skep.checkpoint else "stopGrace")
         details = {"needs": asked, "allowed": vc.max_stop_grace_s, "virtual_cluster": vc.name}
         yield Objection("exceeds_stop_grace", message, path, details)
+
+
+def _against_host_network(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    """On it a task reaches what the node reaches, and what listens on its loopback."""
+    if job.extras.skep.network == "host" and not limit(vc, "host_network"):
+        message = (
+            f"Jobs of {vc.name} may not use the network of the nodes. Leave out `network: host`: "
+            "tasks then reach each other in a network of their own. Or ask an admin to set the "
+            f"limit host_network of {vc.name}."
+        )
+        details = {"virtual_cluster": vc.name, "limit": "host_network"}
+        yield Objection("host_network_not_allowed", message, NETWORK_PATH, details)
 
 
 def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
