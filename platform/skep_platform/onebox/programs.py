@@ -69,6 +69,7 @@ def _uvicorn(
         f"{module}:application",
         f"--host={host}",
         f"--port={port}",
+        "--http=skep_platform.core.impatient:Impatient",
         "--no-access-log",
         "--no-proxy-headers",  # a task in the host's network could give itself any address
         "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
