@@ -42,6 +42,12 @@ MIB = 1024 * 1024
 # default set: NET_RAW (forged ARP on a shared bridge), MKNOD (device nodes), NET_BIND_SERVICE (low
 # ports of the host's network), SETFCAP, SETPCAP, SYS_CHROOT, AUDIT_WRITE.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+# For tasks with an ssh server alone. A changed root leads nowhere: the container has a mount
+# namespace of its own, whose root is the image's (pivot_root), and under no-new-privileges no
+# set-user-id program can be fooled by files of a root that it did not expect. Debian's sshd ends
+# each session with a terminal that it may not write of to the kernel's audit log (AUDIT_WRITE):
+# messages of user space there are not to be trusted. Docker grants both by default.
+SSH_CAPABILITIES = ("AUDIT_WRITE", "SYS_CHROOT")
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
@@ -234,7 +240,7 @@ def _host_config(
         network_mode=network,
         extra_hosts=_extra_hosts(spec, node, plan),
         cap_drop=["ALL"],
-        cap_add=list(CAPABILITIES),
+        cap_add=[*CAPABILITIES, *(SSH_CAPABILITIES if spec.ssh_server else ())],
         security_opt=["no-new-privileges"],
         ipc_mode="private",
         # Also on cgroup v1, where the engine's own default is the host's.

@@ -162,6 +162,8 @@ class AttemptSpec(Message):
     # command does, too.
     secret_env: dict[str, str] = Field(default={}, repr=False)
     secret_command: bool = False
+    # It runs an ssh server, which as root confines its unprivileged part with chroot().
+    ssh_server: bool = False
     masks: list[str] = Field(default=[], repr=False)  # what no log line may show
     files: list[FileSpec] = []
     working_files: WorkingFiles | None = None

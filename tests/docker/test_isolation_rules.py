@@ -45,6 +45,11 @@ def env_of(spec: AttemptSpec, node: Node = REAL, *image_env: str) -> dict[str, s
     return dict(entry.split("=", 1) for entry in body["Env"])
 
 
+def test_finding_j3_only_a_task_with_an_ssh_server_may_change_its_root():
+    assert "SYS_CHROOT" not in body_of(spec_with())["HostConfig"]["CapAdd"]
+    assert "SYS_CHROOT" in body_of(spec_with(ssh_server=True))["HostConfig"]["CapAdd"]
+
+
 def test_the_whole_host_configuration_of_a_gpu_task():
     """Every key that the engine gets: a new one has to be thought about here."""
     spec = spec_with(gpu_uuids=GPUS, cpus=2.5, memory_mb=1000, shm_mb=100, pids_limit=99)

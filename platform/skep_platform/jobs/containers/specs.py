@@ -234,8 +234,11 @@ class _Builder:
     def _spec(self, row: Row) -> AttemptSpec:
         job, role = self._job.row, self._job.roles[row["role_id"]]
         command, secret = self._job.secrets.rendered(role["command"])
-        if self._job.ssh_plugins(role["name"]):
+        ssh_server = bool(self._job.ssh_plugins(role["name"]))
+        if ssh_server:
             command = container_files.START_COMMAND + command
+        elif self._job.ssh_plugins() and not self._gang.is_alone:
+            command = container_files.CLIENT_COMMAND + command
         return AttemptSpec(
             attempt_id=str(row["id"]),
             epoch=row["epoch"],
@@ -246,6 +249,7 @@ class _Builder:
             image=self._image(role["image"]),
             command=command,
             secret_command=secret,
+            ssh_server=ssh_server,
             env=self._environments.own(self._members[row["id"]]),
             working_files=self._files,
             work_dir=self._work_dir,
