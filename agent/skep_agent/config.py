@@ -49,16 +49,22 @@ class AgentConfig:
         )
 
 
+LOOPBACK = socket.inet_aton("127.0.0.1")
+
+
 def machine_memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
 def interface_of(address: str) -> str:
-    """The network interface of this machine that has the IPv4 address; "" when none has."""
+    """The network interface of this machine that has the IPv4 address; "" when none has. All
+    addresses of 127.0.0.0/8 are those of the loopback interface."""
     try:
         wanted = socket.inet_aton(socket.gethostbyname(address))
     except OSError:
         return ""
+    if wanted[0] == LOOPBACK[0]:
+        wanted = LOOPBACK
     return next((name for name, has in interfaces() if has == wanted), "")
 
 

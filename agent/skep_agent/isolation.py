@@ -51,6 +51,7 @@ SSH_CAPABILITIES = ("AUDIT_WRITE", "SYS_CHROOT")
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
+MAX_HOSTS = 10_000
 # The engine refuses less.
 MIN_MEMORY_MB = 6
 
@@ -180,6 +181,9 @@ def check_spec(spec: AttemptSpec) -> None:
         # Never an index or "all": only a UUID names a GPU.
         require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
     require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
+    require(len(spec.hosts) <= MAX_HOSTS, f"{len(spec.hosts)} host names, at most {MAX_HOSTS}")
+    for name in spec.hosts:
+        require(_HOSTNAME.fullmatch(name), f"{name[:80]!r} is not a host name")
     _check_sizes(spec)
 
 
@@ -290,9 +294,11 @@ def _extra_hosts(spec: AttemptSpec, node: Node, plan: Plan | None) -> list[str]:
     resolves the task's own name, but gloo and MPI ask for it."""
     if plan is not None:
         return [f"{name}:{address}" for name, address in plan.hosts.items()]
-    if spec.network != "host" or not _is_ip(node.address):
+    if spec.network != "host":
         return []
-    return [f"{_hostname(spec)}:{node.address}"]
+    # Its own name first: torchrun takes the first one that belongs to its address for its name.
+    hosts = {_hostname(spec): node.address, **spec.hosts}
+    return [f"{name}:{address}" for name, address in hosts.items() if _is_ip(address)]
 
 
 def _interface(spec: AttemptSpec, node: Node) -> str:

@@ -142,6 +142,7 @@ class SharedSpec(Message):
     files: list[FileSpec] = []
     masks: list[str] = Field(default=[], repr=False)
     gang: GangNetwork | None = None
+    hosts: dict[str, str] = {}
 
 
 class AttemptSpec(Message):
@@ -179,6 +180,7 @@ class AttemptSpec(Message):
     network: Literal["isolated", "job", "gang", "host"] = "isolated"
     gang: GangNetwork | None = None
     hostname: str = ""
+    hosts: dict[str, str] = {}  # in mode "host": host names of the gang's tasks and their addresses
     ports: dict[str, list[int]] = {}
     stop_grace_s: float = 30.0  # between SIGTERM and SIGKILL
     # An attempt that is stopped because it was preempted gets this signal first ("": none), and so
@@ -200,6 +202,7 @@ class AttemptSpec(Message):
                 "files": [*shared.files, *self.files],
                 "masks": [*shared.masks, *self.masks],
                 "gang": self.gang or shared.gang,
+                "hosts": shared.hosts | self.hosts,
                 "shares": "",
             }
         )

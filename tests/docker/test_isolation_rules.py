@@ -50,6 +50,20 @@ def test_finding_j3_only_a_task_with_an_ssh_server_may_change_its_root():
     assert "SYS_CHROOT" in body_of(spec_with(ssh_server=True))["HostConfig"]["CapAdd"]
 
 
+def test_finding_j9_tasks_in_the_nodes_network_know_the_names_of_their_gang_their_own_first():
+    hosts = {"worker-0": "10.0.0.5", "worker-1": "10.0.0.5", "ps-0": "10.0.0.6", "x": "no address"}
+    spec = spec_with(network="host", hostname="worker-1", hosts=hosts)
+    assert body_of(spec)["HostConfig"]["ExtraHosts"] == [
+        *("worker-1:10.0.0.5", "worker-0:10.0.0.5", "ps-0:10.0.0.6"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a b", "evil\n10.0.0.1 x", "", "-a", "a" * 70])
+def test_what_is_no_host_name_is_refused(name):
+    with pytest.raises(RuntimeFailure, match="not a host name"):
+        check_spec(spec_with(network="host", hosts={name: "10.0.0.1"}))
+
+
 def test_the_whole_host_configuration_of_a_gpu_task():
     """Every key that the engine gets: a new one has to be thought about here."""
     spec = spec_with(gpu_uuids=GPUS, cpus=2.5, memory_mb=1000, shm_mb=100, pids_limit=99)

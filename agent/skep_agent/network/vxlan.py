@@ -46,6 +46,8 @@ def is_local(address: str) -> bool:
 
 def underlay_mtu(address: str) -> int:
     """Of the interface that has the address, in bytes; 1500 where none is known to."""
+    if IPv4Address(address).is_loopback:
+        address = "127.0.0.1"
     with _netlink("look for the interface") as ip:
         for entry in ip.get_addr(family=socket.AF_INET, local=address):
             for link in ip.get_links(entry["index"]):

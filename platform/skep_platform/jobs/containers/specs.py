@@ -232,7 +232,14 @@ class _Builder:
             files=files,
             masks=[*masks, *masks_of(keys)] if keys else masks,
             gang=self._network,
+            hosts=self._hosts(),
         )
+
+    def _hosts(self) -> dict[str, str]:
+        """The names of its tasks in the nodes' own network, where nobody else resolves them."""
+        if self._gang.network != "host":
+            return {}
+        return {hostname(m.role, m.index): m.host for m in self._gang.members}
 
     def _ssh_files(self) -> list[FileSpec]:
         if self._gang.is_alone and not self._job.ssh_plugins():
