@@ -349,6 +349,15 @@ class JoinToken(Model):
     command: str = ""
 
 
+class JoinTokenRow(Model):
+    id: str
+    created_by: str | None = None
+    created_at: datetime
+    expires_at: datetime
+    uses_left: int = 0
+    node: str = ""
+
+
 class Joined(Model):
     node_id: str = ""
     name: str

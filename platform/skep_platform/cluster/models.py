@@ -125,6 +125,9 @@ class JoinToken(Entity):
     )
     expires_at = models.DateTimeField()
     uses_left = models.PositiveIntegerField(default=1)
+    # For this node alone, which it may also put in the place of one that is lost; "": for any
+    # whose name is free.
+    node_name = models.CharField(max_length=63, blank=True)
 
 
 class CellLayout(models.Model):

@@ -17,7 +17,7 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.accounts.models import ApiToken
-from skep_platform.cluster.services import create_join_token
+from skep_platform.cluster.services import create_join_token, issue_join_token
 from skep_platform.files.models import Archive
 from skep_platform.images.services import create as create_image
 from skep_platform.telemetry.models import JobUse
@@ -85,7 +85,9 @@ EXPECTED = {
     "POST nodes/<name>/cordon": ADMIN,
     "POST nodes/<name>/uncordon": ADMIN,
     "POST nodes/<name>/declare-lost": ADMIN,
+    "GET nodes/join-tokens": ADMIN,
     "POST nodes/join-tokens": ADMIN,
+    "DELETE nodes/join-tokens/<token_id>": ADMIN,
     "POST nodes/join": EVERYBODY,
     "GET cells": LOGGED_IN,
     "GET cells/physical": LOGGED_IN,
@@ -175,6 +177,7 @@ class World:
             "<sha256>": SHA256,
         }
         known |= {"<rank>": "0", "<limit>": "active_jobs"}
+        known["<token_id>"] = self.ids.get("join-tokens", "")
         return "/" + "/".join([kind, *(known.get(part, part) for part in rest)])
 
 
@@ -195,6 +198,7 @@ def world() -> World:
     ids = {
         "virtual-clusters": "team",
         "nodes": "node-a",
+        "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
         "jobs": str(job.pk),
         "attempts": str(attempt.pk),
