@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db.models import Count, Max, Q
 
 from skep_jobfile import JobFile, Path
+from skep_platform.accounts import queries as accounts
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.images.models import Image
@@ -69,13 +70,37 @@ class Limits:
 
 
 def find_vc(user: User, job: JobFile) -> VirtualCluster | None:
-    """None also when it exists and the user is not a member of it."""
+    """None also when it exists and the user is not a member of it. Who is in exactly one need not
+    name it."""
+    if not _names_vc(job) and len(mine := _memberships(user)) == 1:
+        return mine[0]
     return tenancy.visible_to(user).filter(name=job.defaults.virtual_cluster).first()
 
 
-def unknown_vc(job: JobFile) -> Objection:
+def _names_vc(job: JobFile) -> bool:
+    return "virtual_cluster" in job.defaults.model_fields_set
+
+
+def _memberships(user: User) -> list[VirtualCluster]:
+    mine = VirtualCluster.objects.filter(memberships__user=user)
+    return list(mine.order_by("name")[:MOST_NAMED])
+
+
+MOST_NAMED = 10
+
+
+def unknown_vc(user: User, job: JobFile) -> Objection:
+    """Told with whom to ask, or with what to choose from."""
     name = job.defaults.virtual_cluster
-    message = f"You belong to no virtual cluster named {name}; set defaults.virtualCluster."
+    mine = [vc.name for vc in _memberships(user)]
+    if not mine and not user.is_admin:
+        ask = " or ".join(accounts.admins()) or "an admin"
+        message = f"You are in no virtual cluster yet: ask {ask} to add you to one."
+    elif _names_vc(job):
+        message = f"You belong to no virtual cluster named {name}; set defaults.virtualCluster."
+    else:
+        choice = f" to one of {', '.join(mine)}" if mine else ""
+        message = f"The job names no virtual cluster: set defaults.virtualCluster{choice}."
     return Objection("unknown_virtual_cluster", message, VC_PATH, {"virtual_cluster": name})
 
 
