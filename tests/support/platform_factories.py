@@ -67,8 +67,7 @@ def make_gpus(prefix: str, count: int, *, model: str = "A100", memory_mb: int = 
 
 def make_inventory(gpus: Sequence[Gpu] = (), **fields: object) -> Inventory:
     known = {"hostname": "test", "address": "127.0.0.1", "cpus": 64.0, "memory_mb": 262144}
-    fixed = {"runtime": "mock", "gang_network": True}
-    return Inventory(gpus=list(gpus), **fixed | known | fields)
+    return Inventory(gpus=list(gpus), **{"runtime": "mock"} | known | fields)
 
 
 def make_hello(instance_id: str, inventory: Inventory, **fields: object) -> Hello:

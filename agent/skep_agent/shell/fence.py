@@ -124,8 +124,7 @@ class WatchdogFence:
 
     def set_lease(self, until: float) -> None:
         with self._lock:
-            if not self._closed.is_set():
-                self._page.lease_until = until
+            self._page.lease_until = until
 
     def name(self, container_id: str) -> None:
         with self._lock:
@@ -156,8 +155,7 @@ class WatchdogFence:
 
     def close(self, *, idle: bool) -> None:
         """Without `idle` the watchdog stays, until the next agent or the end of the lease."""
-        with self._lock:
-            self._closed.set()
+        self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
         if idle:

@@ -25,16 +25,6 @@ const login = createRoute({
   component: LoginPage,
 });
 
-const reset = createRoute({
-  getParentRoute: () => root,
-  path: "/reset-password",
-  validateSearch: (search): { user: string; token: string } => ({
-    user: text(search["user"]) ?? "",
-    token: text(search["token"]) ?? "",
-  }),
-  component: lazyRouteComponent(() => import("@/pages/login/ResetPage"), "ResetPage"),
-});
-
 const shell = createRoute({
   getParentRoute: () => root,
   id: "shell",
@@ -120,7 +110,6 @@ const profile = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
-    reset,
     shell.addChildren([
       home,
       jobs,

@@ -51,7 +51,6 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     spec_text: "",
     task_roles: [],
     may_stop: true,
-    may_prioritise: false,
     may_share: true,
     visibility: null,
     seen_by: "owner",
@@ -108,7 +107,6 @@ export function aUser(part: Partial<Me> = {}): Me {
     email: "",
     is_admin: false,
     virtual_clusters: [{ name: "vision", role: "member" }],
-    admins: [],
     ...part,
   };
 }
@@ -186,7 +184,6 @@ export function aNode(part: Partial<Node> = {}): Node {
     agent_version: "",
     labels: {},
     last_heartbeat_at: null,
-    lease_expires_at: null,
     gpus: [],
     ...part,
   };

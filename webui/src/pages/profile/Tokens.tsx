@@ -2,7 +2,7 @@ import { ActionIcon, Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { revokeToken, tokens } from "@/api/session";
-import type { ApiToken, TokenScope } from "@/api/types";
+import type { ApiToken } from "@/api/types";
 import { Confirm } from "@/ui/ConfirmButton";
 import { Failure } from "@/ui/Blank";
 import { Icon } from "@/ui/Icon";
@@ -21,9 +21,7 @@ export function Tokens() {
       <header className={css.head}>
         <div>
           <h2 className={css.title}>API tokens</h2>
-          <p className="dim">
-            For the skep command line and scripts. Give each no more than it needs.
-          </p>
+          <p className="dim">For the skep command line and scripts. Each may do what you may.</p>
         </div>
         <Button
           variant="default"
@@ -59,14 +57,7 @@ function Row({ token }: { token: ApiToken }) {
       <Icon name="key" size={14} />
       <b className={css.name}>{token.name || "unnamed"}</b>
       <span className="dim">
-        {SCOPE_WORDS[token.scope]} · made <Ago at={token.created_at} /> ·{" "}
-        {token.last_used_at ? (
-          <>
-            used <Ago at={token.last_used_at} />
-          </>
-        ) : (
-          "never used"
-        )}
+        made <Ago at={token.created_at} />
       </span>
       <span className={css.end}>{expiry(token)}</span>
       <ActionIcon
@@ -87,12 +78,6 @@ function Row({ token }: { token: ApiToken }) {
     </li>
   );
 }
-
-const SCOPE_WORDS: Record<TokenScope, string> = {
-  read: "reads only",
-  submit: "works with jobs",
-  admin: "may do all",
-};
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
