@@ -37,7 +37,7 @@ ENV PATH=/opt/skep/bin:$PATH \
 USER skep
 WORKDIR /var/lib/skep
 EXPOSE 8470
-CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-per-message-deflate", "false"]
+CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--http", "skep_platform.core.impatient:Impatient", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-per-message-deflate", "false"]
 
 FROM ${PYTHON_IMAGE} AS agent
 # Root, because it owns the engine's socket and writes firewall rules (see docs/network.md); it starts no

@@ -64,7 +64,7 @@ def _until_online(api: httpx.Client, nodes: int) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{online} of {nodes} agents are online")
-        time.sleep(0.1)
+        time.sleep(0.5)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import time
 from benchmarks.mock_agents import fleet
 from benchmarks.report import report
 from benchmarks.usage import cpu_seconds
-from tests.support.stack import Stack, stack
+from tests.support.stack import Stack, descendants, stack
 
 SIZES = [int(n) for n in os.environ.get("SKEP_BENCH_AGENTS", "500,1000,2000").split(",")]
 GPUS = 8
@@ -30,21 +30,22 @@ def main() -> None:
 
 def _measure(skep: Stack, agents: int) -> None:
     name = f"reconnect_{agents}"
-    cpu, start = cpu_seconds(skep.processes()), time.monotonic()
+    idle = _idle_cores(skep)
+    before, start = _cpu(skep), time.monotonic()
     with fleet(skep, agents, GPUS):
-        joined = cpu_seconds(skep.processes()) - cpu
-        report(name, "joined_after", time.monotonic() - start, "s")
+        passed = time.monotonic() - start
+        spent = {part: cpu - before[part] for part, cpu in _cpu(skep).items()}
+        joined = sum(spent.values()) - idle * passed
+        report(name, "joined_after", passed, "s")
+        for part, cpu in spent.items():
+            report(name, f"join_cpu_{part}", 1000 * cpu / agents, "ms per agent")
         report(name, "join_server_cpu", 1000 * joined / agents, "ms per agent", GOAL_JOIN_MS)
         time.sleep(SETTLE_S)
         pid, killed = skep.kill("gateway"), time.monotonic()
-        first = 0.0
         while (back := _back(skep, killed)) < agents:
-            if back and not first:
-                first = time.monotonic() - killed
             if time.monotonic() - killed > WITHIN_S:
                 break
             time.sleep(0.1)
-        report(name, "first_back_after", first, "s")
         report(name, "all_back_after", time.monotonic() - killed, "s", GOAL_S)
         report(name, "back", back, "agents", agents)
         time.sleep(SETTLE_S)
@@ -53,6 +54,18 @@ def _measure(skep: Stack, agents: int) -> None:
         new = skep.pids()["gateway"]
         assert new != pid
         report(name, "gateway_cpu_per_agent", 1000 * cpu_seconds([new]) / agents, "ms")
+
+
+def _cpu(skep: Stack) -> dict[str, float]:
+    """Seconds used so far by each part and its children."""
+    return {part: cpu_seconds({pid, *descendants(pid)}) for part, pid in skep.pids().items()}
+
+
+def _idle_cores(skep: Stack) -> float:
+    """What the server uses without agents."""
+    before = _cpu(skep)
+    time.sleep(SETTLE_S)
+    return (sum(_cpu(skep).values()) - sum(before.values())) / SETTLE_S
 
 
 def _back(skep: Stack, killed: float) -> int:

@@ -49,17 +49,23 @@ class AgentConfig:
         )
 
 
+LOOPBACK = socket.inet_aton("127.0.0.1")
+
+
 def machine_memory_mb() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
 def interface_of(address: str) -> str:
-    """The network interface of this machine that has the IPv4 address; "" when none has."""
+    """The network interface of this machine that has the IPv4 address; "" when none has. All
+    addresses of 127.0.0.0/8 are those of the loopback interface."""
     try:
         wanted = socket.inet_aton(socket.gethostbyname(address))
     except OSError:
         return ""
-    return next((name for name, has in _interfaces() if has == wanted), "")
+    if wanted[0] == LOOPBACK[0]:
+        wanted = LOOPBACK
+    return next((name for name, has in interfaces() if has == wanted), "")
 
 
 def own_address(server: str) -> str:
@@ -76,7 +82,7 @@ def own_address(server: str) -> str:
         return "127.0.0.1"
 
 
-def _interfaces() -> list[tuple[str, bytes]]:
+def interfaces() -> list[tuple[str, bytes]]:
     """Names and IPv4 addresses, one pair for each address: SIOCGIFCONF, see netdevice(7)."""
     room, entry_bytes, name_bytes, address_at = 64 * 1024, 40, 16, 20
     buffer = array.array("B", bytes(room))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep_agent.isolation_env import check_env, container_env
 from skep_agent.isolation_files import check_files, check_folder, command_is_secret, sourced_command
+from skep_agent.network.plan import Plan, plan_of
 from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import require
 
@@ -41,9 +42,16 @@ MIB = 1024 * 1024
 # default set: NET_RAW (forged ARP on a shared bridge), MKNOD (device nodes), NET_BIND_SERVICE (low
 # ports of the host's network), SETFCAP, SETPCAP, SYS_CHROOT, AUDIT_WRITE.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+# For tasks with an ssh server alone. A changed root leads nowhere: the container has a mount
+# namespace of its own, whose root is the image's (pivot_root), and under no-new-privileges no
+# set-user-id program can be fooled by files of a root that it did not expect. Debian's sshd ends
+# each session with a terminal that it may not write of to the kernel's audit log (AUDIT_WRITE):
+# messages of user space there are not to be trusted. Docker grants both by default.
+SSH_CAPABILITIES = ("AUDIT_WRITE", "SYS_CHROOT")
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
+MAX_HOSTS = 10_000
 # The engine refuses less.
 MIN_MEMORY_MB = 6
 
@@ -82,7 +90,6 @@ class EngineFacts:
     cpus: int
     init: bool  # docker-init is installed
     api: str = "1.41"  # the version of its API that is spoken
-    disk_quota: bool = False  # its storage driver limits what a container writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +121,16 @@ def create_call(
     # Imported late: the core checks specs without an engine, too.
     from docker.types import ContainerConfig, EndpointConfig, Healthcheck, NetworkingConfig
 
-    networking = None
-    if spec.network == "job":
-        endpoint = EndpointConfig(engine.api, aliases=[_hostname(spec)])
+    networking, plan = None, None
+    if spec.network == "gang":
+        plan = plan_of(spec, node.name)
+    if spec.network in ("job", "gang"):
+        endpoint = EndpointConfig(
+            engine.api,
+            aliases=[_hostname(spec)],
+            ipv4_address=plan.task if plan else None,
+            mac_address=plan.mac if plan else None,
+        )
         networking = NetworkingConfig({network: endpoint})  # type: ignore[arg-type]
     body = ContainerConfig(
         engine.api,
@@ -125,6 +139,8 @@ def create_call(
         command=[_script(spec)],
         hostname=_hostname(spec),
         detach=True,
+        # Engines before API 1.44 look for it here, later ones in the endpoint.
+        mac_address=plan.mac if plan else None,
         environment=[f"{name}={value}" for name, value in env.items()],
         entrypoint=_SHELL,
         working_dir=spec.work_dir or None,
@@ -132,7 +148,7 @@ def create_call(
         # An image may say SIGKILL here, or run commands of its own every second.
         stop_signal="SIGTERM",
         healthcheck=Healthcheck(test=["NONE"]),
-        host_config=_host_config(spec, node, engine, network),
+        host_config=_host_config(spec, node, engine, network, plan),
         networking_config=networking,
     )
     # What is not said is not sent.
@@ -150,8 +166,7 @@ def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
         "skep.epoch": str(spec.epoch),
         "skep.gpus": ",".join(spec.gpu_uuids),
         "skep.network": spec.network,
-        "skep.disk_mb": str(spec.disk_mb),
-        "skep.log_bytes": str(spec.log_bytes),
+        "skep.gang": str(spec.gang.vni) if spec.gang and spec.network == "gang" else "",
     }
 
 
@@ -166,6 +181,9 @@ def check_spec(spec: AttemptSpec) -> None:
         # Never an index or "all": only a UUID names a GPU.
         require(_GPU.fullmatch(uuid), f"{uuid[:80]!r} is not the UUID of a GPU")
     require(len(set(spec.gpu_uuids)) == len(spec.gpu_uuids), "a GPU is listed twice")
+    require(len(spec.hosts) <= MAX_HOSTS, f"{len(spec.hosts)} host names, at most {MAX_HOSTS}")
+    for name in spec.hosts:
+        require(_HOSTNAME.fullmatch(name), f"{name[:80]!r} is not a host name")
     _check_sizes(spec)
 
 
@@ -193,8 +211,6 @@ def _check_sizes(spec: AttemptSpec) -> None:
     require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
     require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
     require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
-    for limit in (spec.disk_mb, spec.log_bytes):
-        require(0 <= limit <= 2**63, f"{limit} as a limit of disk or log")
     for grace in (spec.stop_grace_s, spec.checkpoint_grace_s):
         require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
     signal = spec.checkpoint_signal
@@ -215,7 +231,9 @@ def _check_working_dir(image: ImageFacts) -> None:
         check_folder(image.working_dir, "WORKDIR of the image")
 
 
-def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: str) -> HostConfig:
+def _host_config(
+    spec: AttemptSpec, node: Node, engine: EngineFacts, network: str, plan: Plan | None
+) -> HostConfig:
     """All that the engine gets; what the type leaves out when it is false (Privileged,
     PublishAllPorts, devices, binds) is false for the engine."""
     from docker.types import HostConfig, LogConfig, Ulimit
@@ -224,9 +242,9 @@ def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: st
     return HostConfig(
         engine.api,
         network_mode=network,
-        extra_hosts=_extra_hosts(spec, node),
+        extra_hosts=_extra_hosts(spec, node, plan),
         cap_drop=["ALL"],
-        cap_add=list(CAPABILITIES),
+        cap_add=[*CAPABILITIES, *(SSH_CAPABILITIES if spec.ssh_server else ())],
         security_opt=["no-new-privileges"],
         ipc_mode="private",
         # Also on cgroup v1, where the engine's own default is the host's.
@@ -245,7 +263,6 @@ def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: st
         ulimits=[Ulimit(name="core", soft=0, hard=0)],
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         oom_score_adj=500,
-        storage_opt=_storage_opt(spec, engine),
         init=engine.init,
         restart_policy={"Name": "no"},
         # Without rotation: a reader resumes by its offset from the first byte. "local" and not
@@ -263,10 +280,6 @@ def _host_config(spec: AttemptSpec, node: Node, engine: EngineFacts, network: st
     )
 
 
-def _storage_opt(spec: AttemptSpec, engine: EngineFacts) -> dict[str, str] | None:
-    return {"size": f"{spec.disk_mb}m"} if spec.disk_mb and engine.disk_quota else None
-
-
 def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:
     from docker.types import DeviceRequest
 
@@ -276,11 +289,16 @@ def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:
     return [DeviceRequest(driver="nvidia", device_ids=list(gpu_uuids), capabilities=capabilities)]
 
 
-def _extra_hosts(spec: AttemptSpec, node: Node) -> list[str]:
-    """In the host's network nobody resolves the task's own name, but gloo and MPI ask for it."""
-    if spec.network != "host" or not _is_ip(node.address):
+def _extra_hosts(spec: AttemptSpec, node: Node, plan: Plan | None) -> list[str]:
+    """In the network of a gang the engine knows only its own tasks. In the host's network nobody
+    resolves the task's own name, but gloo and MPI ask for it."""
+    if plan is not None:
+        return [f"{name}:{address}" for name, address in plan.hosts.items()]
+    if spec.network != "host":
         return []
-    return [f"{_hostname(spec)}:{node.address}"]
+    # Its own name first: torchrun takes the first one that belongs to its address for its name.
+    hosts = {_hostname(spec): node.address, **spec.hosts}
+    return [f"{name}:{address}" for name, address in hosts.items() if _is_ip(address)]
 
 
 def _interface(spec: AttemptSpec, node: Node) -> str:

@@ -115,6 +115,24 @@ class WorkingFiles(Message):
     path: str
 
 
+class GangNode(Message):
+    """A node of a gang. `gateway` is the address of its bridge in the network of the gang, `tasks`
+    says which addresses in it belong to the host names of the tasks there."""
+
+    name: str
+    address: str  # where other nodes reach it
+    gateway: str
+    tasks: dict[str, str]
+
+
+class GangNetwork(Message):
+    """The network that the tasks of a gang have to themselves, over all their nodes."""
+
+    vni: int  # of VXLAN
+    subnet: str  # of IPv4, with all addresses of tasks and gateways
+    nodes: list[GangNode]
+
+
 class SharedSpec(Message):
     """What the tasks of a gang have in common, so that a thousand of them on a node do not repeat
     the addresses of all the others a thousand times."""
@@ -123,6 +141,8 @@ class SharedSpec(Message):
     secret_env: dict[str, str] = Field(default={}, repr=False)
     files: list[FileSpec] = []
     masks: list[str] = Field(default=[], repr=False)
+    gang: GangNetwork | None = None
+    hosts: dict[str, str] = {}
 
 
 class AttemptSpec(Message):
@@ -143,6 +163,8 @@ class AttemptSpec(Message):
     # command does, too.
     secret_env: dict[str, str] = Field(default={}, repr=False)
     secret_command: bool = False
+    # It runs an ssh server, which as root confines its unprivileged part with chroot().
+    ssh_server: bool = False
     masks: list[str] = Field(default=[], repr=False)  # what no log line may show
     files: list[FileSpec] = []
     working_files: WorkingFiles | None = None
@@ -152,13 +174,13 @@ class AttemptSpec(Message):
     memory_mb: int
     shm_mb: int = 64
     pids_limit: int = 4096
-    # What its container may keep on the node's disk: 0 is without a limit.
-    disk_mb: int = 0  # MiB written into its root and its anonymous volumes
-    log_bytes: int = 0  # of its own log
     # "isolated": no other container reachable; "job": the job's private bridge on this node, where
-    # `hostname` resolves; "host": the node's own network, ports reserved by the server.
-    network: Literal["isolated", "job", "host"] = "isolated"
+    # `hostname` resolves; "gang": the network `gang`, in which the host names of all its tasks
+    # resolve; "host": the node's own network, ports reserved by the server.
+    network: Literal["isolated", "job", "gang", "host"] = "isolated"
+    gang: GangNetwork | None = None
     hostname: str = ""
+    hosts: dict[str, str] = {}  # in mode "host": host names of the gang's tasks and their addresses
     ports: dict[str, list[int]] = {}
     stop_grace_s: float = 30.0  # between SIGTERM and SIGKILL
     # An attempt that is stopped because it was preempted gets this signal first ("": none), and so
@@ -179,6 +201,8 @@ class AttemptSpec(Message):
                 "secret_env": shared.secret_env | self.secret_env,
                 "files": [*shared.files, *self.files],
                 "masks": [*shared.masks, *self.masks],
+                "gang": self.gang or shared.gang,
+                "hosts": shared.hosts | self.hosts,
                 "shares": "",
             }
         )

@@ -164,8 +164,22 @@ def remove_node(name: str) -> Call[None]:
     return Call("DELETE", f"nodes/{name}", None)
 
 
-def create_join_token() -> Call[models.JoinToken]:
-    return Call("POST", "nodes/join-tokens", models.JoinToken, json={}, repeatable=False)
+def create_join_token(node: str = "") -> Call[models.JoinToken]:
+    body = {"node": node} if node else {}
+    return Call("POST", "nodes/join-tokens", models.JoinToken, json=body, repeatable=False)
+
+
+def join_tokens(**params: Any) -> Call[Page[models.JoinTokenRow]]:
+    answer = Page[models.JoinTokenRow]
+    return Call("GET", "nodes/join-tokens", answer, params=given(params))
+
+
+def revoke_join_token(token_id: str) -> Call[None]:
+    return Call("DELETE", f"nodes/join-tokens/{token_id}", None)
+
+
+def declare_lost(name: str) -> Call[models.Node]:
+    return Call("POST", f"nodes/{name}/declare-lost", models.Node)
 
 
 def virtual_clusters(**params: Any) -> Call[Page[models.VirtualCluster]]:

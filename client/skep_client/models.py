@@ -349,6 +349,15 @@ class JoinToken(Model):
     command: str = ""
 
 
+class JoinTokenRow(Model):
+    id: str
+    created_by: str | None = None
+    created_at: datetime
+    expires_at: datetime
+    uses_left: int = 0
+    node: str = ""
+
+
 class Joined(Model):
     node_id: str = ""
     name: str
@@ -421,6 +430,7 @@ class Me(Model):
     email: str = ""
     is_admin: bool = False
     virtual_clusters: list[Membership] = []
+    admins: list[str] = []
 
 
 class Member(Model):
@@ -437,7 +447,9 @@ class NewToken(Model):
     id: str
     name: str
     last4: str = ""
+    scope: str = ""
     created_at: datetime
+    last_used_at: datetime | None = None
     expires_at: datetime | None = None
     token: str
 
@@ -569,6 +581,11 @@ class Reserved(Model):
     nodes: list[str] = []
 
 
+class ResetLink(Model):
+    url: str = ""
+    expires_at: datetime
+
+
 class Running(Model):
     job: QueuedJob
     expected_end: datetime | None = None
@@ -637,7 +654,9 @@ class Token(Model):
     id: str
     name: str
     last4: str = ""
+    scope: str = ""
     created_at: datetime
+    last_used_at: datetime | None = None
     expires_at: datetime | None = None
 
 
@@ -774,4 +793,5 @@ class Job(JobSummary):
     seen_by: str = ""
     may_exec: bool = False
     may_stop: bool = False
+    may_prioritise: bool = False
     may_share: bool = False

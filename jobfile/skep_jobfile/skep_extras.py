@@ -133,8 +133,8 @@ class SkepExtras(Part):
     )
     network: Literal["bridge", "host"] | None = Field(
         default=None,
-        description="`bridge`: a private network; `host`: the node's own, with reserved ports. "
-        "Default: `host` for gangs over several nodes.",
+        description="`bridge`: a network of the job's own, the default; `host`: that of the nodes, "
+        "with reserved ports, where the virtual cluster may.",
     )
     environment: Annotated[dict[VariableName, str | int | float | bool], Field(max_length=1000)] = (
         Field(

@@ -24,6 +24,13 @@ SKEP_S3_ENDPOINT_URL the address of a store that speaks S3 and is not Amazon's
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
+SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get their subnets, used by
+                     nothing else that nodes reach (default 100.64.0.0/10)
+SKEP_EGRESS_ALLOW    comma list of private addresses, networks or address:port that tasks may reach
+SKEP_TOKEN_DAYS      how long an API token lives when nothing else is asked for (default 90)
+SKEP_TOKEN_MAX_DAYS  how long it may live at most (default 366)
+SKEP_FORMER_MEMBERS_JOBS   what becomes of running jobs of people who were deactivated or left their
+                     virtual cluster: stop (default), or finish; waiting ones always stop
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on purpose, in
                      seconds (default 3600, at most 86400, 0: no longer than a lease)
@@ -107,6 +114,12 @@ SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 # So long nodes are waited for after a planned stop of the server; at most a day.
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
+SKEP_GANG_POOL = os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10")
+SKEP_EGRESS_ALLOW = [e for e in os.environ.get("SKEP_EGRESS_ALLOW", "").split(",") if e]
+SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))
+SKEP_TOKEN_MAX_DAYS = float(os.environ.get("SKEP_TOKEN_MAX_DAYS", "366"))
+SKEP_FORMER_MEMBERS_JOBS = os.environ.get("SKEP_FORMER_MEMBERS_JOBS", "stop")
+PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
 # Limits of the queue, in seconds; see skep_scheduler.queue.Settings.
@@ -324,6 +337,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "skep.scheduling.tidy",
         "schedule": 3600.0,
         "options": {"expires": 600},
+    },
+    "stop-jobs-of-former-members": {
+        "task": "skep.jobs.stop_of_former_members",
+        "schedule": 30.0,
+        "options": {"expires": 20},
     },
     "reconcile-jobs": {
         "task": "skep.jobs.reconcile",

@@ -261,3 +261,22 @@ async def test_finding_c1_a_renewed_lease_ends_the_killing(
     )
     fence.name(container.id)
     assert container.wait()["StatusCode"] == 0
+
+
+async def test_finding_s3_hostile_secrets_and_a_hostile_log_cost_nobody_the_node(
+    server: FakeControlPlane, agent: AgentChild, busybox: str
+) -> None:
+    """100 secrets that lie in one another, and 1 MiB of log that consists of them."""
+    spec = make_spec(
+        busybox,
+        "busybox yes a | busybox tr -d '\\n' | head -c 1048576",
+        masks=["a" * size for size in range(901, 1001)],
+    )
+    neighbour = make_spec(busybox, "sleep 600")
+    node = server.node()
+    node.specs = {spec.attempt_id: spec, neighbour.attempt_id: neighbour}
+    agent.start()
+    await server.until(lambda: node.complete(spec.attempt_id))
+    assert bytes(node.log(spec.attempt_id).data) == b"*" * 1048576
+    assert node.phases(neighbour.attempt_id)[-1] == "running"
+    assert len(node.hellos) == 1

@@ -45,6 +45,25 @@ def env_of(spec: AttemptSpec, node: Node = REAL, *image_env: str) -> dict[str, s
     return dict(entry.split("=", 1) for entry in body["Env"])
 
 
+def test_finding_j3_only_a_task_with_an_ssh_server_may_change_its_root():
+    assert "SYS_CHROOT" not in body_of(spec_with())["HostConfig"]["CapAdd"]
+    assert "SYS_CHROOT" in body_of(spec_with(ssh_server=True))["HostConfig"]["CapAdd"]
+
+
+def test_finding_j9_tasks_in_the_nodes_network_know_the_names_of_their_gang_their_own_first():
+    hosts = {"worker-0": "10.0.0.5", "worker-1": "10.0.0.5", "ps-0": "10.0.0.6", "x": "no address"}
+    spec = spec_with(network="host", hostname="worker-1", hosts=hosts)
+    assert body_of(spec)["HostConfig"]["ExtraHosts"] == [
+        *("worker-1:10.0.0.5", "worker-0:10.0.0.5", "ps-0:10.0.0.6"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a b", "evil\n10.0.0.1 x", "", "-a", "a" * 70])
+def test_what_is_no_host_name_is_refused(name):
+    with pytest.raises(RuntimeFailure, match="not a host name"):
+        check_spec(spec_with(network="host", hosts={name: "10.0.0.1"}))
+
+
 def test_the_whole_host_configuration_of_a_gpu_task():
     """Every key that the engine gets: a new one has to be thought about here."""
     spec = spec_with(gpu_uuids=GPUS, cpus=2.5, memory_mb=1000, shm_mb=100, pids_limit=99)
@@ -91,7 +110,7 @@ FORBIDDEN = {
     "Binds", "Mounts", "VolumesFrom", "VolumeDriver", "Devices", "DeviceCgroupRules", "PidMode",
     "UTSMode", "UsernsMode", "CgroupParent", "Cgroup", "Sysctls", "PortBindings", "Tmpfs",
     "MaskedPaths", "ReadonlyPaths", "OomKillDisable", "Links", "GroupAdd",
-    "Privileged", "PublishAllPorts",
+    "StorageOpt", "Privileged", "PublishAllPorts",
 }  # fmt: skip
 
 
@@ -157,8 +176,6 @@ def test_attack_01_02_03_no_spec_whatever_it_says_opens_the_host(text, number, r
         {"pids_limit": 0},
         {"pids_limit": -1},
         {"pids_limit": 10**6},
-        {"disk_mb": -1},
-        {"log_bytes": -1},
         {"stop_grace_s": -1.0},
         {"stop_grace_s": float("nan")},
         {"stop_grace_s": 1e9},
@@ -348,18 +365,7 @@ def test_labels_tell_all_that_a_new_agent_process_needs():
         "skep.epoch": "3",
         "skep.gpus": ",".join(GPUS),
         "skep.network": "isolated",
-        "skep.disk_mb": "0",
-        "skep.log_bytes": "0",
     }
-
-
-def test_finding_s11_where_the_storage_driver_has_quotas_a_container_gets_one():
-    quotas = EngineFacts(cpus=8, init=True, disk_quota=True)
-    limited = create_call(spec_with(disk_mb=500), REAL, quotas, IMAGE, "network-id").body
-    assert limited["HostConfig"]["StorageOpt"] == {"size": "500m"}
-    free = create_call(spec_with(), REAL, quotas, IMAGE, "network-id").body
-    assert "StorageOpt" not in free["HostConfig"]
-    assert "StorageOpt" not in body_of(spec_with(disk_mb=500))["HostConfig"]
 
 
 def test_in_the_hosts_network_a_task_finds_its_own_name():

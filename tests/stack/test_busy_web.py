@@ -48,7 +48,7 @@ class Seen:
 def whole(folder: Path, lease_s: float, heartbeat_s: float) -> Iterator[tuple[Stack, LiveNodes]]:
     timing = {"SKEP_LEASE_S": str(lease_s), "SKEP_HEARTBEAT_S": str(heartbeat_s)}
     with (
-        stack("--no-agents", SKEP_LEASE_MARGIN_S="2", **timing) as box,
+        stack("--no-agents", SKEP_LEASE_MARGIN_S="5", **timing) as box,
         LiveNodes(box, folder) as nodes,
     ):
         for number in range(1, NODES + 1):

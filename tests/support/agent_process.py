@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,24 +30,32 @@ class FakeClock(Clock):
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._cancelled: set[int] = set()
+        self._lock = threading.Lock()  # the link's thread sleeps by this clock, too
 
     def moment(self) -> Moment:
         return Moment(self.now, time.time())
 
     async def sleep(self, seconds: float) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self.call_at(self.now + seconds, lambda: done.done() or done.set_result(None))
-        await done
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(done.set)
+
+        self.call_at(self.now + seconds, wake)
+        await done.wait()
 
     def call_at(self, mono: float, callback: Callable[[], None]) -> FakeTimer:
         number = next(self._numbers)
-        heapq.heappush(self._timers, (mono, number, callback))
+        with self._lock:
+            heapq.heappush(self._timers, (mono, number, callback))
         return FakeTimer(self._cancelled, number)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
         while self._timers and self._timers[0][0] <= self.now:
-            _, number, callback = heapq.heappop(self._timers)
+            with self._lock:
+                _, number, callback = heapq.heappop(self._timers)
             if number not in self._cancelled:
                 callback()
 

@@ -19,7 +19,12 @@ from django.conf import settings
 from django.db import connection
 from tests.support.ports import free_port
 
-OPTIONS = {"log_level": "warning", "ws_per_message_deflate": False, "lifespan": "off"}
+OPTIONS = {
+    "http": "skep_platform.core.impatient:Impatient",
+    "log_level": "warning",
+    "ws_per_message_deflate": False,
+    "lifespan": "off",
+}
 START_S = 60
 
 

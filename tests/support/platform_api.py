@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from knox.models import get_token_model
 from rest_framework.test import APIClient
 
@@ -20,7 +21,8 @@ class Api:
         self.user = user
         self.token = ""
         if user is not None:
-            _, self.token = get_token_model().objects.create(user=user)
+            used = timezone.now()  # the first use of a new token is noted, by one more query
+            _, self.token = get_token_model().objects.create(user=user, last_used_at=used)
             self.client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.token}")
 
     def get(self, path: str, **query: Any) -> Any:
@@ -45,6 +47,14 @@ class Api:
             self.client._encode_data(body, "json")[0] or b"",
             content_type="application/json",
         )
+
+
+def session(user: User) -> Api:
+    """The user in a browser: known by a session, not by a token."""
+    api = Api()
+    api.user = user
+    api.client.force_login(user)
+    return api
 
 
 def refusal(response: Any) -> tuple[int, str]:

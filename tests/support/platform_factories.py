@@ -67,7 +67,8 @@ def make_gpus(prefix: str, count: int, *, model: str = "A100", memory_mb: int = 
 
 def make_inventory(gpus: Sequence[Gpu] = (), **fields: object) -> Inventory:
     known = {"hostname": "test", "address": "127.0.0.1", "cpus": 64.0, "memory_mb": 262144}
-    return Inventory(gpus=list(gpus), **{"runtime": "mock"} | known | fields)
+    fixed = {"runtime": "mock", "gang_network": True}
+    return Inventory(gpus=list(gpus), **fixed | known | fields)
 
 
 def make_hello(instance_id: str, inventory: Inventory, **fields: object) -> Hello:

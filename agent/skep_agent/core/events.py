@@ -37,10 +37,12 @@ class AgentStarted:
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The server accepted the connection; `sent_at` is when Hello was sent."""
+    """The server accepted the connection; `sent_at` is when Hello was sent, `received_at` when
+    Welcome was received, if that is not now."""
 
     lease_s: float
     sent_at: float
+    received_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,13 @@ class LeaseExtended:
     """The server announced a planned absence, and waits that much longer for this node."""
 
     for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSeen:
+    """The lease is known to run at least so long: what renewed it is heard of later."""
+
+    until: float  # monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,7 @@ Event = (
     | Disconnected
     | HeartbeatAcked
     | LeaseExtended
+    | LeaseSeen
     | DesiredArrived
     | FactsAcked
     | PullProgressed

@@ -27,6 +27,7 @@ from skep_agent.core.instructions import (
     VerifyGpus,
     Watch,
 )
+from skep_agent.core.lease import Lease
 from skep_agent.core.outbox import Outbox
 from skep_agent.core.records import Outcome, StopReason
 from skep_agent.protocol import AttemptFact, AttemptSpec, Phase
@@ -59,7 +60,7 @@ class Lifecycle:
         self.outbox = Outbox(next_seq)
         self.acked_seq = 0
         self.deadlines = Deadlines()  # by attempt id, and "lease"
-        self.lease_until: float | None = None  # monotonic; None before any server was met
+        self.lease = Lease()
         self.now = Moment(0.0, 0.0)
         self.cause = ""
         self.out: list[Instruction] = []
@@ -69,8 +70,13 @@ class Lifecycle:
         holder = self.attempts.get(attempt_id) or self.graves.get(attempt_id)
         return holder.story if holder else Story()
 
+    @property
+    def lease_until(self) -> float | None:
+        """Monotonic seconds; None before any server was met."""
+        return self.lease.until
+
     def set_lease(self, until: float) -> None:
-        self.lease_until = until
+        self.lease.until = until
         self.deadlines.set("lease", until)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:

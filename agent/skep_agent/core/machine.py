@@ -28,7 +28,7 @@ from skep_agent.core.instructions import (
 )
 from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
 from skep_agent.core.records import Outcome, StopPlan, unhandled
-from skep_agent.protocol import MAX_ABSENCE_S, AttemptSpec
+from skep_agent.protocol import AttemptSpec
 
 PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
 VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
@@ -41,8 +41,6 @@ MAX_XIDS = 32  # told of one attempt
 class Session:
     """One connection, from Welcome to its end."""
 
-    lease_s: float
-    renewed_at: float  # when the newest acknowledged heartbeat, or the Hello, was sent
     revision: int = -1  # newest Desired of this session
     listed: dict[str, AttemptSpec] = field(default_factory=dict)
 
@@ -83,13 +81,10 @@ class NodeMachine(Adoption):
     # --- the server
 
     def _welcomed(self, event: ev.Welcomed) -> None:
-        self.session = Session(event.lease_s, event.sent_at)
-        until = event.sent_at + event.lease_s
-        if self.lease_until is not None and self.lease_until > until:
-            # The planned absence is over. The server keeps to it until it has seen a heartbeat of
-            # this session, so the lease may begin now: the Hello may have waited for long.
-            until = min(self.lease_until, self.now.mono + event.lease_s)
-        self._lease_to(until)
+        self.session = Session()
+        received_at = self.now.mono if event.received_at is None else event.received_at
+        self.lease.welcomed(event.lease_s, event.sent_at, received_at)
+        self._lease_changed()
         self.outbox.rewind()
         if self.outbox.waiting:
             self.out.append(SendFacts())
@@ -98,26 +93,21 @@ class NodeMachine(Adoption):
         self.session = None
 
     def _heartbeat_acked(self, event: ev.HeartbeatAcked) -> None:
-        session = self.session
-        if session is not None and event.sent_at > session.renewed_at:
-            session.renewed_at = event.sent_at
-            until = event.sent_at + session.lease_s
-            if self.lease_until is None or until > self.lease_until:
-                self._lease_to(until)
+        if self.session is not None and self.lease.acknowledged(event.sent_at):
+            self._lease_changed()
 
     def _lease_extended(self, event: ev.LeaseExtended) -> None:
-        """From the last renewal, which the server knows of, not from now: the word may have been
-        under way for long. Told twice, it is the same extension."""
-        session = self.session
-        if session is not None and event.for_s > 0:
-            extension = min(event.for_s, float(MAX_ABSENCE_S))
-            until = session.renewed_at + session.lease_s + extension
-            if self.lease_until is None or until > self.lease_until:
-                self._lease_to(until)
+        if self.session is not None and self.lease.extended(event.for_s):
+            self._lease_changed()
 
-    def _lease_to(self, until: float) -> None:
-        self.set_lease(until)
-        self.out.append(RememberLease(until))
+    def _lease_seen(self, event: ev.LeaseSeen) -> None:
+        if self.lease.seen(event.until):
+            self._lease_changed()
+
+    def _lease_changed(self) -> None:
+        assert self.lease.until is not None
+        self.set_lease(self.lease.until)
+        self.out.append(RememberLease(self.lease.until))
 
     def _fence(self) -> None:
         """The lease is over: the server may soon run our gangs elsewhere."""
@@ -408,6 +398,7 @@ _RENEWALS = (
     ev.Welcomed,
     ev.HeartbeatAcked,
     ev.LeaseExtended,
+    ev.LeaseSeen,
     ev.Tick,
 )
 
@@ -418,6 +409,7 @@ _HANDLERS: dict[type, Callable] = {
     ev.Disconnected: NodeMachine._disconnected,
     ev.HeartbeatAcked: NodeMachine._heartbeat_acked,
     ev.LeaseExtended: NodeMachine._lease_extended,
+    ev.LeaseSeen: NodeMachine._lease_seen,
     ev.DesiredArrived: NodeMachine._desired,
     ev.FactsAcked: NodeMachine._facts_acked,
     ev.PullProgressed: NodeMachine._pull_progressed,

@@ -46,6 +46,8 @@ def is_local(address: str) -> bool:
 
 def underlay_mtu(address: str) -> int:
     """Of the interface that has the address, in bytes; 1500 where none is known to."""
+    if IPv4Address(address).is_loopback:
+        address = "127.0.0.1"
     with _netlink("look for the interface") as ip:
         for entry in ip.get_addr(family=socket.AF_INET, local=address):
             for link in ip.get_links(entry["index"]):
@@ -53,20 +55,27 @@ def underlay_mtu(address: str) -> int:
     return 1500
 
 
-def join(name: str, bridge: str, vni: int, local: str, tasks: Tasks, mtu: int) -> None:
-    """Make the device `name` on the bridge, with these remote tasks and no others. May be
-    repeated; raises LinkError."""
+def join(name: str, bridge: str, vni: int, local: str, tasks: Tasks) -> bool:
+    """See that the device `name` is on the bridge, for these remote tasks; whether it had to be
+    made. Raises LinkError."""
     with _netlink(f"make the VXLAN device {name}") as ip:
-        if _index(ip, name) is None:
-            _add(ip, name, vni, local)
         index, master = _index(ip, name), _index(ip, bridge)
-        if index is None or master is None:
+        if master is None:
             raise LinkError(f"there is no bridge {bridge}")
+        if index is not None and ip.get_links(index)[0].get_attr("IFLA_MASTER") == master:
+            return False
+        mtu = ip.get_links(master)[0].get_attr("IFLA_MTU")
+        if index is None:
+            _add(ip, name, vni, local)
+            index = _index(ip, name)
         for address, node in tasks.items():
             mac = hardware_address(address)
             ip.fdb("replace", ifindex=index, lladdr=mac, dst=node, flags=_NTF_SELF)
             ip.neigh("replace", ifindex=index, dst=address, lladdr=mac, state=_PERMANENT)
-        ip.link("set", index=index, master=master, mtu=mtu, state="up")
+        # Last: where this stands, all of it does.
+        ip.link("set", index=index, mtu=mtu, state="up")
+        ip.link("set", index=index, master=master)
+    return True
 
 
 def remove(name: str) -> None:
@@ -78,6 +87,8 @@ def remove(name: str) -> None:
 
 def strays(prefix: str) -> list[str]:
     """Devices of ours whose bridge is gone."""
+    if not _any(prefix):
+        return []
     with _netlink("list devices") as ip:
         return [name for name, link in _ours(ip, prefix) if link.get_attr("IFLA_MASTER") is None]
 
@@ -85,8 +96,8 @@ def strays(prefix: str) -> list[str]:
 def peers(prefix: str) -> set[tuple[str, int]]:
     """(address of a node, VNI) for all nodes that our devices send to. Raises LinkError."""
     found: set[tuple[str, int]] = set()
-    if not any(name.startswith(f"{prefix}v") for _, name in socket.if_nameindex()):
-        return found  # as on most nodes
+    if not _any(prefix):
+        return found
     with _netlink("list devices") as ip:
         for _, link in _ours(ip, prefix):
             vni = int(link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA", "IFLA_VXLAN_ID"))
@@ -94,6 +105,11 @@ def peers(prefix: str) -> set[tuple[str, int]]:
                 if node := entry.get_attr("NDA_DST"):
                     found.add((str(node), vni))
     return found
+
+
+def _any(prefix: str) -> bool:
+    """Whether there is a device of ours: on most nodes there is none."""
+    return any(name.startswith(f"{prefix}v") for _, name in socket.if_nameindex())
 
 
 def _add(ip: IPRoute, name: str, vni: int, local: str) -> None:

@@ -1,10 +1,13 @@
 """The bridges that containers are put on.
 
 One bridge for all lonely tasks of this node, on which no two containers reach each other; one for
-each job whose tasks share this node. Several agents may share an engine: every bridge belongs to
+each job whose tasks share this node. Several agents may share an engine: such a bridge belongs to
 one node of one cluster, by its name (the engine looks bridges up by name when a container starts)
-and by its labels, so that no agent ever removes another's. The name of its interface tells the
-fence whose it is: a bridge without such a name is never used.
+and by its labels, so that no agent ever removes another's.
+
+The bridge of a gang over nodes belongs to the gang: agents of the cluster that share the engine
+share it, and to nodes elsewhere it goes on through a VXLAN device. The name of its interface tells
+the fence whose a bridge is: one without such a name is never used.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import asyncio
 import ipaddress
 import re
 import socket
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
+from skep_agent.config import interfaces
 from skep_agent.isolation import Node
-from skep_agent.network import names
+from skep_agent.network import names, vxlan
 from skep_agent.network.fence import Fence, unavailable
+from skep_agent.network.machine import machine_lock
+from skep_agent.network.plan import Plan
 from skep_agent.protocol import NetworkPolicy
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
@@ -27,6 +35,10 @@ MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
 SUBNET_PREFIX = 24
 _NO_COMPANY = {"com.docker.network.bridge.enable_icc": "false"}
 _INTERFACE = "com.docker.network.bridge.name"
+_MTU = "com.docker.network.driver.mtu"
+LOCAL_MTU = 1500  # bytes; of a gang on one machine
+
+T = TypeVar("T")
 
 
 class Networks:
@@ -60,6 +72,20 @@ class Networks:
         interface = names.interface(self._node.cluster, "j", key)
         return await self._ensure(f"job-{job_id}", interface, {"skep.job": job_id}, {})
 
+    @asynccontextmanager
+    async def of_gang(self, plan: Plan) -> AsyncIterator[str]:
+        """The id of the gang's bridge, made and joined with the other nodes when it was not; it
+        stays while the container is created within. Raises RuntimeFailure
+        "network_unavailable"."""
+        async with self.lock, machine_lock(self._node.cluster):
+            elsewhere = {a: n for a, n in plan.others.items() if not vxlan.is_local(n)}
+            if elsewhere and self._fence is None:
+                raise unavailable("gangs over several machines need an agent with its fence")
+            network_id = await self._gang_bridge(plan, bool(elsewhere))
+            if elsewhere:
+                await self._join(plan, elsewhere)
+            yield network_id
+
     @property
     def gangs_over_nodes(self) -> bool:
         """Whether this node can take part in the network of a gang. Without a fence only with nodes
@@ -89,6 +115,87 @@ class Networks:
                 job = network["Labels"].get("skep.job")
                 if job not in jobs if job else isolated and not jobs:
                     await self._remove(network["Id"])
+            if await self._list_gangs():
+                async with machine_lock(self._node.cluster):
+                    await self._remove_unused_gangs()
+
+    async def _gang_bridge(self, plan: Plan, spans: bool) -> str:
+        """`spans`: to other machines."""
+        interface = self._interface(plan.vni, "g")
+        labels = {
+            "skep.cluster": self._node.cluster,
+            "skep.gang": str(plan.vni),
+            "skep.subnet": str(plan.subnet),
+            "skep.interface": interface,
+        }
+        if found := await self._list(labels):
+            return found[0]["Id"]
+        _check_free(plan.subnet)
+        mtu = LOCAL_MTU
+        if spans:
+            mtu = await self._linked(vxlan.underlay_mtu, plan.here.address) - vxlan.OVERHEAD_BYTES
+        options = {_INTERFACE: interface, _MTU: str(mtu)}
+        name = re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-gang-{plan.vni}.{self._node.cluster}")
+        network_id = await self._create_gang(name, labels, options, plan)
+        if self._fence is not None:
+            _check_shared(interface)
+        return network_id
+
+    async def _create_gang(
+        self, name: str, labels: dict[str, str], options: dict[str, str], plan: Plan
+    ) -> str:
+        for last in (False, True):
+            try:
+                return await self._create_in(
+                    name, labels, options, str(plan.subnet), plan.here.gateway
+                )
+            except EngineError as error:
+                # Perhaps the bridge of a gang that is over, or of an attempt before a reboot.
+                if last or not await self._remove_unused_gangs():
+                    raise unavailable(f"the engine makes no bridge: {error.message}") from None
+        raise AssertionError("not reached")
+
+    async def _join(self, plan: Plan, elsewhere: dict[str, str]) -> None:
+        here = plan.here.address
+        if not vxlan.is_local(here):
+            raise unavailable(
+                f"{here} is not an address of this machine; start the agent with the --address "
+                "that other nodes reach"
+            )
+        bridge, name = self._interface(plan.vni, "g"), self._interface(plan.vni, "v")
+        made = await self._linked(vxlan.join, name, bridge, plan.vni, here, elsewhere)
+        if made and self._fence is not None:
+            await self._fence.renew()
+
+    async def _list_gangs(self) -> list[dict[str, Any]]:
+        filters = {"label": [f"skep.cluster={self._node.cluster}", "skep.gang"]}
+        return await self._engine.call(lambda api: api.networks(filters=filters))
+
+    async def _remove_unused_gangs(self) -> bool:
+        """Those on which no node of this engine has a container; whether there were any."""
+        filters = {"label": [f"skep.cluster={self._node.cluster}", "skep.gang"]}
+        found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
+        used = {container["Labels"]["skep.gang"] for container in found}
+        unused = [n for n in await self._list_gangs() if n["Labels"]["skep.gang"] not in used]
+        for network in unused:
+            await self._remove(network["Id"])
+        prefix = names.prefix(self._node.cluster)
+        strays = await self._linked(vxlan.strays, prefix)
+        for name in strays:
+            await self._linked(vxlan.remove, name)
+        if strays and self._fence is not None:
+            with suppress(RuntimeFailure):  # what is left of them lets nobody in
+                await self._fence.renew()
+        return bool(unused)
+
+    def _interface(self, vni: int, kind: names.Kind) -> str:
+        return names.interface(self._node.cluster, kind, str(vni))
+
+    async def _linked(self, question: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await asyncio.to_thread(question, *arguments)
+        except vxlan.LinkError as error:
+            raise unavailable(str(error)) from None
 
     async def _ensure(
         self, name: str, interface: str, labels: dict[str, str], options: dict[str, str]
@@ -140,12 +247,19 @@ class Networks:
         raise RuntimeFailure("create_failed", "No subnet is left for another bridge on this node.")
 
     async def _create_in(
-        self, name: str, labels: dict[str, str], options: dict[str, str], subnet: str = ""
+        self,
+        name: str,
+        labels: dict[str, str],
+        options: dict[str, str],
+        subnet: str = "",
+        gateway: str | None = None,
     ) -> str:
         """In a subnet of the engine's choice unless one is given."""
         from docker.types import IPAMConfig, IPAMPool
 
-        ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]) if subnet else None
+        ipam = (
+            IPAMConfig(pool_configs=[IPAMPool(subnet=subnet, gateway=gateway)]) if subnet else None
+        )
         made = await self._engine.call(
             lambda api: api.create_network(
                 name,
@@ -165,6 +279,16 @@ class Networks:
             for config in (network.get("IPAM") or {}).get("Config") or ()
         ]
         return [ipaddress.ip_network(c["Subnet"], strict=False) for c in configs if "Subnet" in c]
+
+
+def _check_free(subnet: ipaddress.IPv4Network) -> None:
+    """The engine does not look whether a subnet that it is told is the node's own."""
+    for name, address in interfaces():
+        if ipaddress.IPv4Address(address) in subnet and not name.startswith("sk"):
+            raise unavailable(
+                f"{subnet} is the network of its interface {name}; an admin sets SKEP_GANG_POOL to "
+                "a network that no node uses"
+            )
 
 
 def is_ipv4(address: str) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import structlog
+from websockets.exceptions import ConnectionClosed
 
 from skep_agent.config import AgentConfig, own_address
 from skep_agent.core import events as ev
@@ -24,6 +26,7 @@ from skep_agent.protocol import (
     Hello,
     Inventory,
     InventoryChanged,
+    Message,
     NetworkPolicy,
     OpenStream,
     Samples,
@@ -31,9 +34,19 @@ from skep_agent.protocol import (
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
 from skep_agent.shell.clock import Clock, Handle
 from skep_agent.shell.fence import Fence
-from skep_agent.shell.link import FatalClose, Link
+from skep_agent.shell.link import (
+    PULSE_S,
+    Acknowledged,
+    Arrived,
+    FatalClose,
+    Link,
+    Lost,
+    News,
+    Opened,
+)
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
+from skep_agent.shell.session import Session
 from skep_agent.shell.streams import Streams
 from skep_agent.shell.tasks import TaskSet, first_of
 from skep_agent.shell.working_files import Archives
@@ -67,9 +80,13 @@ class Agent:
         self._masks = state.masks()
         self.machine = NodeMachine(config.limits(), self.journal.next_seq)
         self.logs = LogShipper(runtime, lambda: clock.moment().wall, self._log_drained)
+        self._session: Session | None = None
         self.link = Link(
-            self,
             identity,
+            clock,
+            fence,
+            self.hello,
+            self._take_in,
             config.reconnect_max_s,
             lambda url: state.save(replace(identity, gateway_url=url)),
         )
@@ -94,6 +111,7 @@ class Agent:
             await self._take_over()
             await first_of(
                 self._keep_connected(),
+                self._pulse(),
                 self._sample(),
                 self._look_at_gpus(),
                 self._look_at_containers(),
@@ -109,13 +127,26 @@ class Agent:
         if self._broken.done():
             return
         try:
-            for instruction in self.machine.handle(event, self.clock.moment()):
-                self._do(instruction)
-            if self.config.validate:
-                validate(self.machine)
+            newest, known = self.link.lease_until, self.machine.lease_until
+            if newest is not None and known is not None and newest > known:
+                # Renewed while this loop was busy: that is no reason to fence.
+                self._handle(ev.LeaseSeen(newest))
+            self._handle(event)
+            self.link.revision = self.machine.revision
             self._set_timer()
         except Exception as error:
+            self.broke(error)
+
+    def broke(self, error: BaseException) -> None:
+        """This agent ends."""
+        if not self._broken.done():
             self._broken.set_exception(error)
+
+    def _handle(self, event: ev.Event) -> None:
+        for instruction in self.machine.handle(event, self.clock.moment()):
+            self._do(instruction)
+        if self.config.validate:
+            validate(self.machine)
 
     def _operated(self, event: ev.Event) -> None:
         """What a GPU said before a process ended shall be told with its end."""
@@ -191,9 +222,38 @@ class Agent:
                 log.error("engine_down", problem=failure.message)
             await asyncio.sleep(ENGINE_PAUSE_S)
 
+    async def _pulse(self) -> None:
+        while True:
+            self.link.pulse()
+            await asyncio.sleep(PULSE_S)
+
+    def _take_in(self, news: News) -> None:
+        """What the link has to tell, in order."""
+        try:
+            match news:
+                case Opened(connection=connection):
+                    self._session = Session(self, connection)
+                    self._session.open()
+                case Lost():
+                    session, self._session = self._session, None
+                    if session is not None:
+                        session.close()
+                case Acknowledged(sent_at=sent_at) if self._session is not None:
+                    self._session.acknowledged(sent_at)
+                case Arrived(message=message) if self._session is not None:
+                    self._session.take(message)
+        except Exception as error:
+            self.broke(error)
+
+    async def _send(self, message: Message) -> None:
+        """When there is a session; else it is dropped."""
+        if self._session is not None:
+            with suppress(ConnectionClosed):
+                await self._session.send(message)
+
     async def _keep_connected(self) -> None:
         try:
-            await self.link.keep()
+            await self.link.keep(self.machine.lease_until)
         except FatalClose as fatal:
             log.error("turned_away", problem=str(fatal))
             await self._wait_for_the_fence()
@@ -208,6 +268,8 @@ class Agent:
         await self._broken
 
     async def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
         if self._timer is not None:
             self._timer.cancel()
         await self._streams.close()
@@ -232,7 +294,6 @@ class Agent:
                 self.journal.forget(attempt_id)
                 self._masks.forget(attempt_id)
             case do.RememberLease(until=until):
-                self._fence.set_lease(until)
                 self.journal.remember_lease(until)
             case do.ShipLogs(attempt_id, epoch, container_id):
                 self.logs.ship(attempt_id, epoch, container_id, self._masks.of(attempt_id))
@@ -304,7 +365,7 @@ class Agent:
         return Inventory(**self._inventory, gpus=self.machine.gpus.view())
 
     async def _send_inventory(self) -> None:
-        await self.link.send(InventoryChanged(inventory=self._present_inventory()))
+        await self._send(InventoryChanged(inventory=self._present_inventory()))
 
     # --- what is looked at from time to time
 
@@ -327,7 +388,7 @@ class Agent:
         if found.items() <= self._inventory.items():
             return
         self._inventory |= found
-        if self.link.welcome is not None:
+        if self._session is not None:
             await self._send_inventory()
 
     async def _network(self) -> dict[str, Any]:
@@ -343,11 +404,11 @@ class Agent:
 
     async def _sample(self) -> None:
         while True:
-            welcome = self.link.welcome
-            await asyncio.sleep(welcome.sample_interval_s if welcome else SAMPLE_PAUSE_S)
-            if self.link.welcome is not None:
+            session = self._session
+            await asyncio.sleep(session.welcome.sample_interval_s if session else SAMPLE_PAUSE_S)
+            if self._session is not None:
                 try:
-                    await self.link.send(await self._samples())
+                    await self._send(await self._samples())
                 except Exception:
                     log.exception("sample_broke")
 

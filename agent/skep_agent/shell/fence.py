@@ -124,7 +124,8 @@ class WatchdogFence:
 
     def set_lease(self, until: float) -> None:
         with self._lock:
-            self._page.lease_until = until
+            if not self._closed.is_set():
+                self._page.lease_until = until
 
     def name(self, container_id: str) -> None:
         with self._lock:
@@ -155,7 +156,8 @@ class WatchdogFence:
 
     def close(self, *, idle: bool) -> None:
         """Without `idle` the watchdog stays, until the next agent or the end of the lease."""
-        self._closed.set()
+        with self._lock:
+            self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
         if idle:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from skep_client.cli.common import Json, client, print_json, print_table, say
+
+ForNode = Annotated[
+    str,
+    typer.Option("--node", help="Only for this name, also in the place of a lost node."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,12 +41,12 @@ def virtual_clusters(as_json: Json = False) -> None:
     )
 
 
-def join_token(as_json: Json = False) -> None:
+def join_token(node: ForNode = "", as_json: Json = False) -> None:
     """Make a token that lets one machine join as a node (admin)."""
     from skep_client import calls
 
     with client() as skep:
-        token = skep.run(calls.create_join_token())
+        token = skep.run(calls.create_join_token(node))
     if as_json:
         print_json(token)
         return

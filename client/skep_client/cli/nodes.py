@@ -26,7 +26,7 @@ WHAT = {
 def add_to(app: typer.Typer) -> None:
     nodes = typer.Typer(invoke_without_command=True, help="The nodes and their GPUs.")
     nodes.callback()(list_nodes)
-    for command in (drain, undrain, cordon, uncordon):
+    for command in (drain, undrain, cordon, uncordon, declare_lost, tokens, revoke_token):
         nodes.command()(command)
     app.add_typer(nodes, name="nodes")
     app.command(hidden=True)(cordon)
@@ -77,6 +77,51 @@ def uncordon(node: Name, as_json: Json = False) -> None:
 
     with client() as skep:
         _told(skep.run(calls.uncordon(node)), as_json)
+
+
+def declare_lost(node: Name, yes: Yes = False, as_json: Json = False) -> None:
+    """Stop waiting for a node that is surely off: its tasks start elsewhere at once (admin)."""
+    from skep_client import calls
+
+    if not yes:
+        say(f"If {node} still runs, its tasks run twice until its agent comes back.")
+        typer.confirm(f"Is the machine of {node} surely off?", abort=True)
+    with client() as skep:
+        _told(skep.run(calls.declare_lost(node)), as_json)
+
+
+def tokens(as_json: Json = False) -> None:
+    """List the join tokens that still let nodes in (admin)."""
+    from skep_client import calls
+
+    with client() as skep:
+        found = list(skep.all(lambda cursor: calls.join_tokens(cursor=cursor)))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("ID", "BY", "MADE", "EXPIRES", "USES LEFT", "FOR"),
+        [
+            (
+                str(token.id),
+                token.created_by or "",
+                f"{ago(token.created_at)} ago",
+                f"{token.expires_at:%Y-%m-%d %H:%M} UTC",
+                token.uses_left,
+                token.node or "any new node",
+            )
+            for token in found
+        ],
+    )
+
+
+def revoke_token(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """End a join token; nodes that joined with it stay (admin)."""
+    from skep_client import calls
+
+    with client() as skep:
+        skep.run(calls.revoke_join_token(token_id))
+    say(f"The join token {token_id} lets nobody in any more.")
 
 
 def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:

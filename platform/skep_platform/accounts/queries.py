@@ -18,9 +18,11 @@ def living_token(token: str) -> ApiToken | None:
         return None
     living = _unexpired(ApiToken.objects.filter(user__is_active=True)).select_related("user")
     try:
-        return living.get(digest=hash_token(token))
+        found = living.get(digest=hash_token(token))
     except ApiToken.DoesNotExist:
         return None
+    found.user.token_scope = found.scope
+    return found
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
@@ -28,15 +30,25 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 
 
 def users() -> QuerySet[User]:
-    return User.objects.order_by("username")
+    """Without those that were deleted but are still referred to."""
+    return User.objects.filter(deleted_at=None).order_by("username")
 
 
 def find_user(username: str) -> User:
     """Raises NotFound."""
-    user = User.objects.filter(username=username).first()
+    user = users().filter(username=username).first()
     if user is None:
         raise NotFound(f"There is no user named {username}.")
     return user
+
+
+def admins() -> list[str]:
+    """The names of some admins, for somebody who has to ask one."""
+    found = users().filter(is_superuser=True, is_active=True)
+    return list(found.values_list("username", flat=True)[:MAX_ADMINS])
+
+
+MAX_ADMINS = 3
 
 
 def memberships(user: User) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -14,7 +15,7 @@ from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
 from skep_platform.cluster import queries, services
-from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
+from skep_platform.cluster.models import Device, JoinToken, Node, NodeFault, NodeState
 from skep_platform.core.addresses import gateway_url
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
 from skep_platform.core.schema import PAGE_PARAMETERS, page_of
@@ -92,6 +93,15 @@ class JoinTokenSerializer(serializers.Serializer[Any]):
     command = serializers.CharField(help_text="What to type on the new node.")
 
 
+class JoinTokenRowSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    created_by = serializers.CharField(allow_null=True, help_text="Null: the one-box supervisor.")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    uses_left = serializers.IntegerField()
+    node = serializers.CharField(allow_blank=True, help_text="Only for it; empty: any new one.")
+
+
 class JoinedSerializer(serializers.Serializer[Any]):
     node_id = serializers.UUIDField()
     name = serializers.CharField()
@@ -110,10 +120,15 @@ class NodeBody(Body):
 
 class JoinTokenBody(Body):
     expires_in_s = serializers.IntegerField(
-        min_value=1, required=False, help_text="Default: an hour; at most 366 days."
+        min_value=1, required=False, help_text="Default: an hour; at most 30 days."
     )
     nodes = serializers.IntegerField(
         min_value=1, max_value=100_000, required=False, help_text="How many may join; default 1."
+    )
+    node = serializers.CharField(
+        max_length=63,
+        required=False,
+        help_text="Only a node of this name may join, also in the place of one that is lost.",
     )
 
 
@@ -216,6 +231,16 @@ class JoinTokensView(APIView):
     permission_classes = (IsAdmin,)
 
     @extend_schema(
+        operation_id="list_join_tokens",
+        parameters=PAGE_PARAMETERS,
+        responses=page_of(JoinTokenRowSerializer),
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        """Those that still let nodes in, newest first; never the tokens themselves."""
+        return page(self, request, services.join_tokens(), show_join_tokens, "-id")
+
+    @extend_schema(
         operation_id="create_join_token",
         request=JoinTokenBody,
         responses={201: JoinTokenSerializer},
@@ -225,10 +250,21 @@ class JoinTokensView(APIView):
         """Works for one node, unless asked for more: then mind who can read it."""
         asked = validated(JoinTokenBody, request)
         ttl = asked.get("expires_in_s", DEFAULT_JOIN_TTL_S)
-        row, token = services.issue_join_token(acting.user(request), ttl, asked.get("nodes", 1))
+        nodes, node = asked.get("nodes", 1), asked.get("node", "")
+        row, token = services.issue_join_token(acting.user(request), ttl, nodes, node)
         command = f"skep-agent join --server {settings.SKEP_PUBLIC_URL} --token {token}"
         answer = {"token": token, "expires_at": row.expires_at, "command": command}
         return Response(JoinTokenSerializer(answer).data, status=201)
+
+
+class JoinTokenView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="revoke_join_token", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, token_id: UUID) -> Response:
+        """It lets nobody in from now on; nodes that joined with it stay."""
+        services.revoke_join_token(acting.user(request), token_id)
+        return Response(status=204)
 
 
 class JoinView(APIView):
@@ -253,7 +289,23 @@ class JoinView(APIView):
 def show(user: Any, nodes: list[Node]) -> list[Any]:
     """Nodes from `queries.nodes()` as JSON; a fixed number of queries, however many they are."""
     held, live = queries.holders(user, nodes), queries.live(nodes)
-    return [_node(node, held, live) for node in nodes]
+    gpus = queries.gpus(nodes)
+    return [_node(node, gpus.get(node.pk, []), held, live) for node in nodes]
+
+
+def show_join_tokens(tokens: list[JoinToken]) -> list[Any]:
+    """As JSON, without the secrets, of which only hashes are kept."""
+    return [
+        {
+            "id": token.pk,
+            "created_by": token.created_by.get_username() if token.created_by else None,
+            "created_at": token.created_at,
+            "expires_at": token.expires_at,
+            "uses_left": token.uses_left,
+            "node": token.node_name,
+        }
+        for token in tokens
+    ]
 
 
 def show_faults(user: Any, faults: list[NodeFault]) -> list[Any]:
@@ -279,7 +331,10 @@ def _fault(fault: NodeFault, failed: queries.Holder | None) -> dict[str, Any]:
 
 
 def _node(
-    node: Any, held: dict[str, queries.Holder], live: dict[str, queries.Live]
+    node: Any,
+    gpus: list[queries.Gpu],
+    held: dict[str, queries.Holder],
+    live: dict[str, queries.Live],
 ) -> dict[str, Any]:
     return {
         "id": node.pk,
@@ -300,24 +355,20 @@ def _node(
         "labels": node.labels,
         "last_heartbeat_at": node.last_heartbeat_at,
         "lease_expires_at": node.lease_expires_at,
-        "gpus": [
-            _gpu(device, held.get(device.uuid), live.get(device.uuid)) for device in node.gpus
-        ],
+        "gpus": [_gpu(gpu, held.get(gpu.uuid), live.get(gpu.uuid)) for gpu in gpus],
     }
 
 
 def _gpu(
-    device: Device, holder: queries.Holder | None, live: queries.Live | None
+    gpu: queries.Gpu, holder: queries.Holder | None, live: queries.Live | None
 ) -> dict[str, Any]:
-    if holder and holder.job_id is None:  # how busy a GPU is, is told of a job that one may see
-        live = None
     return {
-        "uuid": device.uuid,
-        "model": device.model,
-        "index": device.index,
-        "memory_mb": device.memory_mb,
-        "health": device.health,
-        "problem": device.problem,
+        "uuid": gpu.uuid,
+        "model": gpu.model,
+        "index": gpu.index,
+        "memory_mb": gpu.memory_mb,
+        "health": gpu.health,
+        "problem": gpu.problem,
         "used_by": _used_by(holder) if holder else None,
         "utilization": live.utilization if live else None,
         "memory_used_mb": live.memory_used_mb if live else None,

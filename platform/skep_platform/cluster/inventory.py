@@ -71,6 +71,8 @@ def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
         "driver_version": inventory.driver_version[:64],
         "engine_version": inventory.engine_version[:64],
         "runtime": inventory.runtime[:16],
+        "gang_network": inventory.gang_network,
+        "network_problem": inventory.network_problem[:300],
         "topology": {
             a: {b: level[:8] for b, level in row.items() if b in known}
             for a, row in inventory.topology.items()

@@ -52,6 +52,8 @@ class Node(Entity):
     engine_version = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
+    gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs
+    network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)
     # What the agent reports, overruled by what an admin set; both are kept to tell them apart.
     labels = models.JSONField(default=dict)
@@ -123,6 +125,9 @@ class JoinToken(Entity):
     )
     expires_at = models.DateTimeField()
     uses_left = models.PositiveIntegerField(default=1)
+    # For this node alone, which it may also put in the place of one that is lost; "": for any
+    # whose name is free.
+    node_name = models.CharField(max_length=63, blank=True)
 
 
 class CellLayout(models.Model):

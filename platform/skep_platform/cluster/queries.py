@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import redis
@@ -21,7 +21,6 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     OuterRef,
-    Prefetch,
     Q,
     QuerySet,
     Subquery,
@@ -59,18 +58,38 @@ class Live:
 
 
 def nodes() -> QuerySet[Node]:
-    """All nodes but removed ones, by name, with their present GPUs loaded; `busy`: whether task
+    """All nodes but removed ones, by name, without their largest columns; `busy`: whether task
     attempts are there; `faults_24h`: how many tasks failed by the node's fault of late."""
     used = Node.objects.filter(
         pk=OuterRef("pk"), attempts__isnull=False, attempts__released_at__isnull=True
     )
-    present = Device.objects.exclude(health=Device.Health.ABSENT).order_by("index", "uuid")
     return (
         Node.objects.exclude(state=NodeState.REMOVED)
         .annotate(busy=Exists(used), faults_24h=Coalesce(Subquery(_faults_of_node()), 0))
         .order_by("name")
-        .prefetch_related(Prefetch("devices", queryset=present, to_attr="gpus"))
+        .defer("topology", "reported_labels", "admin_labels", "created_at", "updated_at")
     )
+
+
+class Gpu(NamedTuple):
+    """A GPU of a node: a row of thousands on a page, for which a model would cost too much."""
+
+    uuid: str
+    model: str
+    index: int
+    memory_mb: int
+    health: str
+    problem: str
+
+
+def gpus(on: Sequence[Node]) -> dict[UUID, list[Gpu]]:
+    """The present GPUs of these nodes by node, in the order of their index. One query."""
+    present = Device.objects.exclude(health=Device.Health.ABSENT)
+    rows = present.filter(node__in=[node.pk for node in on]).order_by("index", "uuid")
+    found: dict[UUID, list[Gpu]] = defaultdict(list)
+    for node_id, *columns in rows.values_list("node_id", *Gpu._fields):
+        found[node_id].append(Gpu(*columns))
+    return found
 
 
 def matching(rows: QuerySet[Node], state: str, gpu_model: str, search: str) -> QuerySet[Node]:

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from skep_agent.protocol import Hello, Inventory
@@ -32,48 +32,85 @@ from skep_platform.core.models import Event
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
 ADMIN_LABELS = frozenset({"rack", "fabric"})
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-MAX_JOIN_TTL = timedelta(days=366)
+MAX_JOIN_TTL = timedelta(days=30)
 DEVICE_COLUMNS = ["node", "model", "memory_mb", "index", "pci_bus_id", "numa_node"]
 DEVICE_COLUMNS += ["health", "problem", "updated_at"]
 
 
-def create_join_token(user: User | None, ttl: timedelta | float) -> str:
+def create_join_token(user: User | None, ttl: timedelta | float, node: str = "") -> str:
     """A token that lets one node join within `ttl` (a timedelta, or seconds); not shown again."""
-    return issue_join_token(user, ttl)[1]
+    return issue_join_token(user, ttl, node=node)[1]
 
 
+@transaction.atomic
 def issue_join_token(
-    user: User | None, ttl: timedelta | float, nodes: int = 1
+    user: User | None, ttl: timedelta | float, nodes: int = 1, node: str = ""
 ) -> tuple[JoinToken, str]:
-    """A token that lets so many nodes join. Raises SkepError `ttl_invalid`."""
+    """A token that lets so many nodes join, or only the one named, which may then take the place
+    of a lost node of that name. Raises SkepError `ttl_invalid`, `name_invalid`."""
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     longest = int(MAX_JOIN_TTL.total_seconds())
     if not 0 < seconds <= longest:
-        raise SkepError(
-            "A join token lives at most 366 days.", code="ttl_invalid", longest_s=longest
-        )
+        message = f"A join token lives at most {MAX_JOIN_TTL.days} days."
+        raise SkepError(message, code="ttl_invalid", longest_s=longest)
+    if node:
+        check_name(node)
+        if nodes != 1:
+            message = "A token for a named node lets one node in; leave out `nodes`, or the name."
+            raise SkepError(message, code="invalid", nodes=nodes, node=node)
     secret = new_secret(JOIN_PREFIX)
     expires_at = Now() + timedelta(seconds=seconds)
     row = JoinToken.objects.create(
-        token_hash=digest(secret), created_by=user, expires_at=expires_at, uses_left=nodes
+        token_hash=digest(secret),
+        created_by=user,
+        expires_at=expires_at,
+        uses_left=nodes,
+        node_name=node,
     )
     row.refresh_from_db(fields=["expires_at"])
+    if user is not None:
+        what = f"node {node}" if node else "1 node" if nodes == 1 else f"{nodes} nodes"
+        message = f"{user.get_username()} made a join token for {what}."
+        data = {"token": str(row.pk), "nodes": nodes, "node": node}
+        record("user", user.pk, "join_token.created", message, actor=user.get_username(), **data)
     return row, secret
+
+
+def join_tokens() -> QuerySet[JoinToken]:
+    """Those that still let nodes in."""
+    living = JoinToken.objects.filter(uses_left__gt=0, expires_at__gt=Now())
+    return living.select_related("created_by")
+
+
+@transaction.atomic
+def revoke_join_token(user: User, token_id: UUID) -> None:
+    """From now on it lets nobody in; nodes that joined with it stay. Raises NotFound."""
+    if not join_tokens().filter(pk=token_id).exists():
+        raise NotFound("There is no such join token, or it is used up or expired.")
+    JoinToken.objects.filter(pk=token_id).update(uses_left=0, updated_at=Now())
+    name = user.get_username()
+    message = f"{name} revoked a join token."
+    record("user", user.pk, "join_token.revoked", message, actor=name, token=str(token_id))
 
 
 @transaction.atomic
 def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
-    """Trade a join token for a node and its credential, which is told only here. A node that never
-    connected or is lost may join again under its name and gets a new credential.
+    """Trade a join token for a node and its credential, which is told only here. An agent that
+    joined and never connected may join again; the name of a lost node is taken over only with a
+    token that was made for that name. The node then gets a new credential.
 
-    Raises Forbidden `join_token_invalid` and Conflict `node_name_taken`."""
+    Raises Forbidden `join_token_invalid` and `join_token_for_another`, Conflict `node_name_taken`
+    and `rejoin_not_allowed`."""
     check_name(name)
     row = JoinToken.objects.filter(token_hash=digest(token), uses_left__gt=0, expires_at__gt=Now())
     join_token = row.select_for_update(of=("self",)).select_related("created_by").first()
     if join_token is None:
-        message = "The join token is unknown, used or expired; ask an admin for a new one."
+        message = "The join token is unknown, used, revoked or expired; ask an admin for a new one."
         raise Forbidden(message, code="join_token_invalid")
-    node = _named_or_new(name)
+    if join_token.node_name not in ("", name):
+        message = "The join token was made for a node of another name; ask an admin for a new one."
+        raise Forbidden(message, code="join_token_for_another")
+    node = _named_or_new(name, instance_id, join_token)
     secret = new_secret(CREDENTIAL_PREFIX)
     node.credential_hash, node.instance_id = digest(secret), instance_id[:64]
     node.connected, node.session_epoch = False, node.session_epoch + 1
@@ -365,13 +402,20 @@ def check_labels(changes: Mapping[str, str | None]) -> None:
             raise SkepError(message, code="label_invalid", label=str(key)[:63])
 
 
-def _named_or_new(name: str) -> Node:
+def _named_or_new(name: str, instance_id: str, join_token: JoinToken) -> Node:
     node = Node.objects.select_for_update().exclude(state=NodeState.REMOVED)
     found = node.filter(name=name).first()
     if found is None:
         return Node(name=name)
     if found.state not in (NodeState.JOINED, NodeState.LOST):
         raise _name_taken(found)
+    tried_again = found.state == NodeState.JOINED and found.instance_id == instance_id[:64]
+    if join_token.node_name != name and not tried_again:
+        message = (
+            f"There is a node {name} that is {found.state.lower()}. To put this machine in its "
+            f"place, an admin makes a join token for that name; or removes the node."
+        )
+        raise Conflict(message, code="rejoin_not_allowed", name=name, state=found.state)
     return found
 
 

@@ -8,6 +8,7 @@ from skep_platform.cluster import api
 urlpatterns: list[URLPattern] = [
     path("nodes", api.NodesView.as_view()),
     path("nodes/join-tokens", api.JoinTokensView.as_view()),
+    path("nodes/join-tokens/<uuid:token_id>", api.JoinTokenView.as_view()),
     path("nodes/join", api.JoinView.as_view()),
     path("nodes/<str:name>", api.NodeView.as_view()),
     path("nodes/<str:name>/faults", api.FaultsView.as_view()),

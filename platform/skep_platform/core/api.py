@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, ValidationError
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DatabaseError, DataError, InterfaceError
 from django.db.models import Model, QuerySet
 from django.http import Http404
 from rest_framework import exceptions, permissions, serializers, status
@@ -15,7 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
-from skep_platform.core.errors import SkepError, Unavailable
+from skep_platform.core import outages
+from skep_platform.core.errors import SkepError
 
 CODES = {
     exceptions.NotAuthenticated: "not_authenticated",
@@ -39,8 +40,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     elif isinstance(error, RequestDataTooBig):
         error = SkepError("The request is too large.", code="request_too_large")
         error.status = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    elif isinstance(error, OperationalError | InterfaceError):  # it restarts, or has no connection
-        error = Unavailable("The database is away for a moment; try again.", retry_after_s=1)
+    elif isinstance(error, DatabaseError | InterfaceError):
+        error = outages.told(error) or error
     if isinstance(error, SkepError):
         set_rollback()
         return Response(error.as_dict(), status=error.status, headers=_skep_headers(error))

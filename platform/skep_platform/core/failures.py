@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import structlog
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
+
+from skep_platform.core import outages
 
 API = "/api/"
 
@@ -45,6 +49,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    """What no view foresaw, as before the view is reached: a session is read from the database."""
+    known = outages.told(sys.exc_info()[1] or Exception())
+    if known is not None:
+        answer = error(known.status, known.code, known.message, **known.details)
+        if wait := known.details.get("retry_after_s"):
+            answer.headers["Retry-After"] = str(wait)
+        return answer
     if not request.path.startswith(API):
         return defaults.server_error(request)
     request_id = structlog.contextvars.get_contextvars().get("request_id", "")

@@ -10,6 +10,8 @@ import logging
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -49,6 +51,29 @@ def configure(level: str | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def rarely(logger: Any, about: str, event: str, **fields: Any) -> None:
+    """A warning at most once a minute for each event and what it is `about`; the next one tells
+    how many were left out."""
+    key, now = (event, about), time.monotonic()
+    with _rare:
+        last, left_out = _told.get(key, (-RARELY_S, 0))
+        if now - last < RARELY_S:
+            _told[key] = last, left_out + 1
+            return
+        if len(_told) >= MOST_RARE:
+            _told.clear()
+        _told[key] = now, 0
+    if left_out:
+        fields["left_out"] = left_out
+    logger.warning(event, **fields)
+
+
+RARELY_S = 60.0
+MOST_RARE = 1000  # kinds of events remembered
+_rare = threading.Lock()
+_told: dict[tuple[str, str], tuple[float, int]] = {}
 
 
 def mask_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:

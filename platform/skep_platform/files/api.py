@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts.models import User
+from skep_platform.accounts.scopes import Scope
 from skep_platform.files import queries, services
 from skep_platform.files.models import Archive
 
@@ -44,6 +45,7 @@ class ArchiveSerializer(serializers.ModelSerializer[Archive]):
 
 
 class ArchivesView(APIView):
+    token_scope = Scope.SUBMIT
     parser_classes = (Unread,)
 
     @extend_schema(

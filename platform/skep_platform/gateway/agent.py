@@ -24,9 +24,9 @@ from skep_agent.protocol import (
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
 from skep_platform.core import doorbells
-from skep_platform.core.addresses import gateway_url
+from skep_platform.core.addresses import client_address, gateway_url
 from skep_platform.core.errors import SkepError
-from skep_platform.gateway import threads
+from skep_platform.gateway import seats, threads
 from skep_platform.gateway.admission import Admission
 from skep_platform.gateway.flusher import flush, flusher
 from skep_platform.gateway.listener import listener
@@ -101,8 +101,10 @@ def _refuse_when_leaving() -> None:
 
 
 async def _authenticated(socket: Socket) -> Node:
-    credential = socket.bearer()
-    node = await threads.control.run(cluster.authenticate_node, credential) if credential else None
+    credential, node = socket.bearer(), None
+    if credential:
+        async with seats.agents.stranger(client_address(socket.scope)):
+            node = await threads.credentials.run(cluster.authenticate_node, credential)
     if node is None:
         message = "The credential is missing, unknown, or its node was removed; join again."
         raise Refusal("credential_invalid", message, CLOSE_UNAUTHORIZED)

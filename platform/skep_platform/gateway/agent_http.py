@@ -1,21 +1,23 @@
-"""The few HTTP routes of the gateway, each with a bound on how many run at once."""
+"""The few HTTP routes of the gateway. Whoever asks, only a few requests at a time work on the
+database, so that heartbeats always find a connection to it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from skep_platform.core.errors import NotFound, SkepError, Unavailable
 from skep_platform.core.limits import App, Receive, Scope, Send, refuse
 
-MAX_BODY = 64 * 1024  # bytes
+MAX_BODY = 16 * 1024  # bytes
+BODY_S = 10.0
 PROBES = ("/healthz", "/readyz")
 JOIN = "/api/v1/nodes/join"
 FILES = "/api/v1/agent/files/"
-# Joins and the beginning of downloads ask the database: fewer than its pool has connections.
-JOINS_AT_ONCE = 2
-DOWNLOADS_AT_ONCE = 32
-MAX_WAITING = 2000  # requests of each kind
+# With the threads of the sockets (see `threads`) fewer than the pool has connections.
+AT_ONCE = 4
+MAX_HERE = 1000  # requests that wait, work, or are being sent
 
 
 class AgentHttp:
@@ -23,29 +25,27 @@ class AgentHttp:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._joins = Turnstile(app, JOINS_AT_ONCE)
-        self._downloads = Turnstile(app, DOWNLOADS_AT_ONCE)
+        self._turnstile = Turnstile(app, AT_ONCE, MAX_HERE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:
         method, path = scope["method"], scope["path"]
         if method in ("GET", "HEAD") and path in PROBES:
             return await self._app(scope, receive, send)
-        if method == "POST" and path == JOIN:
-            return await self._joins(scope, receive, send)
-        if method == "GET" and path.startswith(FILES):
-            return await self._downloads(scope, receive, send)
+        join = method == "POST" and path == JOIN
+        if join or (method == "GET" and path.startswith(FILES)):
+            return await self._turnstile(scope, receive, send)
         message = "This is the gateway of the agents; the API and the pages are at the web address."
         return await refuse(send, NotFound(message, code="unknown_route"))
 
 
 class Turnstile:
-    """ASGI: so many requests at once, others wait their turn, and too many are told to come
-    again."""
+    """ASGI: lets `at_once` requests in, each from when its body is here until its answer begins. A
+    peer that sends or takes its bytes slowly keeps nobody else waiting."""
 
-    def __init__(self, app: App, at_once: int, waiting: int = MAX_WAITING) -> None:
+    def __init__(self, app: App, at_once: int, most: int) -> None:
         self._app = app
         self._turns = asyncio.Semaphore(at_once)
-        self._most = at_once + waiting
+        self._most = most
         self._here = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:
@@ -53,11 +53,60 @@ class Turnstile:
             return await refuse(send, _busy())
         self._here += 1
         try:
-            async with self._turns:
-                return await self._app(scope, receive, send)
+            async with asyncio.timeout(BODY_S):
+                body = await _body(receive)
+        except TimeoutError:
+            return await refuse(send, _too_slow())
+        else:
+            return await self._let_in(scope, _Again(body, receive), send)
         finally:
             self._here -= 1
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> Any:
+        await self._turns.acquire()
+        inside = True
+
+        def leave() -> None:
+            nonlocal inside
+            if inside:
+                inside = False
+                self._turns.release()
+
+        async def watched(message: Mapping[str, Any]) -> None:
+            leave()
+            await send(message)
+
+        try:
+            return await self._app(scope, receive, watched)
+        finally:
+            leave()
+
+
+class _Again:
+    """Gives a body that was read already, and then what comes after it: the end of the peer."""
+
+    def __init__(self, body: list[Mapping[str, Any]], receive: Receive) -> None:
+        self._body = body
+        self._receive = receive
+
+    async def __call__(self) -> Mapping[str, Any]:
+        return self._body.pop(0) if self._body else await self._receive()
+
+
+async def _body(receive: Receive) -> list[Mapping[str, Any]]:
+    """As much as `BodyLimit` lets through and a little more; that one says no."""
+    messages, size = [await receive()], 0
+    while messages[-1].get("more_body") and size <= MAX_BODY:
+        size += len(messages[-1].get("body", b""))
+        messages.append(await receive())
+    return messages
 
 
 def _busy() -> SkepError:
     return Unavailable("Too many requests wait; try again in 5 s.", code="busy", retry_after_s=5)
+
+
+def _too_slow() -> SkepError:
+    error = SkepError(f"The request was not complete within {BODY_S:g} s.", code="request_slow")
+    error.status = 408
+    return error

@@ -7,7 +7,8 @@ from redis import RedisError
 
 from skep_agent.protocol import CLOSE_UNAUTHORIZED
 from skep_platform.cluster import services as cluster
-from skep_platform.gateway import frames, threads
+from skep_platform.core.addresses import client_address
+from skep_platform.gateway import frames, seats, threads
 from skep_platform.gateway.pump import Pump
 from skep_platform.gateway.relay import Gone, Pipe
 from skep_platform.gateway.socket import (
@@ -50,7 +51,10 @@ async def agent_stream_socket(scope: Scope, receive: Receive, send: Send) -> Non
 
 async def _serve(socket: Socket, stream_id: str) -> None:
     credential = socket.bearer()
-    node = await threads.control.run(cluster.authenticate_node, credential) if credential else None
+    node = None
+    if credential:
+        async with seats.people.stranger(client_address(socket.scope)):
+            node = await threads.credentials.run(cluster.authenticate_node, credential)
     if node is None:
         message = "The credential is missing, unknown, or its node was removed."
         raise Refusal("credential_invalid", message, CLOSE_UNAUTHORIZED)

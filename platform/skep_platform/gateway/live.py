@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 from functools import partial
@@ -14,7 +13,8 @@ import structlog
 
 from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
-from skep_platform.gateway import threads
+from skep_platform.core.addresses import client_address
+from skep_platform.gateway import seats, threads
 from skep_platform.gateway.callers import Credential, origin_allowed, user_group
 from skep_platform.gateway.listener import OnBell, listener
 from skep_platform.gateway.mailbox import Newest
@@ -35,8 +35,6 @@ log = structlog.get_logger(__name__)
 
 CLOSE_MALFORMED = 4400
 CLOSE_UNAUTHORIZED = 4401
-CLOSE_TOO_MANY = 4429
-MAX_SOCKETS = 64  # of one user in this process
 MAX_SUBSCRIPTIONS = 100
 MAX_FRAME = 4096  # characters
 PAUSE_S = 0.2  # between two rings of a topic
@@ -45,8 +43,6 @@ OF_JOB = frozenset({"job", "job-logs"})
 OF_ALL = frozenset({"jobs", "cluster"})
 
 Topic = tuple[str, str]  # name, and the job's id or ""
-
-_sockets: Counter[int] = Counter()
 
 
 async def live_socket(scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,19 +65,13 @@ async def live_socket(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _serve(socket: Socket) -> None:
-    credential = Credential.of(socket)
-    user = await threads.control.run(credential.user)
+    credential, address = Credential.of(socket), client_address(socket.scope)
+    async with seats.people.stranger(address):
+        user = await threads.credentials.run(credential.user)
     if user is None:
         raise _not_logged_in()
-    if _sockets[user.pk] >= MAX_SOCKETS:
-        raise Refusal("too_many_connections", f"At most {MAX_SOCKETS} at once.", CLOSE_TOO_MANY)
-    _sockets[user.pk] += 1
-    try:
+    with seats.people.taken(address, user.pk):
         await Live(socket, credential, user).run()
-    finally:
-        _sockets[user.pk] -= 1
-        if not _sockets[user.pk]:
-            del _sockets[user.pk]
 
 
 class Live:

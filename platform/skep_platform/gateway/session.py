@@ -13,7 +13,6 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
 from redis import RedisError
 
 from skep_agent.protocol import (
@@ -38,13 +37,15 @@ from skep_agent.protocol import (
     parse_agent_message,
 )
 from skep_platform.cluster import services as cluster
+from skep_platform.core import outages
 from skep_platform.core.doorbells import Message
 from skep_platform.core.errors import Conflict, SkepError
+from skep_platform.core.logs import rarely
 from skep_platform.gateway import relay, threads
 from skep_platform.gateway.desired import build
 from skep_platform.gateway.mailbox import Newest, Pile
 from skep_platform.gateway.presence import presence
-from skep_platform.gateway.retry import steadily
+from skep_platform.gateway.retry import raise_unless_away, steadily
 from skep_platform.gateway.shipping import LogShipper
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.jobs import services as jobs
@@ -178,8 +179,9 @@ class Session:
                 raise Refusal("heartbeat_missing", message, CLOSE_SILENT) from None
             try:
                 revision = await threads.beats.run(cluster.heartbeat, self.node_id, self.epoch)
-            except (OperationalError, InterfaceError) as error:
-                log.warning("heartbeat_not_stored", error=str(error)[:200])
+            except outages.DATABASE_ERRORS as error:
+                raise_unless_away(error)
+                rarely(log, "heartbeat", "heartbeat_not_stored", error=str(error)[:200])
                 continue
             await self._socket.send(HeartbeatAck(seq=heartbeat.seq).model_dump_json())
             if revision != self._told_revision:

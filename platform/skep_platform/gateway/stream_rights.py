@@ -11,6 +11,7 @@ from uuid import UUID
 from django.core.cache import cache
 
 from skep_agent.protocol import OpenStream
+from skep_platform.accounts import scopes
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
@@ -105,6 +106,7 @@ def asked_forward(query: bytes) -> Asked:
 
 def reach(user: User, attempt_id: UUID, asked: Asked) -> Reach:
     """Raises NotFound, Forbidden, and Conflict `not_running` or `node_unreachable`."""
+    scopes.check(scopes.of(user), scopes.Scope.SUBMIT)
     rows = TaskAttempt.objects.filter(pk=attempt_id, job__in=jobs.visible_to(user))
     attempt = rows.select_related("job", "role", "task", "node").first()
     if attempt is None:
@@ -124,6 +126,8 @@ def reach(user: User, attempt_id: UUID, asked: Asked) -> Reach:
 
 
 def may_reach(user: User, attempt_id: UUID) -> bool:
+    if not scopes.allows(scopes.of(user), scopes.Scope.SUBMIT):
+        return False
     job = jobs.visible_to(user).filter(attempts=attempt_id).first()
     return job is not None and _may(user, job)
 

@@ -15,8 +15,9 @@ import structlog
 from redis import RedisError
 
 from skep_platform.accounts.models import User
+from skep_platform.core.addresses import client_address
 from skep_platform.core.errors import SkepError
-from skep_platform.gateway import frames, relay, threads
+from skep_platform.gateway import frames, relay, seats, threads
 from skep_platform.gateway.callers import Credential, origin_allowed, user_group
 from skep_platform.gateway.listener import listener
 from skep_platform.gateway.mailbox import Newest
@@ -85,10 +86,16 @@ async def _stream(socket: Socket, kind: str) -> None:
 
 
 async def _serve(socket: Socket, kind: str) -> None:
-    credential = Credential.of(socket)
-    user = await threads.control.run(credential.user)
+    credential, address = Credential.of(socket), client_address(socket.scope)
+    async with seats.people.stranger(address):
+        user = await threads.credentials.run(credential.user)
     if user is None:
         raise _not_logged_in()
+    with seats.people.taken(address, user.pk):
+        await _serve_known(socket, kind, credential, user)
+
+
+async def _serve_known(socket: Socket, kind: str, credential: Credential, user: User) -> None:
     asked = await _asked(socket, kind)
     attempt_id = socket.scope["url_route"]["kwargs"]["attempt_id"]
     try:

@@ -29,6 +29,7 @@ class Threads:
 
 
 beats = Threads("beats", 2)
+credentials = Threads("credentials", 2)  # of those who are not known yet: anybody can ask
 control = Threads("control", 3)  # sessions, desired states, who may see what
 facts = Threads("facts", 2)
 logs = Threads("logs", 3)

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from skep_jobfile import schema
 from skep_platform.accounts import acting
+from skep_platform.accounts.scopes import Scope
 from skep_platform.core.api import page
 from skep_platform.core.errors import SkepError
 from skep_platform.core.keyset import keyset_page
@@ -72,6 +73,7 @@ LIST_PARAMETERS = [
 
 
 class JobsView(APIView):
+    token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
     @extend_schema(
@@ -125,6 +127,7 @@ class JobsView(APIView):
 
 
 class CheckView(APIView):
+    token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
     @extend_schema(operation_id="check_job", request=JOB_FILE, responses=CheckSerializer, tags=TAGS)
@@ -149,6 +152,8 @@ class JobView(APIView):
 
 
 class StopView(APIView):
+    token_scope = Scope.SUBMIT
+
     @extend_schema(operation_id="stop_job", request=None, responses={202: JobSerializer}, tags=TAGS)
     def post(self, request: Request, id: UUID) -> Response:
         """For its owner, managers of its virtual cluster and admins. Repeating it is harmless."""
@@ -210,6 +215,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "diagnosing": job.diagnosing_at is not None,
         "may_exec": queries.may_exec(request.user, job),
         "may_stop": queries.may_stop(request.user, job),
+        "may_prioritise": queries.may_prioritise(request.user, job),
         "may_share": queries.may_share(request.user, job),
         "visibility": job.visibility or None,
         "seen_by": job.visibility or job.vc.job_visibility,

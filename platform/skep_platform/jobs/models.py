@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.conf import settings
-from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, BigIntegerRangeField, RangeOperators
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
@@ -38,7 +39,7 @@ class Job(Entity):
     duration_s = models.PositiveIntegerField(null=True)  # as declared; null: nobody knows
     max_duration_s = models.PositiveIntegerField(null=True)  # of one job attempt, from its start
     deadline_at = models.DateTimeField(null=True)  # when its owner wants it to be done
-    network_mode = models.CharField(max_length=8, blank=True)  # "bridge", "host", "": by its places
+    network_mode = models.CharField(max_length=8, blank=True)  # "bridge" or "": private; "host"
     environment = models.JSONField(default=dict)  # the owner's variables, before rendering
     work_dir = models.CharField(max_length=255, blank=True)  # where commands start
     barrier_s = models.PositiveIntegerField(default=600)  # until all tasks of a gang are ready
@@ -253,6 +254,7 @@ class TaskAttempt(Entity):
     gpu_model = models.CharField(max_length=100, blank=True)
     cell_type = models.CharField(max_length=200, blank=True)  # of the VC's cell; "": opportunistic
     network = models.CharField(max_length=16)
+    address = models.CharField(max_length=15, blank=True)  # in the network of its gang
     ports = models.JSONField(default=dict)  # label -> [numbers]
     container_id = models.CharField(max_length=80, blank=True)
     phase = models.CharField(max_length=16, blank=True)  # the node's newest word
@@ -328,4 +330,23 @@ class PortLease(models.Model):
                 condition=Q(released_at__isnull=True),
                 name="port_held_once",
             )
+        ]
+
+
+class GangNetwork(models.Model):
+    """The network of a gang over several nodes: of one attempt of a job, while any of its tasks
+    holds its node. The constraints are the last wall: no two have an address or a VNI in common."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="networks")
+    index = models.PositiveIntegerField()  # of the job attempt
+    vni = models.PositiveIntegerField(unique=True)
+    addresses = BigIntegerRangeField()  # of IPv4 as numbers, without the last
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "index"], name="gang_network_once"),
+            ExclusionConstraint(
+                name="gang_addresses_once",
+                expressions=[("addresses", RangeOperators.OVERLAPS)],
+            ),
         ]

@@ -48,6 +48,11 @@ def may_stop(user: AnyUser, job: Job) -> bool:
     return job.owner_id == user.pk or tenancy.manages(user, job.vc)
 
 
+def may_prioritise(user: AnyUser, job: Job) -> bool:
+    """Rank it anew: whoever answers for all jobs of its virtual cluster."""
+    return tenancy.manages(user, job.vc)
+
+
 def may_share(user: AnyUser, job: Job) -> bool:
     """Open it to others, or close it again: its owner alone says who may read it."""
     return job.owner_id == user.pk or tenancy.is_admin(user)

@@ -161,6 +161,7 @@ class JobSerializer(JobSummarySerializer):
     seen_by = serializers.ChoiceField(Visibility.values, help_text="What follows from that.")
     may_exec = serializers.BooleanField()
     may_stop = serializers.BooleanField()
+    may_prioritise = serializers.BooleanField(help_text="Change its priority.")
     may_share = serializers.BooleanField(help_text="Change its visibility.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skep_platform.jobs.intake.cloning import clone
+from skep_platform.jobs.intake.prioritising import set_priority
 from skep_platform.jobs.intake.sharing import set_visibility
 from skep_platform.jobs.intake.submitting import CheckResult, check, convert, submit
 from skep_platform.jobs.intake.tags import set_tags
@@ -18,6 +19,7 @@ __all__ = [
     "convert",
     "lose_forgotten",
     "reconcile",
+    "set_priority",
     "set_tags",
     "set_visibility",
     "stop",

@@ -13,6 +13,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/stop", api.StopView.as_view()),
     path("jobs/<uuid:id>/clone", writing_api.CloneView.as_view()),
     path("jobs/<uuid:id>/tags", writing_api.TagsView.as_view()),
+    path("jobs/<uuid:id>/priority", writing_api.PriorityView.as_view()),
     path("jobs/<uuid:id>/visibility", writing_api.VisibilityView.as_view()),
     path("jobs/<uuid:id>/tasks", api.TasksView.as_view()),
     path("jobs/<uuid:id>/tasks/<int:rank>/attempts", history_api.TaskAttemptsView.as_view()),

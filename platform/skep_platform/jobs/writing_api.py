@@ -12,7 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from skep_jobfile.skep_extras import MAX_PRIORITY
 from skep_platform.accounts import acting
+from skep_platform.accounts.scopes import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
@@ -45,6 +47,10 @@ class VisibilitySerializer(Body):
     )
 
 
+class PrioritySerializer(Body):
+    priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY)
+
+
 class ConvertNoteSerializer(Serializer):
     code = serializers.CharField()
     message = serializers.CharField()
@@ -57,6 +63,8 @@ class ConvertedSerializer(Serializer):
 
 
 class CloneView(APIView):
+    token_scope = Scope.SUBMIT
+
     @extend_schema(
         operation_id="clone_job",
         request=CloneSerializer,
@@ -71,6 +79,8 @@ class CloneView(APIView):
 
 
 class TagsView(APIView):
+    token_scope = Scope.SUBMIT
+
     @extend_schema(
         operation_id="set_job_tags", request=TagsSerializer, responses=JobSerializer, tags=TAGS
     )
@@ -82,6 +92,8 @@ class TagsView(APIView):
 
 
 class VisibilityView(APIView):
+    token_scope = Scope.SUBMIT
+
     @extend_schema(
         operation_id="set_job_visibility",
         request=VisibilitySerializer,
@@ -96,7 +108,24 @@ class VisibilityView(APIView):
         return Response(detail(request, job))
 
 
+class PriorityView(APIView):
+    token_scope = Scope.SUBMIT
+
+    @extend_schema(
+        operation_id="set_job_priority",
+        request=PrioritySerializer,
+        responses=JobSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, id: UUID) -> Response:
+        """For managers of its virtual cluster and admins. The scheduler ranks the job anew."""
+        asked = validated(PrioritySerializer, request)["priority"]
+        job = services.set_priority(acting.user(request), id, asked)
+        return Response(detail(request, job))
+
+
 class ConvertView(APIView):
+    token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
     @extend_schema(

@@ -109,7 +109,7 @@ def _join_tokens(admin: User, request: Request) -> dict[str, str]:
         .values_list("name", flat=True)
     )
     missing = [n for n in request.nodes if n in request.without_credential or n not in known]
-    return {name: services.create_join_token(admin, JOIN_TTL) for name in missing}
+    return {name: services.create_join_token(admin, JOIN_TTL, name) for name in missing}
 
 
 def read_answer(text: str) -> Answer:

@@ -69,6 +69,7 @@ def _uvicorn(
         f"{module}:application",
         f"--host={host}",
         f"--port={port}",
+        "--http=skep_platform.core.impatient:Impatient",
         "--no-access-log",
         "--no-proxy-headers",  # a task in the host's network could give itself any address
         "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
@@ -103,7 +104,7 @@ def agent(home: Home, options: Options, number: int) -> Program:
     arguments = [
         "run",
         f"--state={home.nodes / name}",
-        "--address=127.0.0.1",
+        f"--address={node_address(number)}",
         f"--ports={first}-{last}",
         f"--runtime={options.runtime}",
     ]
@@ -120,6 +121,12 @@ def agent(home: Home, options: Options, number: int) -> Program:
         variable: os.environ[variable] for variable in AGENT_ENVIRONMENT if variable in os.environ
     }
     return _python(f"agent-{name}", "skep_agent", arguments, {**kept, "PYTHONUNBUFFERED": "1"})
+
+
+def node_address(number: int) -> str:
+    """Return the loopback address of the node of this number, from 0: one for each. torchrun tells
+    nodes by the name that belongs to their address; that of 127.0.0.1 is "localhost" for all."""
+    return f"127.0.{1 + number // 250}.{1 + number % 250}"
 
 
 def _allow_http() -> str:

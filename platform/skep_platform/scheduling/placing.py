@@ -10,7 +10,7 @@ An incremental gang is placed in parts, each whole: later tasks join the present
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -28,10 +28,14 @@ from skep_platform.core.bulk import insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
+from skep_platform.jobs.containers.gang import Block
 from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
+from skep_platform.scheduling import gang_networks
+from skep_platform.scheduling.gang_networks import NoNetwork
 from skep_platform.scheduling.models import Reservation
-from skep_platform.scheduling.ports import HOST, PortRange, PortsExhausted, choose, network_of
+from skep_platform.scheduling.ports import GANG, HOST, PortRange, PortsExhausted, choose, network_of
+from skep_platform.tenancy.models import VcLimit
 from skep_scheduler.queue import Placement, TaskPlacement
 
 log = structlog.get_logger(__name__)
@@ -50,6 +54,7 @@ JOB_ROW = (
     "downgraded",
     "wait_reason",
     "network_mode",
+    "vc_id",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (
@@ -84,7 +89,7 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
     """Together; or, when one of them runs into a wall, each alone."""
     try:
         return _write(group)
-    except (DatabaseError, PortsExhausted) as error:
+    except (DatabaseError, PortsExhausted, NoNetwork) as error:
         if not connection.is_usable():
             raise  # and with the connection the tick's lock is gone
         if len(group) > 1:
@@ -115,15 +120,47 @@ def _write(group: Sequence[Placement]) -> set[str]:
     kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and room.has(p.tasks)]
     # 3. Write attempts, leases, the jobs' new state and story.
     networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
+    _check_host_network(jobs[gang] for gang, network in networks.items() if network == HOST)
     room.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
     tasks = _tasks_of(jobs[p.gang] for p in kept)
-    rows = _Rows(room, tasks, _retries(jobs.values(), tasks), timezone.now())
+    blocks = _gang_networks([p for p in kept if networks[p.gang] == GANG], jobs, room)
+    rows = _Rows(room, tasks, _retries(jobs.values(), tasks), timezone.now(), blocks)
     for placement in kept:
         rows.add(jobs[placement.gang], placement, networks[placement.gang])
     rows.write()
     # 4. What was reserved is used now.
     Reservation.objects.filter(job__in=[placement.gang for placement in kept]).delete()
     return {placement.gang for placement in kept}
+
+
+def _check_host_network(jobs: Iterable[Job]) -> None:
+    """An admin may have taken the right back since they were submitted. One query, or none. Raises
+    NoNetwork."""
+    vcs = {job.vc_id for job in jobs}
+    if not vcs:
+        return
+    allowed = VcLimit.objects.filter(vc__in=vcs, name="host_network", value=1)
+    if vcs - set(allowed.values_list("vc_id", flat=True)):
+        raise NoNetwork(
+            "Jobs of its virtual cluster may no longer use the network of the nodes: clone it "
+            "without `network: host`, or ask an admin to set the limit host_network."
+        )
+
+
+def _gang_networks(
+    placements: Iterable[Placement], jobs: Mapping[str, Job], room: Room
+) -> Mapping[UUID, Block]:
+    """By job. Raises NoNetwork."""
+    wanted = []
+    for placement in placements:
+        job, nodes = jobs[placement.gang], {task.node for task in placement.tasks}
+        if without := sorted(nodes - room.gang_nodes):
+            raise NoNetwork(
+                f"A gang over several nodes needs nodes that isolate it; {', '.join(without[:3])} "
+                "cannot: see the log of the agent there, and docs/network.md."
+            )
+        wanted.append((job, job.attempt + 1, len(placement.tasks), len(nodes)))
+    return gang_networks.take(wanted)
 
 
 def _fits(job: Job, placement: Placement) -> bool:
@@ -145,10 +182,11 @@ class Room:
         nodes = Node.objects.filter(
             name__in={task.node for task in tasks}, state=NodeState.ONLINE, cordoned=False
         )
-        rows = nodes.values_list("name", "pk", "port_first", "port_last")
-        self.ids: dict[str, UUID] = {name: pk for name, pk, _, _ in rows}
+        rows = nodes.values_list("name", "pk", "port_first", "port_last", "gang_network")
+        self.ids: dict[str, UUID] = {name: pk for name, pk, *_ in rows}
+        self.gang_nodes = {name for name, *_, able in rows if able}
         seed = UUID(group[0].gang).int
-        self.ports = {name: PortRange(first, last, seed) for name, _, first, last in rows}
+        self.ports = {name: PortRange(first, last, seed) for name, _, first, last, _ in rows}
         uuids = list(chain.from_iterable(task.gpu_uuids for task in tasks))
         healthy = Device.objects.filter(pk__in=uuids, health=Device.Health.HEALTHY)
         self._home: dict[str, UUID] = dict(healthy.values_list("uuid", "node_id"))
@@ -173,10 +211,18 @@ class Room:
 class _Rows:
     """All rows of a group of gangs, written together."""
 
-    def __init__(self, room: Room, tasks: Tasks, retries: dict[int, int], now: datetime) -> None:
+    def __init__(
+        self,
+        room: Room,
+        tasks: Tasks,
+        retries: dict[int, int],
+        now: datetime,
+        blocks: Mapping[UUID, Block],
+    ) -> None:
         """`retries`: by task, the number of its next retry by itself; none: it is not tried again
-        but starts with the job's attempt."""
+        but starts with the job's attempt. `blocks`: addresses by job, of gangs with a network."""
         self._room, self._tasks, self._retries, self._now = room, tasks, retries, now
+        self._blocks = blocks
         self.jobs: list[dict[str, Any]] = []
         self.tasks: list[dict[str, Any]] = []
         self.attempts: list[TaskAttempt] = []
@@ -216,7 +262,7 @@ class _Rows:
     def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
         task, role = self._tasks[str(job.pk)][placed.role, placed.index]
         node_id = self._room.ids[placed.node]
-        retry = self._retries.get(task.pk, 0)
+        retry, block = self._retries.get(task.pk, 0), self._blocks.get(job.pk)
         if retry:
             self.tasks.append(_row(task, task.retries_used))
         attempt = TaskAttempt(
@@ -231,6 +277,7 @@ class _Rows:
             gpu_model=placed.gpu_model or "",
             cell_type=placed.cell_type,
             network=network,
+            address=block.task(task.rank) if block else "",
             ports=choose(network, role.ports, task.rank, self._room.ports[placed.node]),
         )
         self.attempts.append(attempt)

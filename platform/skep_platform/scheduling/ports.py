@@ -9,8 +9,8 @@ from skep_platform.jobs.containers.environment import own_ports, ports_wanted
 from skep_platform.jobs.models import Job
 from skep_scheduler.queue import TaskPlacement
 
-# Networks of a gang's tasks, see docs/jobs.md.
-ISOLATED, JOB, HOST = "isolated", "job", "host"
+# Networks of a gang's tasks, see docs/network.md.
+ISOLATED, JOB, GANG, HOST = "isolated", "job", "gang", "host"
 
 
 class PortsExhausted(Exception):
@@ -37,17 +37,13 @@ class PortRange:
 
 
 def network_of(job: Job, tasks: Iterable[TaskPlacement]) -> str:
-    """As its owner wants it. Else: one task alone needs nobody; tasks on one node get a bridge;
-    over nodes it is the nodes' own network, also for tasks of which nobody knows yet where the
-    others will be."""
+    """The nodes' own where its owner wants it. Else: a task that starts alone needs nobody, tasks
+    on one node get a bridge, and over nodes a network of the gang."""
     if job.network_mode == "host":
         return HOST
-    if job.tasks_total == 1 or (job.incremental and job.network_mode == "bridge"):
+    if job.tasks_total == 1 or job.incremental:
         return ISOLATED
-    if job.network_mode == "bridge":
-        return JOB
-    one_node = len({task.node for task in tasks}) == 1
-    return JOB if one_node and not job.incremental else HOST
+    return JOB if len({task.node for task in tasks}) == 1 else GANG
 
 
 def choose(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from django.db import OperationalError
-
 from skep_agent.protocol import AttemptSpec, LogAck, LogFrame, LogPosition, Samples
+from skep_platform.core import outages
 from skep_platform.telemetry import appending, rollups
 from skep_platform.telemetry.use import ClusterUse
 
@@ -48,6 +47,6 @@ def flush_rollups() -> None:
     taken = _use.take_buckets()
     try:
         rollups.store(taken)
-    except OperationalError:
+    except outages.DATABASE_ERRORS:
         _use.put_back(taken)
         raise

@@ -9,6 +9,7 @@ import structlog
 from django.core.files.storage import storages
 
 from skep_platform.core.errors import Unavailable
+from skep_platform.core.logs import rarely
 
 log = structlog.get_logger(__name__)
 
@@ -60,5 +61,5 @@ def _store() -> ChunkStore:
 
 
 def _away(error: OSError) -> Unavailable:
-    log.error("log_store_away", error=str(error))
+    rarely(log, type(error).__name__, "log_store_away", error=str(error))
     return Unavailable("The log store is away for a moment; try again.", retry_after_s=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -71,6 +71,9 @@ class QuotasBody(Body):
 
 class MemberBody(Body):
     role = serializers.ChoiceField(Membership.Role.values, required=False)
+    confirm = serializers.BooleanField(
+        required=False, help_text="Also where no manager would be left."
+    )
 
 
 class VirtualClustersView(APIView):
@@ -160,16 +163,26 @@ class MemberView(APIView):
         operation_id="set_member", request=MemberBody, responses=MemberSerializer, tags=TAGS
     )
     def put(self, request: Request, name: str, username: str) -> Response:
-        """Adds the user, or changes its role."""
+        """Adds the user, or changes its role. For managers and admins."""
         vc = queries.find(request.user, name)
-        role = validated(MemberBody, request).get("role", Membership.Role.MEMBER)
-        services.set_member(acting.admin(request), vc, username, role)
+        user, body = _manager(request, vc), validated(MemberBody, request)
+        role = body.get("role", Membership.Role.MEMBER)
+        services.set_member(user, vc, username, role, confirm=body.get("confirm", False))
         return Response({"username": username, "role": role})
 
-    @extend_schema(operation_id="remove_member", responses={204: None}, tags=TAGS)
+    @extend_schema(
+        operation_id="remove_member",
+        parameters=[
+            OpenApiParameter("confirm", bool, description="Also where no manager would be left.")
+        ],
+        responses={204: None},
+        tags=TAGS,
+    )
     def delete(self, request: Request, name: str, username: str) -> Response:
+        """For managers and admins. The jobs of the member in this virtual cluster stop."""
         vc = queries.find(request.user, name)
-        services.remove_member(acting.admin(request), vc, username)
+        confirm = request.query_params.get("confirm", "") in ("1", "true")
+        services.remove_member(_manager(request, vc), vc, username, confirm=confirm)
         return Response(status=204)
 
 

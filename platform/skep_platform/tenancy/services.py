@@ -1,4 +1,5 @@
-"""All writes to virtual clusters. Only an admin writes; the API checks that before it calls."""
+"""All writes to virtual clusters. Only admins write, and managers to members and settings of their
+own; the API checks that before it calls."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Count, Sum
 
+from skep_platform.accounts import leaving
 from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, NotFound, SkepError
@@ -114,11 +116,16 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
 
 
 @transaction.atomic
-def set_member(user: User, vc: VirtualCluster, username: str, role: str) -> Membership:
-    """Add a member, or change its role. Raises NotFound for an unknown user."""
-    member = User.objects.filter(username=username).first()
+def set_member(
+    user: User | None, vc: VirtualCluster, username: str, role: str, *, confirm: bool = False
+) -> Membership:
+    """Add a member, or change its role. Raises NotFound for an unknown user, and Conflict
+    `last_manager` where no manager would be left and that was not confirmed."""
+    member = User.objects.filter(username=username, deleted_at=None).first()
     if member is None:
         raise NotFound(f"There is no user named {username}.")
+    if role != Membership.Role.MANAGER and not confirm:
+        _keep_a_manager(vc, username)
     membership, _ = Membership.objects.update_or_create(
         vc=vc, user=member, defaults={"role": Membership.Role(role)}
     )
@@ -129,13 +136,32 @@ def set_member(user: User, vc: VirtualCluster, username: str, role: str) -> Memb
 
 
 @transaction.atomic
-def remove_member(user: User, vc: VirtualCluster, username: str) -> None:
-    """Jobs that the member submitted go on. Raises NotFound when it is not a member."""
-    deleted, _ = Membership.objects.filter(vc=vc, user__username=username).delete()
-    if not deleted:
+def remove_member(
+    user: User | None, vc: VirtualCluster, username: str, *, confirm: bool = False
+) -> None:
+    """The member's jobs in this virtual cluster stop. Raises NotFound when it is not a member, and
+    Conflict `last_manager` where no manager would be left and that was not confirmed."""
+    membership = Membership.objects.filter(vc=vc, user__username=username).first()
+    if membership is None:
         raise NotFound(f"{username} is not a member of {vc.name}.")
+    if not confirm:
+        _keep_a_manager(vc, username)
+    membership.delete()
     message = f"{username} left {vc.name}."
     record("vc", vc.pk, "member.removed", message, actor=_who(user), username=username)
+    leaving.left(membership.user_id, _who(user))
+
+
+def _keep_a_manager(vc: VirtualCluster, username: str) -> None:
+    """Raises Conflict when this member is the only manager."""
+    VirtualCluster.objects.select_for_update(no_key=True).get(pk=vc.pk)  # two may leave at once
+    managers = vc.memberships.filter(role=Membership.Role.MANAGER)
+    if list(managers.values_list("user__username", flat=True)[:2]) == [username]:
+        message = (
+            f"{username} is the last manager of {vc.name}: name another one first, or confirm that "
+            "only admins shall manage it."
+        )
+        raise Conflict(message, code="last_manager", username=username)
 
 
 def _images_of_no_other(vc: VirtualCluster) -> list[str]:

@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 from knox.models import get_token_model
 from rest_framework.test import APIClient
-from tests.support.platform_api import Api, refusal
+from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
 
 from skep_platform.accounts import services
@@ -48,6 +48,7 @@ def test_session_login_tells_who_one_is(browser):
         "email": "ann@example.org",
         "is_admin": False,
         "virtual_clusters": [{"name": "vision", "role": "member"}],
+        "admins": [],
     }
     assert browser.get("/api/v1/me").json() == answer.json()
 
@@ -166,7 +167,9 @@ def test_token_by_password_works_and_is_told_once():
     assert client.get("/api/v1/me").json()["username"] == "ann"
     listed = client.get("/api/v1/auth/tokens")
     (row,) = listed.json()
-    assert set(row) == {"id", "name", "last4", "created_at", "expires_at"}
+    assert set(row) == {
+        *("id", "name", "last4", "scope", "created_at", "expires_at", "last_used_at")
+    }
     assert (row["name"], row["last4"]) == ("laptop", told["token"][-4:])
     assert told["token"] not in listed.content.decode()
     assert told["token"] not in str(list(ApiToken.objects.filter(user=user).values()))
@@ -179,7 +182,8 @@ def test_token_request_costs_one_query_to_know_the_caller(django_assert_num_quer
 
 
 def test_me_costs_two_queries_by_token(django_assert_num_queries):
-    api = Api(make_user())
+    make_vc(members=[user := make_user()])
+    api = Api(user)
     with django_assert_num_queries(2):
         assert api.get("/me").status_code == 200
 
@@ -206,19 +210,19 @@ def test_expired_token_is_refused_and_not_listed():
 
 @pytest.mark.parametrize("ttl", [0, -5, 10**9, 10**30, "soon", 1.5])
 def test_token_lifetime_is_bounded(ttl):
-    answer = Api(make_user()).post("/auth/tokens", {"name": "x", "expires_in_s": ttl})
+    answer = session(make_user()).post("/auth/tokens", {"name": "x", "expires_in_s": ttl})
     assert answer.status_code == 400
 
 
 def test_tokens_of_a_user_are_bounded(monkeypatch):
-    monkeypatch.setattr(services, "MAX_TOKENS", 2)
-    api = Api(make_user())
+    monkeypatch.setattr(services, "MAX_TOKENS", 1)
+    api = session(make_user())
     assert api.post("/auth/tokens", {"name": "a"}).status_code == 201
     assert refusal(api.post("/auth/tokens", {"name": "b"})) == (409, "too_many_tokens")
 
 
 def test_token_of_somebody_else_cannot_be_deleted():
-    ann, bob = Api(make_user()), Api(make_user())
+    ann, bob = session(make_user()), Api(make_user())
     theirs = ann.post("/auth/tokens", {"name": "x"}).json()["id"]
     assert refusal(bob.delete(f"/auth/tokens/{theirs}")) == (404, "not_found")
     assert ann.delete(f"/auth/tokens/{theirs}").status_code == 204

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import (
     join_node,
@@ -204,3 +206,21 @@ def test_25_credential_is_in_no_answer_but_the_first(admin):
     assert all(
         secret not in text for text in texts for secret in (credential, node.credential_hash)
     )
+
+
+def test_finding_c5_a_page_of_nodes_costs_the_same_queries_and_reads_no_large_column(live):
+    api = Api(make_user())
+    for n in range(3):
+        live(make_node(f"few-{n}", gpus=2), f"GPU-few-{n}-0", 50, 1000)
+    with CaptureQueriesContext(connection) as few:
+        api.get("/nodes?limit=500")
+    for n in range(40):
+        make_node(f"more-{n}", gpus=8)
+    with CaptureQueriesContext(connection) as many:
+        shown = api.get("/nodes?limit=500").json()["results"]
+    assert len(many) == len(few) <= 6
+    read = "".join(query["sql"].split(" FROM ")[0] for query in many)
+    assert not any(large in read for large in ("topology", "admin_labels", "pci_bus_id"))
+    assert {len(node["gpus"]) for node in shown} == {2, 8}
+    assert [gpu["index"] for gpu in shown[-1]["gpus"]] == list(range(8))
+    assert sum(gpu["utilization"] == 50 for node in shown for gpu in node["gpus"]) == 3

@@ -90,8 +90,8 @@ def test_node_name_must_be_plain(name):
     assert caught.value.code == "name_invalid"
 
 
-@pytest.mark.parametrize("ttl", [0, -1, timedelta(days=367)])
-def test_join_token_lives_at_most_a_year(ttl):
+@pytest.mark.parametrize("ttl", [0, -1, timedelta(days=31)])
+def test_finding_s15_join_token_lives_at_most_thirty_days(ttl):
     with pytest.raises(SkepError) as caught:
         services.create_join_token(None, ttl)
     assert caught.value.code == "ttl_invalid"

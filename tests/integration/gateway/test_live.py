@@ -22,7 +22,7 @@ from websockets.exceptions import InvalidStatus
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.core import doorbells
-from skep_platform.gateway import live
+from skep_platform.gateway import live, seats
 from skep_platform.jobs.models import Job
 from skep_platform.telemetry.services import append_logs
 from skep_platform.tenancy.models import Membership
@@ -112,7 +112,7 @@ class TestWho:
             page.subscribe("cluster")
 
     def test_31_one_user_cannot_open_sockets_without_end(self, port, monkeypatch):
-        monkeypatch.setattr(live, "MAX_SOCKETS", 2)
+        monkeypatch.setattr(seats.people, "of_user", 2)
         team = Team()
         with team.page(port) as first, team.page(port) as second:
             first.subscribe("cluster")
@@ -336,7 +336,7 @@ def test_a_page_that_leaves_is_forgotten(port, web):
     with team.page(port) as page:
         page.subscribe("job", team.job.pk)
     wait_until(lambda: not web.server.server_state.tasks, "the connection ended")
-    assert not live._sockets
+    assert not seats.people._taken
 
 
 def test_31_followers_of_a_log_take_no_thread_and_no_database_connection_each(transactional_db):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -9,13 +11,14 @@ from django.utils import timezone
 from tests.support.jobs_world import attempts_of, explain, partly_placed, placed, tell, tick
 from tests.support.platform_factories import make_node
 
+from skep_agent.network.plan import plan_of
 from skep_agent.protocol import MAX_TEXT_FRAME, Desired
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.life import preempting
-from skep_platform.jobs.models import Job
-from skep_platform.tenancy import limits
+from skep_platform.jobs.models import Job, PortLease
+from skep_platform.tenancy.limits import set_limit
 
 pytestmark = pytest.mark.django_db
 
@@ -43,14 +46,6 @@ def test_a_spec_has_all_that_the_node_needs(alice, vc):
     assert spec.env["SKEP_ATTEMPT_ID"] == spec.attempt_id
 
 
-def test_finding_s11_a_node_is_told_what_a_container_may_keep_on_its_disk(alice, vc):
-    limits.set_limit(None, vc, "container_disk_mb", 5000)
-    node = make_node("gpu-1", gpus=8)
-    placed(alice, vc)
-    (spec,) = desired_attempts(node.pk)
-    assert (spec.disk_mb, spec.log_bytes) == (5000, limits.LIMITS["log_bytes_per_job"].default)
-
-
 def test_one_task_is_isolated_and_its_own_master(alice, vc):
     node = make_node("gpu-1", gpus=8)
     placed(alice, vc)
@@ -72,14 +67,44 @@ def test_a_gang_on_one_node_finds_itself_by_names(alice, vc):
     assert by_rank["3"].env["LOCAL_RANK"] == "3"
 
 
-def test_a_gang_over_nodes_uses_their_network_with_reserved_ports(alice, vc):
+def test_finding_s5_a_gang_over_nodes_gets_a_network_of_its_own(alice, vc):
+    nodes = [make_node(f"gpu-{i}", gpus=2, address=f"10.0.0.{i}") for i in range(2)]
+    job = placed(alice, vc, instances=4, ports={"rpc": 2})
+    specs = [spec for node in nodes for spec in desired_attempts(node.pk)]
+    assert {spec.network for spec in specs} == {"gang"}
+    (gang,) = {spec.gang.model_dump_json(): spec.gang for spec in specs}.values()
+    addresses = {name: a for node in gang.nodes for name, a in node.tasks.items()}
+    assert sorted(addresses) == [f"worker-{i}" for i in range(4)]
+    assert {node.name: node.address for node in gang.nodes} == {
+        "gpu-0": "10.0.0.0",
+        "gpu-1": "10.0.0.1",
+    }
+    subnet = ip_network(gang.subnet)
+    inside = [*addresses.values(), *(node.gateway for node in gang.nodes)]
+    assert len(set(inside)) == 6
+    assert all(ip_address(a) in list(subnet.hosts()) for a in inside)
+    for spec in specs:
+        assert addresses[spec.hostname] == spec.env["PAI_CONTAINER_HOST_IP"]
+        assert spec.env["MASTER_ADDR"] == addresses["worker-0"]
+        assert spec.env["PAI_HOST_IP_worker_3"] == addresses["worker-3"]
+        assert spec.env["MASTER_PORT"] == "29500"
+        assert spec.env["NCCL_SOCKET_IFNAME"] == spec.env["GLOO_SOCKET_IFNAME"] == "eth0"
+        # Each agent takes what it is told.
+        assert plan_of(spec, next(n.name for n in gang.nodes if spec.hostname in n.tasks))
+    assert not PortLease.objects.exists()
+    assert sorted(spec.env["NODE_RANK"] for spec in specs) == ["0", "0", "1", "1"]
+    assert {a.address for a in attempts_of(job)} == set(addresses.values())
+
+
+def test_on_the_host_network_ports_of_nodes_are_reserved(alice, vc):
     nodes = [
         make_node(
             f"gpu-{i}", gpus=2, address=f"10.0.0.{i}", port_range=(20000 + 100 * i, 20099 + 100 * i)
         )
         for i in range(2)
     ]
-    job = placed(alice, vc, instances=4, ports={"rpc": 2})
+    set_limit(None, vc, "host_network", 1)
+    job = placed(alice, vc, instances=4, ports={"rpc": 2}, skep={"network": "host"})
     specs = [spec for node in nodes for spec in desired_attempts(node.pk)]
     assert {spec.network for spec in specs} == {"host"}
     ports = [p for spec in specs for numbers in spec.ports.values() for p in numbers]
@@ -143,7 +168,7 @@ def test_any_number_of_jobs_takes_the_same_number_of_queries(alice, vc):
     for _ in range(10):
         placed(alice, vc, gpus=0, instances=20)
         placed(alice, vc, gpus=0)
-    assert queries() == few <= 6
+    assert queries() == few <= 5
     assert queries() == 1  # all known
     assert len(desired_attempts(node.pk)) == 212
 

@@ -149,7 +149,8 @@ def test_the_ssh_plugin_starts_the_server_of_its_roles_before_the_commands(alice
     submitted(alice, vc, roles=roles, extras={"com.microsoft.pai.runtimeplugin": [plugin]})
     by_role = {spec.task_role: spec for spec in desired_attempts(node.pk)}
     assert by_role["worker"].command == "sh /run/skep/ssh/start\ntrain"
-    assert by_role["ps"].command == "serve"
+    assert by_role["ps"].command == "sh /run/skep/ssh/client\nserve"
+    assert (by_role["worker"].ssh_server, by_role["ps"].ssh_server) == (True, False)
     keys = next(f.content for f in by_role["ps"].files if f.path.endswith("authorized_keys"))
     assert "ssh-ed25519 AAAA alice" in keys
 

@@ -14,6 +14,7 @@ from skep_platform.jobs import services
 from skep_platform.jobs.intake import admission, cell_sizes
 from skep_platform.jobs.intake.cell_sizes import CellSize
 from skep_platform.jobs.models import Job
+from skep_platform.tenancy.limits import set_limit
 from skep_platform.tenancy.models import PinnedCell, VcCell
 
 pytestmark = pytest.mark.django_db
@@ -152,6 +153,19 @@ def test_the_time_to_stop_is_bounded_by_the_virtual_cluster(alice, vc):
     assert (error.details["needs"], error.details["allowed"]) == (25, 20)
     assert submit(alice, vc, skep={"stopGrace": 20}).stop_grace_s == 20
     assert submit(alice, vc).stop_grace_s == 20
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_finding_s5_the_host_network_is_off_until_an_admin_allows_it(alice, vc, tasks):
+    asked = {"skep": {"network": "host"}, "instances": tasks}
+    error = refusal(alice, vc, **asked)
+    assert error.code == "host_network_not_allowed"
+    assert error.details["virtual_cluster"] == vc.name
+    set_limit(None, vc, "host_network", 1)
+    assert submit(alice, vc, **asked).network_mode == "host"
+    set_limit(None, vc, "host_network", 0)
+    assert refusal(alice, vc, **asked).code == "host_network_not_allowed"
+    assert submit(alice, vc, skep={"network": "bridge"}).network_mode == "bridge"
 
 
 def test_nothing_is_refused_by_sizes_that_nobody_knows(alice, vc, monkeypatch):

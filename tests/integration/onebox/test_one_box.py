@@ -188,7 +188,7 @@ def test_finding_u6_a_planned_stop_longer_than_the_lease_costs_no_job():
     build = Path(__file__).parents[3] / "examples/demo/build_image.py"
     subprocess.run([sys.executable, build], check=True)
     command = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done"
-    lease = {"SKEP_LEASE_S": "6", "SKEP_LEASE_MARGIN_S": "2", "SKEP_HEARTBEAT_S": "1"}
+    lease = {"SKEP_LEASE_S": "6", "SKEP_LEASE_MARGIN_S": "5", "SKEP_HEARTBEAT_S": "1"}
     with stack("--gpus", "2", **lease) as box:
         job = box.submit(name="planned", image="skep-demo:latest", command=command)
         box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
@@ -196,7 +196,7 @@ def test_finding_u6_a_planned_stop_longer_than_the_lease_costs_no_job():
         assert "1 jobs go on" in said
         assert "within 60 minutes" in said
         box.process.wait(timeout=60)
-        time.sleep(2 * (6 + 2))  # what the finding is about
+        time.sleep(2 * 6 + 5)  # what the finding is about
         box.process = start(box.home, port_of(box), "--gpus=2", **lease)
         with box.client() as skep:
             found = skep.job(job.id)

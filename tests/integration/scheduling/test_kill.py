@@ -18,7 +18,7 @@ from tests.support.jobs_world import state_of, states_of, submit, tick
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
-from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
+from skep_platform.jobs.models import GangNetwork, Job, Lease, TaskAttempt
 from skep_platform.scheduling.tick import Scheduler
 from skep_platform.scheduling.tick import tick as locked_tick
 
@@ -54,7 +54,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture
 def gang() -> Job:
-    """Over two nodes, so that devices, ports and revisions of both are at stake."""
+    """Over two nodes, so that devices, its network and revisions of both are at stake."""
     alice = make_user("alice")
     for i in range(2):
         make_node(f"gpu-{i}", gpus=2)
@@ -67,7 +67,7 @@ def nothing_is_started(job: Job) -> bool:
         (job.state, job.attempt, job.placed_at) == ("WAITING", 0, None)
         and not TaskAttempt.objects.exists()
         and not Lease.objects.exists()
-        and not PortLease.objects.exists()
+        and not GangNetwork.objects.exists()
         and not Node.objects.filter(desired_revision__gt=0).exists()
     )
 
@@ -81,7 +81,7 @@ def test_a_scheduler_killed_in_its_tick_leaves_no_half_gang(gang, point):
     assert tick() == {str(gang.pk)}
     assert (state_of(gang), states_of(gang)) == ("WAITING", ["ASSIGNED"] * 4)
     assert Lease.objects.filter(released_at=None).count() == 4
-    assert PortLease.objects.filter(released_at=None).count() == 4 * 2 + 1
+    assert GangNetwork.objects.count() == 1
     assert set(Node.objects.values_list("desired_revision", flat=True)) == {1}
 
 

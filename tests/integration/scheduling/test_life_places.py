@@ -11,6 +11,7 @@ from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.models import Job, PortLease
 from skep_platform.scheduling.source import WorldSource
+from skep_platform.tenancy.limits import set_limit
 
 pytestmark = pytest.mark.django_db
 
@@ -80,8 +81,9 @@ NETWORKS = {
     "one task that wants the node's network": ("host", 1, 1, "host"),
     "a gang on one node": ("", 2, 1, "job"),
     "a gang on one node that wants the node's network": ("host", 2, 1, "host"),
-    "a gang over nodes": ("", 2, 2, "host"),
-    "a gang over nodes that wants a bridge": ("bridge", 2, 2, "job"),
+    "a gang over nodes": ("", 2, 2, "gang"),
+    "a gang over nodes that wants the nodes' network": ("host", 2, 2, "host"),
+    "a gang over nodes that wants a private network": ("bridge", 2, 2, "gang"),
     "one task that wants a bridge": ("bridge", 1, 1, "isolated"),
 }
 
@@ -89,6 +91,7 @@ NETWORKS = {
 @pytest.mark.parametrize("case", NETWORKS)
 def test_network(alice, vc, case):
     mode, tasks, nodes, network = NETWORKS[case]
+    set_limit(None, vc, "host_network", 1)
     for i in range(nodes):
         make_node(f"n{i}", gpus=tasks // nodes)
     job = placed(
@@ -100,9 +103,10 @@ def test_network(alice, vc, case):
     assert reserved == (4 * tasks + 1 if network == "host" else 0)
 
 
-def test_tasks_that_start_alone_are_alone_on_a_bridge(alice, vc):
+@pytest.mark.parametrize("mode", ["", "bridge"])
+def test_tasks_that_start_alone_are_alone_on_a_bridge(alice, vc, mode):
     make_node("n1", gpus=8)
-    job = placed(alice, vc, instances=2, incremental=True, skep={"network": "bridge"})
+    job = placed(alice, vc, instances=2, incremental=True, skep={"network": mode} if mode else {})
     assert {attempt.network for attempt in attempts_of(job)} == {"isolated"}
 
 

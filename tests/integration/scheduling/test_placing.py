@@ -18,6 +18,7 @@ from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 from skep_platform.scheduling import placing
 from skep_platform.scheduling.source import WorldSource
+from skep_platform.tenancy.limits import set_limit
 from skep_scheduler import queue
 from skep_scheduler.queue import Placement, TaskPlacement
 
@@ -173,9 +174,10 @@ def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc):
     assert tick() == set()
 
 
-def test_ports_of_a_gang_over_nodes_are_leased_and_given_back(alice, vc):
+def test_ports_of_nodes_are_leased_and_given_back(alice, vc):
     nodes = [make_node(f"gpu-{i}", gpus=1, port_range=(20000, 20019)) for i in range(2)]
-    job = submit(alice, vc, instances=2, ports={"rpc": 2})
+    set_limit(None, vc, "host_network", 1)
+    job = submit(alice, vc, instances=2, ports={"rpc": 2}, skep={"network": "host"})
     assert tick() == {str(job.pk)}
     for node in nodes:
         ports = list(PortLease.objects.filter(node=node).values_list("port", flat=True))
@@ -187,7 +189,9 @@ def test_ports_of_a_gang_over_nodes_are_leased_and_given_back(alice, vc):
 def test_a_gang_for_which_ports_are_missing_waits_and_says_so(alice, vc):
     for i in range(2):
         make_node(f"gpu-{i}", gpus=2, port_range=(20000, 20004))
-    wide = submit(alice, vc, instances=2, gpus=2, ports={"rpc": 4})
+    set_limit(None, vc, "host_network", 1)
+    host = {"network": "host"}
+    wide = submit(alice, vc, instances=2, gpus=2, ports={"rpc": 4}, skep=host)
     narrow = submit(alice, vc, gpus=0)
     assert tick() == {str(narrow.pk)}
     wide.refresh_from_db()
@@ -197,9 +201,10 @@ def test_a_gang_for_which_ports_are_missing_waits_and_says_so(alice, vc):
 
 def test_a_port_is_held_once_whatever_a_plan_says(alice, vc):
     nodes = [make_node(f"gpu-{i}", gpus=4, port_range=(20000, 20100)) for i in range(2)]
+    set_limit(None, vc, "host_network", 1)
     held = []
     for gpu in range(4):
-        job = submit(alice, vc, instances=2)
+        job = submit(alice, vc, instances=2, skep={"network": "host"})
         tasks = tuple(
             replace(place_by_hand(job, node, gpu).tasks[0], index=i) for i, node in enumerate(nodes)
         )

@@ -177,7 +177,7 @@ def test_members_come_and_go(admin):
     assert admin.put("/virtual-clusters/a/members/ann", {"role": "manager"}).status_code == 200
     rows = admin.get("/virtual-clusters/a/members").json()["results"]
     assert rows == [{"username": "ann", "role": "manager"}]
-    assert admin.delete("/virtual-clusters/a/members/ann").status_code == 204
+    assert admin.delete("/virtual-clusters/a/members/ann?confirm=1").status_code == 204
     assert refusal(admin.delete("/virtual-clusters/a/members/ann")) == (404, "not_found")
     kinds = list(Event.objects.filter(kind__startswith="member").values_list("kind", flat=True))
     assert sorted(kinds) == ["member.removed", "member.set", "member.set"]

@@ -115,8 +115,14 @@ class TestSsh:
             "Host ps-0\n  HostName 10.0.0.1\n  Port 23001\n"
             "Host worker-a-0\n  HostName 10.0.0.2\n  Port 23003\n"
             "Host worker-a-1\n  HostName 10.0.0.2\n  Port 23007\n"
-            "Host *\n"
+            "Host ps-0 10.0.0.1 worker-a-0 10.0.0.2 worker-a-1\n"
         )
+
+    def test_the_settings_of_a_huge_gang_have_short_lines_and_are_for_its_tasks_alone(self):
+        lines = files(big(2000))["/run/skep/ssh/config"].splitlines()
+        assert max(len(line) for line in lines) < 4096
+        assert {"worker-1999", "10.0.7.249"} <= {word for line in lines for word in line.split()}
+        assert "Host *" not in lines
 
     def test_tasks_know_each_other_by_the_key_of_their_gang(self):
         found = files(gang())

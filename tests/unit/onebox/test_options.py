@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import socket
 
 import pytest
 
+from skep_agent.config import interface_of
 from skep_platform.onebox import options
 from skep_platform.onebox.options import PORTS, SIMULATED_GPUS, Options
+from skep_platform.onebox.programs import node_address
 
 
 def parsed(*arguments: str) -> Options:
@@ -65,3 +68,11 @@ def test_a_box_open_to_all_knows_the_machines_own_names_and_no_others():
     names = Options(host="0.0.0.0").names()
     assert socket.gethostname() in names
     assert "*" not in names
+
+
+def test_finding_j9_each_node_of_one_machine_has_a_loopback_address_of_its_own():
+    addresses = [ipaddress.ip_address(node_address(number)) for number in range(2000)]
+    assert len(set(addresses)) == 2000
+    assert all(address.is_loopback for address in addresses)
+    assert ipaddress.ip_address("127.0.0.1") not in addresses  # the name of that is "localhost"
+    assert interface_of(str(addresses[7])) == interface_of("127.0.0.1")

@@ -32,6 +32,17 @@ export function createUser(body: NewUser) {
 /** What of a user an administrator may change. */
 export type UserChange = Partial<Pick<User, "email" | "is_admin" | "is_active">>;
 
+export function deleteUser(username: string) {
+  return take(client.DELETE("/api/v1/users/{username}", { params: { path: { username } } }));
+}
+
+/** The answer holds an address at which the user sets a new password, this once only. */
+export function resetLink(username: string) {
+  return take(
+    client.POST("/api/v1/users/{username}/reset-link", { params: { path: { username } } }),
+  );
+}
+
 export function updateUser(username: string, body: UserChange) {
   return take(client.PATCH("/api/v1/users/{username}", { params: { path: { username } }, body }));
 }

@@ -1,10 +1,11 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 import { isApiError } from "./errors";
-import { me } from "./session";
+import { me, sessionEnded } from "./session";
 
-/** A session that ended shows the login page, wherever it was noticed. */
+/** A session that ended asks for the login over the page, wherever it was noticed. */
 function noticeLogout(error: unknown) {
-  if (isApiError(error, 401)) queryClient.setQueryData(me.queryKey, null);
+  if (!isApiError(error, 401) || error.code === "login_failed") return;
+  if (queryClient.getQueryData(me.queryKey)) queryClient.setQueryData(sessionEnded.queryKey, true);
 }
 
 export const queryClient: QueryClient = new QueryClient({

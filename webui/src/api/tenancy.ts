@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { client, take } from "./client";
 import { allPages } from "./pages";
-import type { MemberRole } from "./types";
+import type { MemberRole, Visibility } from "./types";
 
 export const virtualClusters = queryOptions({
   queryKey: ["virtual-clusters"],
@@ -40,19 +40,36 @@ export function setQuotas(name: string, quotas: Record<string, number>) {
   );
 }
 
-export function setMember(name: string, username: string, role: MemberRole) {
+export function setMember(name: string, username: string, role: MemberRole, confirm: boolean) {
   return take(
     client.PUT("/api/v1/virtual-clusters/{name}/members/{username}", {
       params: { path: { name, username } },
-      body: { role },
+      body: { role, confirm },
     }),
   );
 }
 
-export function removeMember(name: string, username: string) {
+export function removeMember(name: string, username: string, confirm: boolean) {
   return take(
     client.DELETE("/api/v1/virtual-clusters/{name}/members/{username}", {
-      params: { path: { name, username } },
+      params: { path: { name, username }, query: { confirm } },
     }),
   );
 }
+
+/** What its managers may change. */
+export function updateVirtualCluster(
+  name: string,
+  body: { description?: string; job_visibility?: Visibility },
+) {
+  return take(
+    client.PATCH("/api/v1/virtual-clusters/{name}", { params: { path: { name } }, body }),
+  );
+}
+
+export const limits = (name: string) =>
+  queryOptions({
+    queryKey: ["virtual-clusters", name, "limits"],
+    queryFn: () =>
+      take(client.GET("/api/v1/virtual-clusters/{name}/limits", { params: { path: { name } } })),
+  });

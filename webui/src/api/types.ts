@@ -8,6 +8,8 @@ export type Me = Schemas["Me"];
 export type User = Schemas["User"];
 export type NewUser = Schemas["UserBodyRequest"];
 export type ApiToken = Schemas["Token"];
+export type TokenScope = ApiToken["scope"];
+export type Visibility = Schemas["VirtualCluster"]["job_visibility"];
 
 /** Why something is as it is: a stable code, one sentence, the numbers behind it. */
 export type Reason = Schemas["Reason"];

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
-import { me } from "@/api/session";
+import { useState } from "react";
+import { me, sessionEnded } from "@/api/session";
+import { SessionEnded } from "./SessionEnded";
 import { Sidebar } from "./Sidebar";
 import { TopBar } from "./TopBar";
 import { useShortcuts } from "./useShortcuts";
@@ -10,6 +11,7 @@ import css from "./Shell.module.css";
 /** The frame around every page of somebody logged in. */
 export function Shell() {
   const { data: user } = useQuery(me);
+  const { data: ended } = useQuery(sessionEnded);
   const navigate = useNavigate();
   const address = useRouterState({ select: (state) => state.location });
   const [drawn, setDrawn] = useState(false);
@@ -18,10 +20,6 @@ export function Shell() {
     setPage(address.pathname);
     setDrawn(false);
   }
-
-  useEffect(() => {
-    if (user === null) void navigate({ to: "/login", search: { next: address.href } });
-  }, [user, navigate, address.href]);
 
   useShortcuts({
     n: () => void navigate({ to: "/jobs/new" }),
@@ -42,6 +40,7 @@ export function Shell() {
           <Outlet />
         </main>
       </div>
+      {ended ? <SessionEnded user={user} /> : null}
     </div>
   );
 }

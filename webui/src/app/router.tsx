@@ -25,6 +25,16 @@ const login = createRoute({
   component: LoginPage,
 });
 
+const reset = createRoute({
+  getParentRoute: () => root,
+  path: "/reset-password",
+  validateSearch: (search): { user: string; token: string } => ({
+    user: text(search["user"]) ?? "",
+    token: text(search["token"]) ?? "",
+  }),
+  component: lazyRouteComponent(() => import("@/pages/login/ResetPage"), "ResetPage"),
+});
+
 const shell = createRoute({
   getParentRoute: () => root,
   id: "shell",
@@ -110,6 +120,7 @@ const profile = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
+    reset,
     shell.addChildren([
       home,
       jobs,

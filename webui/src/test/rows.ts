@@ -51,6 +51,7 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     spec_text: "",
     task_roles: [],
     may_stop: true,
+    may_prioritise: false,
     may_share: true,
     visibility: null,
     seen_by: "owner",
@@ -107,6 +108,7 @@ export function aUser(part: Partial<Me> = {}): Me {
     email: "",
     is_admin: false,
     virtual_clusters: [{ name: "vision", role: "member" }],
+    admins: [],
     ...part,
   };
 }
@@ -184,6 +186,7 @@ export function aNode(part: Partial<Node> = {}): Node {
     agent_version: "",
     labels: {},
     last_heartbeat_at: null,
+    lease_expires_at: null,
     gpus: [],
     ...part,
   };

@@ -20,24 +20,53 @@ HOSTFILE = f"{FILES_DIR}hostfile"
 SSH_DIR = f"{FILES_DIR}ssh/"
 SSH_CONFIG = f"{SSH_DIR}config"
 SSH_START = f"{SSH_DIR}start"
+SSH_CLIENT = f"{SSH_DIR}client"
 HOST_KEY_ALIAS = "skep-job"
 PRIVATE = 0o400
-# Before the commands of a task that asks for the ssh plugin.
+# Before the commands of a task that asks for the ssh plugin, and of the others of its gang.
 START_COMMAND = f"sh {SSH_START}\n"
+CLIENT_COMMAND = f"sh {SSH_CLIENT}\n"
+NAMES_EACH = 16  # of a line "Host": old versions of ssh read 4096 bytes of a line
 
-CONFIG = f"""\
-Host *
+# For the tasks of the gang alone: a task may also log in elsewhere. The server of a task that began
+# at the same moment may not listen yet.
+OPTIONS = f"""\
   IdentityFile {SSH_DIR}id_ed25519
   IdentitiesOnly yes
   UserKnownHostsFile {SSH_DIR}known_hosts
   HostKeyAlias {HOST_KEY_ALIAS}
   StrictHostKeyChecking yes
   BatchMode yes
+  ConnectionAttempts 30
   LogLevel ERROR
 """
+# Lets `ssh worker-1` and `ssh -p PORT ADDRESS` of the user find the settings. ssh asks the
+# list of users for the home, not the environment.
+CLIENT = f"""\
+uid=$(id -u 2>/dev/null) || exit 0
+home=
+while IFS=: read -r _ _ number _ _ folder _; do
+  if [ "$number" = "$uid" ]; then home=$folder; break; fi
+done < /etc/passwd
+if [ -z "$home" ]; then exit 0; fi
+config="$home/.ssh/config"
+line="Include {SSH_CONFIG}"
+if [ -f "$config" ]; then
+  while read -r first; do if [ "$first" = "$line" ]; then exit 0; fi; done < "$config"
+fi
+umask 077
+mkdir -p "$home/.ssh" 2>/dev/null || exit 0
+{{
+  echo "$line"
+  if [ -f "$config" ]; then echo "Host *"; cat "$config"; fi
+}} > "$config.skep" 2>/dev/null && mv "$config.skep" "$config"
+exit 0
+"""
 # Starts the ssh server of a task, where its image has one. Sessions get the environment of the
-# task: the server would give them an almost empty one.
+# task: the server would give them an almost empty one. A forced command takes the place of the
+# server's own sftp, too, so it starts the image's program for that.
 START = f"""\
+sh {SSH_CLIENT}
 PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
 if ! sshd=$(command -v sshd); then
   echo "skep: this image has no sshd: nobody can ssh into this task" >&2
@@ -46,11 +75,19 @@ fi
 umask 077
 dir=$(mktemp -d) || exit 0
 export -p > "$dir/env"
-cat > "$dir/session" <<end
+cat > "$dir/session" <<'end'
 #!/bin/sh
-. "$dir/env"
-if [ -n "\\$SSH_ORIGINAL_COMMAND" ]; then exec /bin/sh -c "\\$SSH_ORIGINAL_COMMAND"; fi
-exec "\\${{SHELL:-/bin/sh}}"
+. "${{0%/*}}/env"
+case $SSH_ORIGINAL_COMMAND in
+  "") exec "${{SHELL:-/bin/sh}}" ;;
+  internal-sftp*)
+    for folder in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib; do
+      if [ -x "$folder/sftp-server" ]; then exec "$folder/sftp-server"; fi
+    done
+    echo "skep: this image has no sftp-server" >&2
+    exit 1 ;;
+  *) exec /bin/sh -c "$SSH_ORIGINAL_COMMAND" ;;
+esac
 end
 chmod 700 "$dir/session"
 mkdir -p /run/sshd 2>/dev/null
@@ -58,7 +95,7 @@ if "$sshd" -f /dev/null -E "$dir/log" -p "$PAI_CONTAINER_SSH_PORT" \\
   -o HostKey={SSH_DIR}id_ed25519 -o AuthorizedKeysFile={SSH_DIR}authorized_keys \\
   -o StrictModes=no -o PidFile=none -o PermitRootLogin=prohibit-password \\
   -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no \\
-  -o ForceCommand="$dir/session"
+  -o "Subsystem=sftp internal-sftp" -o ForceCommand="$dir/session"
 then
   echo "skep: the ssh server listens on port $PAI_CONTAINER_SSH_PORT"
 else
@@ -77,6 +114,7 @@ def of_gang(gang: Gang, key: Ed25519PrivateKey, more_keys: Sequence[str] = ()) -
         FileSpec(path=HOSTFILE, content=hostfile(gang)),
         FileSpec(path=SSH_CONFIG, content=ssh_config(gang)),
         FileSpec(path=SSH_START, content=START),
+        FileSpec(path=SSH_CLIENT, content=CLIENT),
         FileSpec(path=f"{SSH_DIR}id_ed25519", content=_private(key), mode=PRIVATE),
         FileSpec(path=f"{SSH_DIR}authorized_keys", content=keys),
         FileSpec(path=f"{SSH_DIR}known_hosts", content=f"{HOST_KEY_ALIAS} {public}\n"),
@@ -90,8 +128,12 @@ def hostfile(gang: Gang) -> str:
 
 
 def ssh_config(gang: Gang) -> str:
-    """`ssh -F` of it reaches each task by the name that it has in the hostfile."""
-    return "".join(_host(m) for m in gang.members) + CONFIG
+    """Return the settings by which ssh reaches each task, by the name that it has in the hostfile
+    or by its address with `-p`."""
+    names = list(dict.fromkeys(n for m in gang.members for n in (_alias(m), m.host)))
+    lines = [names[at : at + NAMES_EACH] for at in range(0, len(names), NAMES_EACH)]
+    options = [f"Host {' '.join(line)}\n{OPTIONS}" for line in lines]
+    return "".join([*(_host(m) for m in gang.members), *options])
 
 
 def _host(member: Member) -> str:

@@ -35,7 +35,7 @@ class Frameworks:
 
     def __init__(self, gang: Gang) -> None:
         # On the node's own network the agent names the interface: it knows which.
-        interfaces = INTERFACES if gang.network == "job" else {}
+        interfaces = INTERFACES if gang.network in ("job", "gang") else {}
         self.shared = {} if gang.is_alone else MPI | interfaces
         self._cluster = _cluster(gang)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 
 MAX_LISTED = 1500  # variables of a task that name all tasks
 MASTER = "master"  # label of the port under which rank 0 is found
@@ -37,6 +38,26 @@ class Member:
         """The first one with this label."""
         numbers = self.ports.get(label)
         return numbers[0] if numbers else None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A gang's addresses: those of tasks first, by rank, and then those of its nodes' bridges."""
+
+    start: int
+    size: int
+    tasks: int
+
+    @property
+    def subnet(self) -> str:
+        return f"{IPv4Address(self.start)}/{32 - (self.size - 1).bit_length()}"
+
+    def task(self, rank: int) -> str:
+        return str(IPv4Address(self.start + 1 + rank))
+
+    def gateway(self, number: int) -> str:
+        """Of the gang's node of this number."""
+        return str(IPv4Address(self.start + 1 + self.tasks + number))
 
 
 @dataclass(frozen=True, slots=True)

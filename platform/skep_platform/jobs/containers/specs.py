@@ -16,30 +16,29 @@ from uuid import UUID
 import structlog
 from django.db.models import Q
 
+from skep_agent import protocol
 from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
 from skep_jobfile.secret_values import masks_of
 from skep_platform.core.vault import VaultLocked
 from skep_platform.jobs.containers import container_files, gang
 from skep_platform.jobs.containers.environment import Environments
-from skep_platform.jobs.containers.gang import Gang, Member
+from skep_platform.jobs.containers.gang import Block, Gang, Member
 from skep_platform.jobs.containers.hostnames import hostname
 from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
-from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
-from skep_platform.tenancy.limits import limits_of_many
+from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
 
 log = structlog.get_logger(__name__)
 
-DISK_LIMITS = ("container_disk_mb", "log_bytes_per_job")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
 Row = Mapping[str, Any]
 
 ATTEMPT: tuple[str, ...] = (
     *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
-    *("gpu_uuids", "network", "ports", "node__address"),
+    *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
 )
 JOB: tuple[str, ...] = (
-    *("id", "name", "owner__username", "vc_id", "vc__name", "tasks_total", "incremental"),
+    *("id", "name", "owner__username", "vc__name", "tasks_total", "incremental"),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
     *("spec__extras", "secrets__sealed", "files__archive__sha256", "files__archive__size"),
 )
@@ -69,9 +68,10 @@ def build(attempts: Collection[UUID]) -> dict[UUID, Told]:
         if row["job_id"] in jobs:
             gangs[_key(row, jobs)].append(row)
     peers = _peers(gangs, jobs)
+    networks = _networks(gangs)
     told: dict[UUID, Told] = {}
     for key, mine in gangs.items():
-        told |= _Builder(key, jobs[key[0]], peers[key]).told(mine)
+        told |= _Builder(key, jobs[key[0]], peers[key], networks.get(key[:2])).told(mine)
     return told
 
 
@@ -80,7 +80,6 @@ class _Job:
     row: Row
     roles: dict[int, Row]  # in the order of the job file
     secrets: Secrets
-    limits: Mapping[str, int]  # of its virtual cluster
 
     @property
     def starts_alone(self) -> bool:
@@ -116,15 +115,13 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
         roles[role["job_id"]][role["id"]] = role
     found = {}
-    rows = list(Job.objects.filter(pk__in=ids).values(*JOB))
-    limits = limits_of_many({row["vc_id"] for row in rows}, *DISK_LIMITS)
-    for row in rows:
+    for row in Job.objects.filter(pk__in=ids).values(*JOB):
         try:
             secrets = Secrets.opened(row["secrets__sealed"])
         except VaultLocked as error:
             log.error("secrets_locked", job=str(row["id"]), error=error.message)
             continue
-        found[row["id"]] = _Job(row, roles[row["id"]], secrets, limits[row["vc_id"]])
+        found[row["id"]] = _Job(row, roles[row["id"]], secrets)
     return found
 
 
@@ -150,14 +147,27 @@ def _peers(gangs: Mapping[Key, list[Row]], jobs: Mapping[UUID, _Job]) -> dict[Ke
     return peers
 
 
+def _networks(gangs: Mapping[Key, list[Row]]) -> dict[tuple[UUID, int], GangNetwork]:
+    """Of those that have one, by job and its attempt; no query where none has."""
+    wanted = Q()
+    for (job_id, index, _), rows in gangs.items():
+        if rows[0]["network"] == "gang":
+            wanted |= Q(job=job_id, index=index)
+    found = GangNetwork.objects.filter(wanted) if wanted else ()
+    return {(network.job_id, network.index): network for network in found}
+
+
 class _Builder:
     """The specs of one gang's tasks."""
 
-    def __init__(self, key: Key, job: _Job, peers: Sequence[Row]) -> None:
+    def __init__(
+        self, key: Key, job: _Job, peers: Sequence[Row], network: GangNetwork | None
+    ) -> None:
         self._job = job
         self._attempt = key[1]
         self._names = f"{key[0]}.{key[1]}"
         self._members = {row["id"]: self._member(row, key[2] is not None) for row in peers}
+        self._network = _network(network, peers, self._members) if network else None
         self._files = job.working_files()
         self._work_dir = job.row["work_dir"] or (self._files.path if self._files else "")
         rendered = {k: job.secrets.rendered(str(v)) for k, v in job.row["environment"].items()}
@@ -212,7 +222,15 @@ class _Builder:
             secret_env=self._secret_env,
             files=files,
             masks=[*masks, *masks_of(keys)] if keys else masks,
+            gang=self._network,
+            hosts=self._hosts(),
         )
+
+    def _hosts(self) -> dict[str, str]:
+        """The names of its tasks in the nodes' own network, where nobody else resolves them."""
+        if self._gang.network != "host":
+            return {}
+        return {hostname(m.role, m.index): m.host for m in self._gang.members}
 
     def _ssh_files(self) -> list[FileSpec]:
         if self._gang.is_alone and not self._job.ssh_plugins():
@@ -223,8 +241,11 @@ class _Builder:
     def _spec(self, row: Row) -> AttemptSpec:
         job, role = self._job.row, self._job.roles[row["role_id"]]
         command, secret = self._job.secrets.rendered(role["command"])
-        if self._job.ssh_plugins(role["name"]):
+        ssh_server = bool(self._job.ssh_plugins(role["name"]))
+        if ssh_server:
             command = container_files.START_COMMAND + command
+        elif self._job.ssh_plugins() and not self._gang.is_alone:
+            command = container_files.CLIENT_COMMAND + command
         return AttemptSpec(
             attempt_id=str(row["id"]),
             epoch=row["epoch"],
@@ -235,6 +256,7 @@ class _Builder:
             image=self._image(role["image"]),
             command=command,
             secret_command=secret,
+            ssh_server=ssh_server,
             env=self._environments.own(self._members[row["id"]]),
             working_files=self._files,
             work_dir=self._work_dir,
@@ -242,8 +264,6 @@ class _Builder:
             cpus=role["cpu_millis"] / 1000,
             memory_mb=role["memory_mb"],
             shm_mb=role["shm_mb"],
-            disk_mb=self._job.limits["container_disk_mb"],
-            log_bytes=self._job.limits["log_bytes_per_job"],
             network=row["network"],
             hostname=hostname(role["name"], row["task__index"]),
             ports={label: numbers for label, numbers in row["ports"].items() if numbers},
@@ -261,9 +281,29 @@ class _Builder:
 def _host(row: Row, role: str) -> str:
     if row["network"] == "host":
         return str(row["node__address"])
+    if row["network"] == "gang":
+        return str(row["address"])
     if row["network"] == "job":
         return hostname(role, row["task__index"])
     return LOCALHOST
+
+
+def _network(
+    network: GangNetwork, peers: Sequence[Row], members: Mapping[UUID, Member]
+) -> protocol.GangNetwork:
+    start, end = network.addresses.lower, network.addresses.upper
+    block = Block(start, end - start, len(peers))
+    nodes: dict[str, protocol.GangNode] = {}
+    for row in peers:
+        name = row["node__name"]
+        if name not in nodes:
+            gateway = block.gateway(len(nodes))
+            nodes[name] = protocol.GangNode(
+                name=name, address=row["node__address"], gateway=gateway, tasks={}
+            )
+        member = members[row["id"]]
+        nodes[name].tasks[hostname(member.role, member.index)] = row["address"]
+    return protocol.GangNetwork(vni=network.vni, subnet=block.subnet, nodes=list(nodes.values()))
 
 
 def _size(part: AttemptSpec | SharedSpec) -> int:

@@ -12,16 +12,19 @@ from uuid import UUID
 from django.db.models import Count, Max, Q
 
 from skep_jobfile import JobFile, Path
+from skep_platform.accounts import queries as accounts
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.images.models import Image
 from skep_platform.jobs.intake import owning
 from skep_platform.jobs.intake.owning import VC_PATH, Objection
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.limits import limit
 from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler.inventory import gpu_model
 
 LIMITS_FRESH_S = 10.0
+NETWORK_PATH: Path = ("extras", "skep", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,37 @@ class Limits:
 
 
 def find_vc(user: User, job: JobFile) -> VirtualCluster | None:
-    """None also when it exists and the user is not a member of it."""
+    """None also when it exists and the user is not a member of it. Who is in exactly one need not
+    name it."""
+    if not _names_vc(job) and len(mine := _memberships(user)) == 1:
+        return mine[0]
     return tenancy.visible_to(user).filter(name=job.defaults.virtual_cluster).first()
 
 
-def unknown_vc(job: JobFile) -> Objection:
+def _names_vc(job: JobFile) -> bool:
+    return "virtual_cluster" in job.defaults.model_fields_set
+
+
+def _memberships(user: User) -> list[VirtualCluster]:
+    mine = VirtualCluster.objects.filter(memberships__user=user)
+    return list(mine.order_by("name")[:MOST_NAMED])
+
+
+MOST_NAMED = 10
+
+
+def unknown_vc(user: User, job: JobFile) -> Objection:
+    """Told with whom to ask, or with what to choose from."""
     name = job.defaults.virtual_cluster
-    message = f"You belong to no virtual cluster named {name}; set defaults.virtualCluster."
+    mine = [vc.name for vc in _memberships(user)]
+    if not mine and not user.is_admin:
+        ask = " or ".join(accounts.admins()) or "an admin"
+        message = f"You are in no virtual cluster yet: ask {ask} to add you to one."
+    elif _names_vc(job):
+        message = f"You belong to no virtual cluster named {name}; set defaults.virtualCluster."
+    else:
+        choice = f" to one of {', '.join(mine)}" if mine else ""
+        message = f"The job names no virtual cluster: set defaults.virtualCluster{choice}."
     return Objection("unknown_virtual_cluster", message, VC_PATH, {"virtual_cluster": name})
 
 
@@ -106,6 +133,7 @@ def _against_limits(
     return [
         *owning.objections(job, vc, models, fresh=fresh),
         *_against_graces(job, vc),
+        *_against_host_network(job, vc),
         *size,
     ]
 
@@ -122,6 +150,18 @@ def _against_graces(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
         path: Path = ("extras", "skep", "checkpoint" if skep.checkpoint else "stopGrace")
         details = {"needs": asked, "allowed": vc.max_stop_grace_s, "virtual_cluster": vc.name}
         yield Objection("exceeds_stop_grace", message, path, details)
+
+
+def _against_host_network(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    """On it a task reaches what the node reaches, and what listens on its loopback."""
+    if job.extras.skep.network == "host" and not limit(vc, "host_network"):
+        message = (
+            f"Jobs of {vc.name} may not use the network of the nodes. Leave out `network: host`: "
+            "tasks then reach each other in a network of their own. Or ask an admin to set the "
+            f"limit host_network of {vc.name}."
+        )
+        details = {"virtual_cluster": vc.name, "limit": "host_network"}
+        yield Objection("host_network_not_allowed", message, NETWORK_PATH, details)
 
 
 def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:

@@ -85,7 +85,7 @@ def check(user: User, text: str) -> CheckResult:
     return CheckResult(
         _all_problems(spec, found),
         spec.notes,
-        _summary(spec),
+        _summary(spec, vc),
         _forecast(user, vc, spec) if vc is not None and not found else None,
     )
 
@@ -100,7 +100,7 @@ def _objections(user: User, spec: ReadJob) -> tuple[VirtualCluster | None, list[
     """Where the job would go, and why it cannot become a job here."""
     job = spec.job
     vc = admission.find_vc(user, job)
-    found = [admission.unknown_vc(job)] if vc is None else admission.objections(job, vc)
+    found = [admission.unknown_vc(user, job)] if vc is None else admission.objections(job, vc)
     if Job.objects.filter(owner=user, name=job.name).exists():
         found.append(Objection("job_name_taken", name_taken(job.name).message, ("name",)))
     if objection := belongings.of(user, spec)[1]:
@@ -119,7 +119,7 @@ def admitted(user: User, spec: ReadJob) -> VirtualCluster:
     """Where the job goes. Raises what `submit` does."""
     vc = admission.find_vc(user, spec.job)
     if vc is None:
-        raise admission.unknown_vc(spec.job).error()
+        raise admission.unknown_vc(user, spec.job).error()
     for objection in admission.objections(spec.job, vc):
         raise objection.error()
     return vc
@@ -181,11 +181,11 @@ def _check_token(client_token: str) -> None:
         raise SkepError(message, code="client_token_invalid")
 
 
-def _summary(spec: ReadJob) -> dict[str, Any]:
+def _summary(spec: ReadJob, vc: VirtualCluster | None) -> dict[str, Any]:
     job = spec.job
     return {
         "name": job.name,
-        "virtual_cluster": job.defaults.virtual_cluster,
+        "virtual_cluster": vc.name if vc else job.defaults.virtual_cluster,
         "gpus": job.gpus,
         "tasks": job.tasks,
     }

@@ -47,7 +47,11 @@ COLUMNS = (
     "spec__jobRetryCount",
 )
 JSON = ("avoid_nodes", "downgraded", "diagnosis", "wait_reason", "exit_reason")
-VERDICTS = {"succeeded": Verdict.SUCCEEDED, "stopped": Verdict.STOPPED}  # by code; else FAILED
+VERDICTS = {
+    "succeeded": Verdict.SUCCEEDED,
+    "stopped": Verdict.STOPPED,
+    "owner_left": Verdict.STOPPED,
+}  # by code; else FAILED
 
 
 @dataclass(frozen=True, slots=True)

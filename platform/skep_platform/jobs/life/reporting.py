@@ -241,6 +241,7 @@ def _row(attempt: Attempt, now: datetime) -> dict[str, Any]:
 def _release(attempts: Sequence[UUID], now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(RELEASE, {"now": now, "attempts": list(attempts)})
+        cursor.execute(RELEASE_NETWORKS, {"attempts": list(attempts)})
     doorbells.ring_scheduler()
     doorbells.ring_topic("cluster")
 
@@ -251,6 +252,17 @@ WITH devices AS (
    WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL)
 UPDATE jobs_portlease SET released_at = %(now)s
  WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL
+"""
+
+
+# With the last task of the gang: until then a node may still have its bridge.
+RELEASE_NETWORKS = """
+DELETE FROM jobs_gangnetwork g USING jobs_taskattempt a
+ WHERE a.id = ANY(%(attempts)s) AND a.network = 'gang'
+   AND g.job_id = a.job_id AND g.index = a.index
+   AND NOT EXISTS (SELECT 1 FROM jobs_taskattempt other
+                    WHERE other.job_id = g.job_id AND other.index = g.index
+                      AND other.released_at IS NULL)
 """
 
 

@@ -31,16 +31,18 @@ def stop(user: User, job_id: UUID) -> Job:
     with transaction.atomic():
         locked = lock(Job.objects.filter(pk=job_id))[0]
         if locked.row["state"] in JOB.active and locked.row["stop_requested_at"] is None:
-            _stop(locked, user.get_username())
+            who = user.get_username()
+            stop_locked(locked, stories.stopped(who), actor=who)
     return queries.find(user, job_id)
 
 
-def _stop(job: LockedJob, username: str) -> None:
+def stop_locked(job: LockedJob, why: stories.Reason, *, actor: str) -> None:
+    """End an active job for this reason, inside the caller's transaction."""
     now = timezone.now()
-    why = stories.stopped(username)
     job.row |= {"stop_requested_at": now, "exit_reason": why}
     Job.objects.filter(pk=job.id).update(stop_requested_at=now, exit_reason=why, updated_at=Now())
-    record("job", job.id, "job.stop", f"{username} asked to stop it.", actor=username)
+    message = why["message"] if why["code"] != "stopped" else f"{actor} asked to stop it."
+    record("job", job.id, "job.stop", message, actor=actor, code=why["code"])
     if job.row["placed_at"] is None:
         _finish_in_queue(job)
     else:

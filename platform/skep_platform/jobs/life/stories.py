@@ -81,6 +81,13 @@ def stopped(username: str) -> Reason:
     return reason("stopped", f"Stopped by {username}.", by=username)
 
 
+def former_member(username: str, vc: str, *, deactivated: bool) -> Reason:
+    """The verdict of a job whose owner may not go on using the virtual cluster."""
+    what = "was deactivated" if deactivated else f"is not a member of {vc} any more"
+    message = f"Stopped because its owner {username} {what}."
+    return reason("owner_left", message, deactivated=deactivated)
+
+
 def over_time(seconds: int) -> Reason:
     """The verdict of a job that ran for as long as it may."""
     message = f"It has run for its maximum duration of {duration(seconds)}."

@@ -6,13 +6,16 @@ import { me } from "@/api/session";
 import type { User } from "@/api/types";
 import { count } from "@/format/size";
 import { Blank, Failure } from "@/ui/Blank";
+import { Confirm } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
 import { tellError } from "@/ui/notify";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { Ago } from "@/ui/Time";
 import { NewUser } from "./NewUser";
+import { UserActions } from "./UserActions";
 import css from "./admin.module.css";
 
 export function UsersPage() {
@@ -45,7 +48,7 @@ export function UsersPage() {
             columns={columns}
             rows={list.data}
             rowId={(each) => each.username}
-            minWidth={620}
+            minWidth={800}
           />
         </div>
       ) : null}
@@ -84,6 +87,21 @@ function userColumns(self: string): Column<User>[] {
       cell: (user) => <Right user={user} right="is_active" self={self} />,
       sort: (user) => String(user.is_active),
     },
+    {
+      id: "last_login",
+      header: "Last login",
+      width: "110px",
+      cell: (user) =>
+        user.last_login_at ? <Ago at={user.last_login_at} /> : <span className="dim">never</span>,
+      sort: (user) => user.last_login_at ?? "",
+    },
+    {
+      id: "actions",
+      header: "",
+      width: "70px",
+      align: "end",
+      cell: (user) => <UserActions user={user} self={self} />,
+    },
   ];
 }
 
@@ -100,14 +118,27 @@ function Right({ user, right, self }: RightProps) {
     onError: (error) => tellError(error),
     onSettled: () => queries.invalidateQueries({ queryKey: users.queryKey }),
   });
+  const [asking, setAsking] = useState(false);
   const what = right === "is_admin" ? "is an administrator" : "may log in";
   return (
-    <Switch
-      aria-label={`${user.username} ${what}`}
-      checked={change.isPending ? change.variables : user[right]}
-      // Nobody locks himself out by a slip of the hand.
-      disabled={user.username === self}
-      onChange={(event) => change.mutate(event.currentTarget.checked)}
-    />
+    <>
+      <Switch
+        aria-label={`${user.username} ${what}`}
+        checked={change.isPending ? change.variables : user[right]}
+        // Nobody locks himself out by a slip of the hand.
+        disabled={user.username === self}
+        onChange={({ currentTarget: { checked } }) =>
+          right === "is_active" && !checked ? setAsking(true) : change.mutate(checked)
+        }
+      />
+      <Confirm
+        open={asking}
+        question={`Deactivate ${user.username}?`}
+        explanation="Sessions and tokens end at once, and the user's jobs are stopped."
+        verb="Deactivate"
+        onConfirm={() => change.mutate(false)}
+        onClose={() => setAsking(false)}
+      />
+    </>
   );
 }

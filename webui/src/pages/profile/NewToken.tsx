@@ -2,6 +2,7 @@ import { Button, Modal, Select, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { createToken, tokens } from "@/api/session";
+import type { TokenScope } from "@/api/types";
 import { CodeLine } from "@/ui/CodeLine";
 import { FormDialog } from "@/ui/FormDialog";
 import css from "./NewToken.module.css";
@@ -14,12 +15,19 @@ const LIFETIMES = [
   { value: String(365 * DAY), label: "One year" },
 ];
 
+export const SCOPES: { value: TokenScope; label: string }[] = [
+  { value: "read", label: "read only" },
+  { value: "submit", label: "read, and work with jobs and files" },
+  { value: "admin", label: "do everything that you may" },
+];
+
 export function NewToken({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
   const [name, setName] = useState("");
   const [lifetime, setLifetime] = useState(String(30 * DAY));
+  const [scope, setScope] = useState<TokenScope>("submit");
   const creation = useMutation({
-    mutationFn: () => createToken(name.trim(), Number(lifetime)),
+    mutationFn: () => createToken(name.trim(), Number(lifetime), scope),
     onSuccess: () => queries.invalidateQueries({ queryKey: tokens.queryKey }),
   });
   if (creation.data) return <Shown token={creation.data.token} onClose={onClose} />;
@@ -42,6 +50,13 @@ export function NewToken({ onClose }: { onClose: () => void }) {
         data-autofocus
         value={name}
         onChange={(event) => setName(event.currentTarget.value)}
+      />
+      <Select
+        label="May"
+        data={SCOPES}
+        value={scope}
+        onChange={(value) => value && setScope(value as TokenScope)}
+        allowDeselect={false}
       />
       <Select
         label="Expires after"

@@ -1,4 +1,4 @@
-import { Button, PasswordInput } from "@mantine/core";
+import { Button, Checkbox, PasswordInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState, type FormEvent } from "react";
 import { explain } from "@/api/errors";
@@ -9,8 +9,9 @@ import css from "./Password.module.css";
 export function Password() {
   const [current, setCurrent] = useState("");
   const [next, setNext] = useState("");
+  const [keep, setKeep] = useState(false);
   const change = useMutation({
-    mutationFn: () => changePassword(current, next),
+    mutationFn: () => changePassword(current, next, keep),
     onSuccess: () => {
       setCurrent("");
       setNext("");
@@ -46,6 +47,12 @@ export function Password() {
           Change
         </Button>
       </div>
+      <Checkbox
+        mt={10}
+        label="Keep my API tokens (other sessions end in any case)"
+        checked={keep}
+        onChange={(event) => setKeep(event.currentTarget.checked)}
+      />
       {change.error ? (
         <p className={css.error} role="alert">
           {explain(change.error)}

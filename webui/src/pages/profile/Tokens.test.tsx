@@ -9,6 +9,8 @@ const laptop = {
   id: "t1",
   name: "laptop",
   last4: "1234",
+  scope: "submit",
+  last_used_at: null,
   created_at: "2026-01-01T00:00:00Z",
   expires_at: null,
 };
@@ -25,7 +27,11 @@ test("a new token is shown once, and is gone when the dialog is closed", async (
   await userEvent.click(screen.getByRole("button", { name: "Create" }));
   expect(await screen.findByText("secret-token")).toBeVisible();
   const post = requests.find((request) => request.method === "POST");
-  expect(await post?.json()).toEqual({ name: "laptop", expires_in_s: 30 * 86_400 });
+  expect(await post?.json()).toEqual({
+    name: "laptop",
+    expires_in_s: 30 * 86_400,
+    scope: "submit",
+  });
   await userEvent.click(screen.getByRole("button", { name: "Done" }));
   expect(screen.queryByText("secret-token")).toBeNull();
 });

@@ -2,7 +2,7 @@ import { ActionIcon, Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { revokeToken, tokens } from "@/api/session";
-import type { ApiToken } from "@/api/types";
+import type { ApiToken, TokenScope } from "@/api/types";
 import { Confirm } from "@/ui/ConfirmButton";
 import { Failure } from "@/ui/Blank";
 import { Icon } from "@/ui/Icon";
@@ -21,7 +21,9 @@ export function Tokens() {
       <header className={css.head}>
         <div>
           <h2 className={css.title}>API tokens</h2>
-          <p className="dim">For the skep command line and scripts. Each may do what you may.</p>
+          <p className="dim">
+            For the skep command line and scripts. Give each no more than it needs.
+          </p>
         </div>
         <Button
           variant="default"
@@ -57,7 +59,14 @@ function Row({ token }: { token: ApiToken }) {
       <Icon name="key" size={14} />
       <b className={css.name}>{token.name || "unnamed"}</b>
       <span className="dim">
-        made <Ago at={token.created_at} />
+        {SCOPE_WORDS[token.scope]} · made <Ago at={token.created_at} /> ·{" "}
+        {token.last_used_at ? (
+          <>
+            used <Ago at={token.last_used_at} />
+          </>
+        ) : (
+          "never used"
+        )}
       </span>
       <span className={css.end}>{expiry(token)}</span>
       <ActionIcon
@@ -78,6 +87,12 @@ function Row({ token }: { token: ApiToken }) {
     </li>
   );
 }
+
+const SCOPE_WORDS: Record<TokenScope, string> = {
+  read: "reads only",
+  submit: "works with jobs",
+  admin: "may do all",
+};
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 

@@ -30,7 +30,7 @@ export function VcPage() {
     return <Failure error={vc.error} what="virtual cluster" retry={() => void vc.refetch()} />;
   }
   const { tab = "cells" } = search;
-  const shown = tab === "settings" && !admin ? "cells" : tab;
+  const shown = tab === "settings" && !vc.data.may_manage ? "cells" : tab;
   return (
     <>
       <PageHeader
@@ -47,7 +47,7 @@ export function VcPage() {
           Its jobs
         </LinkButton>
       </PageHeader>
-      <VcTabs vc={vc.data} tab={shown} admin={admin} />
+      <VcTabs vc={vc.data} tab={shown} />
       <section className={css.tab} aria-label={shown} key={name}>
         <Content vc={vc.data} admin={admin} search={{ ...search, tab: shown }} />
       </section>
@@ -70,11 +70,11 @@ function Content({ vc, admin, search }: ContentProps) {
     case "members":
       return (
         <div className={css.form}>
-          <Members name={vc.name} admin={admin} />
+          <Members name={vc.name} admin={admin} manages={vc.may_manage} />
         </div>
       );
     case "settings":
-      return <Settings vc={vc} />;
+      return <Settings vc={vc} admin={admin} />;
     default:
       return <CellsTab name={vc.name} admin={admin} over={search.over} />;
   }

@@ -14,13 +14,12 @@ const LABELS: Record<Tab, string> = {
 interface Props {
   vc: VirtualCluster;
   tab: Tab;
-  admin: boolean;
 }
 
-export function VcTabs({ vc, tab, admin }: Props) {
+export function VcTabs({ vc, tab }: Props) {
   return (
     <nav className={css.tabs} aria-label="About this virtual cluster">
-      {TABS.filter((each) => admin || each !== "settings").map((each) => (
+      {TABS.filter((each) => vc.may_manage || each !== "settings").map((each) => (
         <Link
           key={each}
           to="/virtual-clusters/$name"

@@ -6,14 +6,27 @@ import type { Cells, VirtualCluster } from "@/api/types";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { tellDone, tellError } from "@/ui/notify";
+import { JobVisibility } from "./JobVisibility";
+import { Limits } from "./Limits";
 import { QuotaForm } from "./QuotaForm";
 import css from "./Settings.module.css";
 
-/** For administrators: what it owns, and its end. */
-export function Settings({ vc }: { vc: VirtualCluster }) {
+/** For its managers: who sees its jobs, and its limits. For administrators also what it owns, and
+ * its end. */
+export function Settings({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
   const { data: shapes } = useQuery(cells);
   return (
     <div className={css.settings}>
+      <JobVisibility vc={vc} />
+      <Limits name={vc.name} />
+      {admin ? <Owned vc={vc} shapes={shapes} /> : null}
+    </div>
+  );
+}
+
+function Owned({ vc, shapes }: { vc: VirtualCluster; shapes: Cells | undefined }) {
+  return (
+    <>
       <section>
         <h2 className={css.title}>GPUs by number</h2>
         <p className={css.about}>
@@ -30,7 +43,7 @@ export function Settings({ vc }: { vc: VirtualCluster }) {
         </LinkButton>
       </section>
       <DeleteVc vc={vc} />
-    </div>
+    </>
   );
 }
 

@@ -1,0 +1,104 @@
+"""Join tokens: listed, revoked, and what they may not take over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_node, make_user
+
+from skep_platform.cluster import services
+from skep_platform.cluster.models import JoinToken, Node
+
+pytestmark = pytest.mark.django_db
+
+
+def join(token: str, name: str, instance_id: str = "elsewhere"):
+    body = {"token": token, "name": name, "instance_id": instance_id}
+    return Api().post("/nodes/join", body)
+
+
+def new_token(admin: Api, **body: object) -> str:
+    return admin.post("/nodes/join-tokens", body).json()["token"]
+
+
+@pytest.fixture
+def lost() -> Node:
+    node = make_node("alpha", gpus=1)
+    Node.objects.filter(pk=node.pk).update(lease_expires_at=Now() - timedelta(seconds=1))
+    assert services.expire_leases() == [node.pk]
+    return node
+
+
+def test_finding_s15_living_tokens_are_listed_without_their_secrets(admin):
+    secrets = [new_token(admin, nodes=3), new_token(admin, node="gpu-7"), new_token(admin)]
+    used, expired = new_token(admin), new_token(admin)
+    assert join(used, "beta").status_code == 201
+    newest = JoinToken.objects.order_by("-created_at").first()
+    JoinToken.objects.filter(pk=newest.pk).update(expires_at=Now())
+    answer = admin.get("/nodes/join-tokens")
+    rows = answer.json()["results"]
+    assert [(row["uses_left"], row["node"]) for row in rows] == [(1, ""), (1, "gpu-7"), (3, "")]
+    assert {row["created_by"] for row in rows} == {"root"}
+    assert all(row["expires_at"] > row["created_at"] for row in rows)
+    text = answer.content.decode()
+    assert not any(secret in text for secret in [*secrets, used, expired])
+    assert not any(row.token_hash in text for row in JoinToken.objects.all())
+
+
+def test_finding_s15_a_revoked_token_lets_nobody_in(admin):
+    token = new_token(admin, nodes=5)
+    assert join(token, "beta").status_code == 201
+    [row] = admin.get("/nodes/join-tokens").json()["results"]
+    assert admin.delete(f"/nodes/join-tokens/{row['id']}").status_code == 204
+    assert refusal(join(token, "gamma")) == (403, "join_token_invalid")
+    assert admin.get("/nodes/join-tokens").json()["results"] == []
+    assert admin.delete(f"/nodes/join-tokens/{row['id']}").status_code == 404
+    assert admin.get("/nodes/beta").status_code == 200, "who joined stays"
+
+
+def test_finding_s15_a_token_takes_over_no_name_of_a_lost_node(admin, lost):
+    credential = lost.credential_hash
+    token = new_token(admin, nodes=5)
+    assert refusal(join(token, "alpha")) == (409, "rejoin_not_allowed")
+    assert refusal(join(token, "alpha", lost.instance_id)) == (409, "rejoin_not_allowed")
+    lost.refresh_from_db()
+    assert lost.credential_hash == credential
+    assert join(token, "beta").status_code == 201, "the token is not used up by a refusal"
+
+
+def test_finding_s15_a_token_for_that_name_takes_it_over_and_no_other(admin, lost):
+    token = new_token(admin, node="alpha")
+    assert refusal(join(token, "beta")) == (403, "join_token_for_another")
+    assert join(token, "alpha").json()["node_id"] == str(lost.pk)
+    assert refusal(join(token, "alpha")) == (403, "join_token_invalid"), "once"
+
+
+def test_finding_s15_a_name_that_just_joined_is_only_for_the_agent_that_tries_again(admin):
+    token = new_token(admin, nodes=5)
+    assert join(token, "beta", "its-own").status_code == 201
+    assert refusal(join(token, "beta", "a thief")) == (409, "rejoin_not_allowed")
+    assert join(token, "beta", "its-own").status_code == 201, "its answer was lost"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"node": "../etc"}, "name_invalid"),
+        ({"node": "join"}, "name_invalid"),
+        ({"node": "a", "nodes": 2}, "invalid"),
+        ({"expires_in_s": 30 * 86400 + 1}, "ttl_invalid"),
+    ],
+)
+def test_finding_s15_a_token_that_makes_no_sense_is_refused(admin, body, code):
+    assert refusal(admin.post("/nodes/join-tokens", body)) == (400, code)
+
+
+def test_finding_s15_only_admins_see_and_revoke(admin):
+    new_token(admin)
+    [row] = admin.get("/nodes/join-tokens").json()["results"]
+    alice = Api(make_user("alice"))
+    assert alice.get("/nodes/join-tokens").status_code == 403
+    assert alice.delete(f"/nodes/join-tokens/{row['id']}").status_code == 403
