@@ -40,6 +40,9 @@ LOG_PATIENCE_S = 3600.0  # for a log that the server does not take, of an attemp
 # The server waits only a little longer than the lease (its margin is 5 s by default).
 FENCE_GRACE_S = 3.0
 GRAVES_KEPT = 2000
+# Of a fact: engines and registries quote what tenants wrote.
+MESSAGE_CHARS = 2000
+CODE_CHARS = 64
 
 NODE_LOST = "The node lost the control plane for longer than its lease, and stopped the task."
 NEVER_STARTED = Outcome("exited", message="Stopped before it started.")
@@ -103,7 +106,8 @@ class Lifecycle:
         if attempt.stop_reason == "fenced" and outcome.phase == "exited":
             outcome = Outcome("failed", error_code="node_lost", message=NODE_LOST)
         attempt.xids = attempt.xids or outcome.xids
-        attempt.outcome = replace(outcome, xids=attempt.xids)
+        message = outcome.message[:MESSAGE_CHARS]
+        attempt.outcome = replace(outcome, xids=attempt.xids, message=message)
         self.move(attempt, "ended")
 
     def move(self, attempt: Attempt, finish: State) -> None:
@@ -162,8 +166,8 @@ class Lifecycle:
                 exit_code=told.exit_code,
                 signal=told.signal,
                 oom_killed=told.oom_killed,
-                error_code=told.error_code,
-                message=told.message,
+                error_code=told.error_code[:CODE_CHARS],
+                message=told.message[:MESSAGE_CHARS],
                 pull_percent=attempt.pull_percent if attempt and pulling else None,
                 memory_peak_mb=told.memory_peak_mb,
                 xids=list(attempt.xids if attempt else told.xids),

@@ -24,7 +24,10 @@ from skep_agent.shell.link import socket_url
 from skep_agent.shell.tasks import TaskSet, first_of
 from skep_agent.statedir import Identity
 
-MAX_STREAMS = 64
+# At a time: of the node, and of one attempt, so that nobody takes all of them.
+MAX_STREAMS = 128
+MAX_ATTEMPT_STREAMS = 32
+MAX_REFUSALS = 16  # that are told; beyond, nobody is dialled
 MAX_FRAME = 1024 * 1024
 PIECE_BYTES = 64 * 1024
 CONNECT_S = 10.0
@@ -48,34 +51,58 @@ class Streams:
         self._runtime = runtime
         self._find = find
         self._tasks = TaskSet()
-        self._open: set[str] = set()
+        self._open: dict[str, str] = {}  # stream id -> attempt id
+        self._refusing = 0
 
     def open(self, what: OpenStream) -> None:
         """In the background. Nobody is told of what cannot be dialled: the server does not wait
         for long."""
-        known = what.stream_id in self._open
-        if known or len(self._open) >= MAX_STREAMS or not _STREAM_ID.fullmatch(what.stream_id):
+        if what.stream_id in self._open or not _STREAM_ID.fullmatch(what.stream_id):
             log.warning("stream_refused", attempt_id=what.attempt_id, open=len(self._open))
             return
-        self._open.add(what.stream_id)
-        self._tasks.start(what.stream_id, self._run(what))
+        refusal = self._refusal(what.attempt_id)
+        if refusal is not None:
+            log.warning(refusal.code, attempt_id=what.attempt_id, open=len(self._open))
+            if self._refusing >= MAX_REFUSALS:
+                return
+            self._refusing += 1
+        else:
+            self._open[what.stream_id] = what.attempt_id
+        self._tasks.start(what.stream_id, self._run(what, refusal))
+
+    def _refusal(self, attempt_id: str) -> RuntimeFailure | None:
+        of_attempt = sum(opened == attempt_id for opened in self._open.values())
+        if of_attempt >= MAX_ATTEMPT_STREAMS:
+            text = f"The task has {of_attempt} open shells and ports, and may not have more"
+        elif len(self._open) >= MAX_STREAMS:
+            text = f"The task's node has {len(self._open)} open shells and ports, and takes no more"
+        else:
+            return None
+        return RuntimeFailure("too_many_streams", f"{text}: close some first.")
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _run(self, what: OpenStream) -> None:
+    async def _run(self, what: OpenStream, refusal: RuntimeFailure | None) -> None:
         try:
             async with _dialled(self._identity, what.stream_id) as socket:
-                await self._serve(what, socket)
+                await self._serve(what, socket, refusal)
         except (OSError, InvalidHandshake, ConnectionClosed, TimeoutError) as error:
             log.info("stream_lost", attempt_id=what.attempt_id, problem=str(error))
         except Exception:
             log.exception("stream_broke", attempt_id=what.attempt_id)
         finally:
-            self._open.discard(what.stream_id)
+            if refusal is not None:
+                self._refusing -= 1
+            else:
+                del self._open[what.stream_id]
 
-    async def _serve(self, what: OpenStream, socket: ClientConnection) -> None:
+    async def _serve(
+        self, what: OpenStream, socket: ClientConnection, refusal: RuntimeFailure | None
+    ) -> None:
         try:
+            if refusal is not None:
+                raise refusal
             attempt = self._running(what.attempt_id)
             if what.kind == "exec":
                 await self._exec(what, attempt, socket)

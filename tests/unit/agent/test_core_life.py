@@ -376,3 +376,16 @@ def test_a_full_disk_is_told_with_the_end_of_what_ran_and_of_what_could_not(worl
     pull = next(op for op in world.pending if isinstance(op, do.Pull))
     world.complete(pull, error="disk_full")
     assert [f.disk_full for f in world.facts if f.phase == "failed"] == [True]
+
+
+def test_finding_s6_what_a_tenant_makes_an_engine_say_is_cut(world: World) -> None:
+    world.desire(spec())
+    said = "no such program: " + "x" * 10_000_000
+    world.pending.clear()
+    world.send(ev.OperationFailed("a1", 1, "pull", "create_failed", said))
+    failed = next(fact for fact in world.facts if fact.phase == "failed")
+    assert len(failed.message) == 2000
+    assert failed.message.startswith("no such program")
+    assert all(
+        len(record.outcome.message) <= 2000 for record in world.journal.values() if record.outcome
+    )

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosedOK
 from skep_agent.protocol import Channel
 from skep_agent.runtimes.mock import MockRuntime
 from skep_agent.runtimes.mock_exec import MockProcess
-from skep_agent.shell.streams import MAX_STREAMS
+from skep_agent.shell import streams
 
 
 @pytest.fixture
@@ -169,14 +169,39 @@ async def test_a_reader_that_does_not_read_makes_the_process_wait(
     socket.transport.abort()
 
 
-async def test_the_number_of_streams_is_bounded(server: FakeControlPlane) -> None:
-    sockets = [await server.stream("a1", kind="exec") for _ in range(MAX_STREAMS)]
+async def test_finding_s6_the_number_of_streams_of_an_attempt_and_of_a_node_is_bounded(
+    server: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MAX_ATTEMPT_STREAMS", 4)
+    monkeypatch.setattr(streams, "MAX_STREAMS", 6)
+    sockets = [await server.stream("a1", kind="exec") for _ in range(4)]
+    refused = (await last_word(await server.stream("a1", kind="exec")))["error"]
+    assert refused["code"] == "too_many_streams"
+    assert "4 open shells and ports" in refused["message"]
+    kept = [await server.stream("a2", kind="exec") for _ in range(2)]
+    refused = (await last_word(await server.stream("a2", kind="exec")))["error"]
+    assert refused["code"] == "too_many_streams"
+    assert "node has 6" in refused["message"]
+    await kept[0].close()
+    await send(sockets[1], Channel.INPUT, b"here")
+    assert await receive(sockets[1]) == (Channel.OUTPUT, b"here")
+    async with asyncio.timeout(60):
+        while True:  # until the agent knows of the end
+            socket = await server.stream("a2", kind="exec", argv=["echo", "in"])
+            channel, data = await receive(socket)
+            if channel == Channel.OUTPUT:
+                break
+    assert data == b"in\n"
+
+
+async def test_finding_s6_those_who_are_refused_are_bounded_too(
+    server: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MAX_STREAMS", 0)
+    monkeypatch.setattr(streams, "MAX_REFUSALS", 0)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await server.stream("a1", kind="exec")
-    await sockets[0].close()
-    await send(sockets[1], Channel.INPUT, b"here")
-    assert await receive(sockets[1]) == (Channel.OUTPUT, b"here")
 
 
 async def test_the_agents_end_closes_its_streams(
