@@ -29,12 +29,19 @@ address = "{folder}/containerd.sock"
 """
 
 
+def in_netns(name: str) -> tuple[str, str]:
+    """Before a command. Not `ip netns exec`, which hides the mounts of one from the other."""
+    return ("nsenter", f"--net=/run/netns/{name}")
+
+
 class Daemon:
     """A dockerd with a containerd of its own, in `folder`, and in network namespaces of their own:
-    a second dockerd in the machine's would take `docker0` and the rules of the first away."""
+    a second dockerd in the machine's would take `docker0` and the rules of the first away. With the
+    name of a namespace in `netns` it lives there, as on a machine of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, netns: str = "") -> None:
         self.folder = folder
+        self._netns = netns
         self.socket = folder / "docker.sock"
         self.hooked = folder / "hooked"
         (folder / "daemon.json").write_text("{}")
@@ -73,7 +80,7 @@ class Daemon:
         path = f"{self.folder / 'bin'}:/usr/local/sbin:/usr/sbin:/sbin:{os.environ['PATH']}"
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                ["unshare", "--net", *command],
+                [*(in_netns(self._netns) if self._netns else ("unshare", "--net")), *command],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PATH": path},
@@ -104,8 +111,7 @@ class Daemon:
             f"--pidfile={self.folder / 'dockerd.pid'}",
             f"--config-file={self.folder / 'daemon.json'}",
             "--bridge=none",
-            "--iptables=false",
-            "--ip-forward=false",
+            *(() if self._netns else ("--iptables=false", "--ip-forward=false")),
             "--live-restore",
         ]
 

@@ -12,8 +12,8 @@ import docker
 BUSYBOX = Path("/bin/busybox")
 COMMANDS = (  # noqa: SIM905
     "cat chroot cp cut date dd df echo env false free grep head hostname id ip kill ls mkdir mknod "
-    "mount nc nproc nslookup ping printf ps rm seq setsid sh sleep stat su tail tee test touch tr "
-    "true uname wc wget which xargs yes"
+    "mount nc nproc nslookup ping printf ps rm sed seq setsid sh sleep stat su tail tee test touch "
+    "tr true uname wc wget which xargs yes"
 ).split()
 
 

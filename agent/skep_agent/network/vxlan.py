@@ -55,7 +55,7 @@ def underlay_mtu(address: str) -> int:
     return 1500
 
 
-def join(name: str, bridge: str, vni: int, local: str, tasks: Tasks) -> bool:
+def join(name: str, bridge: str, vni: int, local: str, tasks: Tasks, mtu: int) -> bool:
     """See that the device `name` is on the bridge, for these remote tasks; whether it had to be
     made. Raises LinkError."""
     with _netlink(f"make the VXLAN device {name}") as ip:
@@ -64,7 +64,6 @@ def join(name: str, bridge: str, vni: int, local: str, tasks: Tasks) -> bool:
             raise LinkError(f"there is no bridge {bridge}")
         if index is not None and ip.get_links(index)[0].get_attr("IFLA_MASTER") == master:
             return False
-        mtu = ip.get_links(master)[0].get_attr("IFLA_MTU")
         if index is None:
             _add(ip, name, vni, local)
             index = _index(ip, name)

@@ -131,9 +131,7 @@ class Networks:
         if found := await self._list(labels):
             return found[0]["Id"]
         _check_free(plan.subnet)
-        mtu = LOCAL_MTU
-        if spans:
-            mtu = await self._linked(vxlan.underlay_mtu, plan.here.address) - vxlan.OVERHEAD_BYTES
+        mtu = await self._mtu(plan) if spans else LOCAL_MTU
         options = {_INTERFACE: interface, _MTU: str(mtu)}
         name = re.sub(r"[^0-9A-Za-z_.-]", "_", f"skep-gang-{plan.vni}.{self._node.cluster}")
         network_id = await self._create_gang(name, labels, options, plan)
@@ -163,9 +161,14 @@ class Networks:
                 "that other nodes reach"
             )
         bridge, name = self._interface(plan.vni, "g"), self._interface(plan.vni, "v")
-        made = await self._linked(vxlan.join, name, bridge, plan.vni, here, elsewhere)
+        mtu = await self._mtu(plan)
+        made = await self._linked(vxlan.join, name, bridge, plan.vni, here, elsewhere, mtu)
         if made and self._fence is not None:
             await self._fence.renew()
+
+    async def _mtu(self, plan: Plan) -> int:
+        """Of what a packet between nodes takes, without what is put around it."""
+        return await self._linked(vxlan.underlay_mtu, plan.here.address) - vxlan.OVERHEAD_BYTES
 
     async def _list_gangs(self) -> list[dict[str, Any]]:
         filters = {"label": [f"skep.cluster={self._node.cluster}", "skep.gang"]}
