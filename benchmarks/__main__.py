@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 
-# `start` and `logs` need a Docker engine; the first six start a whole Skep.
+# `start` and `logs` need a Docker engine; the first seven start a whole Skep.
 BENCHMARKS = {
     "start": "benchmarks.start",
     "burst": "benchmarks.burst",
     "gang": "benchmarks.gang",
     "agents": "benchmarks.agents",
     "reconnect": "benchmarks.reconnect",
+    "heartbeat": "benchmarks.heartbeat",
     "logs": "benchmarks.logs",
     "logs_ingest": "benchmarks.logs_ingest",
     "logs_large": "benchmarks.logs_large",

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Program:
     run_as: RunAs | None = None
     cwd: str = "/"  # entered before the user changes
     stop_signal: signal.Signals = signal.SIGTERM
+    # Niceness; where one asks for more than the machine grants, nothing changes.
+    nice: int = 0
     # What the kernel sends when the parent dies, however it dies.
     death_signal: signal.Signals = signal.SIGKILL
 
@@ -43,6 +46,16 @@ def die_with_parent(death_signal: int, parent: int) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
     if os.getppid() != parent:  # it died before we could ask
         os._exit(1)
+
+
+def _before_exec(program: Program, parent: int) -> None:
+    """In the child, which is of its user and session already."""
+    if program.nice:
+        with suppress(OSError):
+            os.nice(program.nice)
+            # Where the kernel groups by session, niceness counts within the group only.
+            Path("/proc/self/autogroup").write_text(str(program.nice))
+    die_with_parent(program.death_signal, parent)
 
 
 def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
@@ -63,7 +76,7 @@ def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
             user=user.uid if user else None,
             group=user.gid if user else None,
             extra_groups=[] if user else None,
-            preexec_fn=lambda: die_with_parent(program.death_signal, parent),
+            preexec_fn=lambda: _before_exec(program, parent),
         )
     finally:
         os.close(descriptor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGTERM
 
@@ -16,6 +16,7 @@ from skep_platform.onebox.options import SIMULATED_CPUS, SIMULATED_MEMORY_MB, Op
 # Django's pool opens connections as threads need them; these are the most of each process.
 WEB_POOL = 16
 WORKER_POOL = 4
+GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
 WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
 # What an agent inherits of our environment: never the database's address, never a secret.
 AGENT_ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST")
@@ -59,7 +60,8 @@ def web(options: Options, environment: Mapping[str, str]) -> Program:
 def gateway(options: Options, environment: Mapping[str, str]) -> Program:
     """A process of its own, so that no request holds up a heartbeat."""
     module, port = "skep_platform.gateway.asgi", options.agents_port
-    return _uvicorn("gateway", module, options.host, port, environment)
+    program = _uvicorn("gateway", module, options.host, port, environment)
+    return replace(program, nice=GATEWAY_NICE)
 
 
 def _uvicorn(
