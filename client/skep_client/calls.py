@@ -88,6 +88,11 @@ def convert(text: str, format: str = "auto") -> Call[models.Converted]:
     )
 
 
+def retry(job_id: str) -> Call[models.Job]:
+    """The next attempt at once, without the pause before it."""
+    return Call("POST", f"jobs/{job_id}/retry", models.Job, repeatable=False)
+
+
 def clone(job_id: str, name: str = "") -> Call[models.Job]:
     """A new job of the same file, with its secrets and working files."""
     body = {"name": name} if name else {}

@@ -114,6 +114,9 @@ class Skep:
     def stop(self, job_id: str) -> models.Job:
         return self.run(calls.stop(job_id))
 
+    def retry(self, job_id: str) -> models.Job:
+        return self.run(calls.retry(job_id))
+
     def clone(self, job_id: str, name: str = "") -> models.Job:
         return self.run(calls.clone(job_id, name))
 
@@ -320,6 +323,9 @@ class AsyncSkep:
 
     async def stop(self, job_id: str) -> models.Job:
         return await self.run(calls.stop(job_id))
+
+    async def retry(self, job_id: str) -> models.Job:
+        return await self.run(calls.retry(job_id))
 
     async def clone(self, job_id: str, name: str = "") -> models.Job:
         return await self.run(calls.clone(job_id, name))

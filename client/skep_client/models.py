@@ -171,6 +171,7 @@ class Diagnosis(Model):
     code: int
     name: str
     type: str
+    title: str = ""
     category: str = ""
     axis: str = ""
     retry: str = ""

@@ -30,6 +30,11 @@ class Code:
     axis: str  # of the ICSE 2020 study
     blame: str  # node, job, platform, unknown or none
     remedy: str
+    title: str = ""  # what a person calls it; "": the category
+
+    @property
+    def heading(self) -> str:
+        return self.title or self.category
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class Verdict:
     rule: str
     evidence: Evidence
     remedy: str
+    title: str = ""  # what a person calls it
     rank: int | None = None
     exit_code: int | None = None
 
@@ -190,6 +191,7 @@ def _verdict(
         rule=rule.id if rule else (f"{EXIT_CODE_RULE}{exit_code}" if evidence else ""),
         evidence=evidence or Evidence("none", ""),
         remedy=code.remedy,
+        title=code.heading,
         rank=rank,
         exit_code=exit_code,
     )

@@ -99,7 +99,7 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
 
 def _tell(verdict: Verdict) -> None:
     evidence = verdict.evidence
-    say(f"{verdict.category} ({verdict.code} {verdict.name})")
+    say(f"{verdict.title} ({verdict.code} {verdict.name})")
     if evidence.source == "log":
         rank = "" if verdict.rank is None else f" (rank {verdict.rank})"
         say(f"{evidence.log}:{evidence.line}{rank}: {evidence.text}")

@@ -33,7 +33,7 @@ JobNames = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (ls, events, stop, tag):
+    for command in (ls, events, stop, retry, tag):
         app.command()(command)
 
 
@@ -118,6 +118,16 @@ def stop(jobs: JobNames, as_json: Json = False) -> None:
                 print_json(stopped)
             else:
                 say(f"{stopped.name} is {stopped.state}")
+
+
+def retry(job: JobName, as_json: Json = False) -> None:
+    """Start the next attempt of a job that waits for its retry at once."""
+    with client() as skep:
+        found = skep.retry(find_job(skep, job).id)
+    if as_json:
+        print_json(found)
+    else:
+        say(f"{found.name} starts again as soon as it has room")
 
 
 def tag(

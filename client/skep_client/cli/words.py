@@ -53,4 +53,4 @@ def diagnosis(found: Diagnosis) -> str:
     """Which failure, and where."""
     where = f" in {found.task}" if found.task else ""
     where += f" on {found.node}" if found.node else ""
-    return f"{found.category} ({found.code} {found.name}){where}"
+    return f"{found.title or found.category} ({found.code} {found.name}){where}"

@@ -72,6 +72,10 @@ class Job(Entity):
     preemptions = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)  # counted against jobRetryCount
     free_retries = models.PositiveIntegerField(default=0)  # transient failures, not counted
+    # A run of attempts that failed and were tried again for free, none of which ran for long:
+    # since when, and how many.
+    failing_since = models.DateTimeField(null=True)
+    failing_retries = models.PositiveSmallIntegerField(default=0, db_default=0)
     # The present attempt failed, and nobody has read its logs yet to say why.
     diagnosing_at = models.DateTimeField(null=True)
     diagnosis_claimed_until = models.DateTimeField(null=True)  # by a worker that reads them

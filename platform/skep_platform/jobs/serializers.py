@@ -7,6 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from skep_diagnosis.table import table
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
@@ -35,6 +36,7 @@ class DiagnosisSerializer(Serializer):
     code = serializers.IntegerField()
     name = serializers.CharField()
     type = serializers.CharField()
+    title = serializers.SerializerMethodField(help_text="What a person calls the failure.")
     category = serializers.CharField(help_text="The reason, as the Philly study names it.")
     axis = serializers.CharField()
     retry = serializers.CharField()
@@ -47,6 +49,9 @@ class DiagnosisSerializer(Serializer):
     rank = serializers.IntegerField(allow_null=True)
     node = serializers.CharField(allow_null=True)
     exit_code = serializers.IntegerField(allow_null=True)
+
+    def get_title(self, diagnosis: dict[str, Any]) -> str:
+        return table().code(diagnosis["code"]).heading
 
 
 class JobSummarySerializer(serializers.Serializer[Job]):

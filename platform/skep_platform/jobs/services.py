@@ -9,7 +9,7 @@ from skep_platform.jobs.intake.submitting import CheckResult, check, convert, su
 from skep_platform.jobs.intake.tags import set_tags
 from skep_platform.jobs.life.repair import reconcile
 from skep_platform.jobs.life.reporting import apply_facts, lose_forgotten
-from skep_platform.jobs.life.stopping import stop
+from skep_platform.jobs.life.stopping import retry_now, stop
 
 __all__ = [
     "CheckResult",
@@ -19,6 +19,7 @@ __all__ = [
     "convert",
     "lose_forgotten",
     "reconcile",
+    "retry_now",
     "set_priority",
     "set_tags",
     "set_visibility",

@@ -11,6 +11,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/schema", api.SchemaView.as_view()),
     path("jobs/<uuid:id>", api.JobView.as_view()),
     path("jobs/<uuid:id>/stop", api.StopView.as_view()),
+    path("jobs/<uuid:id>/retry", writing_api.RetryView.as_view()),
     path("jobs/<uuid:id>/clone", writing_api.CloneView.as_view()),
     path("jobs/<uuid:id>/tags", writing_api.TagsView.as_view()),
     path("jobs/<uuid:id>/priority", writing_api.PriorityView.as_view()),

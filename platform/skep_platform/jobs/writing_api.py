@@ -78,6 +78,14 @@ class CloneView(APIView):
         return Response(detail(request, job), status=201)
 
 
+class RetryView(APIView):
+    @extend_schema(operation_id="retry_job", request=None, responses=JobSerializer, tags=TAGS)
+    def post(self, request: Request, id: UUID) -> Response:
+        """Do not wait out the pause before the next attempt. For its owner, managers of its virtual
+        cluster and admins."""
+        return Response(detail(request, services.retry_now(acting.user(request), id)))
+
+
 class TagsView(APIView):
     token_scope = Scope.SUBMIT
 

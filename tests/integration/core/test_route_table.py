@@ -119,6 +119,7 @@ EXPECTED = {
     "GET jobs/schema": LOGGED_IN,
     "GET jobs/<id>": MAY_SEE,
     "POST jobs/<id>/stop": MAY_SEE,
+    "POST jobs/<id>/retry": row(401, 404, 404, 409, 409, 409),
     "POST jobs/<id>/clone": row(401, 404, 404, "ok", 403, 403),
     "PUT jobs/<id>/priority": row(401, 404, 404, 403, "ok", "ok"),
     "PUT jobs/<id>/visibility": row(401, 404, 404, "ok", 403, "ok"),

@@ -12,9 +12,15 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc, place
 
+from skep_platform.jobs.intake import admission
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _limits_read_anew(monkeypatch):
+    monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def placed(job: Job, node) -> None:
 
 
 def test_submit_detail_tasks_events_and_stop(api):
-    node = make_node("n", gpus=1)
+    node = make_node("n", gpus=1, cpus=2000, memory_mb=2_048_000)
     counts = []
     for instances in (1, 2000):
         text = job_text(instances)

@@ -20,6 +20,8 @@ from tests.support.jobs_world import (
 from tests.support.platform_factories import make_node
 
 from skep_platform.cluster.models import Node
+from skep_platform.core.errors import SkepError
+from skep_platform.core.models import Event
 from skep_platform.jobs import services
 from skep_platform.jobs.life.repair import START_TIMEOUT_S, TELL_AGAIN_S
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
@@ -287,3 +289,34 @@ def test_reconcile_stops_the_rest_of_a_job_whose_end_is_decided(alice, vc, node)
     TaskAttempt.objects.filter(task__rank=0).update(state="FAILED", exit_code=1)
     services.reconcile()
     assert states_of(job) == ["FAILED", "STOPPING"]
+
+
+def test_finding_j13_free_retries_in_a_row_are_bounded_and_told(alice, vc, node):
+    """A download that never succeeds was tried up to 50 times over hours."""
+    job = placed(alice, vc, gpus=1)
+    for _ in range(60):
+        attempt = attempts_of(job)[-1]
+        tell([attempt], "failed", "released", error_code="image_pull", message="no route")
+        job.refresh_from_db()
+        if job.state == "FAILED":
+            break
+        due(job)
+        tick()
+    assert (job.state, job.free_retries) == ("FAILED", 8)
+    last = Event.objects.filter(subject_id=str(job.pk)).order_by("-pk")[0].message
+    assert "It is not tried again: 8 free retries in a row within" in last
+
+
+def test_finding_u17_a_retry_can_be_had_at_once(alice, vc, node):
+    job = placed(alice, vc, gpus=1)
+    fail(job, exit_code=137)
+    explain(job)
+    tell(attempts_of(job), "released")
+    job.refresh_from_db()
+    assert (job.state, job.not_before is not None) == ("WAITING", True)
+    services.retry_now(alice, job.pk)
+    job.refresh_from_db()
+    assert job.not_before is None
+    with pytest.raises(SkepError) as raised:
+        services.retry_now(alice, job.pk)
+    assert raised.value.code == "not_waiting_to_retry"

@@ -124,6 +124,11 @@ export function submit(text: string, token: string) {
   return take(client.POST("/api/v1/jobs", { ...yaml, headers, body: text }));
 }
 
+/** The next attempt at once, without the pause before it. */
+export function retryNow(id: string) {
+  return take(client.POST("/api/v1/jobs/{id}/retry", { params: { path: { id } } }));
+}
+
 export function stop(id: string) {
   return take(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
 }

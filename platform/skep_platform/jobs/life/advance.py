@@ -24,13 +24,14 @@ from skep_platform.jobs.life.locked import LockedJob, lock
 from skep_platform.jobs.life.retrying import Failures, avoid_blamed, pause_s
 from skep_platform.jobs.life.stories import Ending, Reason
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
-from skep_platform.jobs.states import JOB, AttemptState
+from skep_platform.jobs.states import JOB, AttemptState, JobState
 
 __all__ = ["LockedJob", "advance", "lock", "stop_attempts"]
 
 CHANGED = (
     *("state", "placed_at", "not_before", "begun_at", "ends_at", "avoid_nodes", "unplaced"),
     *("preempting_at", "downgraded", "preemptions", "retries_used", "free_retries"),
+    *("failing_since", "failing_retries"),
     *("diagnosing_at", "diagnosis", "started_at", "finished_at", "wait_reason", "exit_reason"),
     "updated_at",
 )
@@ -73,10 +74,11 @@ class _Outcome:
     def take(self, job: LockedJob) -> None:
         before = dict(job.row)
         self.failures.retry_tasks(job)
-        decision = lifecycle.decide(job.view())
+        self._note_progress(job)
+        decision = lifecycle.decide(job.view(self.now))
         if decision.diagnose:
             self.failures.explain(job)
-            decision = lifecycle.decide(job.view())
+            decision = lifecycle.decide(job.view(self.now))
         if decision.state != job.row["state"]:
             JOB.check(job.row["state"], decision.state, str(job.id))
             job.row["state"] = decision.state
@@ -84,6 +86,13 @@ class _Outcome:
         if job.row != before:
             job.row["updated_at"] = self.now
             self.rows.append({name: job.row[name] for name in ("id", *CHANGED)})
+
+    def _note_progress(self, job: LockedJob) -> None:
+        """An attempt that ran for long ends the run of failures before it."""
+        row, started = job.row, job.row["started_at"] or job.first_start
+        ran_s = (self.now - started).total_seconds() if started else 0.0
+        if row["failing_since"] and ran_s > lifecycle.PROGRESS_S:
+            row |= {"failing_since": None, "failing_retries": 0}
 
     def write(self) -> list[UUID]:
         """The nodes whose attempts shall begin or stop."""
@@ -175,6 +184,9 @@ class _Outcome:
     def _requeue_failed(self, job: LockedJob, retry: Retry) -> None:
         row = job.row
         row["retries_used" if retry == Retry.COUNTED else "free_retries"] += 1
+        if retry != Retry.COUNTED:
+            row["failing_since"] = row["failing_since"] or row["placed_at"]
+            row["failing_retries"] += 1
         failures = row["retries_used"] + row["free_retries"]
         seconds = pause_s(retry, job.id, row["attempt"], failures)
         avoid_blamed(job, job.diagnosis, self.now)
@@ -183,6 +195,7 @@ class _Outcome:
         row["wait_reason"] = stories.retried(
             *(row["exit_reason"], retry, row["retries_used"], job.retries_allowed, seconds),
             node=node,
+            in_a_row=0 if retry == Retry.COUNTED else row["failing_retries"],
         )
 
     def _finish(self, job: LockedJob) -> None:
@@ -192,6 +205,9 @@ class _Outcome:
         row |= {"finished_at": self.now, "wait_reason": None, **NO_ATTEMPT}
         kind = f"job.{row['state'].lower()}"
         message = f"{row['state'].capitalize()}. {row['exit_reason']['message']}"
+        if row["state"] == JobState.FAILED and row["failing_retries"]:
+            since = row["failing_since"] or self.now
+            message += " " + stories.given_up(row["failing_retries"], since, self.now)
         if row["started_at"]:
             message += f" It ran for {stories.span(row['started_at'], self.now)}."
         self.events.append(event("job", job.id, kind, message, **row["exit_reason"]["details"]))

@@ -21,6 +21,12 @@ from uuid import UUID
 from skep_platform.jobs.states import ATTEMPT, AttemptState, JobState
 
 MAX_FREE_RETRIES = 50  # over the life of a job
+# Of attempts that fail one after the other without running for PROGRESS_S: what is retried for free
+# is bounded in number, by the reaction, and in time.
+PROGRESS_S = 600.0
+MAX_IN_A_ROW = {"ALWAYS_RETRY": 5, "ALWAYS_BACKOFF_RETRY": 8}
+MAX_ELSEWHERE_IN_A_ROW = 10
+MAX_FAILING_S = 3600.0
 MAX_BACKOFF_S = 300.0
 CONFLICT_BACKOFF_S = 60, 900  # what was in the way goes on for minutes: OpenPAI's range
 UNLIMITED = -1  # as a retry count: any failure is tried again
@@ -92,6 +98,8 @@ class View:
     retries_allowed: int = 0
     retries_used: int = 0
     free_retries: int = 0  # earlier ones
+    failing_retries: int = 0  # of those the last ones, without a run of PROGRESS_S between them
+    failing_s: float = 0.0  # how long ago the first of these attempts began
 
     @property
     def asked_to_end(self) -> bool:
@@ -151,16 +159,25 @@ def judge(roles: Sequence[Role], unplaced: int = 0) -> Verdict | None:
 
 
 def retry_of(
-    reaction: Reaction, *, node_to_blame: bool = False, allowed: int, used: int, free: int
+    reaction: Reaction,
+    *,
+    node_to_blame: bool = False,
+    allowed: int,
+    used: int,
+    free: int,
+    in_a_row: int = 0,
+    failing_s: float = 0.0,
 ) -> Retry | None:
     """Whether a failure is tried again, after `used` retries of the `allowed` ones, and `free` ones
-    that are not counted."""
+    that are not counted, of which `in_a_row` came within the last `failing_s` seconds."""
     if reaction == Reaction.NEVER_RETRY:
         return None
     if reaction == Reaction.RETRY_TO_MAX and not node_to_blame:
         return Retry.COUNTED if allowed < 0 or used < allowed else None
-    if free >= MAX_FREE_RETRIES:
-        return None
+    most = MAX_ELSEWHERE_IN_A_ROW if node_to_blame else MAX_IN_A_ROW.get(reaction, MAX_FREE_RETRIES)
+    if free >= MAX_FREE_RETRIES or in_a_row >= most or failing_s > MAX_FAILING_S:
+        # What is left are the retries that the job file allows.
+        return Retry.COUNTED if used < allowed else None
     if reaction == Reaction.ALWAYS_BACKOFF_RETRY:
         return Retry.CONFLICT
     return Retry.ELSEWHERE if node_to_blame else Retry.FREE
@@ -208,4 +225,6 @@ def _retry(view: View, verdict: Verdict) -> Retry | None:
         allowed=view.retries_allowed,
         used=view.retries_used,
         free=view.free_retries,
+        in_a_row=view.failing_retries,
+        failing_s=view.failing_s,
     )

@@ -37,6 +37,8 @@ COLUMNS = (
     "preemptions",
     "retries_used",
     "free_retries",
+    "failing_since",
+    "failing_retries",
     "diagnosing_at",
     "diagnosis",
     "started_at",
@@ -129,7 +131,7 @@ class LockedJob:
             return Reaction.NEVER_RETRY
         return Reaction(self.diagnosis["reaction"]) if self.diagnosis else None
 
-    def view(self) -> View:
+    def view(self, now: datetime | None = None) -> View:
         return View(
             state=self.row["state"],
             roles=list(self.roles.values()),
@@ -147,7 +149,14 @@ class LockedJob:
             retries_allowed=self.retries_allowed,
             retries_used=self.row["retries_used"],
             free_retries=self.row["free_retries"],
+            failing_retries=self.row["failing_retries"],
+            failing_s=self.failing_s(now),
         )
+
+    def failing_s(self, now: datetime | None) -> float:
+        """How long its attempts have failed and been tried again for free, in seconds."""
+        since = self.row["failing_since"]
+        return (now - since).total_seconds() if since and now else 0.0
 
 
 def lock(jobs: QuerySet[Job], *, skip_locked: bool = False) -> list[LockedJob]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from skep_platform.accounts.models import User
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import doorbells
-from skep_platform.core.errors import Forbidden
+from skep_platform.core.errors import Conflict, Forbidden
 from skep_platform.core.events import record
 from skep_platform.jobs import queries
 from skep_platform.jobs.life import stories
@@ -33,6 +33,26 @@ def stop(user: User, job_id: UUID) -> Job:
         if locked.row["state"] in JOB.active and locked.row["stop_requested_at"] is None:
             who = user.get_username()
             stop_locked(locked, stories.stopped(who), actor=who)
+    return queries.find(user, job_id)
+
+
+def retry_now(user: User, job_id: UUID) -> Job:
+    """Let a job that waits for its next attempt start as soon as it has room. Raises NotFound,
+    Forbidden `may_not_retry` and Conflict `not_waiting_to_retry`."""
+    job = queries.find(user, job_id)
+    if not queries.may_stop(user, job):
+        message = "Only the owner, a manager of its virtual cluster or an admin may do that."
+        raise Forbidden(message, code="may_not_retry")
+    with transaction.atomic():
+        row = lock(Job.objects.filter(pk=job_id))[0].row
+        if row["state"] != JobState.WAITING or row["placed_at"] or row["not_before"] is None:
+            message = f"The job is {row['state']} and does not wait for a retry."
+            raise Conflict(message, code="not_waiting_to_retry", state=row["state"])
+        Job.objects.filter(pk=job_id).update(not_before=None, updated_at=Now())
+        who = user.get_username()
+        record("job", job_id, "job.retry_now", f"{who} asked to retry it at once.", actor=who)
+    doorbells.ring_scheduler()
+    doorbells.ring_topic("job", job_id)
     return queries.find(user, job_id)
 
 

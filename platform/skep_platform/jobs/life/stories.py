@@ -116,7 +116,7 @@ def explained(why: Reason, diagnosis: Mapping[str, Any]) -> Reason:
 
 def _cause(diagnosis: Mapping[str, Any]) -> str:
     said = diagnosis["evidence"]["text"].strip()[:MOST_SAID].rstrip(".")
-    return f"{diagnosis['category']}: {said}."
+    return f"{diagnosis.get('title') or diagnosis['category']}: {said}."
 
 
 MOST_SAID = 200  # characters of a log's line
@@ -159,16 +159,38 @@ def pulling(percent: int, node: str) -> str:
 
 
 def retried(
-    cause: Reason, retry: Retry, used: int, allowed: int, seconds: float, *, node: str | None
+    cause: Reason,
+    retry: Retry,
+    used: int,
+    allowed: int,
+    seconds: float,
+    *,
+    node: str | None,
+    in_a_row: int = 0,
 ) -> Reason:
-    """Why something is tried again, and when. `node`: where it failed."""
+    """Why something is tried again, and when. `node`: where it failed; `in_a_row`: how many free
+    retries there were without a long run between them, this one too."""
     which = "a retry that is not counted"
+    if in_a_row > 1:
+        which += f", the {ordinal(in_a_row)} in a row"
     if retry == Retry.COUNTED:
         which = f"retry {used} of {allowed}" if allowed >= 0 else f"retry {used}"
     where = f", elsewhere than on {node}" if retry == Retry.ELSEWHERE and node else ""
     message = f"{cause['message']} It starts again in {seconds:g} s{where}: {which}."
     details = {"cause": cause["code"], "in_s": seconds, "retries_used": used, "retry": str(retry)}
     return reason("retry", message, **details)
+
+
+def ordinal(number: int) -> str:
+    """ "2nd", "3rd", "11th"."""
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number}{last or 'th'}"
+
+
+def given_up(retries: int, since: datetime, now: datetime) -> str:
+    """Why a failure that is retried for free was not tried again any more."""
+    times = "1 free retry" if retries == 1 else f"{retries} free retries in a row"
+    return f"It is not tried again: {times} within {span(since, now)} ended the same way."
 
 
 def preempted(by: Job, *, peer: bool) -> Reason:

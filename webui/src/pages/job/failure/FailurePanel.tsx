@@ -5,6 +5,7 @@ import { Icon } from "@/ui/Icon";
 import { Prose } from "@/ui/Prose";
 import type { JobSearch } from "../search";
 import { Evidence } from "./Evidence";
+import { RetryNow } from "./RetryNow";
 import { isNews, repeats, retryWords, titleOf } from "./words";
 import css from "./FailurePanel.module.css";
 
@@ -60,7 +61,7 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       ) : null}
       <p className={css.retry}>
         <Icon name={job.state === "FAILED" ? "stop" : "undo"} size={14} />
-        {retryWords(job, diagnosis, now)}
+        {retryWords(job, diagnosis, now)} <RetryNow job={job} />
       </p>
       <SmallPrint diagnosis={diagnosis} />
     </section>

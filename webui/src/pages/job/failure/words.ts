@@ -3,8 +3,8 @@ import { count } from "@/format/size";
 import { duration } from "@/format/time";
 
 /** What a person calls the failure; the code's own name is for the small print. */
-export function titleOf({ category, exit_code }: Diagnosis): string {
-  if (category !== "No signature") return category;
+export function titleOf({ title, category, exit_code }: Diagnosis): string {
+  if (category !== "No signature") return title || category;
   return exit_code === null ? "Failed, and no rule knows why" : `Exited with code ${exit_code}`;
 }
 
