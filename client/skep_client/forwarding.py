@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import socket
 import threading
 from collections.abc import Callable
@@ -15,8 +17,30 @@ from skep_client.streams import PIECE_BYTES, Stream, open_port
 MOST = 16  # streams of a user at a time; the server refuses more
 
 
+COMMON = "127.0.0.1"
+
+
+def own_address(attempt_id: str) -> str:
+    """The loopback address of one task, such as 127.81.5.17.
+
+    Browsers keep cookies by host and not by port: at 127.0.0.1 a forwarded page would get the
+    cookies of Skep's own pages on this machine, and those of the pages of other tasks."""
+    digest = hashlib.sha256(attempt_id.encode()).digest()
+    return f"127.{64 + digest[0] % 128}.{digest[1]}.{1 + digest[2] % 254}"
+
+
+def _listener(address: str, port: int, *, given: bool) -> socket.socket:
+    try:
+        return socket.create_server((address, port), backlog=MOST)
+    except OSError as error:
+        if given or error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return socket.create_server((COMMON, port), backlog=MOST)
+
+
 class Forward:
-    """Listens on 127.0.0.1 only. `told` gets the refusal of a connection."""
+    """Listens on a loopback address only: that of the task, or 127.0.0.1 on systems that have no
+    other (macOS). `told` gets the refusal of a connection."""
 
     def __init__(
         self,
@@ -25,11 +49,13 @@ class Forward:
         local: int,
         remote: int,
         told: Callable[[SkepError], None],
+        address: str = "",
     ) -> None:
-        """`local` 0 takes a free port. Raises OSError where the port is taken."""
+        """`local` 0 takes a free port; `address` is one to listen on instead. Raises OSError where
+        the port is taken or the address is none of this machine."""
         self._client, self._attempt_id, self.remote, self._told = client, attempt_id, remote, told
-        self._listener = socket.create_server(("127.0.0.1", local), backlog=MOST)
-        self.local: int = self._listener.getsockname()[1]
+        self._listener = _listener(address or own_address(attempt_id), local, given=bool(address))
+        self.address, self.local = self._listener.getsockname()[:2]
 
     def serve(self) -> None:
         """Until it is closed."""

@@ -12,6 +12,7 @@ from skep_client.cli.common import JobName, TaskName, client, find_attempt, find
 if TYPE_CHECKING:
     from skep_client.client import Skep
     from skep_client.errors import SkepError
+    from skep_client.forwarding import Forward
 
 MAX_PORT = 65535
 
@@ -59,17 +60,21 @@ def port_forward(
         list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="Local 0 takes a free one.")
     ],
     task: TaskName = "",
+    address: Annotated[
+        str,
+        typer.Option(help="Listen here instead, such as 127.0.0.1 (shares cookies with others)."),
+    ] = "",
     stdio: Annotated[
         bool, typer.Option("--stdio", help="One connection, by stdin and stdout (ProxyCommand).")
     ] = False,
 ) -> None:
-    """Reach ports of a task at 127.0.0.1, until Ctrl-C."""
+    """Reach ports of a task at a loopback address of its own, until Ctrl-C."""
     wanted = [_ports(text) for text in ports]
     with client() as skep:
         if stdio:
             _join_stdio(skep, _running(skep, job, task), wanted)
         else:
-            _listen(skep, _reachable(skep, job, task), wanted)
+            _listen(skep, _reachable(skep, job, task), wanted, address)
 
 
 def _exec(skep: Skep, job: str, task: str, argv: list[str], *, tty: bool) -> None:
@@ -126,7 +131,7 @@ def _ports(text: str) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[1])
 
 
-def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:
+def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]], address: str) -> None:
     import threading
     from contextlib import ExitStack
 
@@ -135,12 +140,26 @@ def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:
     with ExitStack() as stack:
         for local, remote in wanted:
             try:
-                forward = stack.enter_context(Forward(skep, attempt_id, local, remote, _tell))
+                forward = Forward(skep, attempt_id, local, remote, _tell, address)
             except OSError as error:
                 raise typer.BadParameter(f"port {local}: {error.strerror}") from None
-            say(f"127.0.0.1:{forward.local} -> {remote}")
+            stack.enter_context(forward)
+            say(f"{forward.address}:{forward.local} -> {remote}")
+            _advise(forward, skep.server)
             threading.Thread(target=forward.serve, daemon=True).start()
         threading.Event().wait()
+
+
+def _advise(forward: Forward, server: str) -> None:
+    """Where this machine has one loopback address only, another name keeps cookies apart."""
+    from urllib.parse import urlsplit
+
+    if forward.address == urlsplit(server).hostname:
+        message = (
+            f"A browser would send your login at {forward.address} along: open "
+            f"http://localhost:{forward.local} instead."
+        )
+        say(message, err=True)
 
 
 def _join_stdio(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> None:

@@ -125,7 +125,7 @@ def holders(user: Any, on: Sequence[Node]) -> dict[str, Holder]:
         .values_list("uuid", "seen", f"{job}_id", f"{job}__name", f"{job}__vc__name")
     )
     told = _Telling(user)
-    return {uuid: Holder(*told.of(seen, *names)) for uuid, seen, *names in rows}
+    return {uuid: told.of(seen, *names) for uuid, seen, *names in rows}
 
 
 def live(on: Sequence[Node]) -> dict[str, Live]:
@@ -158,7 +158,7 @@ def failed_jobs(user: Any, of: Sequence[NodeFault]) -> dict[UUID, Holder]:
         )
     )
     told = _Telling(user)
-    return {attempt: Holder(*told.of(seen, *names)) for attempt, seen, *names in rows}
+    return {attempt: told.of(seen, *names) for attempt, seen, *names in rows}
 
 
 def count_nodes() -> dict[str, int]:
@@ -208,13 +208,12 @@ class _Telling:
     def __init__(self, user: Any) -> None:
         self._own = tenancy.own_names(user)
 
-    def of(
-        self, seen: bool, job_id: UUID, job_name: str, vc: str
-    ) -> tuple[str | None, UUID | None, str | None]:
-        """(virtual cluster, job id, job name), with None for what is not told."""
+    def of(self, seen: bool, *names: Any) -> Holder:
+        """`names`: the job's id, its name and that of its virtual cluster."""
+        job_id, job_name, vc = names
         if seen:
-            return vc, job_id, job_name
-        return (vc if self._own is None or vc in self._own else None), None, None
+            return Holder(vc, job_id, job_name)
+        return Holder(vc if self._own is None or vc in self._own else None, None, None)
 
 
 def _live(text: bytes) -> Live:

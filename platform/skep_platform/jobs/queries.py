@@ -29,7 +29,7 @@ def visible_to(user: AnyUser) -> QuerySet[Job]:
 def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
     """{job id: name} of those of the jobs that the user may see, in one query, or none for no
     jobs."""
-    ids = set(job_ids)
+    ids = {str(job_id) for job_id in job_ids}
     if not ids:
         return {}
     seen = visible_to(user).select_related(None).filter(pk__in=ids)

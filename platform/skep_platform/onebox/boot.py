@@ -91,10 +91,13 @@ def _ensure_admin() -> dict[str, str] | None:
 
 def _ensure_operator_token(admin: User, path: Path) -> None:
     """A token that still works is kept: programs may hold it."""
+    from django.conf import settings
+
     from skep_platform.accounts import queries, services
 
     if not (path.exists() and queries.living_token(path.read_text())):
-        _, token = services.create_token(admin, "owner of this box", services.MAX_TOKEN_TTL)
+        longest = settings.SKEP_TOKEN_MAX_DAYS * 86_400
+        _, token = services.create_token(admin, "owner of this box", longest)
         write_private(path, token)
 
 

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { isApiError } from "./errors";
 import { allPages } from "./pages";
 import { client, take } from "./client";
-import type { JobUse } from "./types";
+import type { JobUse, Visibility } from "./types";
 
 export interface JobFilter {
   state?: string;
@@ -140,6 +140,17 @@ export function clone(id: string) {
 
 export function setTags(id: string, tags: string[]) {
   return take(client.PUT("/api/v1/jobs/{id}/tags", { params: { path: { id } }, body: { tags } }));
+}
+
+/** Who else reads the job; null: as its virtual cluster says. */
+export function setVisibility(id: string, visibility: Visibility | null) {
+  const params = { path: { id } };
+  return take(client.PUT("/api/v1/jobs/{id}/visibility", { params, body: { visibility } }));
+}
+
+export function setPriority(id: string, priority: number) {
+  const params = { path: { id } };
+  return take(client.PUT("/api/v1/jobs/{id}/priority", { params, body: { priority } }));
 }
 
 export type ForeignFormat = "auto" | "slurm" | "kubeflow";

@@ -5,6 +5,7 @@ import { LinkButton } from "@/ui/LinkButton";
 import { Logo } from "@/ui/Logo";
 import { ClusterGauge } from "./ClusterGauge";
 import { UserMenu } from "./UserMenu";
+import { isOutside } from "@/pages/jobs/NoVirtualCluster";
 import css from "./Sidebar.module.css";
 
 const WORK = [
@@ -26,15 +27,17 @@ export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
         <Logo />
         Skep
       </Link>
-      <LinkButton
-        to="/jobs/new"
-        size="sm"
-        className={css.new}
-        leftSection={<Icon name="plus" size={14} />}
-        aria-keyshortcuts="n"
-      >
-        New job
-      </LinkButton>
+      {isOutside(user) ? null : (
+        <LinkButton
+          to="/jobs/new"
+          size="sm"
+          className={css.new}
+          leftSection={<Icon name="plus" size={14} />}
+          aria-keyshortcuts="n"
+        >
+          New job
+        </LinkButton>
+      )}
       <nav aria-label="Main">
         {WORK.map((place) => (
           <Place key={place.to} {...place} />

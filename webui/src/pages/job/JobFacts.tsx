@@ -6,6 +6,8 @@ import { bytes, count } from "@/format/size";
 import { about, duration, fullTime } from "@/format/time";
 import { Fact, Facts } from "@/ui/Facts";
 import { Ago, Elapsed } from "@/ui/Time";
+import { Priority } from "./Priority";
+import { SeenBy } from "./SeenBy";
 import { TaskStrip } from "./TaskStrip";
 import { isOver, waited } from "./words";
 import css from "./JobFacts.module.css";
@@ -27,7 +29,10 @@ export function JobFacts({ job }: { job: Job }) {
         </Link>
       </Fact>
       <Fact name="Priority">
-        {job.priority_class} <span className="dim num">{job.priority}</span>
+        <Priority job={job} />
+      </Fact>
+      <Fact name="Seen by">
+        <SeenBy job={job} />
       </Fact>
       <Fact name="GPUs">
         <span className="num">{job.gpus.toLocaleString("en")}</span>

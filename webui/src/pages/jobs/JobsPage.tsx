@@ -2,6 +2,7 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { jobs } from "@/api/jobs";
+import { me } from "@/api/session";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { Blank, Failure } from "@/ui/Blank";
 import { LinkButton } from "@/ui/LinkButton";
@@ -9,6 +10,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { JobFilters } from "./JobFilters";
 import { JobsTable } from "./JobsTable";
+import { isOutside, NoVirtualCluster } from "./NoVirtualCluster";
 import { Pager } from "./Pager";
 import { isFiltered, toFilter } from "./search";
 import css from "./JobsPage.module.css";
@@ -39,6 +41,8 @@ export function JobsPage() {
 
 function NoJobs({ filtered }: { filtered: boolean }) {
   const navigate = useNavigate();
+  const { data: user } = useQuery(me);
+  if (user && isOutside(user)) return <NoVirtualCluster user={user} />;
   if (filtered) {
     return (
       <Blank

@@ -4,7 +4,9 @@ import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useRef, useState } from "react";
 import { jobSchema } from "@/api/jobs";
+import { me } from "@/api/session";
 import type { Converted, SpecError } from "@/api/types";
+import { isOutside, NoVirtualCluster } from "@/pages/jobs/NoVirtualCluster";
 import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
 import { Failure } from "@/ui/Blank";
 import { Icon } from "@/ui/Icon";
@@ -20,6 +22,7 @@ import { HIDDEN, hasHiddenSecrets } from "./hidden";
 import { RoomList } from "./RoomList";
 import { useDraft } from "./useDraft";
 import { useSubmit } from "./useSubmit";
+import { withoutSecrets } from "./withoutSecrets";
 import { VerdictPanel } from "./VerdictPanel";
 import css from "./SubmitPage.module.css";
 
@@ -28,6 +31,8 @@ const NO_ERRORS: SpecError[] = [];
 
 export function SubmitPage() {
   const { from } = useSearch({ from: "/shell/jobs/new" });
+  const { data: user } = useQuery(me);
+  if (user && isOutside(user)) return <NoVirtualCluster user={user} />;
   // The key begins a new draft when another job is to be copied.
   return <Writer key={from ?? ""} from={from} />;
 }
@@ -81,7 +86,7 @@ function Writer({ from }: { from: string | undefined }) {
             onGoTo={(line, column) => editor.current?.goTo(line, column)}
           />
           {notes ? <ImportNotes notes={notes} onClose={() => setNotes(null)} /> : null}
-          {draft.text && hasHiddenSecrets(draft.text) ? <HiddenSecrets /> : null}
+          {draft.text ? <Secrets text={draft.text} /> : null}
           <WorkingFiles text={draft.text ?? ""} onText={draft.write} />
           <RoomList />
           <ExampleList onChoose={(example) => draft.write(example.text(draft.ground))} />
@@ -99,12 +104,21 @@ function Writer({ from }: { from: string | undefined }) {
   );
 }
 
-function HiddenSecrets() {
+function Secrets({ text }: { text: string }) {
+  const hidden = hasHiddenSecrets(text);
+  if (!hidden && withoutSecrets(text) === text) return null;
   return (
     <Section title="Secrets">
       <p role="status">
-        What reads <code>{HIDDEN}</code> was a secret of the original job. It is told to nobody, so
-        type it again; or take “Run it again as it is” on the page of the job, which keeps it.
+        {hidden ? (
+          <>
+            What reads <code>{HIDDEN}</code> was a secret of the original job, or of a draft that
+            you left. It is kept nowhere in the clear, so type it again; or take “Run it again as it
+            is” on the page of the job, which keeps it.
+          </>
+        ) : (
+          "Their values are not kept in the draft: when you leave this page, type them again."
+        )}
       </p>
     </Section>
   );

@@ -5,6 +5,7 @@ import { job } from "@/api/jobs";
 import { me } from "@/api/session";
 import { EXAMPLES, type Ground } from "./examples";
 import { withNextName } from "./nextName";
+import { withoutSecrets } from "./withoutSecrets";
 
 const KEPT_AS = "skep-draft";
 
@@ -32,10 +33,16 @@ export function useDraft(from: string | undefined): Draft {
     error: from ? original.error : null,
     write: (text) => {
       setWritten(text);
-      sessionStorage.setItem(KEPT_AS, text);
+      keep(withoutSecrets(text));
     },
     forget: () => sessionStorage.removeItem(KEPT_AS),
   };
+}
+
+/** Values of secrets stay in the page: the storage of the tab lies in the clear on the disk. */
+function keep(text: string | null) {
+  if (text === null) sessionStorage.removeItem(KEPT_AS);
+  else sessionStorage.setItem(KEPT_AS, text);
 }
 
 function useGround(): Ground {
