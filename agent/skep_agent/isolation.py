@@ -90,6 +90,7 @@ class EngineFacts:
     cpus: int
     init: bool  # docker-init is installed
     api: str = "1.41"  # the version of its API that is spoken
+    disk_quota: bool = False  # its storage driver limits what a container writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,8 @@ def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
         "skep.gpus": ",".join(spec.gpu_uuids),
         "skep.network": spec.network,
         "skep.gang": str(spec.gang.vni) if spec.gang and spec.network == "gang" else "",
+        "skep.disk_mb": str(spec.disk_mb),
+        "skep.log_bytes": str(spec.log_bytes),
     }
 
 
@@ -211,6 +214,8 @@ def _check_sizes(spec: AttemptSpec) -> None:
     require(enough, f"{spec.memory_mb} MB of memory, at least {MIN_MEMORY_MB}")
     require(spec.shm_mb >= 1, f"{spec.shm_mb} MB of shared memory, at least 1")
     require(1 <= spec.pids_limit <= MAX_PIDS, f"{spec.pids_limit} processes, 1 to {MAX_PIDS}")
+    for limit in (spec.disk_mb, spec.log_bytes):
+        require(0 <= limit <= 2**63, f"{limit} as a limit of disk or log")
     for grace in (spec.stop_grace_s, spec.checkpoint_grace_s):
         require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
     signal = spec.checkpoint_signal
@@ -263,6 +268,7 @@ def _host_config(
         ulimits=[Ulimit(name="core", soft=0, hard=0)],
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         oom_score_adj=500,
+        storage_opt=_storage_opt(spec, engine),
         init=engine.init,
         restart_policy={"Name": "no"},
         # Without rotation: a reader resumes by its offset from the first byte. "local" and not
@@ -278,6 +284,10 @@ def _host_config(
             },
         ),
     )
+
+
+def _storage_opt(spec: AttemptSpec, engine: EngineFacts) -> dict[str, str] | None:
+    return {"size": f"{spec.disk_mb}m"} if spec.disk_mb and engine.disk_quota else None
 
 
 def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:

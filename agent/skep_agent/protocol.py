@@ -174,6 +174,9 @@ class AttemptSpec(Message):
     memory_mb: int
     shm_mb: int = 64
     pids_limit: int = 4096
+    # What its container may keep on the node's disk: 0 is without a limit.
+    disk_mb: int = 0  # MiB written into its root and its anonymous volumes
+    log_bytes: int = 0  # of its own log
     # "isolated": no other container reachable; "job": the job's private bridge on this node, where
     # `hostname` resolves; "gang": the network `gang`, in which the host names of all its tasks
     # resolve; "host": the node's own network, ports reserved by the server.

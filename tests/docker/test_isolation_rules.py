@@ -110,7 +110,7 @@ FORBIDDEN = {
     "Binds", "Mounts", "VolumesFrom", "VolumeDriver", "Devices", "DeviceCgroupRules", "PidMode",
     "UTSMode", "UsernsMode", "CgroupParent", "Cgroup", "Sysctls", "PortBindings", "Tmpfs",
     "MaskedPaths", "ReadonlyPaths", "OomKillDisable", "Links", "GroupAdd",
-    "StorageOpt", "Privileged", "PublishAllPorts",
+    "Privileged", "PublishAllPorts",
 }  # fmt: skip
 
 
@@ -176,6 +176,8 @@ def test_attack_01_02_03_no_spec_whatever_it_says_opens_the_host(text, number, r
         {"pids_limit": 0},
         {"pids_limit": -1},
         {"pids_limit": 10**6},
+        {"disk_mb": -1},
+        {"log_bytes": -1},
         {"stop_grace_s": -1.0},
         {"stop_grace_s": float("nan")},
         {"stop_grace_s": 1e9},
@@ -365,7 +367,19 @@ def test_labels_tell_all_that_a_new_agent_process_needs():
         "skep.epoch": "3",
         "skep.gpus": ",".join(GPUS),
         "skep.network": "isolated",
+        "skep.gang": "",
+        "skep.disk_mb": "0",
+        "skep.log_bytes": "0",
     }
+
+
+def test_finding_s11_where_the_storage_driver_has_quotas_a_container_gets_one():
+    quotas = EngineFacts(cpus=8, init=True, disk_quota=True)
+    limited = create_call(spec_with(disk_mb=500), REAL, quotas, IMAGE, "network-id").body
+    assert limited["HostConfig"]["StorageOpt"] == {"size": "500m"}
+    free = create_call(spec_with(), REAL, quotas, IMAGE, "network-id").body
+    assert "StorageOpt" not in free["HostConfig"]
+    assert "StorageOpt" not in body_of(spec_with(disk_mb=500))["HostConfig"]
 
 
 def test_in_the_hosts_network_a_task_finds_its_own_name():

@@ -76,7 +76,7 @@ async def test_a_pull_tells_its_progress_and_the_image_runs(runtime, pushed):
     await runtime.pull(with_login(name), seen.append)
     assert seen == sorted(set(seen))
     assert seen[-1] == 100
-    assert len(seen) >= 3
+    assert 0 < seen[0] < 100  # how many more depends on the disk
     ended = await run(runtime, spec_of(with_login(name), "wc -c < /blob"))
     assert ended.stdout.strip() == str(20 * 1024 * 1024)
 

@@ -37,6 +37,8 @@ class Outcome:
             oom_killed=exit_.oom_killed,
             memory_peak_mb=exit_.memory_peak_mb,
             disk_full=exit_.disk_full,
+            error_code=exit_.error_code,
+            message=exit_.message,
         )
 
 

@@ -46,6 +46,9 @@ class Exit:
     oom_killed: bool = False
     memory_peak_mb: int | None = None
     disk_full: bool = False  # the node's, at that time
+    # Why the agent itself killed it, such as "disk_quota_exceeded", in a code and a sentence.
+    error_code: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

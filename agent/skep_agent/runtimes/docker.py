@@ -24,6 +24,7 @@ from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, Network
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full
+from skep_agent.runtimes.docker_disk import DiskWatch
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     THREADS,
@@ -39,6 +40,7 @@ from skep_agent.runtimes.host_ports import check_free
 
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
+_KILLED = 128 + 9
 _STATUS = {"created": "created", "exited": "exited", "dead": "exited", "removing": "exited"}
 _NEVER = "0001-01-01T"  # of Go's zero time
 _LABELS = ("skep.cluster", "skep.node", "skep.attempt", "skep.epoch")
@@ -69,7 +71,9 @@ class DockerRuntime:
         self._networks = Networks(self._engine, node, fence)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
+        self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
         self._cpus = 0
+        self._disk_quota = False
         self._root = ""  # where the engine keeps containers; "" before it was asked
 
     @property
@@ -157,9 +161,10 @@ class DockerRuntime:
         removed the container."""
         async with aclosing(self._exits.looks(container_id)) as looks:
             async for _ in looks:
-                state = await self._patient_inspect(container_id)
-                if exit := self._exit_of(container_id, state):
+                found = await self._patient_inspect(container_id)
+                if exit := self._exit_of(container_id, found):
                     return exit
+                self._disk.watch(found, self._root)
         raise AssertionError("looks() has no end")
 
     async def _ended(self, container_id: str) -> None:
@@ -191,6 +196,7 @@ class DockerRuntime:
             if found["Config"]["Labels"].get("skep.network") in ("job", "gang"):
                 await self._networks.remove_unused()
         self._stats.forget(container_id)
+        self._disk.forget(container_id)
 
     async def sample(self, containers: dict[str, str]) -> list[ContainerSample]:
         limit = asyncio.Semaphore(PARALLEL)
@@ -229,6 +235,7 @@ class DockerRuntime:
 
     async def close(self) -> None:
         await self._exits.close()
+        await self._disk.close()
         with suppress(RuntimeFailure):
             await self._networks.remove_unused(isolated=True)
         await self._engine.close()
@@ -238,7 +245,8 @@ class DockerRuntime:
         if not self._cpus:
             info = await self._engine.call(lambda api: api.info())
             self._cpus, self._root = info["NCPU"], info["DockerRootDir"]
-        return EngineFacts(self._cpus, version.init, version.api)
+            self._disk_quota = _has_quota(info)
+        return EngineFacts(self._cpus, version.init, version.api, self._disk_quota)
 
     async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
         engine = await self._engine_facts()
@@ -260,6 +268,12 @@ class DockerRuntime:
         except EngineError as error:
             if error.status == 409:
                 return await self._adopt(call, error)
+            if self._disk_quota and "storage-opt" in error.message.lower():
+                # Only the engine knows how its disk is mounted; the watch measures instead.
+                log.info("no_disk_quota", problem=error.message)
+                self._disk_quota = False
+                call.body["HostConfig"].pop("StorageOpt", None)
+                return await self._create(call)
             raise error.failure("create_failed") from None
         return answer["Id"]
 
@@ -320,7 +334,10 @@ class DockerRuntime:
         exit = None
         try:
             if status == "exited":
-                exit = self._exit_of(summary["Id"], await self._inspect(summary["Id"]))
+                found = await self._inspect(summary["Id"])
+                if found["State"]["ExitCode"] == _KILLED:
+                    await self._disk.judge(found, self._root)
+                exit = self._exit_of(summary["Id"], found)
             return Container(
                 container_id=summary["Id"],
                 attempt_id=labels["skep.attempt"],
@@ -344,7 +361,23 @@ class DockerRuntime:
         oom_killed = bool(state.get("OOMKilled"))
         peak = found["HostConfig"]["Memory"] // MIB if oom_killed else None
         peak = peak or self._stats.peak_mb(container_id)
-        return Exit(state["ExitCode"], oom_killed, peak, is_full(self._root))
+        excess = self._disk.excess(container_id)
+        return Exit(
+            state["ExitCode"],
+            oom_killed,
+            peak,
+            is_full(self._root),
+            error_code=excess.code if excess else "",
+            message=excess.message if excess else "",
+        )
+
+
+def _has_quota(info: dict[str, Any]) -> bool:
+    """Whether the storage driver may have quotas: the first creation finds out."""
+    driver, status = info["Driver"], dict(info.get("DriverStatus") or ())
+    return driver in ("btrfs", "zfs") or (
+        driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
+    )
 
 
 def _is_alive(found: dict[str, Any]) -> bool:

@@ -5,7 +5,9 @@ To add a limit, add its name to `LIMITS`; it needs no migration.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.db import transaction
 
@@ -77,6 +79,15 @@ def limits_of(vc: VirtualCluster) -> dict[str, int]:
     """Return all limits of a virtual cluster by name. One query."""
     own = overrides(vc)
     return {name: own.get(name, known.default) for name, known in LIMITS.items()}
+
+
+def limits_of_many(vc_ids: Collection[UUID], *names: str) -> dict[UUID, dict[str, int]]:
+    """Return some limits of several virtual clusters: by their id, then by name. One query."""
+    found = {pk: {name: LIMITS[name].default for name in names} for pk in vc_ids}
+    rows = VcLimit.objects.filter(vc__in=vc_ids, name__in=names)
+    for pk, name, value in rows.values_list("vc_id", "name", "value"):
+        found[pk][name] = value
+    return found
 
 
 def overrides(vc: VirtualCluster) -> dict[str, int]:

@@ -18,7 +18,7 @@ from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.life import preempting
 from skep_platform.jobs.models import Job, PortLease
-from skep_platform.tenancy.limits import set_limit
+from skep_platform.tenancy.limits import LIMITS, set_limit
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +44,14 @@ def test_a_spec_has_all_that_the_node_needs(alice, vc):
     assert len(spec.gpu_uuids) == 2
     assert spec.env["PAI_JOB_NAME"] == "alice~train"
     assert spec.env["SKEP_ATTEMPT_ID"] == spec.attempt_id
+
+
+def test_finding_s11_a_node_is_told_what_a_container_may_keep_on_its_disk(alice, vc):
+    set_limit(None, vc, "container_disk_mb", 5000)
+    node = make_node("gpu-1", gpus=8)
+    placed(alice, vc)
+    (spec,) = desired_attempts(node.pk)
+    assert (spec.disk_mb, spec.log_bytes) == (5000, LIMITS["log_bytes_per_job"].default)
 
 
 def test_one_task_is_isolated_and_its_own_master(alice, vc):
@@ -168,7 +176,7 @@ def test_any_number_of_jobs_takes_the_same_number_of_queries(alice, vc):
     for _ in range(10):
         placed(alice, vc, gpus=0, instances=20)
         placed(alice, vc, gpus=0)
-    assert queries() == few <= 5
+    assert queries() == few <= 6
     assert queries() == 1  # all known
     assert len(desired_attempts(node.pk)) == 212
 

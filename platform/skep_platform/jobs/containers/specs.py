@@ -26,9 +26,11 @@ from skep_platform.jobs.containers.gang import Block, Gang, Member
 from skep_platform.jobs.containers.hostnames import hostname
 from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
 from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
+from skep_platform.tenancy.limits import limits_of_many
 
 log = structlog.get_logger(__name__)
 
+DISK_LIMITS = ("container_disk_mb", "log_bytes_per_job")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
 Row = Mapping[str, Any]
@@ -38,7 +40,7 @@ ATTEMPT: tuple[str, ...] = (
     *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
 )
 JOB: tuple[str, ...] = (
-    *("id", "name", "owner__username", "vc__name", "tasks_total", "incremental"),
+    *("id", "name", "owner__username", "vc_id", "vc__name", "tasks_total", "incremental"),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
     *("spec__extras", "secrets__sealed", "files__archive__sha256", "files__archive__size"),
 )
@@ -80,6 +82,7 @@ class _Job:
     row: Row
     roles: dict[int, Row]  # in the order of the job file
     secrets: Secrets
+    limits: Mapping[str, int]  # of its virtual cluster
 
     @property
     def starts_alone(self) -> bool:
@@ -115,13 +118,15 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
         roles[role["job_id"]][role["id"]] = role
     found = {}
-    for row in Job.objects.filter(pk__in=ids).values(*JOB):
+    rows = list(Job.objects.filter(pk__in=ids).values(*JOB))
+    limits = limits_of_many({row["vc_id"] for row in rows}, *DISK_LIMITS)
+    for row in rows:
         try:
             secrets = Secrets.opened(row["secrets__sealed"])
         except VaultLocked as error:
             log.error("secrets_locked", job=str(row["id"]), error=error.message)
             continue
-        found[row["id"]] = _Job(row, roles[row["id"]], secrets)
+        found[row["id"]] = _Job(row, roles[row["id"]], secrets, limits[row["vc_id"]])
     return found
 
 
@@ -264,6 +269,8 @@ class _Builder:
             cpus=role["cpu_millis"] / 1000,
             memory_mb=role["memory_mb"],
             shm_mb=role["shm_mb"],
+            disk_mb=self._job.limits["container_disk_mb"],
+            log_bytes=self._job.limits["log_bytes_per_job"],
             network=row["network"],
             hostname=hostname(role["name"], row["task__index"]),
             ports={label: numbers for label, numbers in row["ports"].items() if numbers},

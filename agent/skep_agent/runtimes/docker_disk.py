@@ -1,0 +1,267 @@
+"""What containers keep on the node's disk, and the end of those that keep too much.
+
+Counted are the writable layer, the anonymous volumes that an image's VOLUME makes, and the
+container's own log. Where the storage driver has quotas (isolation.py asks for them), a task meets
+the limit of its layer as a full disk; everywhere a watcher measures from time to time with du(1),
+within a budget, and ends a container past its limit. Without a look into the engine's folder (a
+remote engine, an agent in a container that does not mount it) only the layer is measured, by the
+engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.docker_engine import Engine
+
+MIB = 1024 * 1024
+# As many files as a file system of the size of the limit has: ext4 makes one inode per 16 KiB.
+BYTES_PER_INODE = 16 * 1024
+MIN_INODES = 100_000
+LOOK_S = 2.0  # between looks at what is due
+MEASURE_S = 15.0  # between two measurements of a container, at least
+# A measurement that takes long is made less often: at most this share of the time goes into it.
+DUTY = 0.05
+BLIND_MEASURE_S = 60.0  # through the engine
+# So much less room on the disk makes all measurements due: somebody writes fast.
+URGENT_BYTES = 1024 * MIB
+DU_TIMEOUT_S = 120.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Why a container was ended. `code`: disk_quota_exceeded or log_limit_exceeded."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """In bytes; `inodes` is None where nobody counts them."""
+
+    layer: int = 0
+    volumes: int = 0
+    log: int = 0
+    inodes: int | None = None
+
+
+@dataclass(slots=True)
+class _Watched:
+    container_id: str
+    disk_mb: int  # 0: without a limit, as the next
+    log_bytes: int
+    layer: str  # folder of the writable layer, "" where it cannot be seen
+    volumes: tuple[str, ...]
+    log_file: str
+    due_at: float = 0.0  # on the loop's clock
+    free: int = field(default=0)  # bytes on the disk at the last measurement
+
+
+class DiskWatch:
+    """`end(container_id)` is called for a container past its limit."""
+
+    def __init__(self, engine: Engine, end: Callable[[str], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._end = end
+        self._root = ""  # the engine's folder
+        self._watched: dict[str, _Watched] = {}
+        self._excess: dict[str, Excess] = {}
+        self._judged: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, container: dict[str, Any], root: str) -> None:
+        """Watch a running container, as the engine describes it, until `forget`."""
+        container_id = container["Id"]
+        if container_id in self._watched or container_id in self._excess:
+            return
+        watched = _of(container, root)
+        if watched is None:
+            return
+        self._root = root
+        self._watched[container_id] = watched
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="docker-disk")
+
+    def excess(self, container_id: str) -> Excess | None:
+        """Why this watch, or one before it, ended the container."""
+        return self._excess.get(container_id)
+
+    async def judge(self, container: dict[str, Any], root: str) -> None:
+        """Find out whether an agent before this one killed it for what it keeps."""
+        watched = _of(container, root)
+        if watched is not None and container["Id"] not in self._judged:
+            self._judged.add(container["Id"])
+            use = await self._measure(watched)
+            if use is not None and (excess := judgement(watched.disk_mb, watched.log_bytes, use)):
+                self._excess[container["Id"]] = excess
+
+    def forget(self, container_id: str) -> None:
+        self._watched.pop(container_id, None)
+        self._excess.pop(container_id, None)
+        self._judged.discard(container_id)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            # One after the other: the disk has other work.
+            for watched in list(self._watched.values()):
+                if self._is_due(watched) and watched.container_id in self._watched:
+                    try:
+                        await self._look(watched)
+                    except Exception:
+                        log.exception("disk_measurement_broke", container_id=watched.container_id)
+
+    def _is_due(self, watched: _Watched) -> bool:
+        now = asyncio.get_running_loop().time()
+        wrote = watched.free - _free(self._root)
+        return now >= watched.due_at or (wrote > URGENT_BYTES and bool(watched.layer))
+
+    async def _look(self, watched: _Watched) -> None:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        use = await self._measure(watched)
+        watched.free = _free(self._root)
+        pause = MEASURE_S if watched.layer else BLIND_MEASURE_S
+        watched.due_at = clock() + max(pause, (clock() - begun) / DUTY)
+        if use is None:
+            return
+        excess = judgement(watched.disk_mb, watched.log_bytes, use)
+        if excess is not None and watched.container_id in self._watched:
+            del self._watched[watched.container_id]
+            log.warning(excess.code, container_id=watched.container_id, problem=excess.message)
+            self._excess[watched.container_id] = excess
+            self._judged.add(watched.container_id)
+            with suppress(RuntimeFailure):
+                await self._end(watched.container_id)
+
+    async def _measure(self, watched: _Watched) -> Use | None:
+        """None when it cannot be told."""
+        size = _size(watched.log_file)
+        if not watched.disk_mb:
+            return Use(log=size)
+        if not watched.layer:
+            layer = await self._engine_size(watched.container_id)
+            return None if layer is None else Use(layer, 0, size)
+        layer = await du(watched.layer)
+        volumes = await du(*watched.volumes) if watched.volumes else 0
+        if layer is None or volumes is None:
+            return None
+        inodes = await du(watched.layer, *watched.volumes, inodes=True)
+        return Use(layer, volumes, size, inodes)
+
+    async def _engine_size(self, container_id: str) -> int | None:
+        try:
+            found = await self._engine.call(
+                lambda api: api.containers(all=True, size=True, filters={"id": container_id})
+            )
+        except RuntimeFailure:
+            return None
+        return found[0].get("SizeRw", 0) if found else None
+
+
+def judgement(disk_mb: int, log_bytes: int, use: Use) -> Excess | None:
+    """Return why a container that uses so much is ended; None when it is within its limits, of
+    which 0 is none."""
+    if disk_mb and use.layer + use.volumes > disk_mb * MIB:
+        return Excess(
+            "disk_quota_exceeded",
+            f"It wrote {(use.layer + use.volumes) // MIB} MiB into its container"
+            f" ({use.layer // MIB} MiB into the root file system, {use.volumes // MIB} MiB into"
+            f" volumes of the image); the limit is {disk_mb} MiB. Write large files to mounted"
+            " storage, or ask an admin of the virtual cluster to raise container_disk_mb.",
+        )
+    most = max(disk_mb * MIB // BYTES_PER_INODE, MIN_INODES)
+    if disk_mb and (use.inodes or 0) > most:
+        return Excess(
+            "disk_quota_exceeded",
+            f"It made {use.inodes} files and folders in its container; with a limit of {disk_mb}"
+            f" MiB it may have {most}. Keep many small files in archives or on mounted storage.",
+        )
+    if log_bytes and use.log > log_bytes:
+        return Excess(
+            "log_limit_exceeded",
+            f"Its log takes {use.log // MIB} MiB on the node; the limit is {log_bytes // MIB} MiB."
+            " Print less, or ask an admin of the virtual cluster to raise log_bytes_per_job.",
+        )
+    return None
+
+
+async def du(*folders: str, inodes: bool = False) -> int | None:
+    """Return the bytes, or the inodes, of all files below the folders, counting a file with
+    several names once; None when that takes too long. A program of its own: it has the depth and
+    the speed for a tree that a task made, and a low priority."""
+    what = ["--inodes"] if inodes else ["--block-size=1"]
+    process = await asyncio.create_subprocess_exec(
+        *["nice", "-n", "19", "du", "-scx", *what, "--", *folders],
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,  # of files that vanished meanwhile
+        env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+    )
+    try:
+        async with asyncio.timeout(DU_TIMEOUT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    total = output.rsplit(b"\n", 2)[-2].split(b"\t")[0] if b"\n" in output else b""
+    return int(total) if total.isdigit() else None
+
+
+def _of(container: dict[str, Any], root: str) -> _Watched | None:
+    """None without limits."""
+    labels = container["Config"]["Labels"] or {}
+    disk_mb, log_bytes = _number(labels, "skep.disk_mb"), _number(labels, "skep.log_bytes")
+    if not disk_mb and not log_bytes:
+        return None
+    layer = ((container.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir") or ""
+    mounts = container.get("Mounts") or ()
+    volumes = [mount["Source"] for mount in mounts if mount.get("Type") == "volume"]
+    return _Watched(
+        container["Id"],
+        disk_mb,
+        log_bytes,
+        layer if os.path.isdir(layer) else "",
+        tuple(folder for folder in volumes if os.path.isdir(folder)),
+        str(Path(root, "containers", container["Id"], "local-logs", "container.log")),
+    )
+
+
+def _number(labels: dict[str, str], name: str) -> int:
+    text = labels.get(name, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
+
+
+def _free(folder: str) -> int:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return 0
+    return disk.f_bavail * disk.f_frsize
