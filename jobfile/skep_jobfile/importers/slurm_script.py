@@ -139,40 +139,55 @@ class Habit:
     """Something that batch scripts do and that is another thing here."""
 
     code: str
-    pattern: re.Pattern[str]
+    word: re.Pattern[str]  # with which a command begins; empty: any command
     message: str
+    option: re.Pattern[str] | None = None  # that stands behind the word, in front of a remark
     only_many_nodes: bool = False
 
+    def shows(self, command: str) -> bool:
+        """In linear time: one pattern for word and options would take quadratic time for a line
+        in which the word stands many times."""
+        found = self.word.match(command)
+        if found is None or self.option is None:
+            return found is not None
+        return self.option.search(command.partition("#")[0], found.end()) is not None
 
-def _habit(code: str, pattern: str, message: str, *, many: bool = False) -> Habit:
-    return Habit(code, re.compile(pattern), message, many)
+
+def _habit(code: str, word: str, message: str, option: str = "", *, many: bool = False) -> Habit:
+    return Habit(code, re.compile(word), message, re.compile(option) if option else None, many)
 
 
-START = r"(?:^|[;&|(]|\b(?:then|do|else|exec|time)\b)\s*"
+IN_A_CONTAINER = (
+    "The task is in a container already: name this image under prerequisites, and run the command "
+    "itself."
+)
+MAX_LINE = 2000  # characters that are looked at
+STARTS = re.compile(r"[;&|(]|\b(?:then|do|else|exec|time)\b")
+PORT_OPTION = re.compile(r"--rdzv[-_]endpoint|--master[-_]port")
 HABITS = (
-    _habit("modules", START + r"(?:module\s|ml\s)",
+    _habit("modules", r"(?:module\s|ml\s)",
            "There are no modules: choose an image that has this software."),
-    _habit("slurm_command", START + r"(?:sbatch|salloc|scancel|squeue|sacct|sinfo|sbcast)\b",
+    _habit("slurm_command", r"(?:sbatch|salloc|scancel|squeue|sacct|sinfo|sbcast)\b",
            "There is no Slurm: submit further jobs with `skep submit`, or by the SDK."),
-    _habit("step_on_some_nodes",
-           START + r"srun\b[^#]*\s(?:-N\s*\d|--nodes\b|-n\s*\d|--ntasks[= ]|-w\b|--nodelist\b)",
+    _habit("step_on_some_nodes", r"srun\b",
            "This step takes some nodes or tasks; here srun runs its command for all of them: put "
-           'it behind `if [ "$SLURM_NODEID" = 0 ]`, or make it a task role.'),
-    _habit("many_programs", START + r"srun\b[^#]*\s--multi-prog\b",
-           "srun --multi-prog is not known: make each program a task role."),
-    _habit("mpirun", START + r"(?:mpirun|mpiexec)\b",
+           'it behind `if [ "$SLURM_NODEID" = 0 ]`, or make it a task role.',
+           r"\s(?:-N\s*\d|--nodes\b|-n\s*\d|--ntasks[= ]|-w\b|--nodelist\b)"),
+    _habit("many_programs", r"srun\b",
+           "srun --multi-prog is not known: make each program a task role.", r"\s--multi-prog\b"),
+    _habit("mpirun", r"(?:mpirun|mpiexec)\b",
            "Every task runs the whole script: put mpirun behind `if [ \"$SLURM_NODEID\" = 0 ]`; "
            "its hosts are in $SKEP_HOSTFILE.", many=True),
-    _habit("containers", START + r"(?:srun\s.*)?(?:singularity|apptainer|enroot|docker|podman)\s",
-           "The task is in a container already: name this image under prerequisites, and run the "
-           "command itself."),
-    _habit("master_port",
-           r"\bMASTER_PORT=\S*\d|--rdzv[-_]endpoint\S*[= ]\S+:\d|--master[-_]port[= ]\d",
-           "Only the port $MASTER_PORT of $MASTER_ADDR is reserved; both are set already.",
-           many=True),
-    _habit("container_mounts", r"--container-mounts\b",
-           "Mounts are left out: get data by the commands, or send files by "
-           "extras.skep.workingFiles."),
+    _habit("containers", r"(?:singularity|apptainer|enroot|docker|podman)\s", IN_A_CONTAINER),
+    _habit("containers", r"srun\s", IN_A_CONTAINER,
+           r"(?:singularity|apptainer|enroot|docker|podman)\s"),
+)  # fmt: skip
+OF_WHOLE_LINES = (
+    ("master_port", lambda line: _names_port(line),
+     "Only the port $MASTER_PORT of $MASTER_ADDR is reserved; both are set already.", True),
+    ("container_mounts", lambda line: "--container-mounts" in line,
+     "Mounts are left out: get data by the commands, or send files by "
+     "extras.skep.workingFiles.", False),
 )  # fmt: skip
 
 
@@ -181,6 +196,35 @@ def habits(text: str, nodes: int) -> Iterator[Note]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("#"):
             continue
-        for habit in HABITS:
-            if (nodes > 1 or not habit.only_many_nodes) and habit.pattern.search(line[:2000]):
-                yield Note(habit.code, habit.message, number)
+        line = line[:MAX_LINE]
+        found = dict(_shown(line, nodes))
+        for code, message in found.items():
+            yield Note(code, message, number)
+
+
+def _shown(line: str, nodes: int) -> Iterator[tuple[str, str]]:
+    commands = [command.lstrip() for command in STARTS.split(line)]
+    for habit in HABITS:
+        applies = nodes > 1 or not habit.only_many_nodes
+        if applies and any(habit.shows(command) for command in commands):
+            yield habit.code, habit.message
+    for code, shows, message, only_many_nodes in OF_WHOLE_LINES:
+        if (nodes > 1 or not only_many_nodes) and shows(line):
+            yield code, message
+
+
+def _names_port(line: str) -> bool:
+    """Whether a number of a port is written down."""
+    words = line.split()
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        _, assigned, value = word.partition("MASTER_PORT=")
+        if assigned and any(char.isdigit() for char in value):
+            return True
+        option = PORT_OPTION.search(word)
+        if option is not None:
+            _, equals, value = word[option.end() :].rpartition("=")
+            given = value if equals else following
+            port = given.rpartition(":")[2] if "rdzv" in option.group() else given
+            if port[:1].isdigit() and (":" in given or "rdzv" not in option.group()):
+                return True
+    return False

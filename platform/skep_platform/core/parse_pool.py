@@ -27,7 +27,7 @@ from skep_platform.core.parse_worker import receive, send
 log = structlog.get_logger(__name__)
 
 WORKERS = max(2, min(4, os.cpu_count() or 2))
-CPU_S = 2.0  # of one request
+CPU_S = 1.5  # of one request
 MEMORY_MIB = 256  # of one request, beyond what a worker has at its start
 WAIT_S = 10.0  # for a free worker, and again for its answer
 MAX_WAITING = 64  # requests
