@@ -242,6 +242,10 @@ class Heartbeat(Message):
     type: Literal["heartbeat"] = "heartbeat"
     seq: int
     revision: int = 0  # newest desired state the agent works on
+    log_bytes_waiting: int = 0  # of output that was read and is not stored yet; more may wait
+    # Of the disk that holds the containers; None: not known.
+    disk_free_mb: int | None = None
+    disk_total_mb: int | None = None
 
 
 class InventoryChanged(Message):

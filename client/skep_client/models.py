@@ -21,6 +21,14 @@ class AffectedJob(Model):
     reason: Reason | None = None
 
 
+class Alert(Model):
+    code: str
+    severity: str = ""
+    message: str = ""
+    since: datetime | None = None
+    details: dict[str, Any] = {}
+
+
 class Archive(Model):
     sha256: str
     size: int = 0
@@ -267,6 +275,12 @@ class GpuSeries(Model):
     points: list[list[float]] = []
 
 
+class Health(Model):
+    healthy: bool = False
+    log_bytes_waiting: int = 0
+    alerts: list[Alert] = []
+
+
 class Image(Model):
     name: str
     reference: str = ""
@@ -474,6 +488,10 @@ class Node(Model):
     labels: dict[str, str] = {}
     last_heartbeat_at: datetime | None = None
     lease_expires_at: datetime | None = None
+    disk_free_mb: int | None = None
+    disk_total_mb: int | None = None
+    disk_low: bool = False
+    log_bytes_waiting: int = 0
     gpus: list[Gpu] = []
 
 

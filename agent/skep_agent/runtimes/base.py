@@ -103,6 +103,10 @@ class Runtime(Protocol):
 
     async def version(self) -> str: ...
 
+    def disk_mb(self) -> tuple[int, int] | None:
+        """Free and total MiB of the disk that holds the containers; None where it is not known.
+        May hang with the disk."""
+
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         """From now on it holds for what containers reach."""
 

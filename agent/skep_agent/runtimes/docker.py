@@ -23,7 +23,7 @@ from skep_agent.network.plan import plan_of
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
-from skep_agent.runtimes.disk import is_full
+from skep_agent.runtimes.disk import is_full, space_mb
 from skep_agent.runtimes.docker_disk import DiskWatch
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
@@ -85,6 +85,9 @@ class DockerRuntime:
     def labels(self) -> list[str]:
         """What every container of this node carries, and no other."""
         return self._labels
+
+    def disk_mb(self) -> tuple[int, int] | None:
+        return space_mb(self._root) if self._root else None
 
     async def version(self) -> str:
         return (await self._engine.version()).version

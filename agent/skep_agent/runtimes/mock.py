@@ -77,6 +77,10 @@ class MockRuntime:
 
     def __init__(self) -> None:
         self.containers: dict[str, MockContainer] = {}
+        self.disk: tuple[int, int] | None = None  # free and total MiB
+
+    def disk_mb(self) -> tuple[int, int] | None:
+        return self.disk
 
     async def version(self) -> str:
         return "mock"

@@ -53,6 +53,7 @@ from skep_agent.shell.working_files import Archives
 from skep_agent.statedir import Identity, StateDir
 
 ENGINE_PAUSE_S = 2.0
+DISK_EVERY_S = 10.0
 SAMPLE_PAUSE_S = 1.0  # while there is no session
 
 log = structlog.get_logger(__name__)
@@ -115,6 +116,7 @@ class Agent:
                 self._sample(),
                 self._look_at_gpus(),
                 self._look_at_containers(),
+                self._look_at_disk(),
                 self._look_at_network(),
                 self._fail_when_broken(),
             )
@@ -224,6 +226,7 @@ class Agent:
 
     async def _pulse(self) -> None:
         while True:
+            self.link.log_bytes_waiting = self.logs.waiting_bytes
             self.link.pulse()
             await asyncio.sleep(PULSE_S)
 
@@ -401,6 +404,15 @@ class Agent:
             log.error(failure.code, problem=problem)
         possible = self._runtime.gang_network and not problem
         return {"gang_network": possible, "network_problem": problem}
+
+    async def _look_at_disk(self) -> None:
+        """Off the loop: a disk that hangs holds up nothing else."""
+        while True:
+            try:
+                self.link.disk_mb = await asyncio.to_thread(self._runtime.disk_mb)
+            except Exception:
+                log.exception("disk_not_seen")
+            await asyncio.sleep(DISK_EVERY_S)
 
     async def _sample(self) -> None:
         while True:

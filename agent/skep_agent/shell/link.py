@@ -245,6 +245,8 @@ class Link:
         remember_gateway: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.revision = 0  # the newest that the node works on
+        self.log_bytes_waiting = 0
+        self.disk_mb: tuple[int, int] | None = None  # free and total, where the containers are
         self._identity = identity
         self._clock = clock
         self._fence = fence
@@ -382,13 +384,16 @@ class Link:
             self._inbox.put(Lost(connection))
 
     async def _hello(self) -> Hello:
-        """What the node has, by the main loop, or by its last word where that is busy. Raises
-        Silence when it never said a word."""
+        """What the node has, by the main loop, or by its last word where that is busy: which then
+        does not say what it holds, for what began since would count as forgotten. Raises Silence
+        when it never said a word."""
         try:
             async with asyncio.timeout(HELLO_S):
-                self._last_hello = await asyncio.wrap_future(
+                hello = await asyncio.wrap_future(
                     asyncio.run_coroutine_threadsafe(_called(self._make_hello), self._main)
                 )
+            self._last_hello = hello.model_copy(update={"held": None})
+            return hello
         except TimeoutError:
             log.warning("main_loop_busy", waits_for="hello")
         if self._last_hello is None:
@@ -447,7 +452,17 @@ class Link:
                 continue
             seq += 1
             heartbeats.append((seq, now))
-            await socket.send(Heartbeat(seq=seq, revision=self.revision).model_dump_json())
+            await socket.send(self._heartbeat(seq).model_dump_json())
+
+    def _heartbeat(self, seq: int) -> Heartbeat:
+        free_mb, total_mb = self.disk_mb or (None, None)
+        return Heartbeat(
+            seq=seq,
+            revision=self.revision,
+            log_bytes_waiting=self.log_bytes_waiting,
+            disk_free_mb=free_mb,
+            disk_total_mb=total_mb,
+        )
 
     def _is_stuck(self, limit_s: float) -> bool:
         """The main loop gave no sign of life for so long."""

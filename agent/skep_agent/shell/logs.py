@@ -116,6 +116,11 @@ class LogShipper:
 
     # --- the connection
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Output that was read and that the server has not stored yet."""
+        return self._buffered
+
     def attempt_ids(self) -> list[str]:
         """Attempts whose log the server does not have whole."""
         return list(self._pumps)

@@ -158,6 +158,10 @@ def _told(node: Node, as_json: bool) -> None:
 
 
 def _state(node: Node) -> str:
+    return f"{_use(node)}, disk nearly full" if node.disk_low else _use(node)
+
+
+def _use(node: Node) -> str:
     if node.draining:
         return f"{node.state}, draining"
     return f"{node.state}, cordoned" if node.cordoned else node.state

@@ -67,6 +67,14 @@ class NodeSerializer(serializers.Serializer[Any]):
     lease_expires_at = serializers.DateTimeField(
         allow_null=True, help_text="Until then its tasks may run, also without a connection."
     )
+    disk_free_mb = serializers.IntegerField(
+        allow_null=True, help_text="Of the disk that holds its containers; null: not known."
+    )
+    disk_total_mb = serializers.IntegerField(allow_null=True)
+    disk_low = serializers.BooleanField(help_text="That disk is nearly full.")
+    log_bytes_waiting = serializers.IntegerField(
+        help_text="Output that the node has read and the log store has not taken yet."
+    )
     gpus = GpuSerializer(many=True)
 
 
@@ -355,6 +363,10 @@ def _node(
         "labels": node.labels,
         "last_heartbeat_at": node.last_heartbeat_at,
         "lease_expires_at": node.lease_expires_at,
+        "disk_free_mb": node.disk_free_mb,
+        "disk_total_mb": node.disk_total_mb,
+        "disk_low": queries.disk_low(node),
+        "log_bytes_waiting": node.log_bytes_waiting,
         "gpus": [_gpu(gpu, held.get(gpu.uuid), live.get(gpu.uuid)) for gpu in gpus],
     }
 

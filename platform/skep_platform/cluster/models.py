@@ -70,6 +70,11 @@ class Node(Entity):
     last_heartbeat_at = models.DateTimeField(null=True)
     lease_expires_at = models.DateTimeField(null=True)  # the server's view, margin included
     desired_revision = models.PositiveBigIntegerField(default=0)
+    # What the newest heartbeat told of the node's own disk (null: not known), and of output that
+    # it holds back because it is not stored yet.
+    disk_free_mb = models.PositiveIntegerField(null=True)
+    disk_total_mb = models.PositiveIntegerField(null=True)
+    log_bytes_waiting = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         # No index on the columns that a heartbeat writes: it stays an in-page (HOT) update, and

@@ -33,14 +33,14 @@ def beat_interval_s() -> float:
 def beat() -> None:
     """A gateway is up, and accepts agents. One statement."""
     with connection.cursor() as cursor:
-        cursor.execute(BEAT, {"row": ROW, "gap": gap()})
+        cursor.execute(BEAT, {"row": ROW, "gap_s": gap().total_seconds()})
 
 
 BEAT = """
 INSERT INTO cluster_controlplane AS c (id, seen_at, since)
 VALUES (%(row)s, statement_timestamp(), statement_timestamp())
 ON CONFLICT (id) DO UPDATE
-   SET since = CASE WHEN c.seen_at < statement_timestamp() - %(gap)s
+   SET since = CASE WHEN c.seen_at < statement_timestamp() - make_interval(secs => %(gap_s)s)
                     THEN statement_timestamp() ELSE c.since END,
        seen_at = greatest(c.seen_at, statement_timestamp())
 """
@@ -49,13 +49,15 @@ ON CONFLICT (id) DO UPDATE
 def may_judge(lease: timedelta) -> bool:
     """Whether a gateway is up, and has been for a whole lease. True where none was ever seen."""
     with connection.cursor() as cursor:
-        cursor.execute(JUDGE, {"row": ROW, "gap": gap(), "lease": lease})
+        values = {"row": ROW, "gap_s": gap().total_seconds(), "lease_s": lease.total_seconds()}
+        cursor.execute(JUDGE, values)
         row = cursor.fetchone()
     return row is None or bool(row[0])
 
 
 JUDGE = """
-SELECT seen_at >= statement_timestamp() - %(gap)s AND since <= statement_timestamp() - %(lease)s
+SELECT seen_at >= statement_timestamp() - make_interval(secs => %(gap_s)s)
+   AND since <= statement_timestamp() - make_interval(secs => %(lease_s)s)
   FROM cluster_controlplane WHERE id = %(row)s
 """
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import redis
 import structlog
+from django.conf import settings
 from django.db.models import (
     BooleanField,
     Count,
@@ -25,7 +27,7 @@ from django.db.models import (
     QuerySet,
     Subquery,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 
 from skep_platform.cluster import faults
 from skep_platform.cluster.models import Device, Node, NodeFault, NodeState
@@ -71,7 +73,8 @@ def nodes() -> QuerySet[Node]:
     )
 
 
-class Gpu(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gpu:
     """A GPU of a node: a row of thousands on a page, for which a model would cost too much."""
 
     uuid: str
@@ -82,12 +85,15 @@ class Gpu(NamedTuple):
     problem: str
 
 
+GPU_COLUMNS = tuple(field.name for field in fields(Gpu))
+
+
 def gpus(on: Sequence[Node]) -> dict[UUID, list[Gpu]]:
     """The present GPUs of these nodes by node, in the order of their index. One query."""
     present = Device.objects.exclude(health=Device.Health.ABSENT)
     rows = present.filter(node__in=[node.pk for node in on]).order_by("index", "uuid")
     found: dict[UUID, list[Gpu]] = defaultdict(list)
-    for node_id, *columns in rows.values_list("node_id", *Gpu._fields):
+    for node_id, *columns in rows.values_list("node_id", *GPU_COLUMNS):
         found[node_id].append(Gpu(*columns))
     return found
 
@@ -159,6 +165,51 @@ def failed_jobs(user: Any, of: Sequence[NodeFault]) -> dict[UUID, Holder]:
     )
     told = _Telling(user)
     return {attempt: told.of(seen, *names) for attempt, seen, *names in rows}
+
+
+DISK_LOW_MB = 2048
+DISK_LOW_SHARE = 0.05
+
+
+def disk_low(node: Node) -> bool:
+    """Whether the disk that holds its containers is nearly full: less than 5 percent, or less
+    than 2 GiB (on a small disk, less than a tenth)."""
+    return _is_low(node.disk_free_mb, node.disk_total_mb)
+
+
+def low_disks() -> list[tuple[str, int, int]]:
+    """(name, free MiB, total MiB) of nodes with a nearly full disk, the fullest first."""
+    return [row for row in _of_disks() if _is_low(row[1], row[2])]
+
+
+def holding_logs() -> list[tuple[str, int]]:
+    """(name, bytes) of nodes that hold back output that the log store has not taken, the most
+    first. What waits for a moment in any case is not counted."""
+    rows = Node.objects.filter(state=NodeState.ONLINE, log_bytes_waiting__gte=HELD_BACK_BYTES)
+    return list(rows.order_by("-log_bytes_waiting").values_list("name", "log_bytes_waiting"))
+
+
+def awaited() -> list[tuple[str, datetime]]:
+    """(name, until when) of nodes without a connection that are waited for beyond a lease, since
+    they were told of a planned absence of the server."""
+    beyond = Now() + timedelta(seconds=settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S)
+    rows = Node.objects.filter(state=NodeState.UNREACHABLE, lease_expires_at__gt=beyond)
+    return list(rows.order_by("name").values_list("name", "lease_expires_at"))
+
+
+HELD_BACK_BYTES = 1024 * 1024
+
+
+def _of_disks() -> Iterable[tuple[str, int, int]]:
+    known = Node.objects.filter(state=NodeState.ONLINE, disk_total_mb__gt=0)
+    rows = known.exclude(disk_free_mb=None).order_by("disk_free_mb")
+    return rows.values_list("name", "disk_free_mb", "disk_total_mb").iterator()
+
+
+def _is_low(free_mb: int | None, total_mb: int | None) -> bool:
+    if free_mb is None or not total_mb:
+        return False
+    return free_mb < total_mb * DISK_LOW_SHARE or free_mb < min(DISK_LOW_MB, total_mb // 10)
 
 
 def count_nodes() -> dict[str, int]:

@@ -18,7 +18,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from skep_agent.protocol import Hello, Inventory
+from skep_agent.protocol import Heartbeat, Hello, Inventory
 from skep_platform.accounts.models import User
 from skep_platform.cluster import faults, presence
 from skep_platform.cluster import inventory as inventories
@@ -30,6 +30,7 @@ from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
 
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
+MAX_INT, MAX_BIGINT = 2**31 - 1, 2**63 - 1
 ADMIN_LABELS = frozenset({"rack", "fabric"})
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAX_JOIN_TTL = timedelta(days=30)
@@ -174,11 +175,20 @@ def remember(node_id: UUID | str, memory_id: str) -> None:
     Node.objects.filter(pk=node_id).update(memory_id=memory_id[:64])
 
 
-def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
-    """Renew the lease; the answer is the node's desired revision. One query: every node does
-    this every few seconds. Raises Conflict `session_fenced`."""
+def heartbeat(node_id: UUID | str, session_epoch: int, told: Heartbeat | None = None) -> int:
+    """Renew the lease, and store what the node told of itself; the answer is the node's desired
+    revision. One query: every node does this every few seconds. Raises Conflict
+    `session_fenced`."""
+    values = {
+        "lease_s": lease().total_seconds(),
+        "node": str(node_id),
+        "epoch": session_epoch,
+        "free": _bounded(told and told.disk_free_mb, MAX_INT),
+        "total": _bounded(told and told.disk_total_mb, MAX_INT),
+        "waiting": _bounded(told and told.log_bytes_waiting, MAX_BIGINT),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(HEARTBEAT, (lease().total_seconds(), str(node_id), session_epoch))
+        cursor.execute(HEARTBEAT, values)
         row = cursor.fetchone()
     if row is None:
         raise _fenced()
@@ -188,10 +198,16 @@ def heartbeat(node_id: UUID | str, session_epoch: int) -> int:
 HEARTBEAT = """
 UPDATE cluster_node
    SET last_heartbeat_at = statement_timestamp(),
-       lease_expires_at = statement_timestamp() + make_interval(secs => %s)
- WHERE id = %s AND session_epoch = %s AND connected AND state = 'ONLINE'
+       lease_expires_at = statement_timestamp() + make_interval(secs => %(lease_s)s),
+       disk_free_mb = %(free)s::int, disk_total_mb = %(total)s::int,
+       log_bytes_waiting = coalesce(%(waiting)s::bigint, 0)
+ WHERE id = %(node)s AND session_epoch = %(epoch)s AND connected AND state = 'ONLINE'
 RETURNING desired_revision
 """
+
+
+def _bounded(value: int | None, most: int) -> int | None:
+    return None if value is None else min(max(value, 0), most)
 
 
 @transaction.atomic
@@ -230,9 +246,9 @@ def plan_absence(sessions: Mapping[UUID, int], for_s: float) -> list[UUID]:
     """This gateway stops on purpose: end these sessions (node: epoch), and wait for their nodes so
     much longer than a lease. To be called before the agents are told, who then extend their leases
     by no more than that. Returns the nodes whose sessions were still on."""
-    waits = timedelta(seconds=for_s) + lease()
+    waits_s = for_s + lease().total_seconds()
     with connection.cursor() as cursor:
-        cursor.execute(ABSENT, [waits, list(sessions), list(sessions.values())])
+        cursor.execute(ABSENT, [waits_s, list(sessions), list(sessions.values())])
         found = [row[0] for row in cursor.fetchall()]
     message = f"The server stops on purpose, and waits for the node for {for_s / 60:.0f} minutes."
     events = [event("node", pk, "node.unreachable", message, waits_s=for_s) for pk in found]
@@ -243,7 +259,8 @@ def plan_absence(sessions: Mapping[UUID, int], for_s: float) -> list[UUID]:
 ABSENT = """
 UPDATE cluster_node AS n
    SET connected = false, state = 'UNREACHABLE', updated_at = statement_timestamp(),
-       lease_expires_at = greatest(n.lease_expires_at, statement_timestamp() + %s)
+       lease_expires_at = greatest(n.lease_expires_at,
+                                  statement_timestamp() + make_interval(secs => %s))
   FROM (SELECT n.id FROM cluster_node n
           JOIN unnest(%s::uuid[], %s::bigint[]) s (id, epoch)
             ON n.id = s.id AND n.session_epoch = s.epoch

@@ -178,7 +178,9 @@ class Session:
                 message = f"No heartbeat for {settings.SKEP_LEASE_S:g} s."
                 raise Refusal("heartbeat_missing", message, CLOSE_SILENT) from None
             try:
-                revision = await threads.beats.run(cluster.heartbeat, self.node_id, self.epoch)
+                revision = await threads.beats.run(
+                    cluster.heartbeat, self.node_id, self.epoch, heartbeat
+                )
             except outages.DATABASE_ERRORS as error:
                 raise_unless_away(error)
                 rarely(log, "heartbeat", "heartbeat_not_stored", error=str(error)[:200])

@@ -10,6 +10,7 @@ from django.core.files.storage import storages
 
 from skep_platform.core.errors import Unavailable
 from skep_platform.core.logs import rarely
+from skep_platform.telemetry import alerts
 
 log = structlog.get_logger(__name__)
 
@@ -62,4 +63,5 @@ def _store() -> ChunkStore:
 
 def _away(error: OSError) -> Unavailable:
     rarely(log, type(error).__name__, "log_store_away", error=str(error))
+    alerts.note_store_away(str(error))
     return Unavailable("The log store is away for a moment; try again.", retry_after_s=1)

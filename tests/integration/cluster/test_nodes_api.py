@@ -48,6 +48,9 @@ def test_node_tells_what_it_has(live):
     assert shown["last_heartbeat_at"].endswith("Z")
     assert shown["lease_expires_at"] > shown["last_heartbeat_at"]
     del shown["last_heartbeat_at"], shown["lease_expires_at"]
+    disk = {"disk_free_mb": None, "disk_total_mb": None, "disk_low": False}
+    assert {name: shown.pop(name) for name in disk} == disk
+    assert shown.pop("log_bytes_waiting") == 0
     assert shown == {
         "id": str(node.pk),
         "name": "alpha",

@@ -94,6 +94,7 @@ EXPECTED = {
     "POST nodes/join-tokens": ADMIN,
     "DELETE nodes/join-tokens/<token_id>": ADMIN,
     "POST nodes/join": EVERYBODY,
+    "GET health": ADMIN,
     "GET cells": LOGGED_IN,
     "GET cells/physical": LOGGED_IN,
     "GET cells/assignment": ADMIN,
