@@ -39,12 +39,15 @@ SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from skep_agent.network.rules import PRIVATE, Egress
+from skep_agent.protocol import NetworkPolicy
 from skep_platform import __version__, engine_urls, start_checks
 
 BASE_DIR = Path(__file__).resolve().parent
@@ -78,6 +81,26 @@ def _database(url: str) -> dict[str, object]:
             },
         },
     }
+
+
+def _gang_pool(text: str) -> str:
+    try:
+        pool = IPv4Network(text)
+    except ValueError:
+        pool = None
+    if pool is None or not 8 <= pool.prefixlen <= 24 or not any(map(pool.subnet_of, PRIVATE)):
+        problem = "SKEP_GANG_POOL is to be a private IPv4 network from /8 to /24, not "
+        raise ImproperlyConfigured(f"{problem}{text[:80]!r}")
+    return text
+
+
+def _egress(text: str) -> list[str]:
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    try:
+        Egress.of(NetworkPolicy(allowed=entries), (), ())
+    except ValueError as error:
+        raise ImproperlyConfigured(f"SKEP_EGRESS_ALLOW: {error}") from None
+    return entries
 
 
 def _objects(url: str, folder: str) -> dict[str, object]:
@@ -114,12 +137,8 @@ SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 # So long nodes are waited for after a planned stop of the server; at most a day.
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
-SKEP_GANG_POOL = os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10")
-SKEP_EGRESS_ALLOW = [e for e in os.environ.get("SKEP_EGRESS_ALLOW", "").split(",") if e]
-SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))
-SKEP_TOKEN_MAX_DAYS = float(os.environ.get("SKEP_TOKEN_MAX_DAYS", "366"))
-SKEP_FORMER_MEMBERS_JOBS = os.environ.get("SKEP_FORMER_MEMBERS_JOBS", "stop")
-PASSWORD_RESET_TIMEOUT = 86_400
+SKEP_GANG_POOL = _gang_pool(os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10"))
+SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
 # Limits of the queue, in seconds; see skep_scheduler.queue.Settings.

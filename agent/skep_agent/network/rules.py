@@ -49,7 +49,7 @@ class Egress:
         return cls(
             tuple(collapse_addresses(denied)),
             tuple(collapse_addresses(_networks(plain))),
-            tuple((n, int(port)) for host, _, port in split for n in _networks([host])),
+            tuple((n, _port(port)) for host, _, port in split for n in _networks([host])),
             tuple(sorted({n.network_address for n in _networks(resolvers)})),
         )
 
@@ -117,6 +117,13 @@ def _networks(entries: Iterable[str]) -> list[IPv4Network]:
     """Those of IPv4; all IPv6 is closed anyway."""
     found = (ip_network(entry, strict=False) for entry in entries)
     return [network for network in found if isinstance(network, IPv4Network)]
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 1 <= port <= 65535:
+        raise ValueError(f"{text!r} is not a port")
+    return port
 
 
 def _has_port(entry: str) -> bool:

@@ -36,6 +36,7 @@ from skep_agent.protocol import (
     UnknownMessage,
     parse_agent_message,
 )
+from skep_platform.cluster import network
 from skep_platform.cluster import services as cluster
 from skep_platform.core import outages
 from skep_platform.core.doorbells import Message
@@ -126,7 +127,7 @@ class Session:
             await first_to_end(
                 self._read(),
                 self._beat(),
-                self._tell_desired(),
+                self._tell(),
                 self._tell_orders(),
                 self._apply_facts(),
                 self._logs.run(),
@@ -188,6 +189,20 @@ class Session:
             await self._socket.send(HeartbeatAck(seq=heartbeat.seq).model_dump_json())
             if revision != self._told_revision:
                 self._bells.put(None)
+
+    async def _tell(self) -> None:
+        """What tasks may reach first: then nothing starts under an older policy."""
+        told = await steadily(threads.control, network.frame)
+        await self._socket.send(told)
+        await first_to_end(self._tell_desired(), self._tell_policies(told))
+
+    async def _tell_policies(self, told: str) -> None:
+        while True:
+            await asyncio.sleep(network.FRESH_S)
+            frame = await steadily(threads.control, network.frame)
+            if frame != told:
+                await self._socket.send(frame)
+                told = frame
 
     async def _tell_desired(self) -> None:
         while True:

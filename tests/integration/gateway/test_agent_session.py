@@ -21,6 +21,7 @@ from skep_agent.protocol import (
     HeartbeatAck,
     InventoryChanged,
     LogAck,
+    NetworkPolicy,
     Refused,
     ReportAck,
 )
@@ -42,6 +43,14 @@ def fact(attempt: TaskAttempt, phase: str, seq: int = 1, **fields: Any) -> Attem
 def state(attempt: TaskAttempt) -> str:
     attempt.refresh_from_db()
     return attempt.state
+
+
+class TestNetworkPolicy:
+    def test_finding_s12_what_tasks_may_reach_is_told_before_what_shall_run(self, port):
+        joined = Joined()
+        with joined.connect(port) as agent:
+            agent.enter(joined.hello)
+            assert [type(message) for message in agent.other] == [NetworkPolicy]
 
 
 class TestDesired:
