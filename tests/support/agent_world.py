@@ -96,6 +96,17 @@ class World:
         if (due := self.machine.deadlines.next()) is not None and due <= self.now:
             self.send(ev.Tick())
 
+    def freeze(self, seconds: float) -> None:
+        """The agent's process is stopped: time passes, and it hears of nothing, not even of its
+        deadlines. What happens next comes to it before they do."""
+        self.now += seconds
+        if self.lease_until is not None and self.now >= self.lease_until:
+            self.evidence |= {(a.attempt_id, a.epoch) for a in self.machine.attempts.values()}
+
+    def lease_is_over(self) -> bool:
+        until = self.machine.lease_until
+        return until is not None and until <= self.now
+
     # --- the server
 
     def welcome(self) -> None:
@@ -111,6 +122,11 @@ class World:
         self.send(ev.HeartbeatAcked(self.now))
         if self.connected:
             self.lease_until = max(self.now + LEASE_S, self.lease_until or 0)
+
+    def lease_seen(self) -> None:
+        """The link renewed the lease, and the core has not heard how."""
+        self.send(ev.LeaseSeen(self.now + LEASE_S))
+        self.lease_until = max(self.now + LEASE_S, self.lease_until or 0)
 
     def desire(self, *specs: AttemptSpec, revision: int | None = None) -> None:
         revision = self.revision + 1 if revision is None else revision
@@ -234,6 +250,7 @@ class World:
         if container is None:
             self.send(ev.OperationFailed(*key, "start", "start_failed", "no such container"))
             return
+        assert container.status != "exited" or not self.strict, f"{container} starts again"
         if container.status == "created":
             self._check_start(container)
             container = replace(container, status="running")
@@ -288,6 +305,7 @@ class World:
                 self.signals[life] = instruction.signal
             case do.Start():
                 self._check_word(instruction)
+                assert not self.lease_is_over() or not self.strict, f"{instruction} past the lease"
                 self.pending.append(instruction)
             case do.Stop(attempt_id, epoch):
                 if self.strict:
@@ -305,6 +323,7 @@ class World:
                 self.inventories += 1
             case do.Reconnect():
                 self.reconnects += 1
+                self.connected = False
             case do.Warn(code=code):
                 self.warnings.append(code)
             case _:

@@ -7,6 +7,7 @@ from tests.support.agent_specs import gpu, spec
 from tests.support.agent_world import LEASE_S, World
 
 from skep_agent.core import events as ev
+from skep_agent.core import instructions as do
 from skep_agent.core.adoption import UNKNOWN_LEASE_S
 from skep_agent.runtimes.base import Container, Exit
 
@@ -172,3 +173,53 @@ def test_of_two_lives_of_one_attempt_the_newer_one_is_kept(world: World) -> None
     world.complete_all()
     assert world.machine.attempts["a9"].container_id == "c9"
     assert "c8" not in world.containers
+
+
+def test_finding_c2_what_has_run_is_told_and_not_run_again_whatever_the_agent_forgot(
+    world: World,
+) -> None:
+    world.watched.clear()
+    world.exit("c-a1-1", 7)
+    world.journal.clear()
+    world.journal_lease = None
+    world.restart()
+    world.welcome()
+    world.desire(spec(**FIELDS))
+    world.settle()
+    assert world.phases("a1")[-2:] == ["exited", "released"]
+    assert world.phases("a1").count("running") == 1
+    assert [f.exit_code for f in world.facts if f.phase == "exited"] == [7]
+
+
+def test_finding_c1_what_happened_while_the_agent_was_stopped_is_the_end_of_the_lease(
+    world: World,
+) -> None:
+    """The watchdog killed it: that is no exit of the task's own."""
+    world.freeze(2 * LEASE_S)
+    world.exit("c-a1-1", 137)
+    failed = next(fact for fact in world.facts if fact.phase == "failed")
+    assert failed.error_code == "node_lost"
+    assert "exited" not in world.phases("a1")
+
+
+def test_finding_c1_nothing_starts_when_the_agent_was_stopped_past_its_lease(
+    world: World,
+) -> None:
+    world.desire(spec(**FIELDS), spec("a2"))
+    world.complete(next(op for op in world.pending if isinstance(op, do.Pull)))
+    create = next(op for op in world.pending if isinstance(op, do.Create))
+    world.freeze(2 * LEASE_S)
+    world.complete(create)
+    assert not [op for op in world.pending if isinstance(op, do.Start)]
+
+
+def test_finding_s3_a_renewed_lease_is_no_reason_to_fence_though_the_core_was_busy(
+    world: World,
+) -> None:
+    world.freeze(LEASE_S - 1)
+    world.lease_seen()
+    world.freeze(2)
+    world.send(ev.Tick())
+    assert world.machine.attempts["a1"].stop_reason is None
+    world.desire(spec(**FIELDS))
+    assert world.running()

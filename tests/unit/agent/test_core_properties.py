@@ -106,6 +106,15 @@ class Node(RuleBasedStateMachine):
     def time_passes(self, seconds) -> None:
         self.world.advance(seconds)
 
+    @rule(seconds=st.sampled_from([1.0, 10.0, 31.0]))
+    def the_agent_is_stopped_and_goes_on(self, seconds) -> None:
+        self.world.freeze(seconds)
+
+    @precondition(lambda self: self.world.connected)
+    @rule()
+    def the_link_renewed_the_lease(self) -> None:
+        self.world.lease_seen()
+
     @rule(keep_journal=st.sampled_from([True, True, True, False]))
     def the_agent_is_killed_and_comes_back(self, keep_journal) -> None:
         if not keep_journal:
