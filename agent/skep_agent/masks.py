@@ -19,15 +19,15 @@ class Masks:
         self._folder = folder
 
     def keep(self, attempt_id: str, secrets: list[str]) -> None:
-        """To be called before the attempt can write anything."""
-        if secrets:
-            write_private(self._folder / attempt_id, json.dumps(secrets))
+        """To be called before the attempt can write anything, also when it has none."""
+        write_private(self._folder / attempt_id, json.dumps(secrets))
 
-    def of(self, attempt_id: str) -> list[str]:
+    def of(self, attempt_id: str) -> list[str] | None:
+        """None when nobody knows any more: the state directory was lost, or is damaged."""
         try:
             return json.loads((self._folder / attempt_id).read_text())
-        except FileNotFoundError:
-            return []
+        except (FileNotFoundError, ValueError):
+            return None
 
     def forget(self, attempt_id: str) -> None:
         (self._folder / attempt_id).unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from skep_agent.core.machine import NodeMachine
 from skep_agent.probes.base import GpuProbe
 from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.protocol import (
+    Desired,
     Hello,
     Inventory,
     InventoryChanged,
@@ -169,6 +170,17 @@ class Agent:
             memory_id=self.journal.memory_id,
             held=self.machine.known(),
         )
+
+    def learn_masks(self, desired: Desired) -> None:
+        """An agent that lost its state directory does not know what the logs of the containers
+        that it found may not show."""
+        if not self.logs.has_unknown():
+            return
+        listed = {spec.attempt_id: spec.masks for spec in desired.attempts}
+        for attempt_id, masks in listed.items():
+            if attempt_id in self.machine.attempts:
+                self._masks.keep(attempt_id, masks)
+        self.logs.learn(listed)
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         self._runtime.use_network_policy(policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
 import structlog
@@ -32,12 +32,12 @@ class _Pump:
     """One attempt's log."""
 
     def __init__(
-        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str]
+        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str] | None
     ) -> None:
         self.attempt_id = attempt_id
         self.epoch = epoch
         self.container_id = container_id  # "" where there is nothing to read
-        self.secrets = secrets
+        self.secrets = secrets  # None while they are not known: nothing is read
         self.dead = False
         self.streams: dict[Stream, LogStream] = {
             "stdout": LogStream(attempt_id, "stdout"),
@@ -85,12 +85,32 @@ class LogShipper:
     # --- the core's instructions
 
     def ship(
-        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str] = ()
+        self, attempt_id: str, epoch: int, container_id: str, secrets: Collection[str] | None = ()
     ) -> None:
-        """`secrets` are covered in all that is sent."""
+        """`secrets` are covered in all that is sent; None: they are not known, and the log waits
+        for `learn`."""
+        secrets = secrets if container_id else ()
         pump = self._pumps[attempt_id] = _Pump(attempt_id, epoch, container_id, secrets)
         if container_id:
             self._start_reader(pump)
+
+    def has_unknown(self) -> bool:
+        """A log waits until somebody says what it may not show."""
+        return any(pump.secrets is None for pump in self._pumps.values())
+
+    def learn(self, secrets: Mapping[str, Collection[str]]) -> None:
+        """The server says what attempts it lists, and what no log of theirs may show. A log that
+        waits for that is read now. Of one that is not listed nobody will ever know, so it ends
+        where the server has it."""
+        for pump in [pump for pump in self._pumps.values() if pump.secrets is None]:
+            known = secrets.get(pump.attempt_id)
+            pump.secrets = known or ()
+            if known is None:
+                log.warning("log_not_shipped", attempt_id=pump.attempt_id, why="secrets unknown")
+                pump.container_id = ""
+                self._finish(pump)
+            elif pump.container_id:
+                self._start_reader(pump)
 
     def end(self, attempt_id: str, epoch: int, *, readable: bool) -> None:
         pump = self._find(attempt_id, epoch)
@@ -197,6 +217,8 @@ class LogShipper:
         self._mark(stream)
 
     def _start_reader(self, pump: _Pump) -> None:
+        if pump.secrets is None:
+            return
         if pump.reader is not None:
             pump.reader.cancel()
         pump.reader = asyncio.create_task(self._read(pump))
@@ -221,6 +243,7 @@ class LogShipper:
         self._finish(pump)
 
     async def _read_once(self, pump: _Pump) -> None:
+        assert pump.secrets is not None, "not read before they are known"
         automaton = await self._masking.automaton(pump.secrets)
         masks = {name: Mask(automaton) for name in pump.streams}
         async with aclosing(self._runtime.logs(pump.container_id)) as chunks:  # type: ignore[type-var]

@@ -231,6 +231,35 @@ async def test_what_a_log_may_not_show_is_covered_also_by_the_next_agent(
     assert node.log("a1").data == whole.replace(secret.encode(), b"******")
 
 
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "forgotten by the server"])
+async def test_finding_c2_an_agent_that_lost_its_state_ships_no_log_before_it_knows_the_secrets(
+    server: FakeControlPlane, tmp_path: Path, listed: bool
+) -> None:
+    agent = AgentProcess(config_for(tmp_path / "n1", server.url))
+    node, secret = server.node(), "line 1"
+    async with agent.running():
+        command = "mock run_for=1000 log_lines=2000000"
+        await server.desire(spec(command=command, masks=[secret]))
+        await server.until(lambda: len(node.log("a1").data) > 100)
+    runtime = agent.runtime
+    assert isinstance(runtime, MockRuntime)
+    (container,) = runtime.containers.values()
+    for lost in [tmp_path / "n1" / "journal.jsonl", *(tmp_path / "n1" / "masks").iterdir()]:
+        lost.unlink()
+    taken_up = len(node.log("a1").data)
+    if not listed:
+        node.specs.clear()
+    async with agent.running():
+        if listed:
+            await server.until(lambda: len(node.log("a1").data) > taken_up)
+            runtime.end(container.container_id, 0)
+        await server.until(lambda: node.complete("a1"))
+    assert container.lines is not None
+    whole = mock_lines("stdout", container.lines["stdout"]).replace(secret.encode(), b"******")
+    assert node.log("a1").data == (whole if listed else whole[:taken_up])
+    assert node.phases("a1")[-3:] == ["running", "exited", "released"], "it was not run again"
+
+
 async def test_an_exit_while_the_agent_was_dead_is_told_with_the_whole_log(
     server: FakeControlPlane, tmp_path: Path
 ) -> None:
