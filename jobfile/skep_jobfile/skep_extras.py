@@ -38,12 +38,14 @@ def _moment(value: Any) -> datetime:
 
 def _folder(path: str) -> str:
     steps = path.split("/")
+    # As the kernel reads it: `//proc` and `/./proc` are /proc.
+    path = path[:1] + "/".join(step for step in steps if step not in ("", "."))
     if not path.startswith("/") or len(path) < 2 or ".." in steps or not path.isprintable():
         message = "an absolute path below /, without `..`, such as /workspace"
         raise PydanticCustomError("invalid_value", message)
     if any(path == taken or path.startswith(f"{taken}/") for taken in TAKEN):
         raise PydanticCustomError("invalid_value", "this path belongs to the system")
-    return path.rstrip("/") or path
+    return path
 
 
 Moment = Annotated[

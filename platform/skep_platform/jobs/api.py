@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_jobfile import schema
+from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import acting
 from skep_platform.accounts.scopes import Scope
 from skep_platform.core.api import page
@@ -207,7 +208,8 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
     telling.jobs_for_reader(request.user, [job])
     return {
         **_summary(job),
-        "spec_text": job.spec_text,
+        # Jobs of before this was refused may show credentials in addresses.
+        "spec_text": without_credentials(job.spec_text),
         "task_roles": [_role_shown(_role(role, states)) for role, states in roles],
         **{name: getattr(job, name) for name in (*PLACING, *ASKED)},
         **belongings.sources(job),
@@ -235,7 +237,7 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "cpus": role.cpu_millis / 1000,
         "memory_mb": role.memory_mb,
         "image": role.image,
-        "command": role.command,
+        "command": without_credentials(role.command),
         "ports": role.ports,
         "task_retries": role.task_retries,
         "states": states,

@@ -37,9 +37,12 @@ LIMITS: dict[str, Limit] = {
         120, 1, 100_000, "jobs", "Jobs that one user may submit to it in a minute."
     ),
     "active_jobs": Limit(
-        10_000, 0, 1_000_000, "jobs", "Jobs that hold or are being given GPUs or CPUs at a time."
+        10_000, 0, 1_000_000, "jobs", "Jobs that run, or are being started or stopped, at a time."
     ),
     "waiting_jobs": Limit(10_000, 0, 1_000_000, "jobs", "Jobs that wait in its queue at a time."),
+    "jobs_per_user": Limit(
+        5_000, 0, 1_000_000, "jobs", "Unfinished jobs that one user may have in it at a time."
+    ),
     "tasks": Limit(
         100_000, 1, 10_000_000, "tasks", "Tasks in all its waiting and active jobs together."
     ),

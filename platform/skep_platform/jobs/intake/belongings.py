@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
+from skep_jobfile.addresses import without_credentials
 from skep_jobfile.models import DOCKER_HUB
 from skep_platform.accounts.models import User
 from skep_platform.core import vault
@@ -71,7 +72,7 @@ def sources(job: Job) -> dict[str, Any]:
         archive = Archive.objects.filter(jobs__job=job).values("sha256", "size").first()
     return {
         "working_files": {**archive, "path": path} if archive else None,
-        "git": {**git, "path": path} if git else None,
+        "git": {**git, "url": without_credentials(git["url"]), "path": path} if git else None,
     }
 
 

@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import Forbidden
 from skep_platform.jobs import queries
-from skep_platform.jobs.intake import belongings
+from skep_platform.jobs.intake import allowances, belongings
 from skep_platform.jobs.intake.job_file import read, renamed
 from skep_platform.jobs.intake.rows import job_row
 from skep_platform.jobs.intake.submitting import admitted, create, digest_of, name_taken
@@ -30,7 +30,9 @@ def clone(user: User, job_id: UUID, name: str = "") -> Job:
         raise Forbidden(message, code="may_not_clone")
     text = renamed(source.spec_text, name or _next_name(source), user.pk)
     spec = read(text, user.pk)
-    job = job_row(user, admitted(user, spec), spec)
+    vc = admitted(user, spec)
+    job = job_row(user, vc, spec)
+    allowances.take(user, vc, spec.job.tasks)
     job.spec_digest, job.tags = digest_of(text), source.tags
     try:
         return create(job, spec, belongings.of_clone(source), clone_of=source.name)

@@ -17,7 +17,7 @@ from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.jobs.intake import admission, belongings, forecast
+from skep_platform.jobs.intake import admission, allowances, belongings, forecast
 from skep_platform.jobs.intake.admission import Objection
 from skep_platform.jobs.intake.belongings import Belongings
 from skep_platform.jobs.intake.inserting import insert_job
@@ -51,7 +51,7 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
 
     Raises InvalidJobFile, NotFound `unknown_virtual_cluster`, SkepError with the code of an
     objection (`exceeds_quota`, `exceeds_node`, `unknown_sku_type`, `unknown_archive`, …), Conflict
-    `job_name_taken` and `client_token_reused`."""
+    `job_name_taken` and `client_token_reused`, TooMany with the code of a limit."""
     _check_token(client_token)
     digest = digest_of(text)
     if client_token and (known := _submitted(user, client_token, digest)):
@@ -65,6 +65,7 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
         raise objection.error()
     job = job_row(user, vc, spec)
     job.spec_digest, job.client_token = digest, client_token
+    allowances.take(user, vc, spec.job.tasks)
     try:
         return create(job, spec, with_it)
     except IntegrityError:
@@ -74,7 +75,12 @@ def submit(user: User, text: str, *, client_token: str = "") -> Job:
 
 
 def check(user: User, text: str) -> CheckResult:
-    """What is wrong with a job file, and when it would start; changes nothing."""
+    """What is wrong with a job file, and when it would start; changes nothing. Raises TooMany."""
+    with allowances.checking(user):
+        return _checked(user, text)
+
+
+def _checked(user: User, text: str) -> CheckResult:
     try:
         spec = examine(text, user.pk)
     except InvalidJobFile as error:
@@ -92,15 +98,19 @@ def check(user: User, text: str) -> CheckResult:
 
 def convert(user: User, text: str, format: str) -> dict[str, Any]:
     """A job file out of a Slurm script or a Kubeflow manifest: `text` and `notes`. Raises
-    InvalidJobFile."""
-    return converted(text, format, user.pk)
+    InvalidJobFile and TooMany."""
+    with allowances.checking(user):
+        return converted(text, format, user.pk)
 
 
 def _objections(user: User, spec: ReadJob) -> tuple[VirtualCluster | None, list[Objection]]:
     """Where the job would go, and why it cannot become a job here."""
     job = spec.job
     vc = admission.find_vc(user, job)
-    found = [admission.unknown_vc(user, job)] if vc is None else admission.objections(job, vc)
+    if vc is None:
+        found = [admission.unknown_vc(user, job)]
+    else:
+        found = [*allowances.objections(user, job, vc), *admission.objections(job, vc)]
     if Job.objects.filter(owner=user, name=job.name).exists():
         found.append(Objection("job_name_taken", name_taken(job.name).message, ("name",)))
     if objection := belongings.of(user, spec)[1]:
@@ -120,7 +130,10 @@ def admitted(user: User, spec: ReadJob) -> VirtualCluster:
     vc = admission.find_vc(user, spec.job)
     if vc is None:
         raise admission.unknown_vc(user, spec.job).error()
-    for objection in admission.objections(spec.job, vc):
+    for objection in (
+        *allowances.objections(user, spec.job, vc),
+        *admission.objections(spec.job, vc),
+    ):
         raise objection.error()
     return vc
 

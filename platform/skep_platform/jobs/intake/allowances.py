@@ -1,0 +1,188 @@
+"""What users and virtual clusters may ask for at a time: rows of `tenancy.limits`, enforced.
+
+Counts are read from the table at most once a second for each virtual cluster; what this process
+accepts in between is added to them. So a thousand submits cost a few counts, and parallel ones see
+each other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import redis
+import structlog
+from django.db.models import Max
+
+from skep_jobfile import JobFile, Path
+from skep_platform.accounts.models import User
+from skep_platform.core.bulk import fetch
+from skep_platform.core.doorbells import valkey
+from skep_platform.core.errors import TooMany
+from skep_platform.jobs.intake.owning import Objection
+from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.limits import LIMITS, limits_of
+from skep_platform.tenancy.models import VcLimit, VirtualCluster
+
+log = structlog.get_logger(__name__)
+
+FRESH_S = 1.0
+MOST_REMEMBERED = 1_000  # virtual clusters
+MINUTE_S = 60
+PRIORITY: Path = ("extras", "skep", "priority")
+CLASS: Path = ("extras", "hivedScheduler", "jobPriorityClass")
+COUNTS = """
+SELECT owner_id, state = 'WAITING' AND placed_at IS NULL, count(*), sum(tasks_total)
+  FROM jobs_job WHERE vc_id = %(vc)s AND state IN ('WAITING', 'RUNNING', 'STOPPING')
+ GROUP BY 1, 2
+"""
+
+
+def objections(user: User, job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    """What this user may not ask for in this virtual cluster."""
+    most = limits_of(vc)["max_priority"]
+    if job.priority <= most or tenancy.manages(user, vc):
+        return
+    path = CLASS if job.extras.skep.priority is None else PRIORITY
+    message = (
+        f"Priority {job.priority} is above {most}, the highest that members of {vc.name} may give. "
+        "Ask a manager, or give a lower one."
+    )
+    details = {"priority": job.priority, "most": most, "virtual_cluster": vc.name}
+    yield Objection("priority_too_high", message, path, details)
+
+
+def take(user: User, vc: VirtualCluster, tasks: int) -> None:
+    """Count a job that is about to be stored. Raises TooMany `too_many_submits`,
+    `too_many_waiting_jobs`, `too_many_active_jobs`, `too_many_jobs_of_user` and `too_many_tasks`,
+    with the numbers."""
+    limits = limits_of(vc)
+    _take_submit(user, vc, limits["submits_per_minute"])
+    with _lock:
+        load = _load(vc, FRESH_S)
+        if _exceeded(load, user, tasks, limits):
+            load = _load(vc, 0.0)
+        if exceeded := _exceeded(load, user, tasks, limits):
+            name, now, retry_after_s = exceeded
+            raise _too_many(vc, name, now, limits[name], retry_after_s)
+        load.waiting += 1
+        load.of_user[user.pk] += 1
+        load.tasks += tasks
+
+
+@contextmanager
+def checking(user: User) -> Iterator[None]:
+    """Count a check or a conversion while it runs. Raises TooMany `too_many_checks`."""
+    with _lock:
+        _checks[user.pk] += 1
+        running = _checks[user.pk]
+    try:
+        if running > 1 and running > (most := _concurrent_checks(user)):
+            message = f"You run {most} checks or conversions already; wait for one of them."
+            details = {"limit": "concurrent_checks", "now": running - 1, "most": most}
+            raise TooMany(message, code="too_many_checks", retry_after_s=1, **details)
+        yield
+    finally:
+        with _lock:
+            _checks[user.pk] -= 1
+            if not _checks[user.pk]:
+                del _checks[user.pk]
+
+
+@dataclass
+class _Load:
+    """Of one virtual cluster."""
+
+    read_at: float
+    waiting: int = 0
+    active: int = 0
+    tasks: int = 0
+    of_user: Counter[int] = field(default_factory=Counter)  # jobs, by owner
+
+
+_lock = threading.Lock()
+_loads: dict[UUID, _Load] = {}
+_checks: Counter[int] = Counter()
+
+
+def _load(vc: VirtualCluster, fresh_s: float) -> _Load:
+    known = _loads.get(vc.pk)
+    if known is not None and time.monotonic() - known.read_at < fresh_s:
+        return known
+    found = _Load(time.monotonic())
+    for owner, waits, jobs, tasks in fetch(COUNTS, {"vc": vc.pk}):
+        if waits:
+            found.waiting += jobs
+        else:
+            found.active += jobs
+        found.tasks += int(tasks)
+        found.of_user[owner] += jobs
+    if len(_loads) >= MOST_REMEMBERED:
+        _loads.clear()
+    _loads[vc.pk] = found
+    return found
+
+
+def _exceeded(
+    load: _Load, user: User, tasks: int, limits: Mapping[str, int]
+) -> tuple[str, int, int] | None:
+    """The first limit that one more job would exceed, what is there now, and when to try again."""
+    for name, now, more, retry_after_s in (
+        ("waiting_jobs", load.waiting, 1, 10),
+        ("active_jobs", load.active, 1, 60),
+        ("jobs_per_user", load.of_user[user.pk], 1, 10),
+        ("tasks", load.tasks, tasks, 60),
+    ):
+        if now + more > limits[name]:
+            return name, now, retry_after_s
+    return None
+
+
+CODES = {
+    "waiting_jobs": "too_many_waiting_jobs",
+    "active_jobs": "too_many_active_jobs",
+    "jobs_per_user": "too_many_jobs_of_user",
+    "tasks": "too_many_tasks_in_vc",
+}
+
+
+def _too_many(vc: VirtualCluster, name: str, now: int, most: int, retry_after_s: int) -> TooMany:
+    what = {
+        "waiting_jobs": f"{now} jobs wait in {vc.name}",
+        "active_jobs": f"{now} jobs of {vc.name} run or start",
+        "jobs_per_user": f"You have {now} unfinished jobs in {vc.name}",
+        "tasks": f"The unfinished jobs of {vc.name} have {now} tasks",
+    }[name]
+    message = f"{what}; with this job it would be more than {most}. Wait until some end."
+    details = {"limit": name, "now": now, "most": most, "virtual_cluster": vc.name}
+    return TooMany(message, code=CODES[name], retry_after_s=retry_after_s, **details)
+
+
+def _take_submit(user: User, vc: VirtualCluster, most: int) -> None:
+    """Count in Valkey, for all processes. Lets everybody submit while Valkey is down."""
+    key = f"skep:submits:{vc.pk}:{user.pk}"
+    try:
+        pipeline = valkey().pipeline()
+        pipeline.incr(key)
+        pipeline.expire(key, MINUTE_S, nx=True)
+        pipeline.ttl(key)
+        count, _, left_s = pipeline.execute()
+    except redis.RedisError as error:
+        log.warning("submit_limit_down", error=type(error).__name__)
+        return
+    if count > most:
+        message = f"You may submit {most} jobs a minute to {vc.name}; try again in {left_s} s."
+        details = {"limit": "submits_per_minute", "now": count - 1, "most": most}
+        details |= {"virtual_cluster": vc.name}
+        raise TooMany(message, code="too_many_submits", retry_after_s=max(left_s, 1), **details)
+
+
+def _concurrent_checks(user: User) -> int:
+    """The largest of the user's virtual clusters."""
+    rows = VcLimit.objects.filter(name="concurrent_checks", vc__memberships__user=user)
+    return rows.aggregate(most=Max("value"))["most"] or LIMITS["concurrent_checks"].default
