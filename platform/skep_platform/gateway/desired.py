@@ -9,6 +9,7 @@ from skep_agent.protocol import AttemptSpec, Desired
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
 from skep_platform.jobs.containers.desired import desired_state, note_told
+from skep_platform.jobs.life.reporting import refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ def build(node_id: UUID, session_epoch: int, known_revision: int | None) -> Desi
     if revision == known_revision:
         return None
     state = desired_state(node_id)
+    if state.refused:
+        refuse(state.refused)
     note_told(node_id, session_epoch, state.to_start)
     told = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
     return DesiredState(revision, state.attempts, told.model_dump_json())

@@ -190,7 +190,7 @@ def test_31_huge_commands_cannot_make_a_frame_that_no_agent_reads(alice, vc):
     frame = Desired(revision=1, attempts=specs).model_dump_json()
     assert len(frame) < MAX_TEXT_FRAME
     assert specs[0].job_id == str(early.pk)  # what is there already is never left out
-    assert 10 < len(specs) < 201
+    assert 10 < len(specs) < 201  # the job alone may have half of it
 
 
 def test_a_job_tells_how_it_is_stopped_and_why(alice, vc):

@@ -6,8 +6,9 @@ that is told about one more attempt costs one small query and the new one's deta
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
@@ -26,10 +27,14 @@ from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 REMEMBERED_BYTES = 64 * 1024**2
-# What one node is told at most, below the frame limit of the protocol. Newer attempts are left out
-# and start elsewhere after their start timeout: a thousand tasks with huge commands cannot
-# silence a node.
+# What one node is told at most, below the frame limit of the protocol. An attempt that does not fit
+# is left out and fails: it never keeps a node from what comes after it. Of this, the tasks of one
+# owner have at most two thirds and those of one job a half, so that nobody can fill it alone.
 MAX_DESIRED_BYTES = MAX_TEXT_FRAME * 3 // 4
+MAX_OWNER_BYTES = MAX_DESIRED_BYTES * 2 // 3
+MAX_JOB_BYTES = MAX_DESIRED_BYTES // 2
+# Codes of the diagnosis: the first ends the job, after the second it is tried elsewhere.
+TOO_LARGE, NO_ROOM = "spec_refused", "start_timeout"
 log = structlog.get_logger(__name__)
 
 STOP_STATES = ATTEMPT.terminal | {AttemptState.STOPPING}
@@ -42,6 +47,7 @@ class NodeState:
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec]
     to_start: list[UUID]  # told to run for the first time; see `note_told`
+    refused: dict[UUID, tuple[str, str]]  # left out because of their size: code and message
 
 
 def desired_state(node_id: UUID) -> NodeState:
@@ -50,14 +56,17 @@ def desired_state(node_id: UUID) -> NodeState:
     held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
     states = {pk: _State(*row) for pk, *row in held.values_list("pk", *STATE)}
     attempts, shared, to_start = [], {}, []
-    for pk, told in _within_bounds(node_id, _known.told(states)):
+    room = _Room(node_id)
+    for pk, told in _known.told(states).items():
+        if not room.takes(pk, told, states[pk].owner_id):
+            continue
         update = _differs(states[pk])
         if not update and states[pk].told_run_at is None:
             to_start.append(pk)
         attempts.append(told.spec.model_copy(update=update) if update else told.spec)
         if told.shared is not None:
             shared[told.spec.shares] = told.shared
-    return NodeState(attempts, shared, to_start)
+    return NodeState(attempts, shared, to_start, room.refused)
 
 
 def note_told(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> None:
@@ -81,6 +90,7 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
 STATE = (
     *("state", "phase", "job__preempting_at"),
     *("job__begun_at", "job__tasks_total", "job__incremental", "told_run_at"),
+    "job__owner_id",
 )
 
 
@@ -92,6 +102,7 @@ class _State(NamedTuple):
     tasks_total: int
     incremental: bool
     told_run_at: datetime | None
+    owner_id: int
 
     @property
     def held(self) -> bool:
@@ -110,14 +121,41 @@ def _differs(now: _State) -> dict[str, str | bool]:
     return {"desired": "hold"} if now.held else {}
 
 
-def _within_bounds(node_id: UUID, told: Mapping[UUID, Told]) -> Iterator[tuple[UUID, Told]]:
-    total = 0
-    for pk, each in told.items():
-        total += each.size
-        if total > MAX_DESIRED_BYTES:
-            log.warning("desired_state_too_large", node=str(node_id), attempts=len(told))
-            return
-        yield pk, each
+class _Room:
+    """What is left of the frame to a node, oldest attempts first."""
+
+    def __init__(self, node_id: UUID) -> None:
+        self._node_id = node_id
+        self._total = 0
+        self._of: Counter[object] = Counter()  # bytes by owner, and by job
+        self.refused: dict[UUID, tuple[str, str]] = {}
+
+    def takes(self, pk: UUID, told: Told, owner: int) -> bool:
+        """Whether an attempt is told; if not, why is in `refused`."""
+        job = told.spec.job_id
+        if told.size > MAX_JOB_BYTES:
+            size = f"{told.size} bytes" if told.size < sys.maxsize else "too many bytes"
+            self._refuse(pk, TOO_LARGE, f"With its secrets, the task has {size} to be told to its "
+                         f"node, at most {MAX_JOB_BYTES}. Use fewer or shorter secrets, commands "
+                         "and variables.")  # fmt: skip
+            return False
+        if (
+            self._total + told.size > MAX_DESIRED_BYTES
+            or self._of[owner] + told.size > MAX_OWNER_BYTES
+            or self._of[job] + told.size > MAX_JOB_BYTES
+        ):
+            self._refuse(pk, NO_ROOM, "Its node can be told no more at a time: commands and "
+                         f"variables of its tasks have more than {MAX_DESIRED_BYTES} bytes, or "
+                         f"those of this job more than {MAX_JOB_BYTES}.")  # fmt: skip
+            return False
+        self._total += told.size
+        self._of[owner] += told.size
+        self._of[job] += told.size
+        return True
+
+    def _refuse(self, pk: UUID, code: str, message: str) -> None:
+        log.warning("attempt_not_told", node=str(self._node_id), attempt=str(pk), code=code)
+        self.refused[pk] = (code, message)
 
 
 class _Known:

@@ -6,9 +6,10 @@ with nobody else in it.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from django.db.models import Q
 
 from skep_agent import protocol
 from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
+from skep_jobfile.budget import TooMuchText
 from skep_jobfile.secret_values import masks_of
 from skep_platform.core.vault import VaultLocked
 from skep_platform.jobs.containers import container_files, gang
@@ -73,7 +75,13 @@ def build(attempts: Collection[UUID]) -> dict[UUID, Told]:
     networks = _networks(gangs)
     told: dict[UUID, Told] = {}
     for key, mine in gangs.items():
-        told |= _Builder(key, jobs[key[0]], peers[key], networks.get(key[:2])).told(mine)
+        network = networks.get(key[:2])
+        try:
+            told |= _Builder(key, jobs[key[0]], peers[key], network).told(mine)
+        except TooMuchText:  # a job of before its rendered size was counted at submit
+            plain = replace(jobs[key[0]], secrets=Secrets())
+            built = _Builder(key, plain, peers[key], network).told(mine)
+            told |= {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
     return told
 
 
@@ -170,6 +178,7 @@ class _Builder:
     ) -> None:
         self._job = job
         self._attempt = key[1]
+        self._commands: dict[int, tuple[str, bool]] = {}  # by role
         self._names = f"{key[0]}.{key[1]}"
         self._members = {row["id"]: self._member(row, key[2] is not None) for row in peers}
         self._network = _network(network, peers, self._members) if network else None
@@ -245,7 +254,7 @@ class _Builder:
 
     def _spec(self, row: Row) -> AttemptSpec:
         job, role = self._job.row, self._job.roles[row["role_id"]]
-        command, secret = self._job.secrets.rendered(role["command"])
+        command, secret = self._command(role)
         ssh_server = bool(self._job.ssh_plugins(role["name"]))
         if ssh_server:
             command = container_files.START_COMMAND + command
@@ -278,6 +287,12 @@ class _Builder:
             checkpoint_signal=job["checkpoint_signal"],
             checkpoint_grace_s=job["checkpoint_grace_s"],
         )
+
+    def _command(self, role: Row) -> tuple[str, bool]:
+        """Rendered once for all tasks of the role."""
+        if role["id"] not in self._commands:
+            self._commands[role["id"]] = self._job.secrets.rendered(role["command"])
+        return self._commands[role["id"]]
 
     def _image(self, reference: str) -> ImageSpec:
         auth = self._job.secrets.auths.get(reference, {})

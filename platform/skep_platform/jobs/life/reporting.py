@@ -80,6 +80,24 @@ def lose_forgotten(node_id: UUID, held: Collection[str], *, remembers: bool) -> 
         return _give_up(on_node.filter(pk__in=missing), len(missing), _forgotten)
 
 
+def refuse(attempts: Mapping[UUID, tuple[str, str]]) -> int:
+    """End attempts of which their node was never told, by code and message: they fail, or are
+    stopped where that was asked. On the server's own word they hold nothing any more, because the
+    node never heard of them. Returns the number of attempts."""
+
+    def refused(attempt: Attempt, now: datetime) -> Attempt:
+        after = replace(attempt, released_at=now)
+        stopping = attempt.state == AttemptState.STOPPING
+        if after.become(AttemptState.STOPPED if stopping else AttemptState.FAILED):
+            after.finished_at = now
+            after.error_code, after.error_message = attempts[attempt.id]
+        return after
+
+    untold = TaskAttempt.objects.filter(pk__in=attempts, released_at=None, told_run_at=None)
+    with transaction.atomic():
+        return _change(untold, len(attempts), refused)
+
+
 _MAY_BEGIN = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.RUNNING)
 
 
