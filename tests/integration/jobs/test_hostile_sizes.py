@@ -53,12 +53,12 @@ def errors(user, file) -> set[str]:
 
 
 def test_finding_s2_rendered_secrets_are_counted_at_submit(alice, vc):
-    file = job_file(vc, commands=["<% $secrets.x %> " * 200]) | {"secrets": {"x": "s" * 40_000}}
+    file = job_file(vc, commands=["<% $secrets.x %> " * 200]) | {"secrets": {"x": "s" * 30_000}}
     assert errors(alice, file) == {"rendered_too_large"}
-    file = job_file(vc, commands=["<% $secrets.x %> " * 4]) | {"secrets": {"x": "s" * 40_000}}
+    file = job_file(vc, commands=["<% $secrets.x %> " * 5]) | {"secrets": {"x": "s" * 30_000}}
     assert errors(alice, file) == {"command_too_long"}
-    file = job_file(vc, skep={"environment": {"A": "<% $secrets.x %>" * 3}})
-    assert errors(alice, file | {"secrets": {"x": "s" * 40_000}}) == {"variable_too_long"}
+    file = job_file(vc, skep={"environment": {"A": "<% $secrets.x %>" * 4}})
+    assert errors(alice, file | {"secrets": {"x": "s" * 30_000}}) == {"variable_too_long"}
 
 
 def test_finding_s2_a_job_too_large_fails_alone_and_blocks_nobody(alice, vc):
@@ -100,7 +100,7 @@ def test_finding_s2_nobody_fills_the_frame_of_a_node_alone(alice, vc):
 def test_finding_s4_secrets_are_rendered_once_for_all_tasks_of_a_role(alice, vc):
     node = make_node("cpu-1", gpus=0, cpus=4000, memory_mb=4_000_000)
     file = job_file(vc, gpus=0, instances=40, commands=["echo <% $secrets.x %>"])
-    services.submit(alice, json.dumps(file | {"secrets": {"x": "s" * 40_000}}))
+    services.submit(alice, json.dumps(file | {"secrets": {"x": "s" * 30_000}}))
     tick()
     specs = desired_attempts(node.pk)
     assert len(specs) == 40

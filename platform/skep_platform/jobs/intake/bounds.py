@@ -17,7 +17,7 @@ MAX_COMMAND_BYTES = 128_000  # of one script: a kernel takes 128 KiB in an argum
 MAX_VALUE_BYTES = 100_000  # of one variable
 MAX_ENVIRONMENT_BYTES = 256_000  # of all of them, beside the platform's own
 # Of a job, so that its secrets fit into a frame to a node, and its logs can be searched for them.
-MAX_SECRETS, MAX_SECRET_BYTES = 64, 64 * 1024
+MAX_SECRETS, MAX_SECRET_BYTES = 64, 32 * 1024
 MAX_MASKS, MAX_MASK_BYTES = 1_800, 240 * 1024  # the agent takes some more: those of ssh keys
 MAX_RETRIES = 1_000_000
 MIN_CPU, MAX_CPU = 0.01, 4096
