@@ -61,3 +61,11 @@ def test_quotas_are_given_and_refused(visit):
 
 def test_sessions_and_tokens_begin_and_end(visit):
     visit("session")
+
+
+def test_finding_u10_a_session_that_ends_is_asked_for_over_the_page(visit):
+    visit("expiry")
+
+
+def test_finding_u12_a_manager_runs_a_team_and_admins_look_after_people(visit):
+    visit("people")

@@ -6,7 +6,10 @@ from skep_platform.core.failures import unknown_route
 from skep_platform.web.views import index
 
 # The first part of every address that the page's router knows; a test compares them.
-PAGES = (*("login", "jobs", "cluster", "virtual-clusters", "images", "users", "cells", "profile"),)
+PAGES = (
+    *("login", "reset-password", "jobs", "cluster", "virtual-clusters", "images", "users"),
+    *("cells", "profile"),
+)
 
 urlpatterns: list[URLPattern] = [
     re_path(rf"^(?:(?:{'|'.join(PAGES)})(?:/.*)?)?$", index, name="web"),

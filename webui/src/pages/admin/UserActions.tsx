@@ -61,7 +61,9 @@ export function UserActions({ user, self }: { user: User; self: string }) {
           Send this address to {user.username}. It works once, within a day, and ends with the next
           login. The present password works until then.
         </p>
-        <CodeLine text={link.data?.url ?? ""} label="Link" />
+        <div className={css.link}>
+          <CodeLine text={link.data?.url ?? ""} label="Link" />
+        </div>
         <Button mt={14} onClick={() => link.reset()}>
           Done
         </Button>
