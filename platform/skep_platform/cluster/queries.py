@@ -179,7 +179,10 @@ def disk_low(node: Node) -> bool:
 
 def low_disks() -> list[tuple[str, int, int]]:
     """(name, free MiB, total MiB) of nodes with a nearly full disk, the fullest first."""
-    return [row for row in _of_disks() if _is_low(row[1], row[2])]
+    known = Node.objects.filter(state=NodeState.ONLINE, disk_total_mb__gt=0)
+    rows = known.exclude(disk_free_mb=None).order_by("disk_free_mb")
+    found = rows.values_list("name", "disk_free_mb", "disk_total_mb")
+    return [(name, free or 0, total or 0) for name, free, total in found if _is_low(free, total)]
 
 
 def holding_logs() -> list[tuple[str, int]]:
@@ -194,16 +197,11 @@ def awaited() -> list[tuple[str, datetime]]:
     they were told of a planned absence of the server."""
     beyond = Now() + timedelta(seconds=settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S)
     rows = Node.objects.filter(state=NodeState.UNREACHABLE, lease_expires_at__gt=beyond)
-    return list(rows.order_by("name").values_list("name", "lease_expires_at"))
+    found = rows.order_by("name").values_list("name", "lease_expires_at")
+    return [(name, until) for name, until in found if until is not None]
 
 
 HELD_BACK_BYTES = 1024 * 1024
-
-
-def _of_disks() -> Iterable[tuple[str, int, int]]:
-    known = Node.objects.filter(state=NodeState.ONLINE, disk_total_mb__gt=0)
-    rows = known.exclude(disk_free_mb=None).order_by("disk_free_mb")
-    return rows.values_list("name", "disk_free_mb", "disk_total_mb").iterator()
 
 
 def _is_low(free_mb: int | None, total_mb: int | None) -> bool:

@@ -179,13 +179,13 @@ def heartbeat(node_id: UUID | str, session_epoch: int, told: Heartbeat | None = 
     """Renew the lease, and store what the node told of itself; the answer is the node's desired
     revision. One query: every node does this every few seconds. Raises Conflict
     `session_fenced`."""
-    values = {
+    values: dict[str, str | float | None] = {
         "lease_s": lease().total_seconds(),
         "node": str(node_id),
         "epoch": session_epoch,
-        "free": _bounded(told and told.disk_free_mb, MAX_INT),
-        "total": _bounded(told and told.disk_total_mb, MAX_INT),
-        "waiting": _bounded(told and told.log_bytes_waiting, MAX_BIGINT),
+        "free": _bounded(told.disk_free_mb, MAX_INT) if told else None,
+        "total": _bounded(told.disk_total_mb, MAX_INT) if told else None,
+        "waiting": _bounded(told.log_bytes_waiting, MAX_BIGINT) if told else None,
     }
     with connection.cursor() as cursor:
         cursor.execute(HEARTBEAT, values)

@@ -77,7 +77,11 @@ def _store(holding: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
         yield alert("valkey_away", "critical", text)
         return
     waiting = sum(n for _, n in holding)
-    held = {"bytes": waiting, "nodes": dict(holding[:MOST_NODES]), "nodes_total": len(holding)}
+    held: dict[str, Any] = {
+        "bytes": waiting,
+        "nodes": dict(holding[:MOST_NODES]),
+        "nodes_total": len(holding),
+    }
     if away is not None:
         message = (
             f"The log store takes no output: {away.error}. Nodes hold back {waiting:,} bytes; "
@@ -104,7 +108,7 @@ def _store_space() -> Iterator[dict[str, Any]]:
             f"The disk of the log store has {disk.free / GIB:.1f} of {disk.total / GIB:.1f} GiB "
             f"left. Make room, or keep logs for a shorter time (SKEP_LOG_RETENTION_DAYS)."
         )
-        details = {"free_bytes": disk.free, "total_bytes": disk.total}
+        details: dict[str, Any] = {"free_bytes": disk.free, "total_bytes": disk.total}
         yield alert("log_store_nearly_full", "warning", message, **details)
 
 
