@@ -176,7 +176,6 @@ export function aNode(part: Partial<Node> = {}): Node {
     cordoned: false,
     cordon_reason: "",
     faults_24h: 0,
-    lease_expires_at: null,
     draining: false,
     empty: true,
     address: "10.0.0.1",

@@ -177,7 +177,7 @@ def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
         ):
             if asked > most:
                 message = (
-                    f"A task of {name} needs {asked:g} {word}, the largest node has {most:g}. "
+                    f"A task of {name} needs {asked:,} {word}, the largest node has {most:,}. "
                     "Ask for less per task, and for more tasks."
                 )
                 details = {"role": name, "resource": key, "needs": asked, "largest_node": most}

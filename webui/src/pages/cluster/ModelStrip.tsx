@@ -15,7 +15,8 @@ export function ModelStrip({ cluster }: { cluster: Cluster }) {
             {shortModel(model)}
           </span>
           <span className={css.number}>
-            <b className="num">{total - used - bad}</b> free of {total}
+            <b className="num">{(total - used - bad).toLocaleString("en")}</b> free of{" "}
+            {total.toLocaleString("en")}
             {bad > 0 ? <span className={css.bad}>{bad} bad</span> : null}
           </span>
           <UseBar used={used} owned={total} label={`${model} in use`} />

@@ -11,6 +11,7 @@ export type GridRow =
 
 /** Nodes in lines of `columns`, rack by rack where any node has a rack. */
 export function gridRows(nodes: Node[], columns: number): GridRow[] {
+  nodes = [...nodes].sort((a, b) => compareNames(a.name, b.name));
   if (!nodes.some((node) => placeOf(node))) return lines(nodes, columns, "");
   const racks = new Map<string, Node[]>();
   for (const node of nodes) {
@@ -29,10 +30,17 @@ function placeOf({ labels }: Node): string {
   return [labels["fabric"], labels["rack"]].filter(Boolean).join(" / ");
 }
 
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** node-2 before node-10. */
+export function compareNames(a: string, b: string): number {
+  return collator.compare(a, b);
+}
+
 /** Those that stand nowhere come last. */
 function byName(a: string, b: string): number {
   if (a === "" || b === "") return a === "" ? 1 : -1;
-  return a.localeCompare(b, "en", { numeric: true });
+  return compareNames(a, b);
 }
 
 function lines(nodes: Node[], columns: number, place: string): GridRow[] {

@@ -13,7 +13,7 @@ import { isOver, waited } from "./words";
 import css from "./JobFacts.module.css";
 
 export function JobFacts({ job }: { job: Job }) {
-  const { start, end } = waited(job);
+  const { start, end, again } = waited(job);
   const [more, setMore] = useState(false);
   const details = detailsOf(job);
   return (
@@ -40,9 +40,11 @@ export function JobFacts({ job }: { job: Job }) {
       <Fact name="Submitted">
         <Ago at={job.submitted_at} />
       </Fact>
-      <Fact name="Waited">
-        <Elapsed start={start} end={end} />
-      </Fact>
+      {again ? null : (
+        <Fact name="Waited">
+          <Elapsed start={start} end={end} />
+        </Fact>
+      )}
       <Fact name="Ran for">
         <Elapsed start={job.started_at} end={job.finished_at} />
       </Fact>

@@ -19,6 +19,12 @@ describe("the sentence over a job", () => {
 });
 
 test("a job that was never placed waited until its end", () => {
-  const never = job({ placed_at: null, finished_at: "2026-01-01T10:05:00Z" });
+  const never = job({ attempt: 0, placed_at: null, finished_at: "2026-01-01T10:05:00Z" });
   expect(waited(never).end).toBe("2026-01-01T10:05:00Z");
+});
+
+test("finding U8: a job that ran in between is not said to have waited all the time", () => {
+  expect(waited(job({ attempt: 2, placed_at: "2026-01-01T11:00:00Z" })).again).toBe(true);
+  expect(waited(job({ attempt: 1, placed_at: null })).again).toBe(true);
+  expect(waited(job({ attempt: 1, placed_at: "2026-01-01T10:00:05Z" })).again).toBe(false);
 });

@@ -53,7 +53,14 @@ export function execCommand(job: { name: string }, task: { role: string; index: 
   return `skep exec ${job.name} ${taskName(task)}`;
 }
 
-/** How long it waited, from submit to the latest placement or its end without one. */
-export function waited(job: JobSummary): { start: string; end: string | null } {
-  return { start: job.submitted_at, end: job.placed_at ?? job.finished_at };
+/** The wait for the first placement. A job that ran and is in the queue again has waited several
+ * times: this is the wait of now, and `again` says so. Null start: nothing to tell. */
+export function waited(job: JobSummary): {
+  start: string | null;
+  end: string | null;
+  again: boolean;
+} {
+  const again = job.attempt > 1 || (job.attempt === 1 && job.placed_at === null);
+  if (!again) return { start: job.submitted_at, end: job.placed_at ?? job.finished_at, again };
+  return { start: null, end: null, again };
 }

@@ -5,6 +5,8 @@ import css from "./FindBox.module.css";
 
 interface Props {
   needle: string;
+  /** Whether the lines in memory are the whole log; else nothing found here says little. */
+  whole: boolean;
   onNeedle: (needle: string) => void;
   found: number[] | null;
   target: number | null;
@@ -13,16 +15,17 @@ interface Props {
   onWhole: (regex: boolean) => void;
 }
 
-/** Searches the lines in memory: Enter goes to the next one, Shift+Enter back. Ctrl+Enter has the
- * server search the whole log. */
+/** Marks the lines in memory as one types. Enter goes to the next of them, Shift+Enter back; where
+ * none of them has it, or with Ctrl, the server searches the whole log. */
 export function FindBox(props: Props) {
-  const { needle, onNeedle, found, target, onNext, onPrevious, onWhole } = props;
+  const { needle, whole, onNeedle, found, target, onNext, onPrevious, onWhole } = props;
+  const none = found?.length === 0;
   function onKeyDown(event: KeyboardEvent) {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onWhole(false);
+    const elsewhere = (none && !whole) || event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && elsewhere && needle.trim()) onWhole(false);
     else if (event.key === "Enter") (event.shiftKey ? onPrevious : onNext)();
     if (event.key === "Escape") onNeedle("");
   }
-  const none = found?.length === 0;
   return (
     <div className={css.find}>
       <TextInput
@@ -35,10 +38,12 @@ export function FindBox(props: Props) {
         onKeyDown={onKeyDown}
         rightSection={
           found ? (
-            <span className={css.count} data-none={none || undefined} role="status">
-              {target === null || none
-                ? found.length
-                : `${found.indexOf(target) + 1}/${found.length}`}
+            <span className={css.count} data-none={(none && whole) || undefined} role="status">
+              {none && !whole
+                ? "↵ all"
+                : target === null || none
+                  ? found.length
+                  : `${found.indexOf(target) + 1}/${found.length}`}
             </span>
           ) : null
         }

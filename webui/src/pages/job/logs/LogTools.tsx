@@ -18,6 +18,7 @@ interface Props {
   times: boolean;
   onTimes: (times: boolean) => void;
   needle: string;
+  whole: boolean;
   onNeedle: (needle: string) => void;
   found: number[] | null;
   target: number | null;

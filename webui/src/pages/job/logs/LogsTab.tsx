@@ -93,6 +93,7 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
           setTarget(null);
         }}
         found={needle ? found : null}
+        whole={view.atStart && view.atEnd}
         target={target}
         onNext={() => go(nextMatch(found, target === null ? 0 : target + 1))}
         onPrevious={() => go(previousMatch(found, (target ?? lines.length) - 1))}

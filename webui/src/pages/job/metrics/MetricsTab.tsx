@@ -28,6 +28,15 @@ export default function MetricsTab({ job }: { job: Job }) {
     return <Failure error={read.error} what="metrics" retry={() => void read.refetch()} />;
   }
   if (read.data.tasks.every((task) => task.points.length === 0)) {
+    if (isOver(job.state)) {
+      return (
+        <Blank title="No samples">
+          {job.started_at
+            ? "It ended before the first sample was taken: nodes send one every few seconds."
+            : "No task of it ever started."}
+        </Blank>
+      );
+    }
     return (
       <Blank title="No samples yet">
         {job.started_at

@@ -29,7 +29,7 @@ export function chartOptions(wish: Wish): uPlot.Options {
     legend: { show: false },
     cursor: { sync: { key: SYNC }, points: { size: 6 }, drag: { x: true, y: false } },
     scales: {
-      x: { range: (_plot, from, to) => [Math.min(from, to - LEAST_SPAN_S), to] },
+      x: { time: true, range: (_plot, from, to) => timeRange(from, to) },
       y: { range: (_plot, _low, high) => [0, wish.max ?? niceTop(high)] },
     },
     axes: [
@@ -68,6 +68,12 @@ function band(scheme: Scheme): uPlot.Series[] {
     { ...mean, label: "mean" },
     { ...edge, label: "highest" },
   ];
+}
+
+/** At least some minutes, which end at the last sample; also of one sample, or none. */
+export function timeRange(from: number | null, to: number | null): [number, number] {
+  const end = to ?? Date.now() / 1000;
+  return [Math.min(from ?? end, end - LEAST_SPAN_S), end];
 }
 
 function niceTop(high: number | null): number {

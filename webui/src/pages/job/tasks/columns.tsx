@@ -52,15 +52,15 @@ export function taskColumns(
       id: "node",
       header: "Node",
       width: "minmax(110px, 1fr)",
-      cell: (task) => task.attempt?.node ?? <span className="dim">–</span>,
-      sort: (task) => task.attempt?.node,
+      cell: (task) => placed(task)?.node ?? <span className="dim">–</span>,
+      sort: (task) => placed(task)?.node,
     },
     {
       id: "gpus",
       header: "GPUs",
       width: "minmax(140px, 1.2fr)",
-      cell: (task) => <Gpus attempt={task.attempt} />,
-      sort: (task) => task.attempt?.gpu_uuids.length,
+      cell: (task) => <Gpus attempt={placed(task)} />,
+      sort: (task) => placed(task)?.gpu_uuids.length,
     },
     {
       id: "attempt",
@@ -133,6 +133,11 @@ export function taskColumns(
       ),
     },
   ];
+}
+
+/** A task that waits has its place no more: that of its last attempt is history. */
+function placed(task: Task): Attempt | null {
+  return task.state === "WAITING" ? null : task.attempt;
 }
 
 const PORTS: Column<Task> = {
