@@ -1,4 +1,5 @@
-"""No container outlives its node's lease, whatever becomes of the agent (finding C1).
+"""No container outlives its node's lease, whatever becomes of the agent (finding C1), and none is
+started twice (finding C2).
 
 The server gives a node's work to others when the lease and MARGIN_S have passed: by then every
 process of the containers must be dead.
@@ -25,7 +26,9 @@ from tests.support.docker_proxy import Proxy, unix_proxy
 from tests.support.docker_tasks import make_spec
 
 from skep_agent import watchdog
+from skep_agent.isolation import Node
 from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.shell import fence as fencing
 from skep_agent.shell.fence import EngineToKill, WatchdogFence
 
@@ -171,6 +174,49 @@ def watchdogs(state: Path) -> list[int]:
         if watchdog.__file__.encode() in words and json.dumps(str(state)).encode() in words[-2]:
             found.append(int(name))
     return found
+
+
+async def test_finding_c2_an_agent_that_forgot_all_starts_no_container_a_second_time(
+    server: FakeControlPlane, agent: AgentChild, busybox: str, witness: Witness, tmp_path: Path
+) -> None:
+    """It ended while no agent was there, and the server still wants it to run."""
+    server.lease_s = 30.0
+    spec = make_spec(busybox, "echo ran; while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 7")
+    key, node = spec.attempt_id, server.node()
+    agent.start()
+    node.specs = {key: spec}
+    await server.until(lambda: node.log(key).data == b"ran\n")
+    agent.end(signal.SIGKILL)
+    (container,) = witness.running()
+    container.exec_run(["touch", "/tmp/end"])
+    container.wait()
+    container.reload()
+    started_at = container.attrs["State"]["StartedAt"]
+    (agent.state / "journal.jsonl").unlink()
+    server.store_logs = False  # so that the container is kept
+    agent.start()
+    await server.until(lambda: "released" in node.phases(key))
+    (same,) = witness.containers()
+    assert (same.id, same.attrs["State"]["StartedAt"]) == (container.id, started_at)
+    assert [fact.exit_code for fact in node.facts if fact.phase == "exited"] == [7]
+
+
+async def test_finding_c2_a_start_that_was_not_answered_is_not_made_a_second_time(
+    cluster: str, busybox: str, witness: Witness
+) -> None:
+    """The engine started the container, which was over before it could say so."""
+    proxy = Proxy()
+    async with unix_proxy(proxy) as path:
+        runtime = DockerRuntime(Node(cluster, "n1", simulated_gpus=True), path)
+        container_id = await runtime.create(make_spec(busybox, "echo ran"))
+        (container,) = witness.containers()
+        container.start()
+        container.wait()
+        await runtime.start(container_id)
+        assert (await runtime.wait(container_id)).exit_code == 0
+        assert container.logs() == b"ran\n"
+        assert ("POST", f"/containers/{container_id}/start") not in proxy.requests
+        await runtime.close()
 
 
 # --- the watchdog alone
