@@ -39,9 +39,30 @@ def info() -> Call[models.Info]:
     return Call("GET", "info", models.Info)
 
 
-def token(username: str, password: str, name: str) -> Call[models.NewToken]:
-    body = {"username": username, "password": password, "name": name}
+def token(
+    username: str,
+    password: str,
+    name: str,
+    *,
+    scope: str = "admin",
+    expires_in_s: int | None = None,
+) -> Call[models.NewToken]:
+    """Make a token. `scope`: read, submit or admin; `expires_in_s` None: the server's default."""
+    body: dict[str, Any] = {"username": username, "password": password, "name": name}
+    if scope != "admin":  # an older server knows no scopes
+        body["scope"] = scope
+    if expires_in_s is not None:
+        body["expires_in_s"] = expires_in_s
     return Call("POST", "auth/token", models.NewToken, json=body, repeatable=False)
+
+
+def tokens() -> Call[list[models.Token]]:
+    """Your own tokens, newest first."""
+    return Call("GET", "auth/tokens", list[models.Token])
+
+
+def delete_token(token_id: str) -> Call[None]:
+    return Call("DELETE", f"auth/tokens/{token_id}", None)
 
 
 def me() -> Call[models.Me]:
@@ -101,6 +122,17 @@ def clone(job_id: str, name: str = "") -> Call[models.Job]:
 
 def set_tags(job_id: str, tags: Sequence[str]) -> Call[models.Job]:
     return Call("PUT", f"jobs/{job_id}/tags", models.Job, json={"tags": list(tags)})
+
+
+def set_visibility(job_id: str, visibility: str | None) -> Call[models.Job]:
+    """`visibility`: owner, members or everyone; None: as its virtual cluster says."""
+    path, body = f"jobs/{job_id}/visibility", {"visibility": visibility}
+    return Call("PUT", path, models.Job, json=body)
+
+
+def set_priority(job_id: str, priority: int) -> Call[models.Job]:
+    """For managers of the job's virtual cluster and admins: 0 to 1000."""
+    return Call("PUT", f"jobs/{job_id}/priority", models.Job, json={"priority": priority})
 
 
 def attempts(job_id: str, **params: Any) -> Call[Page[models.JobAttempt]]:
@@ -202,9 +234,24 @@ def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualClust
     return Call("PUT", f"virtual-clusters/{name}/quotas", models.VirtualCluster, json=body)
 
 
-def set_member(name: str, username: str, role: str) -> Call[models.Member]:
+def set_member(
+    name: str, username: str, role: str, *, confirm: bool = False
+) -> Call[models.Member]:
+    """`confirm`: also where no manager would be left."""
     path = f"virtual-clusters/{name}/members/{username}"
-    return Call("PUT", path, models.Member, json={"role": role})
+    return Call("PUT", path, models.Member, json={"role": role, "confirm": confirm})
+
+
+def remove_member(name: str, username: str, *, confirm: bool = False) -> Call[None]:
+    """The member's jobs in the virtual cluster stop."""
+    path = f"virtual-clusters/{name}/members/{username}"
+    return Call("DELETE", path, None, params={"confirm": 1} if confirm else {})
+
+
+def members(name: str, **params: Any) -> Call[Page[models.Member]]:
+    return Call(
+        "GET", f"virtual-clusters/{name}/members", Page[models.Member], params=given(params)
+    )
 
 
 def cluster() -> Call[models.Cluster]:

@@ -21,6 +21,7 @@ from skep_client.cli import (
     logs,
     nodes,
     onebox,
+    people,
     queue,
     reach,
     show,
@@ -38,7 +39,7 @@ app = typer.Typer(
 )
 PARTS = (
     *(account, submit, check, jobs, show, logs, top, queue, reach, copy, diagnose),
-    *(nodes, cluster, cells, onebox),
+    *(nodes, cluster, cells, people, onebox),
 )
 for part in PARTS:
     part.add_to(app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,10 @@ def login(
     server: Annotated[str, typer.Option(help="Address, for example https://skep.example.org")] = "",
     username: Annotated[str, typer.Option(help="Asked for when not given.")] = "",
     token: Annotated[str, typer.Option(help="Use this API token, no password.")] = "",
+    scope: Annotated[
+        Literal["read", "submit", "admin"],
+        typer.Option(help="What the login may do: read; submit: also jobs and files; admin: all."),
+    ] = "admin",
     password_stdin: Annotated[bool, typer.Option(help="Read the password from stdin.")] = False,
 ) -> None:
     """Log in, and remember server and token."""
@@ -34,7 +38,7 @@ def login(
             username = username or typer.prompt("Username")
             password = sys.stdin.readline().rstrip("\n") if password_stdin else _ask_password()
             name = f"skep on {socket.gethostname()}"[:100]
-            token = skep.run(calls.token(username, password, name)).token
+            token = skep.run(calls.token(username, password, name, scope=scope)).token
             skep.token = token
         me = skep.me()
     path = config.remember(config.Login(server, token))

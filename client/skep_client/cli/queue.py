@@ -11,6 +11,7 @@ from skep_client.cli.common import Json, client, console, print_json, print_tabl
 if TYPE_CHECKING:
     from skep_client.models import Running, VcQueue, Waiting
 
+ANOTHER = "another job"  # one that its reader may not see
 Vc = Annotated[str, typer.Argument(metavar="VC", help="Name of a virtual cluster.")]
 
 
@@ -51,7 +52,7 @@ def _running_row(entry: Running) -> tuple[object, ...]:
     standing = "opportunistic" if entry.opportunistic else ""
     if job.preempting:
         standing = "makes room"
-    return (job.name, job.owner, job.gpus, end, standing)
+    return (job.name or ANOTHER, job.owner or "", job.gpus, end, standing)
 
 
 def _waiting_row(entry: Waiting) -> tuple[object, ...]:
@@ -61,4 +62,5 @@ def _waiting_row(entry: Waiting) -> tuple[object, ...]:
     else:
         start = until(entry.expected_start) if entry.expected_start else "unknown"
     why = entry.reason.message if entry.reason else ""
-    return (entry.position, job.name, job.owner, job.gpus, entry.needs_words, start, why)
+    name, owner = job.name or ANOTHER, job.owner or ""
+    return (entry.position, name, owner, job.gpus, entry.needs_words, start, why)
