@@ -35,6 +35,7 @@ class AgentConfig:
     memory_mb: int | None = None
     # "off": containers run without rules of what they reach, and gangs stay on one node.
     fence: Literal["required", "off"] = "required"
+    registries: str = ""  # that images may come from, see registry_policy; "": public ones
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
     network_interval_s: float = 10.0

@@ -17,6 +17,7 @@ import typer
 from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig
 from skep_agent.join import JoinFailed
 from skep_agent.join import join as join_cluster
+from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.run import run_agent
 from skep_agent.shell.link import FatalClose
 from skep_agent.statedir import StateDir, StateError
@@ -73,6 +74,14 @@ def run(
             "machine on which you trust all jobs.",
         ),
     ] = "required",
+    registries: Annotated[
+        str,
+        typer.Option(
+            envvar="SKEP_REGISTRIES",
+            help="Registries that images may come from, with commas: names, *.names, address "
+            'ranges, and "public" for all at public addresses.',
+        ),
+    ] = "public",
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
@@ -80,6 +89,10 @@ def run(
         _fail('--runtime is "docker" or "mock"', 2)
     if fence not in ("required", "off"):
         _fail('--fence is "required" or "off"', 2)
+    try:
+        RegistryPolicy.parsed(registries)
+    except ValueError as error:
+        _fail(f"--registries: {error}", 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
@@ -92,6 +105,7 @@ def run(
         cpus=cpus,
         memory_mb=memory_mb,
         fence=fence,  # type: ignore[arg-type]
+        registries=registries,
     )
     try:
         asyncio.run(until_signalled(run_agent(config)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from skep_agent.config import AgentConfig, interface_of, own_address
 from skep_agent.probes.base import GpuProbe
 from skep_agent.probes.simulated import SimulatedGpus
+from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell.agent import Agent
 from skep_agent.shell.clock import Clock
@@ -58,7 +59,9 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
         interface=interface_of(address),
     )
     fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
-    return DockerRuntime(node, state=config.state, fence=fence)
+    return DockerRuntime(
+        node, state=config.state, fence=fence, registries=RegistryPolicy.parsed(config.registries)
+    )
 
 
 def make_fence(runtime: Runtime, state: StateDir) -> Fence:

@@ -22,6 +22,9 @@ SKEP_LOG_STORE       s3://bucket/prefix: log chunks and working files lie there 
                      SKEP_DATA_DIR); credentials and region as for any program of AWS
 SKEP_S3_ENDPOINT_URL the address of a store that speaks S3 and is not Amazon's
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
+SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
+                     ranges, and "public" for all at public addresses (default public); give the
+                     agents the same
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
 SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get their subnets, used by
@@ -136,6 +139,7 @@ _refuse(start_checks.lease_margin_problem(SKEP_LEASE_MARGIN_S))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 # So long nodes are waited for after a planned stop of the server; at most a day.
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
+SKEP_REGISTRIES = os.environ.get("SKEP_REGISTRIES", "")
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_GANG_POOL = _gang_pool(os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10"))
 SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))

@@ -17,6 +17,7 @@ from tests.support.docker_tasks import make_spec, run
 
 from skep_agent.isolation import Node
 from skep_agent.protocol import AttemptSpec, ImageSpec
+from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_images import PRIVATE_MARK
@@ -327,3 +328,22 @@ async def test_finding_s21_a_name_that_looks_like_an_id_is_a_name(runtime, docke
         await runtime.pull(default, lambda _: None)
     finally:
         docker_engine.images.remove(image_id, force=True)
+
+
+async def test_finding_s9_a_registry_on_loopback_is_never_asked(cluster):
+    """A service that only counts who talks to it stands where the image is said to be."""
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    runtime = DockerRuntime(Node(cluster, "node-1"), registries=RegistryPolicy())
+    try:
+        failure = await refusal(runtime, ImageSpec(reference=f"127.0.0.1:{port}/team/image:1"))
+        assert failure.code == "spec_refused"
+        assert asked == []
+    finally:
+        server.close()

@@ -160,7 +160,8 @@ def environment_of(home: Home, **more: str) -> dict[str, str]:
     """What a person's shell would have: nothing of this test run's own engines."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SKEP_")}
     folders = {"SKEP_HOME": str(home.root), "XDG_CONFIG_HOME": str(home.root.parent)}
-    return {**inherited, **folders, **more}
+    registries = {"SKEP_REGISTRIES": "public,127.0.0.1,localhost"}  # of tests, on this machine
+    return {**inherited, **folders, **registries, **more}
 
 
 def eventually(

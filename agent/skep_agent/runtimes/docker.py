@@ -21,6 +21,7 @@ from skep_agent.isolation import (
 from skep_agent.network.fence import Fence
 from skep_agent.network.plan import plan_of
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
+from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full, space_mb
@@ -62,12 +63,14 @@ class DockerRuntime:
         state: Path | None = None,
         threads: int = THREADS,
         fence: Fence | None = None,
+        registries: RegistryPolicy | None = None,
     ) -> None:
-        """`fence`: the rules of what containers reach; None: without any."""
+        """`fence`: the rules of what containers reach; None: without any. `registries`: those that
+        images may come from; None: any."""
         self._node = node
         self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
         self._engine = Engine(host, threads=threads)
-        self._images = Images(self._engine, state and state / "private-pulls.json")
+        self._images = Images(self._engine, state and state / "private-pulls.json", registries)
         self._networks = Networks(self._engine, node, fence)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)

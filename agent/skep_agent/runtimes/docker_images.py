@@ -29,6 +29,7 @@ from typing import Any
 
 from skep_agent.isolation import ImageFacts, check_image
 from skep_agent.protocol import ImageSpec
+from skep_agent.registry_policy import RegistryPolicy, RegistryRefused
 from skep_agent.runtimes import docker_pull
 from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
@@ -63,8 +64,12 @@ class _Private:
 class Images:
     """`state` is the file in which unsettled pulls survive the agent; None keeps them in memory."""
 
-    def __init__(self, engine: Engine, state: Path | None = None) -> None:
+    def __init__(
+        self, engine: Engine, state: Path | None = None, registries: RegistryPolicy | None = None
+    ) -> None:
+        """`registries`: those that are asked at all; None: every one."""
         self._engine = engine
+        self._registries = registries
         self._state = state
         self._unsettled = _read(state)
         self._public: set[str] = set()  # pulled without credentials by this process
@@ -75,6 +80,7 @@ class Images:
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         """See `Runtime.pull`."""
         _check(image)
+        await self._check_registry(image)
         found = None if image.pull == "always" else await self._find(image.reference)
         if found is None and image.pull == "never":
             raise _not_here(image.reference)
@@ -94,6 +100,14 @@ class Images:
         if not granted and not await self._allowed(image, found):
             raise _not_here(image.reference)
         return found.facts
+
+    async def _check_registry(self, image: ImageSpec) -> None:
+        """Before anything is asked of it. Raises RuntimeFailure "spec_refused"."""
+        if self._registries is not None:
+            try:
+                await self._registries.check(image.reference)
+            except RegistryRefused as error:
+                raise RuntimeFailure("spec_refused", str(error)) from None
 
     # --- whose it is
 

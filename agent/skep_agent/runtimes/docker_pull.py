@@ -15,6 +15,7 @@ from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 # Of a layer's work; the rest is unpacking.
 DOWNLOAD_SHARE = 0.8
+MAX_SAID = 500  # characters of what the engine says
 _AUTH_WORDS = (
     "unauthorized",
     "authentication required",
@@ -78,7 +79,16 @@ def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
     # Docker Hub, of both: "pull access denied for X, repository does not exist or may require …"
     elif any(word in text for word in _MISSING_WORDS) or denied:
         code = "image_not_found"
-    return EngineError(error.status, f"{image.reference}: {error.message}").failure(code)
+    said = _without_body(error.message)
+    return EngineError(error.status, f"{image.reference}: {said}").failure(code)
+
+
+def _without_body(message: str) -> str:
+    """What was said without the answer of whoever stands at the registry's address: its owner may
+    not have meant it for the owner of the job."""
+    before, body, _ = message.partition("response body")
+    said = f"{before}response body (not shown)" if body else message
+    return "".join(char if char.isprintable() else " " for char in said)[:MAX_SAID]
 
 
 @dataclass(slots=True)

@@ -19,7 +19,9 @@ WORKER_POOL = 4
 GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
 WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
 # What an agent inherits of our environment: never the database's address, never a secret.
-AGENT_ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST")
+AGENT_ENVIRONMENT = (
+    *("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST", "SKEP_REGISTRIES"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_ALLOW_HTTP": os.environ.get("SKEP_ALLOW_HTTP") or _allow_http(),
         "SKEP_GATEWAY_URL": _gateway_url(options),
         "SKEP_GATEWAY_BACKEND": options.gateway_url,
+        "SKEP_REGISTRIES": os.environ.get("SKEP_REGISTRIES", ""),
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
         "PYTHONUNBUFFERED": "1",
     }

@@ -153,3 +153,19 @@ def test_finding_s20_a_virtual_cluster_may_have_another_limit(alice, vc):
     assert services.check(alice, json.dumps(job_file(vc, priority="prod"))).errors[0].path == (
         "extras.hivedScheduler.jobPriorityClass"
     )
+
+
+@pytest.mark.parametrize("uri", ["127.0.0.1:6379/x", "169.254.169.254/latest/x:1", "localhost/x"])
+def test_finding_s9_a_job_names_no_registry_at_a_private_address(alice, vc, uri):
+    file = job_file(vc)
+    file["prerequisites"][0]["uri"] = uri
+    (problem,) = services.check(alice, json.dumps(file)).errors
+    assert (problem.code, problem.path) == ("registry_not_allowed", "prerequisites[0].uri")
+    assert refusal(Api(alice).post("/jobs", file)) == (400, "registry_not_allowed")
+
+
+def test_finding_s9_a_listed_registry_is_taken(alice, vc, settings):
+    settings.SKEP_REGISTRIES = "public,127.0.0.1:5000"
+    file = job_file(vc)
+    file["prerequisites"][0]["uri"] = "127.0.0.1:5000/x:1"
+    assert services.check(alice, json.dumps(file)).valid

@@ -17,8 +17,10 @@ from uuid import UUID
 
 import redis
 import structlog
+from django.conf import settings
 from django.db.models import Max
 
+from skep_agent.registry_policy import RegistryPolicy, RegistryRefused, registry_of
 from skep_jobfile import JobFile, Path
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
@@ -45,6 +47,25 @@ SELECT owner_id, state = 'WAITING' AND placed_at IS NULL, count(*), sum(tasks_to
 
 def objections(user: User, job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
     """What this user may not ask for in this virtual cluster."""
+    yield from _registries(job)
+    yield from _priority(user, job, vc)
+
+
+def _registries(job: JobFile) -> Iterator[Objection]:
+    """Names of images that an admin made known are not looked at: the admin chose the registry."""
+    policy = RegistryPolicy.parsed(settings.SKEP_REGISTRIES)
+    used = {role.docker_image for role in job.task_roles.values()}
+    for index, item in enumerate(job.prerequisites):
+        if item.type == "dockerimage" and item.name in used and "/" in item.uri:
+            try:
+                policy.check_name(item.uri)
+            except RegistryRefused as error:
+                path: Path = ("prerequisites", index, "uri")
+                details = {"registry": registry_of(item.uri)}
+                yield Objection("registry_not_allowed", str(error), path, details)
+
+
+def _priority(user: User, job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
     most = limits_of(vc)["max_priority"]
     if job.priority <= most or tenancy.manages(user, vc):
         return
