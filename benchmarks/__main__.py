@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# `start` and `logs` need a Docker engine; the first seven start a whole Skep.
+# `start`, `network` and `logs` need a Docker engine; the first seven start a whole Skep.
 BENCHMARKS = {
     "start": "benchmarks.start",
     "burst": "benchmarks.burst",
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "agents": "benchmarks.agents",
     "reconnect": "benchmarks.reconnect",
     "heartbeat": "benchmarks.heartbeat",
+    "network": "benchmarks.network",
     "logs": "benchmarks.logs",
     "logs_ingest": "benchmarks.logs_ingest",
     "logs_large": "benchmarks.logs_large",

@@ -71,6 +71,28 @@ async def test_finding_s12_services_of_the_node_are_not_reached_from_a_bridge(
     assert ended.stdout == "done\n"
 
 
+async def test_finding_s14_sockets_of_a_task_do_not_take_those_of_a_service_of_its_node(
+    fenced, busybox
+):
+    """Idle connections filled the one-box database; now not one of them arrives."""
+    arrived = 0
+
+    async def count(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    async with await asyncio.start_server(count, "0.0.0.0", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        node = own_address("http://198.51.100.1")
+        script = (
+            "for n in $(seq 30); do sleep 5 | nc -w 2 $(ip route | grep default | cut -d' ' -f3)"
+            f" {port} & sleep 5 | nc -w 2 {node} {port} & done; wait; echo tried"
+        )
+        spec = make_spec(busybox, script, pids_limit=512)
+        assert (await run(fenced, spec)).stdout == "tried\n"
+    assert arrived == 0
+
+
 async def test_finding_s12_a_job_talks_within_its_bridge_and_its_node_reaches_it(fenced, busybox):
     job = {"job_id": str(uuid.uuid4()), "network": "job"}
     serve = "echo ready; while :; do echo reached | nc -l -p 8080; done"

@@ -151,6 +151,12 @@ class LabTask:
         networks = self._container.attrs["NetworkSettings"]["Networks"]
         return next(network["IPAddress"] for network in networks.values())
 
+    @property
+    def network(self) -> tuple[str, ...]:
+        """Before a command of the machine: it runs in the network of the container."""
+        self._container.reload()
+        return ("nsenter", f"--target={self._container.attrs['State']['Pid']}", "--net")
+
     def sh(self, script: str) -> str:
         """What it writes, both streams together."""
         return self._container.exec_run(["sh", "-c", script]).output.decode()
@@ -169,8 +175,7 @@ class LabTask:
 
     def in_its_network(self, *command: str) -> None:
         """A command of the machine, in the network of the container."""
-        self._container.reload()
-        sh("nsenter", f"--target={self._container.attrs['State']['Pid']}", "--net", *command)
+        sh(*self.network, *command)
 
     def pings(self) -> int:
         """That came in."""
