@@ -143,6 +143,10 @@ SKEP_REGISTRIES = os.environ.get("SKEP_REGISTRIES", "")
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_GANG_POOL = _gang_pool(os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10"))
 SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))
+SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))
+SKEP_TOKEN_MAX_DAYS = float(os.environ.get("SKEP_TOKEN_MAX_DAYS", "366"))
+SKEP_FORMER_MEMBERS_JOBS = os.environ.get("SKEP_FORMER_MEMBERS_JOBS", "stop")
+PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
 # Limits of the queue, in seconds; see skep_scheduler.queue.Settings.
