@@ -38,7 +38,9 @@ def running_gang(api: httpx.Client, image: str) -> str:
     return job_id
 
 
-@pytest.mark.parametrize("part", ["web", "worker-scheduler", "worker-default", "agent", "valkey"])
+@pytest.mark.parametrize(
+    "part", ["web", "gateway", "worker-scheduler", "worker-default", "agent", "valkey"]
+)
 def test_a_gang_survives_the_sudden_death_of(part, skep, api, image):
     job_id = running_gang(api, image)
 
@@ -53,7 +55,7 @@ def test_a_gang_survives_the_sudden_death_of(part, skep, api, image):
 def test_a_gang_survives_the_sudden_death_of_everything_but_the_engines(skep, api, image):
     job_id = running_gang(api, image)
 
-    for part in ("web", "worker", "agent"):
+    for part in ("web", "gateway", "worker", "agent"):
         kill(skep, part)
 
     done = reach(api, job_id, {"SUCCEEDED"})

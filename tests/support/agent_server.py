@@ -90,6 +90,7 @@ class FakeControlPlane:
         self.welcome_agents = True
         self.store_logs = True
         self.url = ""
+        self.gateway_url = ""  # what agents are told
         self._streams: dict[str, asyncio.Future[ServerConnection]] = {}
         self._server: Server | None = None
 
@@ -224,6 +225,7 @@ class FakeControlPlane:
             heartbeat_interval_s=self.heartbeat_interval_s,
             sample_interval_s=self.sample_interval_s,
             log_positions=_positions(node, hello.attempt_ids),
+            gateway_url=self.gateway_url,
         )
 
     def _desired(self, node: FakeNode) -> Desired:

@@ -1,0 +1,69 @@
+"""Where an agent connects: at the gateway that it was told, by the web address where it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.agent_process import AgentProcess, config_for
+from tests.support.agent_server import FakeControlPlane
+from tests.support.ports import free_port
+
+from skep_agent.config import AgentConfig
+from skep_agent.join import accepted_gateway
+from skep_agent.statedir import StateDir
+
+DEAD = "http://127.0.0.1:{}"
+
+
+@pytest.mark.parametrize(
+    ("server", "told", "accepted"),
+    [
+        ("http://box:8470", "http://box:8471", "http://box:8471"),
+        ("https://skep.org", "https://agents.skep.org/", "https://agents.skep.org"),
+        ("http://box:8470", "https://agents.skep.org", "https://agents.skep.org"),
+        ("https://skep.org", "", ""),
+        ("https://skep.org", "http://agents.skep.org", ""),
+        ("https://skep.org", "ws://agents.skep.org", ""),
+        ("https://skep.org", "//agents.skep.org", ""),
+        ("http://box:8470", "file:///etc/passwd", ""),
+        ("http://box:8470", "http://", ""),
+    ],
+)
+def test_25_a_credential_given_over_tls_is_never_sent_without_it(server, told, accepted):
+    assert accepted_gateway(server, told) == accepted
+
+
+def joined(state: Path, server: str, gateway: str) -> AgentConfig:
+    config = config_for(state, server)
+    identity = StateDir(state).load()
+    StateDir(state).save(replace(identity, gateway_url=gateway))
+    return config
+
+
+async def test_an_agent_connects_to_the_gateway_and_not_to_the_web_address(server, tmp_path):
+    config = joined(tmp_path, DEAD.format(free_port()), server.url)
+    async with AgentProcess(config).running():
+        await server.until(lambda: server.node().inventory)
+
+
+async def test_where_the_gateway_cannot_be_reached_the_web_address_is_tried(server, tmp_path):
+    config = joined(tmp_path, server.url, DEAD.format(free_port()))
+    async with AgentProcess(config).running():
+        await server.until(lambda: server.node().inventory)
+
+
+async def test_finding_s1_an_agent_from_before_the_gateway_moves_to_it_and_stays(server, tmp_path):
+    other = FakeControlPlane()
+    async with other.running():
+        server.gateway_url = other.url
+        config = joined(tmp_path, server.url, "")
+        async with AgentProcess(config).running():
+            await server.until(lambda: server.node().inventory)
+            await server.drop()
+            await other.until(lambda: other.node().inventory)
+            assert len(server.node().hellos) == 1
+        async with AgentProcess(config).running():  # after a restart, too
+            await other.until(lambda: len(other.node().hellos) == 2)
+        assert len(server.node().hellos) == 1
