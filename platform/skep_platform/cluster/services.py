@@ -123,8 +123,9 @@ def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
 
 
 def authenticate_node(credential: str) -> Node | None:
-    """The node that holds this credential, unless it was removed."""
+    """The node that holds this credential, unless it was removed; without its largest columns."""
     nodes = Node.objects.exclude(state=NodeState.REMOVED).exclude(credential_hash="")
+    nodes = nodes.defer("topology", "labels", "reported_labels", "admin_labels")
     return nodes.filter(credential_hash=digest(credential)).first()
 
 
@@ -483,7 +484,8 @@ def _store_devices(node: Node, inventory: Inventory) -> bool:
 def _locked(node_id: UUID | str, **more: Any) -> Any:
     """The row, with `more` computed in the same statement."""
     rows = Node.objects.select_for_update(no_key=True).annotate(**more)
-    node = rows.filter(pk=node_id).first()
+    found = rows.filter(pk=node_id).defer("topology", "labels", "reported_labels")
+    node = found.order_by().first()
     if node is None or node.state == NodeState.REMOVED:
         raise Conflict("This node was removed from the cluster.", code="node_removed")
     return node
