@@ -15,9 +15,6 @@ the node's labels, which also works where the host's processes cannot be seen fr
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import http.client
 import json
 import mmap
 import os
@@ -28,6 +25,7 @@ import struct
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Collection, Iterator
 from urllib.parse import quote, urlsplit
 
@@ -39,13 +37,15 @@ PERIOD_S = 0.25
 KILL_TAKES_S = 1.5
 DEAD_WITHIN_S = KILL_AFTER_S + PERIOD_S + KILL_TAKES_S  # after the end of the lease
 
-ENGINE_ANSWER_S = 2.0  # for each question; nothing waits for it
+ENGINE_ANSWER_S = 2.0  # for each step of an answer; nothing waits for it
 HASTE_S = 30.0  # so long after the end of the lease it looks every PERIOD_S, then every SLOW_S
 SLOW_S = 2.0
+LOOK_AROUND_S = 5.0  # between two looks whether it is still needed
 LINGER_S = 30.0  # an engine that hung may still start what a dead agent asked for
 
-_MAGIC = b"skepwd1\n"
-_LEASE_AT, _BEAT_AT, _PID_AT, _LEAVE_AT, _VERSION_AT, _IDS_AT = 8, 24, 32, 40, 48, 4096
+MAGIC = b"skepwd2\n"
+_LEASE_AT, _BEAT_AT, _PID_AT, _LEAVE_AT, _VERSION_AT, _AGENT_AT = 8, 24, 32, 40, 48, 56
+_IDS_AT = 4096
 _SLOTS, _ID_BYTES = 8192, 64
 _FILE_BYTES = _IDS_AT + _SLOTS * _ID_BYTES
 _CONTAINER_ID = re.compile(rb"[0-9a-f]{64}")
@@ -61,19 +61,28 @@ def version() -> int:
     """Return a number that changes with this file, so that an upgraded agent replaces the
     watchdog of the agent before it."""
     with open(os.path.abspath(__file__), "rb") as source:
-        return int.from_bytes(hashlib.sha256(source.read()).digest()[:7], "big")
+        return zlib.crc32(source.read())
+
+
+def began(pid: int) -> int:
+    """Return when a process began, in the kernel's ticks, so that another one that is given its id
+    later is told from it; 0 when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 class SharedPage:
     """What agent and watchdog tell each other. Both map the same file, which lies in memory."""
 
     def __init__(self, file: int) -> None:
-        """`file` is open for reading and writing; it is made as long as it must be."""
+        """`file` is open for reading and writing, and empty or of this layout (MAGIC)."""
         if os.fstat(file).st_size < _FILE_BYTES:
             os.ftruncate(file, _FILE_BYTES)
         self._page = mmap.mmap(file, _FILE_BYTES)
-        if self._page[: len(_MAGIC)] != _MAGIC:  # new, or of another layout
-            self._page[:] = _MAGIC + bytes(_FILE_BYTES - len(_MAGIC))
+        self._page[: len(MAGIC)] = MAGIC
         self._slots: dict[str, int] = {}
 
     def close(self) -> None:
@@ -111,6 +120,14 @@ class SharedPage:
     def set_watchdog(self, pid: int, version: int) -> None:
         struct.pack_into("q", self._page, _VERSION_AT, version)
         struct.pack_into("q", self._page, _PID_AT, pid)
+
+    @property
+    def agent(self) -> tuple[int, int]:
+        """Process id of the agent, and when it began (see `began`); zeros when it left."""
+        return struct.unpack_from("qq", self._page, _AGENT_AT)
+
+    def set_agent(self, pid: int, began_at: int) -> None:
+        struct.pack_into("qq", self._page, _AGENT_AT, pid, began_at)
 
     @property
     def leave(self) -> bool:
@@ -195,80 +212,90 @@ def _cgroups(pid: int) -> bytes:
 # --- killing by the engine
 
 
-class EngineConnection(http.client.HTTPConnection):
-    """HTTP to a Docker engine at `url`: "unix:///var/run/docker.sock" or "tcp://host:port", with
-    TLS when there is a folder of certificates."""
+class Engine:
+    """A Docker engine at `url`: "unix:///var/run/docker.sock" or "tcp://host:port", with TLS when
+    there is a folder of certificates. Spoken as HTTP/1.0, where an answer ends with its
+    connection: an HTTP library would double the memory of this process, which is locked."""
 
-    def __init__(self, url: str, certificates: str = "") -> None:
-        super().__init__("docker", timeout=ENGINE_ANSWER_S)
-        self._url, self._certificates = url, certificates
-
-    def connect(self) -> None:
-        if self._url.startswith("unix://"):
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.settimeout(ENGINE_ANSWER_S)
-            self.sock.connect(self._url.removeprefix("unix://"))
-            return
-        place = urlsplit(self._url)
-        host, tls = place.hostname or "127.0.0.1", bool(self._certificates)
-        port = place.port or (2376 if tls else 2375)
-        self.sock = socket.create_connection((host, port), ENGINE_ANSWER_S)
-        if tls:
+    def __init__(self, url: str, certificates: str, labels: list[str]) -> None:
+        self._url, self._labels = url, labels
+        self._tls = None
+        if certificates:
             import ssl
 
-            folder = self._certificates
-            context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
-            context.load_cert_chain(f"{folder}/cert.pem", f"{folder}/key.pem")
-            self.sock = context.wrap_socket(self.sock, server_hostname=host)
+            self._tls = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
+            self._tls.load_cert_chain(f"{certificates}/cert.pem", f"{certificates}/key.pem")
 
+    def running(self) -> list[str]:
+        """Return the ids of the running containers with all the labels. Raises OSError or
+        ValueError."""
+        states = ["running", "paused", "restarting"]
+        filters = quote(json.dumps({"label": self._labels, "status": states}))
+        found = json.loads(self._ask("GET", f"/containers/json?filters={filters}"))
+        return [str(container["Id"]) for container in found]
 
-def ask(engine: EngineConnection, method: str, path: str) -> bytes:
-    """Return the answer. Raises OSError or HTTPException when there is none."""
-    engine.request(method, path)
-    answer = engine.getresponse()
-    content = answer.read(64 * 1024 * 1024)
-    if answer.status >= 500:
-        raise OSError(f"the engine says {answer.status}")
-    return content
+    def kill(self, container_id: str) -> None:
+        """Raises OSError or ValueError."""
+        self._ask("POST", f"/containers/{container_id}/kill?signal=KILL")
 
+    def _ask(self, method: str, path: str) -> bytes:
+        with self._connected() as connection:
+            head = f"{method} {path} HTTP/1.0\r\nHost: docker\r\nContent-Length: 0\r\n\r\n"
+            connection.sendall(head.encode())
+            answer = bytearray()
+            while piece := connection.recv(65536):
+                answer += piece
+        head_bytes, _, body = answer.partition(b"\r\n\r\n")
+        status = int(head_bytes.split(b" ", 2)[1])
+        # 404 and 409: it ended meanwhile.
+        if status >= 400 and status not in (404, 409):
+            raise OSError(f"the engine says {status}")
+        return bytes(body)
 
-def kill_containers(url: str, certificates: str, labels: list[str]) -> list[str]:
-    """Have the engine kill every running container with all the labels. Returns their ids. Raises
-    OSError, HTTPException or ValueError when the engine does not do so."""
-    engine = EngineConnection(url, certificates)
-    try:
-        filters = json.dumps({"label": labels, "status": ["running", "paused", "restarting"]})
-        found = json.loads(ask(engine, "GET", f"/containers/json?filters={quote(filters)}"))
-        ids = [str(container["Id"]) for container in found]
-        for container_id in ids:
-            ask(engine, "POST", f"/containers/{container_id}/kill?signal=KILL")
-        return ids
-    finally:
-        engine.close()
+    def _connected(self) -> socket.socket:
+        if self._url.startswith("unix://"):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(ENGINE_ANSWER_S)
+            connection.connect(self._url.removeprefix("unix://"))
+            return connection
+        place = urlsplit(self._url)
+        host = place.hostname or "127.0.0.1"
+        port = place.port or (2375 if self._tls is None else 2376)
+        connection = socket.create_connection((host, port), ENGINE_ANSWER_S)
+        if self._tls is None:
+            return connection
+        return self._tls.wrap_socket(connection, server_hostname=host)
 
 
 # --- the process
 
 
 class Watchdog:
-    """`page_path` is where the shared page lies, `state` the agent's state directory."""
+    """`page_file` is the shared page, open; `page_path` is where the next agent looks for it.
+    `state` is the agent's state directory."""
 
     def __init__(
-        self, page_path: str, state: str, url: str, certificates: str, labels: list[str]
+        self,
+        page_file: int,
+        page_path: str,
+        state: str,
+        url: str,
+        certificates: str,
+        labels: list[str],
     ) -> None:
         self._path = page_path
         self._state = state
-        self._engine = (url, certificates, labels)
-        file = os.open(page_path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        self._inode = os.fstat(file).st_ino
-        self._page = SharedPage(file)
-        os.close(file)
+        self._engine = Engine(url, certificates, labels)
+        self._inode = os.fstat(page_file).st_ino
+        self._page = SharedPage(page_file)
+        os.close(page_file)
         self._asking: threading.Thread | None = None
-        self._quiet_since: float | None = None  # the engine says that nothing runs
+        self._asked_at = 0.0
+        self._idle_since: float | None = None  # no agent is there, and nothing runs
         self._told = 0.0  # the lease whose end was written down
 
     def run(self) -> None:
-        """Until the agent says so, another watchdog took over, or nobody is left to be watched."""
+        """Until the agent says so, another watchdog took over, or there is nothing to watch."""
         self._page.set_watchdog(os.getpid(), version())
         while not self._is_over():
             moment = now()
@@ -277,14 +304,15 @@ class Watchdog:
             if over_for >= 0:
                 self._enforce(moment)
             else:
-                self._quiet_since = None
+                self._ask(moment, 0, kill=False, pause_s=LOOK_AROUND_S)
             time.sleep(SLOW_S if over_for > HASTE_S else PERIOD_S)
 
     def _is_over(self) -> bool:
         if self._page.leave or self._page.watchdog[0] != os.getpid() or self._is_replaced():
             return True
-        quiet = self._quiet_since is not None and now() - self._quiet_since > LINGER_S
-        if quiet and not self._agent_lives():
+        if self._agent_lives():
+            self._idle_since = None
+        if self._idle_since is not None and now() - self._idle_since > LINGER_S:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
             return True
@@ -298,44 +326,52 @@ class Watchdog:
             return False
 
     def _agent_lives(self) -> bool:
-        """An agent holds the lock of its state directory."""
-        try:
-            file = os.open(os.path.join(self._state, "lock"), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        pid, began_at = self._page.agent
+        return pid != 0 and began(pid) == began_at
 
     def _enforce(self, moment: float) -> None:
         killed = kill_processes(self._page.containers())
-        if killed:
-            self._quiet_since = None
-        if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._ask, args=(moment, killed), daemon=True)
-            self._asking.start()
+        self._ask(moment, killed, kill=True, pause_s=1.0 if not killed else 0.0)
 
-    def _ask(self, moment: float, killed: int) -> None:
+    def _ask(self, moment: float, killed: int, *, kill: bool, pause_s: float) -> None:
         """On a thread of its own: the engine may hang, and the disk too."""
-        problem, found = "", []
-        try:
-            found = kill_containers(*self._engine)
-            if found:
-                kill_processes(found)
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        if found or killed or problem:
-            self._quiet_since = None
-        elif self._quiet_since is None:
-            self._quiet_since = moment
+        busy = self._asking is not None and self._asking.is_alive()
+        if busy or moment - self._asked_at < pause_s or (not kill and self._agent_lives()):
+            return
+        self._asked_at = moment
+        work = self._kill_by_engine if kill else self._look_around
+        self._asking = threading.Thread(target=work, args=(moment, killed), daemon=True)
+        self._asking.start()
+
+    def _look_around(self, moment: float, killed: int) -> None:
+        found, problem = self._running()
+        self._note(moment, busy=bool(found or problem))
+
+    def _kill_by_engine(self, moment: float, killed: int) -> None:
+        found, problem = self._running()
+        for container_id in found:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._engine.kill(container_id)
+        kill_processes(found)
+        self._note(moment, busy=bool(found or killed or problem))
         if (found or killed) and self._told != self._page.lease_until:
             self._told = self._page.lease_until
             self._write_down(moment, killed, found, problem)
-        time.sleep(0 if found else 1)  # it is not asked more often than that
+
+    def _running(self) -> tuple[list[str], str]:
+        """What runs by the engine's word, and why it gives none. No engine starts nothing."""
+        try:
+            return self._engine.running(), ""
+        except (FileNotFoundError, ConnectionRefusedError):
+            return [], ""
+        except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
+            return [], f"{type(error).__name__}: {error}"
+
+    def _note(self, moment: float, *, busy: bool) -> None:
+        if busy or self._agent_lives():
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = moment
 
     def _write_down(self, moment: float, killed: int, found: list[str], problem: str) -> None:
         event = {

@@ -22,7 +22,7 @@ import structlog
 
 from skep_agent import watchdog
 from skep_agent.runtimes.base import RuntimeFailure
-from skep_agent.watchdog import SharedPage
+from skep_agent.watchdog import MAGIC, SharedPage
 
 LOOK_S = 0.5  # between two looks at the watchdog
 # A watchdog that wrote no beat for so long is dead or stopped, and is replaced.
@@ -100,12 +100,10 @@ class WatchdogFence:
     def __init__(self, state: Path, engine: EngineToKill) -> None:
         self._state = state.resolve()
         self._engine = engine
-        self._path, file = _open_page(self._state)
-        try:
-            self._page = SharedPage(file)
-        finally:
-            os.close(file)
+        self._path, self._file = _open_page(self._state)
+        self._page = SharedPage(self._file)
         self._page.set_leave(False)
+        self._page.set_agent(os.getpid(), watchdog.began(os.getpid()))
         self._page.unname_all()
         self._version = watchdog.version()
         self._lock = threading.Lock()  # of the page, as far as several threads write
@@ -160,6 +158,7 @@ class WatchdogFence:
             self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._page.set_agent(0, 0)
         if idle:
             self._page.set_leave(True)
             self._path.unlink(missing_ok=True)
@@ -169,6 +168,7 @@ class WatchdogFence:
                 except subprocess.TimeoutExpired:
                     self._child.kill()
         self._page.close()
+        os.close(self._file)
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):
@@ -196,6 +196,7 @@ class WatchdogFence:
 
     def _spawn(self) -> None:
         given = {
+            "page_file": self._file,
             "page_path": str(self._path),
             "state": str(self._state),
             "url": self._engine.url,
@@ -210,6 +211,7 @@ class WatchdogFence:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=[self._file],
             cwd="/",
             env={},
         )
@@ -226,9 +228,13 @@ def _open_page(state: Path) -> tuple[Path, int]:
         return _open_page_on_disk(state)
     seen = os.fstat(file)
     # Anybody may make files there.
-    if stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o077:
+    ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o077
+    if ours and os.pread(file, len(MAGIC), 0) in (b"", MAGIC):
         return path, file
     os.close(file)
+    if ours:  # of another version, whose watchdog leaves when it sees the new one
+        path.unlink(missing_ok=True)
+        return path, os.open(path, flags | os.O_EXCL, 0o600)
     return _open_page_on_disk(state)
 
 
