@@ -37,7 +37,7 @@ export function SeenBy({ job }: { job: Job }) {
         <Menu.Item onClick={() => change.mutate("everyone")}>Everybody</Menu.Item>
         <Menu.Divider />
         <Menu.Item disabled={job.visibility === null} onClick={() => change.mutate(null)}>
-          As {job.virtual_cluster} says
+          As {job.virtual_cluster} decides
         </Menu.Item>
       </Menu.Dropdown>
     </Menu>
