@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from skep_jobfile.plain import plain
+
 Path = tuple[str | int, ...]
 MAX_SHOWN = 100
 NAMED = re.compile(r"[\w.$@/ -]{1,100}")
@@ -31,6 +33,11 @@ class Problem:
     path: str
     line: int
     column: int
+
+    def __post_init__(self) -> None:
+        """What is repeated of the file steers no terminal."""
+        object.__setattr__(self, "message", plain(self.message))
+        object.__setattr__(self, "path", plain(self.path))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

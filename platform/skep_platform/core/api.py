@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
+from skep_jobfile.plain import is_plain
 from skep_platform.core import outages
 from skep_platform.core.errors import SkepError
 
@@ -94,6 +95,18 @@ def page(
     return pages.get_paginated_response(show(list(found or [])))
 
 
+SECRET = frozenset({"password", "current", "new", "token"})  # nobody is shown them
+
+
+def _plain(value: Any) -> bool:
+    """Whether no text in it has control characters; line ends may be those of any system."""
+    if isinstance(value, str):
+        return is_plain(value.replace("\r\n", "\n"))
+    if isinstance(value, Mapping):
+        return all(_plain(key) and _plain(child) for key, child in value.items())
+    return not isinstance(value, list) or all(map(_plain, value))
+
+
 # A request's body: a field that it does not list is refused by name, never ignored. (A docstring
 # would be repeated in the schema of each.)
 class Body(serializers.Serializer[Any]):
@@ -102,6 +115,10 @@ class Body(serializers.Serializer[Any]):
             unknown = [str(name) for name in data if name not in self.fields]
             if unknown:
                 raise serializers.ValidationError({name: ["Unknown field."] for name in unknown})
+            steering = [str(name) for name in data if name not in SECRET and not _plain(data[name])]
+            if steering:
+                message = "Control characters are not taken."
+                raise serializers.ValidationError({name: [message] for name in steering})
         return super().to_internal_value(data)
 
 

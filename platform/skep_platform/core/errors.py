@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from skep_jobfile.plain import plain, plain_data
+
 
 class SkepError(Exception):
     """Base of every error shown to a user; the API renders it as {code, message, details}."""
@@ -13,9 +15,9 @@ class SkepError(Exception):
 
     def __init__(self, message: str, *, code: str | None = None, **details: Any) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = plain(message)
         self.code = code or self.code
-        self.details = details
+        self.details = plain_data(details)
 
     def as_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "details": self.details}

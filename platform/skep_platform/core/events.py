@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skep_jobfile.plain import plain, plain_data
 from skep_platform.core.models import Event
 
 
@@ -15,9 +16,9 @@ def event(
         subject_type=subject_type,
         subject_id=str(subject_id),
         kind=kind,
-        message=message,
+        message=plain(message),
         actor=actor,
-        data=data,
+        data=plain_data(data),
     )
 
 

@@ -118,8 +118,12 @@ def _images(job: JobFile) -> Iterator[Trouble]:
 def _lengths(job: JobFile) -> Iterator[Trouble]:
     for role, demand in job.extras.hived_scheduler.task_roles.items():
         for field, most in MAX_NAMES.items():
-            if len(getattr(demand, field) or "") > most:
-                key = type(demand).model_fields[field].alias or field
+            value = getattr(demand, field) or ""
+            key = type(demand).model_fields[field].alias or field
+            if not value.isprintable():
+                message = "Control characters are not taken."
+                yield Trouble("invalid_character", message, (*PLACES, role, key))
+            if len(value) > most:
                 yield Trouble("invalid_value", f"At most {most} characters.", (*PLACES, role, key))
 
 

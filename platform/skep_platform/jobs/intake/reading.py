@@ -69,7 +69,7 @@ def read_call(text: str) -> dict[str, Any]:
     except InvalidJobFile as error:
         raise InvalidFile(error.problems) from None
     data, mended = document.data, list[Path]()
-    if job is None and len(troubles) <= MOST_MENDED:
+    if (job is None or not _is_whole(job)) and len(troubles) <= MOST_MENDED:
         job, data, mended = _mended(document.data, troubles)
     answer: dict[str, Any] = {"data": None, "mended": mended, "problems": []}
     if job is not None and (not troubles or _is_whole(job)):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from skep_agent.protocol import SIGNAL_UNHANDLED, AttemptFact
+from skep_jobfile.plain import plain
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 # Phases of an attempt that makes room and has no process with a handler for its checkpoint signal:
@@ -184,4 +185,5 @@ def _int(value: int | None, least: int, most: int = MAX_INT) -> int | None:
 
 
 def _text(value: str, most: int) -> str:
-    return value.replace("\0", "")[:most].encode("utf-8", "replace").decode()
+    """What PostgreSQL can hold and a terminal can show."""
+    return plain(value.replace("\0", "")[:most].encode("utf-8", "replace").decode())
