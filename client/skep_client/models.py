@@ -81,6 +81,14 @@ class Attempt(Model):
     finished_at: datetime | None = None
 
 
+class BadGpu(Model):
+    node: str = ""
+    index: int = 0
+    uuid: str
+    problem: str = ""
+    task: str = ""
+
+
 class CellJob(Model):
     id: str
     name: str
@@ -810,6 +818,7 @@ class Job(JobSummary):
     logs_deleted_at: datetime | None = None
     visibility: str | None = None
     seen_by: str = ""
+    bad_gpus: list[BadGpu] = []
     may_exec: bool = False
     may_stop: bool = False
     may_prioritise: bool = False

@@ -477,8 +477,33 @@ def _store_devices(node: Node, inventory: Inventory) -> bool:
             unique_fields=["uuid"],
             update_fields=DEVICE_COLUMNS,
         )
-    Event.objects.bulk_create(changes.events)
+    Event.objects.bulk_create([*changes.events, *_tell_jobs(node, changes.changed, leased)])
     return not changes.elsewhere
+
+
+def _tell_jobs(node: Node, changed: Iterable[Device], leased: set[str]) -> list[Event]:
+    """Jobs whose GPU failed or came back while they hold it: the fault stays in their story, also
+    when the GPU is healthy again."""
+    bad = {device.pk: device for device in changed if device.pk in leased}
+    if not bad:
+        return []
+    holders = Device.objects.filter(pk__in=bad, leases__released_at=None).values_list(
+        *("pk", "leases__attempt__job_id", "leases__attempt__role__name"),
+        "leases__attempt__task__index",
+    )
+    events = []
+    for uuid, job_id, role, index in holders:
+        device = bad[uuid]
+        task, gpu = f"{role}-{index}", f"GPU {device.index} of {node.name}"
+        if device.health == Device.Health.HEALTHY:
+            kind, message = "job.gpu_recovered", f"{gpu}, which {task} uses, is healthy again."
+        else:
+            problem = device.problem or "it is no longer there"
+            kind, message = "job.gpu_failed", f"{gpu}, which {task} uses, failed: {problem}"
+        data = {"node": node.name, "uuid": uuid, "task": task, "problem": device.problem}
+        events.append(event("job", job_id, kind, message, **data))
+        doorbells.ring_topic("job", job_id)
+    return events
 
 
 def _locked(node_id: UUID | str, **more: Any) -> Any:

@@ -215,6 +215,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         **belongings.sources(job),
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
+        "bad_gpus": queries.bad_gpus(job),
         "may_exec": queries.may_exec(request.user, job),
         "may_stop": queries.may_stop(request.user, job),
         "may_prioritise": queries.may_prioritise(request.user, job),

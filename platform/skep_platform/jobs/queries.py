@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
+from skep_platform.cluster.models import Device
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
-from skep_platform.jobs.models import Job, Task, TaskAttempt, TaskRole
+from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy import visibility
@@ -177,3 +179,26 @@ def placeable() -> QuerySet[Job]:
     staying = Q(preempting_at=None, exit_reason__isnull=True)
     waiting = Q(state=JobState.WAITING, placed_at=None)
     return Job.objects.filter(waiting | (incomplete & staying), stop_requested_at=None)
+
+
+def bad_gpus(job: Job) -> list[dict[str, Any]]:
+    """The GPUs that the job holds and that failed, at most MOST_BAD. No query for a job without a
+    placement."""
+    if job.placed_at is None or not job.gpus or job.state not in JOB.active:
+        return []
+    rows = (
+        Lease.objects.filter(attempt__job=job, released_at=None)
+        .exclude(device__health=Device.Health.HEALTHY)
+        .order_by("device__node__name", "device__index")
+        .values_list(
+            *("device__node__name", "device__index", "device_id", "device__problem"),
+            *("attempt__role__name", "attempt__task__index"),
+        )[:MOST_BAD]
+    )
+    return [
+        {"node": node, "index": n, "uuid": uuid, "problem": problem, "task": f"{role}-{index}"}
+        for node, n, uuid, problem, role, index in rows
+    ]
+
+
+MOST_BAD = 20

@@ -54,6 +54,14 @@ class DiagnosisSerializer(Serializer):
         return table().code(diagnosis["code"]).heading
 
 
+class BadGpuSerializer(Serializer):
+    node = serializers.CharField()
+    index = serializers.IntegerField(help_text="Of the GPU on its node.")
+    uuid = serializers.CharField()
+    problem = serializers.CharField(allow_blank=True)
+    task = serializers.CharField()
+
+
 class JobSummarySerializer(serializers.Serializer[Job]):
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -164,6 +172,7 @@ class JobSerializer(JobSummarySerializer):
         "null: as its virtual cluster says.",
     )
     seen_by = serializers.ChoiceField(Visibility.values, help_text="What follows from that.")
+    bad_gpus = BadGpuSerializer(many=True, help_text="Of those that it holds now.")
     may_exec = serializers.BooleanField()
     may_stop = serializers.BooleanField()
     may_prioritise = serializers.BooleanField(help_text="Change its priority.")

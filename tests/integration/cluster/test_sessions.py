@@ -7,8 +7,10 @@ from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
+from tests.support.platform_api import Api
 from tests.support.platform_factories import (
     join_node,
+    make_gpus,
     make_hello,
     make_inventory,
     make_job,
@@ -24,6 +26,7 @@ from skep_platform.cluster.models import JoinToken, Node, NodeState
 from skep_platform.cluster.tasks import reconcile
 from skep_platform.core.errors import Conflict, Forbidden, SkepError
 from skep_platform.core.models import Event
+from skep_platform.jobs.models import Job
 
 pytestmark = pytest.mark.django_db
 
@@ -270,3 +273,28 @@ def test_bump_revision_counts_each_node_once():
     for node in (a, b):
         node.refresh_from_db()
         assert node.desired_revision == 1
+
+
+def test_finding_u2_a_gpu_that_fails_under_a_job_is_told_on_the_jobs_page_and_in_its_story():
+    node = make_node("gpu-1", gpus=2)
+    alice = make_user("alice")
+    job = make_job(make_vc("vision", members=[alice]), alice, gpus=1)
+    gpu = node.devices.order_by("index")[0]
+    place(job, [gpu], node=node, state="RUNNING")
+    Job.objects.filter(pk=job.pk).update(state="RUNNING", placed_at=Now())
+    gpus = make_gpus("gpu-1", 2)
+
+    def report(**broken: object) -> None:
+        found = [gpus[0].model_copy(update=broken), gpus[1]]
+        services.update_inventory(node.pk, node.session_epoch, make_inventory(found))
+
+    report(healthy=False, problem="XID 79: fallen off the bus")
+    page = Api(alice).get(f"/jobs/{job.pk}").json()
+    (bad,) = page["bad_gpus"]
+    assert (bad["node"], bad["uuid"]) == ("gpu-1", gpu.uuid)
+    assert "XID 79" in bad["problem"]
+    report()
+    story = Event.objects.filter(subject_id=str(job.pk)).order_by("pk")
+    assert [e.kind for e in story][-2:] == ["job.gpu_failed", "job.gpu_recovered"]
+    assert "XID 79" in story.get(kind="job.gpu_failed").message
+    assert Api(alice).get(f"/jobs/{job.pk}").json()["bad_gpus"] == []

@@ -50,6 +50,7 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     ...aJob(),
     spec_text: "",
     task_roles: [],
+    bad_gpus: [],
     may_stop: true,
     may_prioritise: false,
     may_share: true,

@@ -118,14 +118,24 @@ const COLUMNS: Column<Gpu>[] = [
   },
 ];
 
+/** The fault and the job: a GPU that failed under a job is both. */
 function Use({ gpu }: { gpu: Gpu }) {
-  if (gpu.health !== "HEALTHY") {
-    return (
+  const fault =
+    gpu.health === "HEALTHY" ? null : (
       <span className={css.bad} title={gpu.problem}>
         {gpu.problem || gpu.health.toLowerCase()}
       </span>
     );
-  }
+  if (fault && !gpu.used_by) return fault;
+  return (
+    <>
+      <User gpu={gpu} />
+      {fault ? <> · {fault}</> : null}
+    </>
+  );
+}
+
+function User({ gpu }: { gpu: Gpu }) {
   if (!gpu.used_by) return <span className="dim">free</span>;
   const { job_id, job_name, virtual_cluster } = gpu.used_by;
   if (!job_id) return <>{jobOf(virtual_cluster)}</>;

@@ -9,6 +9,7 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { StateBadge } from "@/ui/StateBadge";
 import { useStop } from "../jobs/useStop";
+import { BadGpus } from "./BadGpus";
 import { CloneMenu } from "./CloneMenu";
 import { FailurePanel } from "./failure/FailurePanel";
 import { toldByPanel } from "./failure/words";
@@ -65,6 +66,7 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
       <div className={css.about}>
         {/* The newest of the attempts says it itself. */}
         {tab === "attempts" ? null : <FailurePanel job={job} brief={tab !== "tasks"} />}
+        <BadGpus job={job} />
         {toldByPanel(job) ? null : <Story job={job} />}
         <JobFacts job={job} />
         {tab === "tasks" || tab === "metrics" ? <UseSection job={job} /> : null}
