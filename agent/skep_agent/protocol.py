@@ -81,6 +81,9 @@ class Inventory(Message):
     topology: dict[str, dict[str, str]] = {}
     driver_version: str = ""
     engine_version: str = ""
+    # Versions of what keeps tasks apart, with the revision of a distribution's package: "runc",
+    # and "toolkit" (NVIDIA's); what cannot be told is left out.
+    components: dict[str, str] = {}
     runtime: str = "docker"  # "docker" or "mock"
     port_range: tuple[int, int] = (20000, 29999)  # inclusive; ports the agent may hand to tasks
     labels: dict[str, str] = {}

@@ -89,6 +89,14 @@ class BadGpu(Model):
     task: str = ""
 
 
+class BelowFloor(Model):
+    component: str = ""
+    version: str = ""
+    floor: str = ""
+    cve: str = ""
+    message: str = ""
+
+
 class CellJob(Model):
     id: str
     name: str
@@ -492,6 +500,7 @@ class Node(Model):
     runtime: str = ""
     driver_version: str = ""
     engine_version: str = ""
+    below_floor: list[BelowFloor] = []
     agent_version: str = ""
     labels: dict[str, str] = {}
     last_heartbeat_at: datetime | None = None

@@ -27,6 +27,8 @@ SKEP_REGISTRIES      comma list of registries that images may come from: names, 
                      agents the same
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
+SKEP_VERSION_FLOORS  what becomes of nodes whose runc, NVIDIA toolkit or driver is older than the
+                     fix of a known break-out: warn (default), or refuse: nothing is placed there
 SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get their subnets, used by
                      nothing else that nodes reach (default 100.64.0.0/10)
 SKEP_EGRESS_ALLOW    comma list of private addresses, networks or address:port that tasks may reach
@@ -141,6 +143,10 @@ SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 SKEP_REGISTRIES = os.environ.get("SKEP_REGISTRIES", "")
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
+SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
+_refuse(
+    "" if SKEP_VERSION_FLOORS in ("warn", "refuse") else "SKEP_VERSION_FLOORS is warn or refuse."
+)
 SKEP_GANG_POOL = _gang_pool(os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10"))
 SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))
 SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))

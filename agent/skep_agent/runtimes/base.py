@@ -107,6 +107,9 @@ class Runtime(Protocol):
         """Free and total MiB of the disk that holds the containers; None where it is not known.
         May hang with the disk."""
 
+    async def components(self) -> dict[str, str]:
+        """Versions of what it is made of, as `Inventory.components` has them."""
+
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         """From now on it holds for what containers reach."""
 

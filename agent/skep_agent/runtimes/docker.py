@@ -22,7 +22,7 @@ from skep_agent.network.fence import Fence
 from skep_agent.network.plan import plan_of
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.registry_policy import RegistryPolicy
-from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
+from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_toolkit, processes
 from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
 from skep_agent.runtimes.disk import is_full, space_mb
 from skep_agent.runtimes.docker_disk import DiskWatch
@@ -94,6 +94,11 @@ class DockerRuntime:
 
     async def version(self) -> str:
         return (await self._engine.version()).version
+
+    async def components(self) -> dict[str, str]:
+        runc = (await self._engine.version()).runc
+        found = {"runc": runc, "toolkit": await docker_toolkit.version()}
+        return {name: version for name, version in found.items() if version}
 
     @property
     def gang_network(self) -> bool:

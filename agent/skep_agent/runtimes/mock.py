@@ -85,6 +85,9 @@ class MockRuntime:
     async def version(self) -> str:
         return "mock"
 
+    async def components(self) -> dict[str, str]:
+        return {}
+
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         pass
 

@@ -206,6 +206,7 @@ class Agent:
             "topology": await self._ask_probe(self._probe.topology),
             "driver_version": await self._ask_probe(self._probe.driver_version),
             "engine_version": await self._runtime.version(),
+            "components": await self._runtime.components(),
             "runtime": self._runtime.name,
             "port_range": config.port_range,
             "labels": config.labels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import acting
-from skep_platform.cluster import queries, services
+from skep_platform.cluster import floors, queries, services
 from skep_platform.cluster.models import Device, JoinToken, Node, NodeFault, NodeState
 from skep_platform.core.addresses import gateway_url
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
@@ -44,6 +45,14 @@ class GpuSerializer(serializers.Serializer[Any]):
     memory_used_mb = serializers.IntegerField(allow_null=True)
 
 
+class BelowFloorSerializer(serializers.Serializer[Any]):
+    component = serializers.CharField(help_text="runc, toolkit or driver.")
+    version = serializers.CharField()
+    floor = serializers.CharField(help_text="The first version with the fix.")
+    cve = serializers.CharField()
+    message = serializers.CharField()
+
+
 class NodeSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -61,6 +70,9 @@ class NodeSerializer(serializers.Serializer[Any]):
     runtime = serializers.CharField(allow_blank=True)
     driver_version = serializers.CharField(allow_blank=True)
     engine_version = serializers.CharField(allow_blank=True)
+    below_floor = BelowFloorSerializer(
+        many=True, help_text="Software of it that is too old to keep tenants apart."
+    )
     agent_version = serializers.CharField(allow_blank=True)
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)
@@ -359,6 +371,9 @@ def _node(
         "runtime": node.runtime,
         "driver_version": node.driver_version,
         "engine_version": node.engine_version,
+        "below_floor": [
+            asdict(one) for one in floors.below(node.components | {"driver": node.driver_version})
+        ],
         "agent_version": node.agent_version,
         "labels": node.labels,
         "last_heartbeat_at": node.last_heartbeat_at,

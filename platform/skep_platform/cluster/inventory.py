@@ -21,6 +21,7 @@ from skep_scheduler.inventory import gpu_model
 
 MAX_GPUS = 256
 MAX_LABELS = 64
+COMPONENTS = ("runc", "toolkit")
 MAX_INT = 2**31 - 1
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/_.:-]{0,79}")
 ADDRESS = re.compile(r"[A-Za-z0-9._:-]{0,255}")
@@ -70,6 +71,7 @@ def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
         "port_last": inventory.port_range[1],
         "driver_version": inventory.driver_version[:64],
         "engine_version": inventory.engine_version[:64],
+        "components": {n: v[:64] for n, v in inventory.components.items() if n in COMPONENTS},
         "runtime": inventory.runtime[:16],
         "gang_network": inventory.gang_network,
         "network_problem": inventory.network_problem[:300],

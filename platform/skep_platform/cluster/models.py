@@ -50,6 +50,7 @@ class Node(Entity):
     port_last = models.PositiveIntegerField(default=29999)
     driver_version = models.CharField(max_length=64, blank=True)
     engine_version = models.CharField(max_length=64, blank=True)
+    components = models.JSONField(default=dict)  # versions of runc and NVIDIA's toolkit
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
     gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs

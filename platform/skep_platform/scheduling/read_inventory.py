@@ -8,17 +8,29 @@ from functools import lru_cache
 from typing import Any
 
 import structlog
+from django.conf import settings
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from skep_platform.cluster import layouts
+from skep_platform.cluster import floors, layouts
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.tenancy import claims
 from skep_scheduler import facts
 
 log = structlog.get_logger(__name__)
 
-NODE = ("pk", "name", "cpu_millis", "memory_mb", "state", "cordoned", "topology", "labels")
+NODE = (
+    "pk",
+    "name",
+    "cpu_millis",
+    "memory_mb",
+    "state",
+    "cordoned",
+    "topology",
+    "labels",
+    "components",
+    "driver_version",
+)
 DEVICE = ("node_id", "uuid", "model", "index", "health")
 NOWHERE = (NodeState.JOINED, NodeState.REMOVED)  # never seen, or gone for good
 
@@ -55,8 +67,15 @@ def layout(text: str) -> Mapping[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
+def _is_safe(components: dict[str, str], driver: str) -> bool:
+    """Nothing new is placed on a node below a floor where the setting refuses it."""
+    if settings.SKEP_VERSION_FLOORS != "refuse":
+        return True
+    return not floors.below(components | {"driver": driver})
+
+
 def _node(row: tuple[Any, ...], devices: list[tuple[Any, ...]]) -> facts.Node:
-    _, name, cpu_millis, memory_mb, state, cordoned, topology, labels = row
+    _, name, cpu_millis, memory_mb, state, cordoned, topology, labels, components, driver = row
     present = {index for _, _, index, health in devices if health != Device.Health.ABSENT}
     return facts.Node(
         name=name,
@@ -68,7 +87,7 @@ def _node(row: tuple[Any, ...], devices: list[tuple[Any, ...]]) -> facts.Node:
             # One that fell off the bus leaves a hole, unless another one was put in its place.
             if health != Device.Health.ABSENT or index not in present
         ),
-        schedulable=state == NodeState.ONLINE and not cordoned,
+        schedulable=state == NodeState.ONLINE and not cordoned and _is_safe(components, driver),
         topology=topology,
         labels=labels,
         cordoned=cordoned,

@@ -66,6 +66,11 @@ function NodeFacts({ node }: { node: Node }) {
         {node.runtime} <span className="dim">{node.engine_version}</span>
       </Fact>
       <Fact name="Driver">{node.driver_version || "–"}</Fact>
+      {node.below_floor.map((below) => (
+        <Fact key={below.component} name="Too old">
+          {below.message}
+        </Fact>
+      ))}
       {LABELS.filter((label) => node.labels[label]).map((label) => (
         <Fact key={label} name={label === "rack" ? "Rack" : "Fabric"}>
           {node.labels[label]}
