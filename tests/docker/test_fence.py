@@ -167,6 +167,14 @@ async def test_finding_s12_a_new_policy_is_in_force_before_the_next_task(fenced,
         assert element in listing
 
 
+async def test_a_policy_that_says_things_twice_is_taken(fenced, busybox):
+    nodes = ["10.0.0.4", "10.0.0.4/32", "10.0.0.0/24"]
+    allowed = ["10.0.0.0/8", "10.1.0.0/16", "10.0.0.5:80", "10.0.0.5:80", "10.0.0.5:443"]
+    allowed.append("0.0.0.0/0")
+    fenced.use_network_policy(NetworkPolicy(denied=nodes, allowed=allowed))
+    assert (await run(fenced, make_spec(busybox, "true"))).exit.exit_code == 0
+
+
 async def test_finding_s12_a_policy_that_cannot_be_read_opens_nothing(fenced, busybox, table):
     fenced.use_network_policy(NetworkPolicy(allowed=["10.9.0.0/16", "accept; flush ruleset"]))
     await run(fenced, make_spec(busybox, "true"))

@@ -49,7 +49,8 @@ class Egress:
         return cls(
             tuple(collapse_addresses(denied)),
             tuple(collapse_addresses(_networks(plain))),
-            tuple((n, _port(port)) for host, _, port in split for n in _networks([host])),
+            # The kernel refuses an element that is there already.
+            tuple(dict.fromkeys((n, _port(p)) for host, _, p in split for n in _networks([host]))),
             tuple(sorted({n.network_address for n in _networks(resolvers)})),
         )
 
