@@ -8,6 +8,7 @@ other one learns the true size from the database and acknowledges that.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
@@ -18,12 +19,14 @@ from skep_agent.protocol import LogAck, LogFrame, LogPosition
 from skep_agent.protocol import Stream as LogStream
 from skep_platform.core import doorbells
 from skep_platform.telemetry import bells, store
+from skep_platform.telemetry.allowance import LogAllowance
 from skep_platform.telemetry.frames import Tail, fold, has_gap, moment
 from skep_platform.telemetry.sizes import Sizes, Stored
 
 Stream = tuple[UUID, LogStream]
 
 _sizes = Sizes()
+_allowance = LogAllowance()
 
 
 def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
@@ -34,8 +37,12 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     known = _sizes.of(node_id, {attempt for attempt, _ in waiting})
     foreign = [held for (attempt, _), held in waiting.items() if attempt not in known]
     waiting = {stream: held for stream, held in waiting.items() if stream[0] in known}
+    over = _allowance.spent({known[attempt].job_id for attempt, _ in waiting})
+    refused = {s: held for s, held in waiting.items() if known[s[0]].job_id in over}
+    waiting = {s: held for s, held in waiting.items() if s not in refused}
     names = {stream: held[0].attempt_id for stream, held in waiting.items()}
-    ended: set[Stream] = set()
+    # A stream that is stored no further ends where it is.
+    ended = {s for s, held in refused.items() if any(not frame.data for frame in held)}
     gaps: set[Stream] = set()
     try:
         _check_gaps(node_id, waiting, known)
@@ -47,7 +54,7 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     except Exception:
         _sizes.forget(known)
         raise
-    return [_discard(held) for held in foreign] + [
+    return [_discard(held) for held in [*foreign, *refused.values()]] + [
         LogAck(
             attempt_id=name,
             stream=stream[1],
@@ -164,6 +171,10 @@ def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[St
         locks = sorted(job.int & 0x7FFFFFFF for job in jobs)
         cursor.execute(INSERT, [locks, *map(list, zip(*rows, strict=True))])
         won = set(cursor.fetchall())
+    stored: Counter[UUID] = Counter()
+    for job, attempt, name, _, size, *_ in rows:
+        stored[job] += size if (attempt, name) in won else 0
+    _allowance.add(stored)
     bells.ring_logs(jobs)
     return won
 
