@@ -39,6 +39,7 @@ class AgentConfig:
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
     network_interval_s: float = 10.0
+    scratch_interval_s: float = 300.0
     reconnect_max_s: float = 15.0
     validate: bool = False  # check every invariant after every event
 

@@ -8,6 +8,7 @@ device. Whatever is not allowed raises RuntimeFailure "spec_refused".
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 import re
@@ -17,11 +18,17 @@ from typing import TYPE_CHECKING, Any
 from skep_agent.isolation_env import check_env, container_env
 from skep_agent.isolation_files import check_files, check_folder, command_is_secret, sourced_command
 from skep_agent.network.plan import Plan, plan_of
-from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec, ImageSpec
+from skep_agent.protocol import (
+    CHECKPOINT_SIGNALS,
+    MAX_GRACE_S,
+    SCRATCH_DIR,
+    AttemptSpec,
+    ImageSpec,
+)
 from skep_agent.runtimes.base import require
 
 if TYPE_CHECKING:
-    from docker.types import DeviceRequest, HostConfig
+    from docker.types import DeviceRequest, HostConfig, Mount
 
 __all__ = [
     "CAPABILITIES",
@@ -52,6 +59,7 @@ SSH_CAPABILITIES = ("AUDIT_WRITE", "SYS_CHROOT")
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
 MAX_HOSTS = 10_000
+MAX_SCRATCH_MB = 2**30
 # The engine refuses less.
 MIN_MEMORY_MB = 6
 
@@ -173,6 +181,22 @@ def labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
     }
 
 
+def scratch_volume(spec: AttemptSpec, node: Node) -> str:
+    """Return the name of the volume that holds a task's scratch on this node."""
+    words = "\0".join(scratch_labels(spec, node).values())
+    return f"skep-scratch-{hashlib.sha256(words.encode()).hexdigest()[:32]}"
+
+
+def scratch_labels(spec: AttemptSpec, node: Node) -> dict[str, str]:
+    """Return what tells the volume of a task's scratch from all others."""
+    return {
+        "skep.cluster": node.cluster,
+        "skep.node": node.name,
+        "skep.job": spec.job_id,
+        "skep.scratch": f"{spec.task_role}/{spec.task_index}",
+    }
+
+
 def check_spec(spec: AttemptSpec) -> None:
     """Raises RuntimeFailure "spec_refused" with the first thing that is not allowed."""
     check_image(spec.image)
@@ -208,6 +232,7 @@ def check_image(image: ImageSpec) -> None:
 
 
 def _check_sizes(spec: AttemptSpec) -> None:
+    require(0 <= spec.scratch_mb <= MAX_SCRATCH_MB, f"{spec.scratch_mb} MB of scratch")
     # For the engine 0 means "without a limit".
     require(math.isfinite(spec.cpus) and spec.cpus >= 0.01, f"{spec.cpus:g} CPUs")
     enough = spec.memory_mb >= MIN_MEMORY_MB
@@ -269,6 +294,7 @@ def _host_config(
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         oom_score_adj=500,
         storage_opt=_storage_opt(spec, engine),
+        mounts=_mounts(spec, node),
         init=engine.init,
         restart_policy={"Name": "no"},
         # Without rotation: a reader resumes by its offset from the first byte. "local" and not
@@ -288,6 +314,15 @@ def _host_config(
 
 def _storage_opt(spec: AttemptSpec, engine: EngineFacts) -> dict[str, str] | None:
     return {"size": f"{spec.disk_mb}m"} if spec.disk_mb and engine.disk_quota else None
+
+
+def _mounts(spec: AttemptSpec, node: Node) -> list[Mount] | None:
+    """A volume that the agent made, never a path of the host."""
+    from docker.types import Mount
+
+    if not spec.scratch_mb:
+        return None
+    return [Mount(SCRATCH_DIR, scratch_volume(spec, node), type="volume", no_copy=True)]
 
 
 def _device_requests(gpu_uuids: list[str]) -> list[DeviceRequest]:

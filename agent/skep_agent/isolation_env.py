@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
-from skep_agent.protocol import AttemptSpec
+from skep_agent.protocol import SCRATCH_DIR, AttemptSpec
 from skep_agent.runtimes.base import require
 
 # Set on every container, also on those without a GPU.
@@ -71,6 +71,7 @@ def container_env(
         **simulated,
         "NVIDIA_VISIBLE_DEVICES": hook,
         "SKEP_GPU_UUIDS": visible,
+        **({"SKEP_SCRATCH_DIR": SCRATCH_DIR} if spec.scratch_mb else {}),
         # docker-init passes a signal on to the whole process group, not to the shell alone.
         "TINI_KILL_PROCESS_GROUP": "1",
     }

@@ -23,6 +23,7 @@ MAX_LOG_BYTES = 256 * 1024
 # never wait behind logs for a slow log store.
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
+SCRATCH_DIR = "/skep/scratch"
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
 # VXLAN: what is not ours is not looked at.
@@ -171,6 +172,8 @@ class AttemptSpec(Message):
     masks: list[str] = Field(default=[], repr=False)  # what no log line may show
     files: list[FileSpec] = []
     working_files: WorkingFiles | None = None
+    # MiB of a volume at SCRATCH_DIR that later attempts of the task on this node find again.
+    scratch_mb: int = 0
     work_dir: str = ""  # where the command starts; "": where the image says
     gpu_uuids: list[str] = []
     cpus: float

@@ -396,6 +396,10 @@ class Joined(Model):
     gateway_url: str = ""
 
 
+class KeptScratch(Model):
+    keep: list[str] = []
+
+
 class Left(Model):
     chain: str = ""
     type: str

@@ -138,6 +138,12 @@ class SkepExtras(Part):
         description="`bridge`: a network of the job's own, the default; `host`: that of the nodes, "
         "with reserved ports, where the virtual cluster may.",
     )
+    scratch: Annotated[int, Field(ge=1, le=2**30)] | None = Field(
+        default=None,
+        description="MiB of a folder of each task, `$SKEP_SCRATCH_DIR`, that its next attempt on "
+        "the same node finds again.",
+        examples=[10240],
+    )
     environment: Annotated[dict[VariableName, str | int | float | bool], Field(max_length=1000)] = (
         Field(
             default={},

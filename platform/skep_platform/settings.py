@@ -25,6 +25,7 @@ SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 3
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
                      ranges, and "public" for all at public addresses (default public); give the
                      agents the same
+SKEP_SCRATCH_RETENTION_S  how long nodes keep the scratch of a finished job (default 3600)
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
 SKEP_VERSION_FLOORS  what becomes of nodes whose runc, NVIDIA toolkit or driver is older than the
@@ -168,6 +169,7 @@ SKEP_SCHEDULING: dict[str, Any] = {
 }
 SKEP_MAX_SPEC_BYTES = 512 * 1024
 SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
+SKEP_SCRATCH_RETENTION_S = float(os.environ.get("SKEP_SCRATCH_RETENTION_S", "3600"))
 SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
 
 SKEP_TRUSTED_PROXIES = int(os.environ.get("SKEP_TRUSTED_PROXIES", "0"))

@@ -8,7 +8,7 @@ what exists returns it, stopping what is gone succeeds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -154,5 +154,11 @@ class Runtime(Protocol):
 
     async def address(self, container_id: str) -> str | None:
         """Where this node reaches the container; None when it has the node's own network."""
+
+    async def scratch_jobs(self) -> set[str]:
+        """The ids of the jobs that have scratch on this node."""
+
+    async def remove_scratch(self, jobs: Collection[str]) -> None:
+        """What a container still uses stays."""
 
     async def close(self) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +36,7 @@ from skep_agent.runtimes.docker_engine import (
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_images import Images
 from skep_agent.runtimes.docker_networks import Networks
+from skep_agent.runtimes.docker_scratch import Scratches
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.host_ports import check_free
 
@@ -72,6 +73,7 @@ class DockerRuntime:
         self._engine = Engine(host, threads=threads)
         self._images = Images(self._engine, state and state / "private-pulls.json", registries)
         self._networks = Networks(self._engine, node, fence)
+        self._scratches = Scratches(self._engine, node)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
         self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
@@ -117,6 +119,7 @@ class DockerRuntime:
         check_spec(spec)
         await self._networks.ensure_fence()
         image = await self._images.facts(spec.image)
+        await self._scratches.ensure(spec)
         container_id = await self._create_in_network(spec, image)
         try:
             await docker_files.put(self._engine, container_id, image.user, spec, archive)
@@ -243,6 +246,12 @@ class DockerRuntime:
             if address := network["IPAddress"]:
                 return address
         raise RuntimeFailure("not_running", "The task has no address: it does not run.")
+
+    async def scratch_jobs(self) -> set[str]:
+        return await self._scratches.jobs()
+
+    async def remove_scratch(self, jobs: Collection[str]) -> None:
+        await self._scratches.remove(jobs)
 
     async def close(self) -> None:
         await self._exits.close()

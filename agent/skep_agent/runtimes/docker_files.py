@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from skep_agent.archives import rewritten
 from skep_agent.isolation_files import FILES_DIR, Owner, files_tar, folders_tar, task_files
-from skep_agent.protocol import AttemptSpec
+from skep_agent.protocol import SCRATCH_DIR, AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 from skep_agent.tar_reader import PIECE_BYTES
 
@@ -35,6 +35,8 @@ async def put(
     place = _Place(engine, container_id)
     try:
         owner = await _owner(place, user)
+        if spec.scratch_mb:
+            await _give_folder(place, SCRATCH_DIR, owner)
         if spec.work_dir:
             await _give_folder(place, spec.work_dir, owner)
         if archive is not None and spec.working_files is not None:

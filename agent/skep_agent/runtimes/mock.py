@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import parse_qsl
@@ -205,6 +205,12 @@ class MockRuntime:
 
     async def address(self, container_id: str) -> str | None:
         return None if self._find(container_id).spec.network == "host" else "127.0.0.1"
+
+    async def scratch_jobs(self) -> set[str]:
+        return set()
+
+    async def remove_scratch(self, jobs: Collection[str]) -> None:
+        pass
 
     async def close(self) -> None:
         """Containers stay, as they do on a real engine."""

@@ -33,6 +33,7 @@ from skep_agent.protocol import (
     Samples,
 )
 from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.shell import scratch
 from skep_agent.shell.clock import Clock, Handle
 from skep_agent.shell.fence import Fence
 from skep_agent.shell.link import (
@@ -119,6 +120,7 @@ class Agent:
                 self._look_at_containers(),
                 self._look_at_disk(),
                 self._look_at_network(),
+                self._tidy_scratch(),
                 self._fail_when_broken(),
             )
         finally:
@@ -392,6 +394,11 @@ class Agent:
                 self.dispatch(ev.ContainersSeen(tuple(await self._runtime.list())))
             except RuntimeFailure as failure:
                 log.warning("engine_down", problem=failure.message)
+
+    async def _tidy_scratch(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.scratch_interval_s)
+            await scratch.tidy(self._runtime, self.identity)
 
     async def _look_at_network(self) -> None:
         """Rules that somebody flushed are written again, also while nothing starts."""

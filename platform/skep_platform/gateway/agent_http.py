@@ -15,6 +15,7 @@ BODY_S = 10.0
 PROBES = ("/healthz", "/readyz")
 JOIN = "/api/v1/nodes/join"
 FILES = "/api/v1/agent/files/"
+SCRATCH = "/api/v1/agent/scratch"
 # With the threads of the sockets (see `threads`) fewer than the pool has connections.
 AT_ONCE = 4
 MAX_HERE = 1000  # requests that wait, work, or are being sent
@@ -32,7 +33,7 @@ class AgentHttp:
         if method in ("GET", "HEAD") and path in PROBES:
             return await self._app(scope, receive, send)
         join = method == "POST" and path == JOIN
-        if join or (method == "GET" and path.startswith(FILES)):
+        if join or (method == "GET" and (path.startswith(FILES) or path == SCRATCH)):
             return await self._turnstile(scope, receive, send)
         message = "This is the gateway of the agents; the API and the pages are at the web address."
         return await refuse(send, NotFound(message, code="unknown_route"))

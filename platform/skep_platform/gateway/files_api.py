@@ -35,7 +35,7 @@ class AgentFilesView(APIView):
     )
     def get(self, request: Request, sha256: str) -> StreamingHttpResponse:
         """An archive, while an attempt on this node uses it."""
-        size = _size(_node(request), sha256)
+        size = _size(asking_node(request), sha256)
         try:
             archive = storing.opened(sha256)
         except FileNotFoundError:
@@ -45,7 +45,8 @@ class AgentFilesView(APIView):
         return response
 
 
-def _node(request: Request) -> Node:
+def asking_node(request: Request) -> Node:
+    """Return the node whose credential the request carries. Raises Unauthorized."""
     scheme, _, credential = get_authorization_header(request).decode("latin-1").partition(" ")
     node = cluster.authenticate_node(credential.strip()) if scheme.lower() == "bearer" else None
     if node is None:

@@ -64,6 +64,9 @@ LIMITS: dict[str, Limit] = {
     ),
     "host_network": Limit(0, 0, 1, SWITCH, "Whether its jobs may use the network of the node."),
     "rdma": Limit(0, 0, 1, SWITCH, "Whether its jobs may use the node's InfiniBand devices."),
+    "scratch_mb": Limit(
+        100 * 1024, 0, 2**30, "MiB", "Scratch that a job may ask for, for each of its tasks."
+    ),
     "container_disk_mb": Limit(
         200 * 1024, 100, 100 * 1024**2, "MiB", "What a container may write into its root."
     ),

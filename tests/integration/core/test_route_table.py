@@ -112,6 +112,7 @@ EXPECTED = {
     "POST files": LOGGED_IN,
     "GET files/<sha256>": OWN_ONLY,
     "GET agent/files/<sha256>": row(401, 401, 401, 401, 401, 401),
+    "GET agent/scratch": row(401, 401, 401, 401, 401, 401),
     "GET cluster": LOGGED_IN,
     "GET jobs": LOGGED_IN,
     "POST jobs": LOGGED_IN,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -26,7 +27,7 @@ from tests.support.platform_factories import join_node, make_user, release
 from skep_platform.accounts import services as accounts
 from skep_platform.files import contents, services, storing
 from skep_platform.files.models import Archive
-from skep_platform.jobs.models import JobFiles
+from skep_platform.jobs.models import Job, JobFiles
 from skep_platform.jobs.states import JobState
 
 GZIP = "application/gzip"
@@ -191,6 +192,27 @@ class TestAgents:
         assert Caller(port, token=other).get(f"agent/files/{SHA256}")[0] == 404
         release(attempt)
         assert agent.get(f"agent/files/{SHA256}")[0] == 404
+
+    def test_finding_j4_a_node_keeps_the_scratch_of_its_jobs_until_some_time_after_their_end(
+        self, port, settings
+    ):
+        settings.SKEP_SCRATCH_RETENTION_S = 60
+        node, credential = join_node()
+        mine, elsewhere = running_attempt(node, gpus=0).job, running_attempt(gpus=0).job
+        agent = Caller(port, token=credential)
+        asked = f"agent/scratch?job={mine.pk}&job={elsewhere.pk}&job={uuid4()}"
+        assert agent.get(asked) == (200, {"keep": [str(mine.pk)]})
+
+        def ended(seconds_ago: int) -> None:
+            at = timezone.now() - timedelta(seconds=seconds_ago)
+            Job.objects.filter(pk=mine.pk).update(state="SUCCEEDED", finished_at=at)
+
+        ended(30)
+        assert agent.get(asked) == (200, {"keep": [str(mine.pk)]})
+        ended(90)
+        assert agent.get(asked) == (200, {"keep": []})
+        assert agent.get("agent/scratch?job=x")[0] == 400
+        assert agent.get("agent/scratch?" + "job=x&" * 201)[0] == 400
 
     def test_people_and_strangers_have_nothing(self, port):
         for caller in (Caller(port), Caller(port, make_user(admin=True)), Caller(port, token="x")):

@@ -202,3 +202,10 @@ def test_a_quota_of_a_leaf_type_is_one_of_its_model(alice, monkeypatch):
     for name in ("K80", "Tesla K80"):
         assert submit(alice, vc, {"skuType": name}, instances=2)
         assert refusal(alice, vc, {"skuType": name}, instances=3).details["owns"] == {"K80": 2}
+
+
+def test_finding_j4_scratch_is_asked_for_within_the_limit_of_the_virtual_cluster(alice, vc):
+    set_limit(None, vc, "scratch_mb", 500)
+    error = refusal(alice, vc, skep={"scratch": 501})
+    assert (error.code, error.details["allowed"]) == ("exceeds_scratch", 500)
+    assert submit(alice, vc, skep={"scratch": 500})

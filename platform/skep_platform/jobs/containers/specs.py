@@ -274,6 +274,7 @@ class _Builder:
             env=self._environments.own(self._members[row["id"]]),
             working_files=self._files,
             work_dir=self._work_dir,
+            scratch_mb=(self._job.extras.get("skep") or {}).get("scratch") or 0,
             gpu_uuids=row["gpu_uuids"],
             cpus=role["cpu_millis"] / 1000,
             memory_mb=role["memory_mb"],

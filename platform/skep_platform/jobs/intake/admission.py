@@ -134,6 +134,7 @@ def _against_limits(
         *owning.objections(job, vc, models, fresh=fresh),
         *_against_graces(job, vc),
         *_against_host_network(job, vc),
+        *_against_scratch(job, vc),
         *size,
     ]
 
@@ -162,6 +163,18 @@ def _against_host_network(job: JobFile, vc: VirtualCluster) -> Iterator[Objectio
         )
         details = {"virtual_cluster": vc.name, "limit": "host_network"}
         yield Objection("host_network_not_allowed", message, NETWORK_PATH, details)
+
+
+def _against_scratch(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    asked = job.extras.skep.scratch or 0
+    if asked and asked > (allowed := limit(vc, "scratch_mb")):
+        message = (
+            f"The job asks for {asked} MiB of scratch, {vc.name} allows {allowed} MiB. Ask for "
+            f"less, or ask an admin to raise the limit scratch_mb of {vc.name}."
+        )
+        details = {"needs": asked, "allowed": allowed, "virtual_cluster": vc.name}
+        path: Path = ("extras", "skep", "scratch")
+        yield Objection("exceeds_scratch", message, path, details)
 
 
 def _against_nodes(job: JobFile, limits: Limits | None) -> Iterator[Objection]:
