@@ -22,6 +22,7 @@ from skep_agent.protocol import (
     CHECKPOINT_SIGNALS,
     MAX_GRACE_S,
     SCRATCH_DIR,
+    ULIMITS,
     AttemptSpec,
     ImageSpec,
 )
@@ -55,6 +56,11 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "
 # each session with a terminal that it may not write of to the kernel's audit log (AUDIT_WRITE):
 # messages of user space there are not to be trusted. Docker grants both by default.
 SSH_CAPABILITIES = ("AUDIT_WRITE", "SYS_CHROOT")
+# RDMA pins the memory that it transfers. What is locked counts against the memory of the task.
+RDMA_CAPABILITIES = ("IPC_LOCK",)
+_RDMA_DEVICE = re.compile(r"/dev/infiniband/(uverbs[0-9]{1,4}|rdma_cm)")
+MAX_FILES = 1024 * 1024
+UNLIMITED = -1
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
@@ -89,6 +95,7 @@ class Node:
     address: str = "127.0.0.1"
     # No driver, no NVIDIA hook: GPUs are only named in the environment.
     simulated_gpus: bool = False
+    rdma_devices: tuple[str, ...] = ()  # InfiniBand, as the agent found them
     # The network interface that has the address; "" where none is known to have it.
     interface: str = ""
 
@@ -212,6 +219,7 @@ def check_spec(spec: AttemptSpec) -> None:
     for name in spec.hosts:
         require(_HOSTNAME.fullmatch(name), f"{name[:80]!r} is not a host name")
     _check_sizes(spec)
+    _check_ulimits(spec)
 
 
 def check_contents(spec: AttemptSpec) -> None:
@@ -274,7 +282,8 @@ def _host_config(
         network_mode=network,
         extra_hosts=_extra_hosts(spec, node, plan),
         cap_drop=["ALL"],
-        cap_add=[*CAPABILITIES, *(SSH_CAPABILITIES if spec.ssh_server else ())],
+        cap_add=_capabilities(spec),
+        devices=_rdma_devices(node) if spec.rdma else None,
         security_opt=["no-new-privileges"],
         ipc_mode="private",
         # Also on cgroup v1, where the engine's own default is the host's.
@@ -290,7 +299,7 @@ def _host_config(
         shm_size=spec.shm_mb * MIB,
         pids_limit=spec.pids_limit,
         # A core dump would leave a task's secrets on the disk.
-        ulimits=[Ulimit(name="core", soft=0, hard=0)],
+        ulimits=[Ulimit(name=n, soft=v, hard=v) for n, v in _ulimits(spec).items()],
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         oom_score_adj=500,
         storage_opt=_storage_opt(spec, engine),
@@ -314,6 +323,36 @@ def _host_config(
 
 def _storage_opt(spec: AttemptSpec, engine: EngineFacts) -> dict[str, str] | None:
     return {"size": f"{spec.disk_mb}m"} if spec.disk_mb and engine.disk_quota else None
+
+
+def _capabilities(spec: AttemptSpec) -> list[str]:
+    ssh = SSH_CAPABILITIES if spec.ssh_server else ()
+    rdma = RDMA_CAPABILITIES if spec.rdma else ()
+    return [*CAPABILITIES, *ssh, *rdma]
+
+
+def _rdma_devices(node: Node) -> list[str]:
+    """All of them: tasks share adapters. Raises RuntimeFailure "spec_refused"."""
+    require(node.rdma_devices, "this node has no InfiniBand devices")
+    for path in node.rdma_devices:
+        require(_RDMA_DEVICE.fullmatch(path), f"{path[:80]!r} is not an InfiniBand device")
+    return [f"{path}:{path}:rw" for path in node.rdma_devices]
+
+
+def _ulimits(spec: AttemptSpec) -> dict[str, int]:
+    rdma = {"memlock": UNLIMITED} if spec.rdma else {}
+    return {**rdma, **spec.ulimits, "core": 0}
+
+
+def _check_ulimits(spec: AttemptSpec) -> None:
+    """Locked memory and the stack count against the task's memory anyway."""
+    memory = spec.memory_mb * MIB
+    for name, value in spec.ulimits.items():
+        require(name in ULIMITS, f"{name[:20]!r} is no limit that a task may set")
+        free = (name == "memlock" and spec.rdma) or name == "stack"
+        most = MAX_FILES if name == "nofile" else memory
+        ok = 0 < value <= most or (free and value == UNLIMITED)
+        require(ok, f"ulimit {name} of {value}, at most {most}")
 
 
 def _mounts(spec: AttemptSpec, node: Node) -> list[Mount] | None:

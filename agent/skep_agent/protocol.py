@@ -23,6 +23,7 @@ MAX_LOG_BYTES = 256 * 1024
 # never wait behind logs for a slow log store.
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
+ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
@@ -90,6 +91,7 @@ class Inventory(Message):
     labels: dict[str, str] = {}
     gang_network: bool = False  # whether tasks here can be in the network of a gang over nodes
     network_problem: str = ""  # why containers cannot be isolated here, and none is started
+    rdma_devices: list[str] = []  # paths of the InfiniBand devices that tasks may be given
 
 
 # --- what the server wants --------------------------------------------------------------------
@@ -169,6 +171,9 @@ class AttemptSpec(Message):
     secret_command: bool = False
     # It runs an ssh server, which as root confines its unprivileged part with chroot().
     ssh_server: bool = False
+    # The node's InfiniBand devices, with memory that may be locked without a limit of its own.
+    rdma: bool = False
+    ulimits: dict[str, int] = {}  # of ULIMITS, in bytes or files; -1: without a limit
     masks: list[str] = Field(default=[], repr=False)  # what no log line may show
     files: list[FileSpec] = []
     working_files: WorkingFiles | None = None

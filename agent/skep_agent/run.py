@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skep_agent.config import AgentConfig, interface_of, own_address
 from skep_agent.probes.base import GpuProbe
+from skep_agent.probes.rdma import rdma_devices
 from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes.base import Runtime
@@ -57,6 +58,7 @@ def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
         address=address,
         simulated_gpus=config.simulated_gpus is not None,
         interface=interface_of(address),
+        rdma_devices=rdma_devices(),
     )
     fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
     return DockerRuntime(

@@ -216,6 +216,12 @@ class TaskRole(Part):
         options = self.extra_container_options
         return (options.shm_mb if options else 0) or DEFAULT_SHM_MB
 
+    @property
+    def infiniband(self) -> bool:
+        """Whether its tasks ask for the InfiniBand devices of their nodes."""
+        options = self.extra_container_options
+        return options is not None and options.infiniband
+
 
 class DeploymentRole(Part):
     """Commands around those of one role."""

@@ -115,11 +115,6 @@ def _roles(job: JobFile) -> Iterator[Trouble]:
         if role.task_retry_count and not job.incremental:
             message = "taskRetryCount has no effect while gangAllocation is true."
             yield Trouble(CODE, message, ("taskRoles", name, "taskRetryCount"), at_key=True)
-        options = role.extra_container_options
-        if options is not None and options.infiniband:
-            message = "infiniband has no effect here."
-            path: Path = ("taskRoles", name, "extraContainerOptions", "infiniband")
-            yield Trouble(CODE, message, path, at_key=True)
 
 
 def _own(job: JobFile) -> Iterator[Trouble]:

@@ -86,6 +86,22 @@ class GitSource(Part):
     )
 
 
+class Ulimits(Part):
+    """Limits of the processes of a task; bytes or files, both soft and hard."""
+
+    memlock: Annotated[int, Field(ge=1)] | Literal["unlimited"] | None = Field(
+        default=None,
+        description="Bytes that may be locked, at most the memory of the task; `unlimited`, the "
+        "default there, with `infiniband`.",
+    )
+    nofile: Annotated[int, Field(ge=1, le=2**20)] | None = Field(
+        default=None, description="Open files of a process."
+    )
+    stack: Annotated[int, Field(ge=8192)] | Literal["unlimited"] | None = Field(
+        default=None, description="Bytes of a stack, at most the memory of the task."
+    )
+
+
 class WorkingFiles(Part):
     """Files that each task starts with: an uploaded archive, or a commit of a repository."""
 
@@ -143,6 +159,9 @@ class SkepExtras(Part):
         description="MiB of a folder of each task, `$SKEP_SCRATCH_DIR`, that its next attempt on "
         "the same node finds again.",
         examples=[10240],
+    )
+    ulimits: Ulimits | None = Field(
+        default=None, description="Limits of the processes of its tasks, where the node's are low."
     )
     environment: Annotated[dict[VariableName, str | int | float | bool], Field(max_length=1000)] = (
         Field(

@@ -21,6 +21,7 @@ from skep_agent.core.attempt import ALIVE
 from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
 from skep_agent.probes.base import GpuProbe
+from skep_agent.probes.rdma import rdma_devices
 from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.protocol import (
     Desired,
@@ -211,6 +212,7 @@ class Agent:
             "components": await self._runtime.components(),
             "runtime": self._runtime.name,
             "port_range": config.port_range,
+            "rdma_devices": list(rdma_devices()),
             "labels": config.labels,
             **await self._network(),
         }

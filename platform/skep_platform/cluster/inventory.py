@@ -74,6 +74,7 @@ def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
         "components": {n: v[:64] for n, v in inventory.components.items() if n in COMPONENTS},
         "runtime": inventory.runtime[:16],
         "gang_network": inventory.gang_network,
+        "rdma": bool(inventory.rdma_devices),
         "network_problem": inventory.network_problem[:300],
         "topology": {
             a: {b: level[:8] for b, level in row.items() if b in known}

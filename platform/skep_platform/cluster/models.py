@@ -53,6 +53,7 @@ class Node(Entity):
     components = models.JSONField(default=dict)  # versions of runc and NVIDIA's toolkit
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
+    rdma = models.BooleanField(default=False)  # it has InfiniBand devices for tasks
     gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs
     network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)

@@ -39,6 +39,7 @@ class Job(Entity):
     duration_s = models.PositiveIntegerField(null=True)  # as declared; null: nobody knows
     max_duration_s = models.PositiveIntegerField(null=True)  # of one job attempt, from its start
     deadline_at = models.DateTimeField(null=True)  # when its owner wants it to be done
+    rdma = models.BooleanField(default=False)  # a role of it asks for InfiniBand devices
     network_mode = models.CharField(max_length=8, blank=True)  # "bridge" or "": private; "host"
     environment = models.JSONField(default=dict)  # the owner's variables, before rendering
     work_dir = models.CharField(max_length=255, blank=True)  # where commands start
@@ -213,6 +214,7 @@ class TaskRole(models.Model):
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     shm_mb = models.PositiveIntegerField(default=512)
+    rdma = models.BooleanField(default=False)
     ports = models.JSONField(default=dict)  # label -> count
     image = models.CharField(max_length=512)  # the reference to pull
     command = models.TextField()

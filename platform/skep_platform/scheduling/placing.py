@@ -33,6 +33,7 @@ from skep_platform.jobs.life import stories
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling import gang_networks
 from skep_platform.scheduling.gang_networks import NoNetwork
+from skep_platform.scheduling.homes import homes_of, homeward
 from skep_platform.scheduling.models import Reservation
 from skep_platform.scheduling.ports import GANG, HOST, PortRange, PortsExhausted, choose, network_of
 from skep_platform.tenancy.models import VcLimit
@@ -42,6 +43,7 @@ log = structlog.get_logger(__name__)
 
 GROUP_TASKS = 64  # small gangs share a transaction up to this many tasks
 POSTPONE_S = 30.0
+NO_DEVICES_S = 3600.0  # then it is looked whether a node has them by now
 JOB_ROW = (
     "id",
     "attempt",
@@ -54,6 +56,7 @@ JOB_ROW = (
     "downgraded",
     "wait_reason",
     "network_mode",
+    "rdma",
     "vc_id",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
@@ -89,7 +92,7 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
     """Together; or, when one of them runs into a wall, each alone."""
     try:
         return _write(group)
-    except (DatabaseError, PortsExhausted, NoNetwork) as error:
+    except (DatabaseError, PortsExhausted, NoNetwork, NoDevices) as error:
         if not connection.is_usable():
             raise  # and with the connection the tick's lock is gone
         if len(group) > 1:
@@ -103,10 +106,29 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
 def _postpone(gang_id: str, error: Exception) -> None:
     """Not a race but a fault, which would be planned again and again and keep others out."""
     message = f"It could not be placed now: {str(error)[:300]}"
+    if isinstance(error, NoDevices):
+        _avoid(gang_id, error.nodes)
     queries.placeable().filter(pk=gang_id).update(
         not_before=timezone.now() + timedelta(seconds=POSTPONE_S),
         wait_reason=stories.reason("commit_failed", message, in_s=POSTPONE_S),
     )
+
+
+def _avoid(gang_id: str, nodes: Collection[str]) -> None:
+    """The scheduler does not know of the devices: it looks elsewhere from now on."""
+    job = queries.placeable().filter(pk=gang_id).only("avoid_nodes").first()
+    if job is not None:
+        until = (timezone.now() + timedelta(seconds=NO_DEVICES_S)).timestamp()
+        avoided = {**(job.avoid_nodes or {}), **dict.fromkeys(nodes, until)}
+        Job.objects.filter(pk=job.pk).update(avoid_nodes=avoided)
+
+
+class NoDevices(Exception):
+    """Some of the nodes lack devices that the job asks for."""
+
+    def __init__(self, nodes: Collection[str]) -> None:
+        super().__init__(f"{', '.join(sorted(nodes)[:3])}: no InfiniBand devices there.")
+        self.nodes = nodes
 
 
 @transaction.atomic
@@ -118,8 +140,11 @@ def _write(group: Sequence[Placement]) -> set[str]:
     # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
     room = Room(group)
     kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and room.has(p.tasks)]
+    homes = homes_of([jobs[p.gang] for p in kept])
+    kept = [homeward(p, homes[p.gang]) if p.gang in homes else p for p in kept]
     # 3. Write attempts, leases, the jobs' new state and story.
     networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
+    _check_devices([p for p in kept if jobs[p.gang].rdma], room)
     _check_host_network(jobs[gang] for gang, network in networks.items() if network == HOST)
     room.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
     tasks = _tasks_of(jobs[p.gang] for p in kept)
@@ -131,6 +156,13 @@ def _write(group: Sequence[Placement]) -> set[str]:
     # 4. What was reserved is used now.
     Reservation.objects.filter(job__in=[placement.gang for placement in kept]).delete()
     return {placement.gang for placement in kept}
+
+
+def _check_devices(placements: Iterable[Placement], room: Room) -> None:
+    """Raises NoDevices."""
+    without = {t.node for p in placements for t in p.tasks} - room.rdma_nodes
+    if without:
+        raise NoDevices(without)
 
 
 def _check_host_network(jobs: Iterable[Job]) -> None:
@@ -182,11 +214,12 @@ class Room:
         nodes = Node.objects.filter(
             name__in={task.node for task in tasks}, state=NodeState.ONLINE, cordoned=False
         )
-        rows = nodes.values_list("name", "pk", "port_first", "port_last", "gang_network")
+        rows = nodes.values_list("name", "pk", "port_first", "port_last", "gang_network", "rdma")
         self.ids: dict[str, UUID] = {name: pk for name, pk, *_ in rows}
-        self.gang_nodes = {name for name, *_, able in rows if able}
+        self.gang_nodes = {name for name, *_, able, _ in rows if able}
+        self.rdma_nodes = {name for name, *_, has in rows if has}
         seed = UUID(group[0].gang).int
-        self.ports = {name: PortRange(first, last, seed) for name, _, first, last, _ in rows}
+        self.ports = {name: PortRange(first, last, seed) for name, _, first, last, *_ in rows}
         uuids = list(chain.from_iterable(task.gpu_uuids for task in tasks))
         healthy = Device.objects.filter(pk__in=uuids, health=Device.Health.HEALTHY)
         self._home: dict[str, UUID] = dict(healthy.values_list("uuid", "node_id"))

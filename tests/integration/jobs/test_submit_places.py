@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.jobs_world import job_file
+from tests.support.jobs_world import attempts_of, job_file, tick
 from tests.support.platform_factories import make_node, make_vc
 
+from skep_platform.cluster.models import Node
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import services
+from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.intake import admission, cell_sizes
 from skep_platform.jobs.intake.cell_sizes import CellSize
 from skep_platform.jobs.models import Job
@@ -209,3 +211,36 @@ def test_finding_j4_scratch_is_asked_for_within_the_limit_of_the_virtual_cluster
     error = refusal(alice, vc, skep={"scratch": 501})
     assert (error.code, error.details["allowed"]) == ("exceeds_scratch", 500)
     assert submit(alice, vc, skep={"scratch": 500})
+
+
+INFINIBAND = {"extraContainerOptions": {"infiniband": True}}
+
+
+def test_finding_j6_infiniband_is_refused_where_it_is_not_granted_or_not_there(alice, vc):
+    assert refusal(alice, vc, **INFINIBAND).code == "rdma_not_allowed"
+    set_limit(None, vc, "rdma", 1)
+    assert refusal(alice, vc, **INFINIBAND).code == "rdma_not_available"
+    Node.objects.filter(name="gpu-1").update(rdma=True)
+    assert submit(alice, vc, **INFINIBAND).rdma
+    assert not submit(alice, vc).rdma
+
+
+def test_finding_j6_it_is_placed_where_the_devices_are(alice, vc):
+    set_limit(None, vc, "rdma", 1)
+    # The fuller node is taken first: the one without devices.
+    make_node("gpu-3", gpus=8)
+    Node.objects.filter(name="gpu-3").update(rdma=True)
+    jobs = [submit(alice, vc, gpus=1, **INFINIBAND) for _ in range(3)]
+    for _ in range(3):
+        Job.objects.filter(state="WAITING").update(not_before=None)
+        tick()
+    nodes = {a.node.name for job in jobs for a in attempts_of(job)}
+    assert nodes == {"gpu-3"}
+    told = desired_attempts(attempts_of(jobs[0])[0].node_id)
+    assert all(spec.rdma for spec in told)
+
+
+@pytest.mark.parametrize("ulimits", [{"memlock": "unlimited"}, {"stack": 2**60}])
+def test_finding_j6_limits_are_bounded_by_the_memory_of_a_task(alice, vc, ulimits):
+    assert refusal(alice, vc, skep={"ulimits": ulimits}).code == "ulimit_too_large"
+    assert submit(alice, vc, skep={"ulimits": {"memlock": 2**20, "nofile": 65536}})

@@ -203,7 +203,6 @@ def test_what_is_not_carried_out_is_told() -> None:
         ("not_used", "extras.skep.elastic"),
         ("not_used", "extras.hivedScheduler.gangReleaseEnabled"),
         ("not_used", "taskRoles.worker.taskRetryCount"),
-        ("not_used", "taskRoles.worker.extraContainerOptions.infiniband"),
         ("not_used", "taskRoles.worker.extraContainerOptions.shmMb"),
         ("masked_secret", "secrets.p"),
     }

@@ -21,7 +21,9 @@ START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 # Said of any failure that its node gave no code for.
 NO_CODE = {"failed"}
 # Said to those who reach into a task that runs.
-OF_STREAMS = {"exec_failed", "not_running", "port_closed", "port_not_allowed"}
+OF_STREAMS = {
+    *("exec_failed", "not_running", "port_closed", "port_not_allowed", "too_many_streams"),
+}
 
 
 def failed(rank: int = 0, at: float = 0.0, **told: Any) -> Failed:

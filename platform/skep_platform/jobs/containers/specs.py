@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 DISK_LIMITS = ("container_disk_mb", "log_bytes_per_job")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
+UNLIMITED = -1
 Row = Mapping[str, Any]
 
 ATTEMPT: tuple[str, ...] = (
@@ -50,7 +51,7 @@ NEEDS: tuple[str, ...] = (
     *("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb"),
     *("min_failed", "min_succeeded"),
 )
-ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", *NEEDS)
+ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", "rdma", *NEEDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,7 @@ class _Builder:
 
     def _spec(self, row: Row) -> AttemptSpec:
         job, role = self._job.row, self._job.roles[row["role_id"]]
+        ulimits = (self._job.extras.get("skep") or {}).get("ulimits") or {}
         command, secret = self._command(role)
         ssh_server = bool(self._job.ssh_plugins(role["name"]))
         if ssh_server:
@@ -281,6 +283,8 @@ class _Builder:
             shm_mb=role["shm_mb"],
             disk_mb=self._job.limits["container_disk_mb"],
             log_bytes=self._job.limits["log_bytes_per_job"],
+            rdma=role["rdma"],
+            ulimits={name: UNLIMITED if v == "unlimited" else v for name, v in ulimits.items()},
             network=row["network"],
             hostname=hostname(role["name"], row["task__index"]),
             ports={label: numbers for label, numbers in row["ports"].items() if numbers},

@@ -135,6 +135,8 @@ def _against_limits(
         *_against_graces(job, vc),
         *_against_host_network(job, vc),
         *_against_scratch(job, vc),
+        *_against_rdma(job, vc),
+        *_against_ulimits(job),
         *size,
     ]
 
@@ -163,6 +165,43 @@ def _against_host_network(job: JobFile, vc: VirtualCluster) -> Iterator[Objectio
         )
         details = {"virtual_cluster": vc.name, "limit": "host_network"}
         yield Objection("host_network_not_allowed", message, NETWORK_PATH, details)
+
+
+def _against_rdma(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
+    """Its devices are shared by all tasks of a node, and memory may be locked without a limit."""
+    asking = [name for name, role in job.task_roles.items() if role.infiniband]
+    if not asking:
+        return
+    path: Path = ("taskRoles", asking[0], "extraContainerOptions", "infiniband")
+    if not limit(vc, "rdma"):
+        message = (
+            f"Jobs of {vc.name} may not use InfiniBand devices. Leave out `infiniband`, or ask an "
+            f"admin to set the limit rdma of {vc.name}."
+        )
+        details = {"virtual_cluster": vc.name, "limit": "rdma"}
+        yield Objection("rdma_not_allowed", message, path, details)
+    elif not Node.objects.filter(rdma=True).exclude(state=NodeState.REMOVED).exists():
+        message = "No node of the cluster has InfiniBand devices. Leave out `infiniband`."
+        yield Objection("rdma_not_available", message, path, {"nodes": 0})
+
+
+def _against_ulimits(job: JobFile) -> Iterator[Objection]:
+    """As the agent checks them."""
+    asked = job.extras.skep.ulimits
+    for name in ("memlock", "stack") if asked else ():
+        value = getattr(asked, name)
+        for role_name, role in job.task_roles.items():
+            most = role.resource_per_instance.memory_mb * 2**20
+            free = value is None or (value == "unlimited" and (name == "stack" or role.infiniband))
+            if not free and (value == "unlimited" or value > most):
+                message = (
+                    f"{name} is {value}, and {role_name} has {most} bytes of memory: ask for no "
+                    "more than that."
+                )
+                details = {"needs": value, "allowed": most}
+                yield Objection(
+                    "ulimit_too_large", message, ("extras", "skep", "ulimits", name), details
+                )
 
 
 def _against_scratch(job: JobFile, vc: VirtualCluster) -> Iterator[Objection]:
