@@ -6,6 +6,7 @@ import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from django.http import HttpRequest, HttpResponse
@@ -48,7 +49,7 @@ class OpenApiView(APIView):
     renderer_classes = (renderers.JSONRenderer,)
 
     def perform_content_negotiation(
-        self, request: Request, force: bool = False
+        self, request: Request, *_: Any, **__: Any
     ) -> tuple[renderers.BaseRenderer, str]:
         """Every client gets it, whatever it accepts."""
         return renderers.JSONRenderer(), "application/json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
@@ -73,3 +75,9 @@ def test_defaults_lie_in_their_own_range(name):
     known = LIMITS[name]
     assert known.minimum <= known.default <= known.maximum
     assert known.description.endswith(".")
+
+
+def test_every_limit_is_documented_with_its_default():
+    text = (Path(__file__).parents[3] / "docs/operations.md").read_text()
+    for name, known in LIMITS.items():
+        assert f"| `{name}` | {known.default} | {known.unit} | {known.description} |" in text
