@@ -190,6 +190,10 @@ export function aNode(part: Partial<Node> = {}): Node {
     labels: {},
     last_heartbeat_at: null,
     lease_expires_at: null,
+    disk_free_mb: null,
+    disk_total_mb: null,
+    disk_low: false,
+    log_bytes_waiting: 0,
     gpus: [],
     ...part,
   };
