@@ -389,6 +389,8 @@ def _node(
 def _gpu(
     gpu: queries.Gpu, holder: queries.Holder | None, live: queries.Live | None
 ) -> dict[str, Any]:
+    if holder and holder.job_id is None:  # the metrics of a job are for those who may see it
+        live = None
     return {
         "uuid": gpu.uuid,
         "model": gpu.model,

@@ -12,6 +12,8 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
 
 from skep_platform.cluster.models import NodeFault
+from skep_platform.cluster.queries import LIVE_KEY
+from skep_platform.core.doorbells import valkey
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +75,22 @@ def test_finding_s18_what_is_told_instead(theirs, ann):
     assert there["gpus"] == 8
     (fault,) = api.get("/nodes/n1/faults").json()["results"]
     assert (fault["job_name"], fault["virtual_cluster"], fault["evidence"]) == (None, None, "")
+
+
+def test_finding_s18_how_busy_a_gpu_is_is_told_to_those_who_may_see_the_job(theirs, ann):
+    vc, node, _ = theirs
+    gpu = node.devices.first().uuid
+    key, sample = LIVE_KEY.format(node.pk), json.dumps({"t": 1.0, "util": 77.0, "mem": 5})
+    valkey().hset(key, gpu, sample)
+    seen = {}
+    for user in (ann[1], vc.memberships.get().user, make_user(admin=True)):
+        rows = Api(user).get("/nodes/n1").json()["gpus"]
+        (found,) = (row for row in rows if row["uuid"] == gpu)
+        seen[user.username] = (found["utilization"], found["memory_used_mb"])
+    assert seen.pop("ann") == (None, None)
+    valkey().delete(key)
+    assert seen.pop(f"{SECRET}-user") == (77.0, 5)
+    assert list(seen.values()) == [(77.0, 5)]
 
 
 def test_finding_s18_a_waiting_job_is_told_of_others_without_names(ann):

@@ -166,3 +166,39 @@ def test_exit_codes_tell_scripts_what_went_wrong(box, arguments, environment, co
     done = skep(box, *arguments, **environment)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
+
+
+def test_finding_s17_tokens_are_made_with_a_password_listed_and_revoked(box, tmp_path):
+    succeed(box, "manage", "shell", "-c", PERSON)
+    person = ["--username", "cli-person"]
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    login = ["login", "--server", box.url, *person, "--password-stdin", "--scope", "read"]
+    assert skep(box, *login, stdin="many-busy-bees\n", **home).returncode == 0
+    listed = skep(box, "token", "list", **home).stdout
+    assert re.search(r"skep on .* read ", listed)
+    refused = skep(box, "submit", "-f", "-", stdin=job_file("refused"), **home)
+    assert refused.returncode != 0
+    assert "scope" in refused.stderr
+    made = skep(
+        box, "token", "create", "ci", "--password-stdin", stdin="many-busy-bees\n", **home
+    ).stdout.strip()
+    assert made.startswith("skt_")
+    narrow = skep(box, "token", "revoke", "ci", **home)
+    assert "scope" in narrow.stderr
+    assert skep(box, "whoami", **{**home, "SKEP_TOKEN": made, "SKEP_SERVER": box.url}).stdout
+
+
+PERSON = (
+    "from skep_platform.accounts.services import create_user;"
+    "create_user(None, 'cli-person', 'many-busy-bees')"
+)
+
+
+def test_finding_u12_members_are_managed_and_finding_s8_jobs_are_shared(box):
+    assert "cli-person" in succeed(box, "members", "default", "--add", "cli-person")
+    alone = skep(box, "members", "default", "--remove", "admin")
+    assert "last manager" in alone.stderr
+    assert "cli-person" not in succeed(box, "members", "default", "--remove", "cli-person")
+    succeed(box, "submit", "-f", "-", stdin=job_file("to-share"))
+    assert "everybody" in succeed(box, "share", "to-share", "everyone")
+    assert "owner" in succeed(box, "share", "to-share", "default")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.jobs_world import job_file, state_of, submit
+from tests.support.jobs_world import job_file, state_of, submit, tick
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_user, make_vc
+from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.jobs.models import Job
 from skep_platform.tenancy.models import Membership
@@ -147,3 +147,11 @@ def test_finding_u24_who_is_in_none_is_told_whom_to_ask(admin):
 def test_finding_u24_a_name_that_is_given_is_meant(alice, vc):
     (error,) = Api(alice).post("/jobs/check", job_file("elsewhere")).json()["errors"]
     assert "elsewhere" in error["message"]
+
+
+def test_finding_u12_the_scheduler_ranks_a_job_anew(boss, alice, vc):
+    make_node("gpu-1", gpus=8)
+    first, second = (submit(alice, vc, gpus=8) for _ in range(2))
+    assert boss.put(f"/jobs/{second.pk}/priority", {"priority": 900}).status_code == 200
+    assert tick() == {str(second.pk)}
+    assert state_of(first) == "WAITING"
