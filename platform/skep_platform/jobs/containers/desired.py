@@ -77,7 +77,7 @@ def note_told(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> 
         return
     mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
     rows = TaskAttempt.objects.filter(pk__in=attempts, node=node_id, node__in=mine)
-    if not rows.update(told_run_at=Now()):
+    if not rows.update(told_run_at=Now()) and not mine.exists():
         raise Conflict("This session of the node is over.", code="session_fenced")
 
 

@@ -33,6 +33,11 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
               Cordoned automatically: {node.cordon_reason}
             </p>
           ) : null}
+          {node.disk_low ? (
+            <p className={css.cordoned} role="status">
+              The disk that holds its containers is nearly full.
+            </p>
+          ) : null}
           <NodeFacts node={node} />
           {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
           {user?.is_admin ? <NodeLabels key={node.name} node={node} /> : null}
@@ -62,6 +67,11 @@ function NodeFacts({ node }: { node: Node }) {
       <Fact name="Address">{node.address || "–"}</Fact>
       <Fact name="CPUs">{node.cpus}</Fact>
       <Fact name="Memory">{megabytes(node.memory_mb)}</Fact>
+      {node.disk_free_mb !== null && node.disk_total_mb !== null ? (
+        <Fact name="Disk">
+          {megabytes(node.disk_free_mb)} of {megabytes(node.disk_total_mb)} free
+        </Fact>
+      ) : null}
       <Fact name="Runtime">
         {node.runtime} <span className="dim">{node.engine_version}</span>
       </Fact>
