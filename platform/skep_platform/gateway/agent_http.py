@@ -4,14 +4,20 @@ database, so that heartbeats always find a connection to it."""
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from skep_platform.core import health
 from skep_platform.core.errors import NotFound, SkepError, Unavailable
 from skep_platform.core.limits import App, Receive, Scope, Send, refuse
+from skep_platform.gateway import threads
 
 MAX_BODY = 16 * 1024  # bytes
 BODY_S = 10.0
+READY_S = 1.0  # how long an answer of /readyz holds
 PROBES = ("/healthz", "/readyz")
 JOIN = "/api/v1/nodes/join"
 FILES = "/api/v1/agent/files/"
@@ -25,18 +31,33 @@ class AgentHttp:
     """ASGI: probes, joining and working files go to `app`; nothing else is here."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
         self._turnstile = Turnstile(app, AT_ONCE, MAX_HERE)
+        self._looking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._looking = WeakKeyDictionary()
+        self._ready = (503, b"")
+        self._looked_at = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:
         method, path = scope["method"], scope["path"]
         if method in ("GET", "HEAD") and path in PROBES:
-            return await self._app(scope, receive, send)
+            return await self._probe(path, send)
         join = method == "POST" and path == JOIN
         if join or (method == "GET" and (path.startswith(FILES) or path == SCRATCH)):
             return await self._turnstile(scope, receive, send)
         message = "This is the gateway of the agents; the API and the pages are at the web address."
         return await refuse(send, NotFound(message, code="unknown_route"))
+
+    async def _probe(self, path: str, send: Send) -> None:
+        """Anybody may ask as often as they like: database and Valkey are asked once a second."""
+        if path == "/healthz":
+            return await _answer(send, 200, b"ok\n", b"text/plain")
+        loop = asyncio.get_running_loop()
+        async with self._looking.setdefault(loop, asyncio.Lock()):
+            if time.monotonic() - self._looked_at >= READY_S:
+                found = await threads.credentials.run(health.ready)
+                self._ready = found.status_code, found.content
+                self._looked_at = time.monotonic()
+        return await _answer(send, *self._ready, b"application/json")
 
 
 class Turnstile:
@@ -45,7 +66,9 @@ class Turnstile:
 
     def __init__(self, app: App, at_once: int, most: int) -> None:
         self._app = app
-        self._turns = asyncio.Semaphore(at_once)
+        self._at_once = at_once
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._turns = WeakKeyDictionary()
         self._most = most
         self._here = 0
 
@@ -64,14 +87,16 @@ class Turnstile:
             self._here -= 1
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> Any:
-        await self._turns.acquire()
+        loop = asyncio.get_running_loop()
+        turns = self._turns.setdefault(loop, asyncio.Semaphore(self._at_once))
+        await turns.acquire()
         inside = True
 
         def leave() -> None:
             nonlocal inside
             if inside:
                 inside = False
-                self._turns.release()
+                turns.release()
 
         async def watched(message: Mapping[str, Any]) -> None:
             leave()
@@ -101,6 +126,12 @@ async def _body(receive: Receive) -> list[Mapping[str, Any]]:
         size += len(messages[-1].get("body", b""))
         messages.append(await receive())
     return messages
+
+
+async def _answer(send: Send, status: int, body: bytes, kind: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _busy() -> SkepError:

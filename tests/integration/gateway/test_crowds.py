@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import httpx
@@ -165,6 +166,21 @@ def test_finding_s14_strangers_are_bounded_while_they_are_looked_up(port, monkey
     wait_until(lambda: not seats.people._strangers, "nobody is looked up")
     with Page(port, session=session) as page:
         page.subscribe("cluster")
+
+
+def test_finding_s14_probes_of_the_gateway_cost_nobody_a_database_connection(
+    transactional_db, monkeypatch
+):
+    looks: list[int] = []
+    ready = agent_http.health.ready
+    monkeypatch.setattr(agent_http.health, "ready", lambda: looks.append(1) or ready())
+    monkeypatch.setattr(agent_http, "READY_S", 60.0)
+    with ThreadServer(gateway_application) as gateway, ThreadPoolExecutor(16) as crowd:
+        url = f"http://127.0.0.1:{gateway.port}/readyz"
+        answers = list(crowd.map(lambda _: httpx.get(url, timeout=60), range(100)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert answers[0].json() == {"database": True, "valkey": True}
+        assert len(looks) <= 1
 
 
 def test_finding_s14_slow_joins_keep_no_agent_waiting(transactional_db, monkeypatch):
