@@ -133,7 +133,10 @@ def may_reach(user: User, attempt_id: UUID) -> bool:
 
 
 def _may(user: User, job: Job) -> bool:
-    return job.owner_id == user.pk or tenancy.is_admin(user)
+    """Who left the virtual cluster may read what the own jobs did, and not work there any more."""
+    if tenancy.is_admin(user):
+        return True
+    return job.owner_id == user.pk and tenancy.role_in(user, job.vc) is not None
 
 
 def _check_port(attempt: TaskAttempt, task: str, port: int) -> None:
