@@ -52,9 +52,6 @@ LIMITS: dict[str, Limit] = {
     "log_bytes_per_job": Limit(
         100 * 1024**3, 1024**2, 2**50, "bytes", "Bytes of log that are stored for one job."
     ),
-    "events_per_job": Limit(
-        10_000, 100, 10_000_000, "events", "Events that are stored for one job."
-    ),
     "max_priority": Limit(
         100,
         0,
