@@ -31,12 +31,12 @@ UNAUTHENTICATED = ("not_authenticated", 4401)
 
 
 class Team:
-    """A user with a token, and a job of its virtual cluster."""
+    """A user with a token, and a job that a colleague opened to the virtual cluster."""
 
     def __init__(self) -> None:
         self.user = make_user()
         self.vc = make_vc(members=[self.user])
-        self.job = make_job(self.vc, self.user)
+        self.job = make_job(self.vc, make_user(), visibility="members")
         _, self.token = accounts.create_token(self.user)
 
     def page(self, port: int) -> Page:
