@@ -12,6 +12,7 @@ import hashlib
 import ipaddress
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ RDMA_CAPABILITIES = ("IPC_LOCK",)
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(uverbs[0-9]{1,4}|rdma_cm)")
 MAX_FILES = 1024 * 1024
 UNLIMITED = -1
+ENTRYPOINT_FUNCTION = "skep_entrypoint"
+_HAS_ARGUMENTS = re.compile(rf"{ENTRYPOINT_FUNCTION}[ \t]+[^\s;&|)]")
 # The kernel's MAX_ARG_STRLEN: a longer single argument fails exec with E2BIG.
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 MAX_PIDS = 65536
@@ -114,6 +117,8 @@ class ImageFacts:
     env: tuple[str, ...] = ()
     working_dir: str = ""
     user: str = ""  # as in the image's USER: a name or a number, and a group
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ def create_call(
         engine.api,
         # By id: the tag may have moved since the image was looked at.
         image=image.image_id,
-        command=[_script(spec)],
+        command=[_within_exec(_entrypoint(spec, image) + _script(spec))],
         hostname=_hostname(spec),
         detach=True,
         # Engines before API 1.44 look for it here, later ones in the endpoint.
@@ -253,11 +258,30 @@ def _check_sizes(spec: AttemptSpec) -> None:
         require(0 <= grace <= MAX_GRACE_S, f"{grace:g} s of grace")
     signal = spec.checkpoint_signal
     require(not signal or signal in CHECKPOINT_SIGNALS, f"{signal[:20]!r} as checkpoint signal")
-    size = len(_script(spec).encode())
     require("\0" not in spec.command, "the command holds a NUL byte")
+    _within_exec(_script(spec))
+
+
+def _within_exec(script: str) -> str:
+    size = len(script.encode())
     require(
         size <= MAX_ARGUMENT_BYTES, f"the command has {size} bytes, at most {MAX_ARGUMENT_BYTES}"
     )
+    return script
+
+
+def _entrypoint(spec: AttemptSpec, image: ImageFacts) -> str:
+    """Return the shell function by which a command runs what the image would: its ENTRYPOINT with
+    these arguments, or with its CMD where there are none. "" for a command without it. Raises
+    RuntimeFailure "spec_refused" for an image that has neither."""
+    if ENTRYPOINT_FUNCTION not in spec.command:
+        return ""
+    require(
+        image.entrypoint or image.cmd or _HAS_ARGUMENTS.search(spec.command),
+        "its image has neither ENTRYPOINT nor CMD",
+    )
+    cmd = f"[ $# -gt 0 ] || set -- {shlex.join(image.cmd)}; " if image.cmd else ""
+    return f'{ENTRYPOINT_FUNCTION}() {{ {cmd}{shlex.join(image.entrypoint)} "$@"; }}; '
 
 
 def _script(spec: AttemptSpec) -> str:

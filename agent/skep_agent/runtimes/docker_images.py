@@ -283,6 +283,8 @@ def _facts(image: dict[str, Any]) -> ImageFacts:
         tuple(config.get("Env") or ()),
         config.get("WorkingDir") or "",
         config.get("User") or "",
+        tuple(config.get("Entrypoint") or ()),
+        tuple(config.get("Cmd") or ()),
     )
 
 

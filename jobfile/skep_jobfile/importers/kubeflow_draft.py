@@ -10,7 +10,7 @@ from typing import Any
 from skep_jobfile.skep_extras import MAX_DURATION_S
 
 NEVER = -1  # by the number of its tasks, a role does not end the job
-NO_COMMAND = 'echo "Write this command: the entrypoint of the image is not run." >&2; exit 64'
+ENTRYPOINT = "skep_entrypoint"  # runs the image's entrypoint, with its CMD or with arguments
 
 
 @dataclass
@@ -100,5 +100,5 @@ def _role(role: Role, image: str, shared: dict[str, str]) -> dict[str, Any]:
             **ports,
         },
         **({"extraContainerOptions": {"shmMB": role.shm_mb}} if role.shm_mb else {}),
-        "commands": [*filter(None, [exports]), *role.setup, role.command or NO_COMMAND],
+        "commands": [*filter(None, [exports]), *role.setup, role.command or ENTRYPOINT],
     }

@@ -174,7 +174,7 @@ def _role(replica: View, draft: Draft, name: str, container: str) -> Role:
 
 
 def note_no_command(view: View, *below: str) -> None:
-    message = "There is no command, and the image's entrypoint is not run: write `commands`."
+    message = "There is no command: the image's entrypoint runs as the image says."
     view.note("no_command", message, *below)
 
 

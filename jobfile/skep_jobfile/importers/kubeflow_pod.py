@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from skep_jobfile.importers import kubeflow_values
-from skep_jobfile.importers.kubeflow_draft import Role
+from skep_jobfile.importers.kubeflow_draft import ENTRYPOINT, Role
 from skep_jobfile.importers.kubeflow_view import View
 
 IMAGE = "ubuntu:24.04"
@@ -72,10 +72,12 @@ def of_container(container: View, name: str, instances: int) -> Role:
     environment, known = _environment(container)
     asked = "resourcesPerNode" if "resourcesPerNode" in container.data else "resources"
     cpus, memory_mb, gpus = _resources(container, asked)
-    words = [*container.texts("command"), *container.texts("args")]
-    if words and not container.data.get("command"):
-        message = "The image's entrypoint is not run before args: write the whole command."
-        container.note("entrypoint", message, "args")
+    command, args = container.texts("command"), container.texts("args")
+    if args and not command:
+        container.note("entrypoint", "The args go to the image's entrypoint, by this word.", "args")
+        script = f"{ENTRYPOINT} {kubeflow_values.arguments(args, known)}"
+    else:
+        script = kubeflow_values.script([*command, *args], known) if command else ""
     made = Role(
         name=name,
         instances=instances,
@@ -83,7 +85,7 @@ def of_container(container: View, name: str, instances: int) -> Role:
         cpus=cpus,
         memory_mb=memory_mb,
         gpus=gpus,
-        command=kubeflow_values.script(words, known) if words else "",
+        command=script,
         environment=environment,
         ports=list(_ports(container)),
     )

@@ -51,6 +51,11 @@ def script(words: Sequence[str], known: Collection[str]) -> str:
     return " ".join(_word(word, known) for word in words)
 
 
+def arguments(words: Sequence[str], known: Collection[str]) -> str:
+    """Return the words as shell, where $(NAME) becomes the variable if it is one of `known`."""
+    return " ".join(_word(word, known) for word in words)
+
+
 def expanded(value: str, known: Mapping[str, str]) -> str:
     """The value of a variable that uses earlier ones: at most MAX_VALUE characters of what they
     expand to. Raises InvalidJobFile: variables that use each other twice grow exponentially."""

@@ -260,3 +260,36 @@ def test_what_is_written_reads_back(data: dict[str, str]) -> None:
     data_ok = all("\0" not in k and not any("\ud800" <= c <= "\udfff" for c in k) for k in data)
     if data_ok:
         assert read(dump(wrapped)).data == wrapped
+
+
+PYTORCH_JOB = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: example/train:1
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ("", "skep_entrypoint"),
+        ('args: ["--lr", "0.1", "a b"]', "skep_entrypoint --lr 0.1 'a b'"),
+        ('args: ["/bin/sh", "-c", "x; y"]', "skep_entrypoint /bin/sh -c 'x; y'"),
+        ('command: ["python"]\n              args: ["t.py"]', "python t.py"),
+    ],
+)
+def test_finding_j8_a_container_without_a_command_runs_the_images_entrypoint(
+    more: str, command: str
+) -> None:
+    found = convert(PYTORCH_JOB + f"              {more}\n")
+    role = next(iter(read(found.text).data["taskRoles"].values()))
+    assert role["commands"][-1] == command
