@@ -35,8 +35,12 @@ def stop_unsaved(
     if not asked:
         return []
     with connection.cursor() as cursor:
-        values = {"jobs": sorted(asked), "stopping": AttemptState.STOPPING}
-        cursor.execute(MARK, {**values, "unhandled": UNHANDLED, "unsaved": UNSAVED})
+        values = {
+            "unhandled": UNHANDLED,
+            "unsaved": UNSAVED,
+            "stopping": str(AttemptState.STOPPING),
+        }
+        cursor.execute(MARK, {**values, "jobs": sorted(asked)})
         marked = cursor.fetchall()
     tasks = Counter(job_id for job_id, _, _ in marked)
     signals = {job_id: signal for job_id, _, signal in marked}
