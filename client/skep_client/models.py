@@ -504,6 +504,7 @@ class Node(Model):
     runtime: str = ""
     driver_version: str = ""
     engine_version: str = ""
+    network_problem: str = ""
     below_floor: list[BelowFloor] = []
     agent_version: str = ""
     labels: dict[str, str] = {}

@@ -70,6 +70,9 @@ class NodeSerializer(serializers.Serializer[Any]):
     runtime = serializers.CharField(allow_blank=True)
     driver_version = serializers.CharField(allow_blank=True)
     engine_version = serializers.CharField(allow_blank=True)
+    network_problem = serializers.CharField(
+        allow_blank=True, help_text="Why it cannot isolate tasks, and starts none; empty: it can."
+    )
     below_floor = BelowFloorSerializer(
         many=True, help_text="Software of it that is too old to keep tenants apart."
     )
@@ -371,6 +374,7 @@ def _node(
         "runtime": node.runtime,
         "driver_version": node.driver_version,
         "engine_version": node.engine_version,
+        "network_problem": node.network_problem,
         "below_floor": [
             asdict(one) for one in floors.below(node.components | {"driver": node.driver_version})
         ],

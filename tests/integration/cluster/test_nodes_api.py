@@ -66,6 +66,8 @@ def test_node_tells_what_it_has(live):
         "runtime": "mock",
         "driver_version": "580.1",
         "engine_version": "",
+        "network_problem": "",
+        "below_floor": [],
         "agent_version": "test",
         "labels": {"rack": "r1"},
         "gpus": [

@@ -185,6 +185,7 @@ export function aNode(part: Partial<Node> = {}): Node {
     runtime: "docker",
     driver_version: "",
     engine_version: "",
+    network_problem: "",
     below_floor: [],
     agent_version: "",
     labels: {},

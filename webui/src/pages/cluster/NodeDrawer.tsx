@@ -38,6 +38,11 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
               The disk that holds its containers is nearly full.
             </p>
           ) : null}
+          {node.network_problem ? (
+            <p className={css.cordoned} role="status">
+              No task is started: {node.network_problem}
+            </p>
+          ) : null}
           <NodeFacts node={node} />
           {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
           {user?.is_admin ? <NodeLabels key={node.name} node={node} /> : null}
