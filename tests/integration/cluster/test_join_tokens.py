@@ -102,3 +102,13 @@ def test_finding_s15_only_admins_see_and_revoke(admin):
     alice = Api(make_user("alice"))
     assert alice.get("/nodes/join-tokens").status_code == 403
     assert alice.delete(f"/nodes/join-tokens/{row['id']}").status_code == 403
+
+
+def test_finding_c4_joining_costs_a_fixed_few_statements_however_many_nodes_there_are(
+    admin, django_assert_max_num_queries
+):
+    token = new_token(admin, nodes=50)
+    for number in range(30):
+        assert join(token, f"node-{number}").status_code == 201
+    with django_assert_max_num_queries(9):
+        assert join(token, "one-more").status_code == 201
