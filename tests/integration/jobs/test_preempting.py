@@ -164,7 +164,9 @@ SAVES = {"checkpoint": {"signal": "SIGUSR2", "grace": 60}}
 
 
 def told_at_once(node) -> list[bool]:
-    return [spec.stop_at_once for spec in desired_attempts(node.pk)]
+    """Of its tasks, in their order."""
+    told = sorted(desired_attempts(node.pk), key=lambda spec: spec.task_index)
+    return [spec.stop_at_once for spec in told]
 
 
 def unhandled(*attempts) -> None:
