@@ -167,6 +167,20 @@ async def test_finding_s12_a_new_policy_is_in_force_before_the_next_task(fenced,
         assert element in listing
 
 
+async def test_an_agent_that_leaves_takes_its_rules_unless_bridges_need_them(
+    cluster, busybox, table
+):
+    node = Node(cluster, "node-1", simulated_gpus=True)
+    runtime = DockerRuntime(node, fence=Fence(cluster))
+    container_id = await runtime.create(make_spec(busybox, "true"))
+    await runtime.close()
+    assert table in _nft("list", "tables")
+    runtime = DockerRuntime(node, fence=Fence(cluster))
+    await runtime.remove(container_id)
+    await runtime.close()
+    assert table not in _nft("list", "tables")
+
+
 async def test_a_policy_that_says_things_twice_is_taken(fenced, busybox):
     nodes = ["10.0.0.4", "10.0.0.4/32", "10.0.0.0/24"]
     allowed = ["10.0.0.0/8", "10.1.0.0/16", "10.0.0.5:80", "10.0.0.5:80", "10.0.0.5:443"]

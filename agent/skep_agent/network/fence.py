@@ -10,6 +10,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -70,6 +71,17 @@ class Fence:
         "network_unavailable"."""
         self._changed = True
         await self.ensure()
+
+    async def leave(self) -> None:
+        """Take the rules away where no bridge is left that they are for. Another agent of the
+        cluster here writes them again before it starts anything."""
+        prefix = names.prefix(self._cluster)
+        async with self._lock:
+            if any(name.startswith(prefix) for _, name in socket.if_nameindex()):
+                return
+            self._written = ""
+            with suppress(RuntimeFailure):
+                await _nft(f"delete table inet {names.table(self._cluster)}\n")
 
     async def _write(self) -> None:
         # A policy that comes meanwhile is for the next time; where this fails, all of it is.

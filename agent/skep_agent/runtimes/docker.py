@@ -256,8 +256,7 @@ class DockerRuntime:
     async def close(self) -> None:
         await self._exits.close()
         await self._disk.close()
-        with suppress(RuntimeFailure):
-            await self._networks.remove_unused(isolated=True)
+        await self._networks.close()
         await self._engine.close()
 
     async def _engine_facts(self) -> EngineFacts:

@@ -105,6 +105,13 @@ class Networks:
         if self._fence is not None:
             await self._fence.ensure()
 
+    async def close(self) -> None:
+        """Leave nothing behind that no container needs."""
+        with suppress(RuntimeFailure):
+            await self.remove_unused(isolated=True)
+        if self._fence is not None:
+            await self._fence.leave()
+
     async def remove_unused(self, *, isolated: bool = False) -> None:
         """Remove every job's bridge of this node on which no container counts any more; and the
         one for lonely tasks too, if asked, when the node has no container at all."""
