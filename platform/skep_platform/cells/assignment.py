@@ -10,6 +10,7 @@ from typing import Any
 from skep_platform.cluster import layouts
 from skep_platform.tenancy import claims
 from skep_scheduler import facts
+from skep_scheduler.inventory import gpu_model
 
 Body = Mapping[str, Any]  # as `AssignmentSerializer` checked it
 
@@ -99,7 +100,7 @@ def _claims(vc: Mapping[str, Any]) -> Iterator[facts.Claim]:
     for cell in vc["cells"]:
         yield facts.Claim(cell["chain"], cell["cell_type"], cell["number"])
     for model, gpus in vc["quotas"].items():
-        yield facts.Claim("", model, gpus)
+        yield facts.Claim("", gpu_model(model), gpus)
 
 
 def _unknown_vcs(body: Body) -> Iterator[Error]:
@@ -117,6 +118,10 @@ def _twice(body: Body) -> Iterator[Error]:
             if times > 1:
                 message = f"{cell_type} of {chain} is listed {times} times; add the numbers."
                 yield Error("listed_twice", message, f"virtual_clusters.{name}.cells", {})
+        for model, times in Counter(map(gpu_model, vc["quotas"])).items():
+            if times > 1:
+                message = f"{model} is listed by {times} of its names; add the numbers."
+                yield Error("listed_twice", message, f"virtual_clusters.{name}.quotas", {})
     names = Counter(pin["name"] for pin in body["pins"])
     for name, times in names.items():
         if times > 1:

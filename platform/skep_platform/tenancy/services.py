@@ -3,6 +3,7 @@ own; the API checks that before it calls."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from django.core.exceptions import ValidationError
@@ -188,6 +189,10 @@ def _check_quotas(quotas: Mapping[str, int]) -> None:
         ):
             message = f"A quota is a GPU model and a number from 0 to {MAX_GPUS}."
             raise SkepError(message, code="quota_invalid", gpu_model=model[:100], gpus=gpus)
+    for model, times in Counter(map(gpu_model, quotas)).items():
+        if times > 1:
+            message = f"{model} is listed by {times} of its names; add the numbers."
+            raise SkepError(message, code="quota_invalid", gpu_model=model)
 
 
 def _check_capacity(vc: VirtualCluster, before: dict[str, int], after: dict[str, int]) -> None:

@@ -207,3 +207,18 @@ def test_what_contradicts_itself_is_refused(admin):
     )
     assert sorted(codes(verdict)) == ["listed_twice", "listed_twice", "pin_given_twice"]
     assert not PinnedCell.objects.exists()
+
+
+def test_a_model_is_counted_by_whichever_name_it_is_written(admin):
+    """NVML's name of a GPU is the same model as the cluster's: in both ways to write quotas."""
+    make_vc("vision")
+    make_vc("speech")
+    nvml, both = {"NVIDIA A100": 4}, {"NVIDIA A100": 4, "A100": 2}
+
+    assert put(admin, vision=owns(**nvml)).status_code == 200
+    assert dict(Quota.objects.values_list("gpu_model", "gpus")) == {"A100": 4}
+
+    assert codes(check(admin, vision=owns(**both))) == ["listed_twice"]
+    answer = admin.put("/virtual-clusters/speech/quotas", {"quotas": both})
+    assert refusal(answer) == (400, "quota_invalid")
+    assert dict(Quota.objects.values_list("gpu_model", "gpus")) == {"A100": 4}
