@@ -84,6 +84,8 @@ class Forward:
                     _join(connection, stream)
             except SkepError as error:
                 self._told(error)
+            finally:
+                _hang_up(connection)
 
 
 def _join(connection: socket.socket, stream: Stream) -> None:
@@ -95,6 +97,12 @@ def _join(connection: socket.socket, stream: Stream) -> None:
             return
     with suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Tell the program here. Closing alone would not, as long as a thread waits to receive."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _send(connection: socket.socket, stream: Stream) -> None:

@@ -200,8 +200,9 @@ def test_a_port_of_a_task_is_reached_here(environment, service):
         for _ in range(3):
             with urlopen(f"http://{opened}/d/f", timeout=30) as answer:
                 assert answer.read() == b"data\n"
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as refused:
             urlopen(f"http://{closed}/", timeout=30)
+        assert not isinstance(refused.value, TimeoutError)  # who connected is told, too
         assert "port_closed" in process.stderr.readline()
         process.terminate()
 
