@@ -349,6 +349,7 @@ class JobSummary(MayFinish, Model):
     free_retries: int = 0
     tags: list[str] = []
     diagnosis_code: str | None = None
+    diagnosis_title: str | None = None
     submitted_at: datetime
     placed_at: datetime | None = None
     started_at: datetime | None = None

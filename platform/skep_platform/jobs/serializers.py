@@ -79,6 +79,9 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     diagnosis_code = serializers.SerializerMethodField(
         help_text="Name of the newest attempt's failure."
     )
+    diagnosis_title = serializers.SerializerMethodField(
+        help_text="What a person calls that failure."
+    )
     submitted_at = serializers.DateTimeField(source="created_at")
     placed_at = serializers.DateTimeField(allow_null=True, help_text="Null: in the queue.")
     started_at = serializers.DateTimeField(allow_null=True)
@@ -97,6 +100,9 @@ class JobSummarySerializer(serializers.Serializer[Job]):
 
     def get_diagnosis_code(self, job: Job) -> str | None:
         return job.diagnosis["name"] if job.diagnosis else None
+
+    def get_diagnosis_title(self, job: Job) -> str | None:
+        return table().code(job.diagnosis["code"]).heading if job.diagnosis else None
 
     def get_preempting(self, job: Job) -> bool:
         return job.preempting_at is not None

@@ -22,7 +22,7 @@ SUMMARY = {
     *("tasks", "attempt", "retries_used", "submitted_at", "placed_at", "started_at"),
     *("finished_at", "wait_reason", "exit_reason", "duration_s", "preemptions", "preempting"),
     *("downgraded", "incremental", "unplaced", "expected_start"),
-    *("tags", "free_retries", "diagnosis_code"),
+    *("tags", "free_retries", "diagnosis_code", "diagnosis_title"),
 }
 DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),

@@ -1,4 +1,5 @@
 import createClient, { type Middleware } from "openapi-fetch";
+import { watchedFetch } from "./connection";
 import { toApiError } from "./errors";
 import type { paths } from "./schema";
 
@@ -29,7 +30,7 @@ const refusals: Middleware = {
 
 export const client = createClient<paths>({
   baseUrl: location.origin,
-  fetch: (request) => fetch(request),
+  fetch: watchedFetch,
 });
 client.use(csrf, refusals);
 

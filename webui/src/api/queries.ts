@@ -12,7 +12,10 @@ export const queryClient: QueryClient = new QueryClient({
   queryCache: new QueryCache({ onError: noticeLogout }),
   mutationCache: new MutationCache({ onError: noticeLogout }),
   defaultOptions: {
+    // Offline a request fails with a sentence; the default is to hold it back without a word.
+    mutations: { networkMode: "always" },
     queries: {
+      networkMode: "always",
       staleTime: 2000,
       // A refusal stays one; a server that restarts is back in a moment.
       retry: (failures, error) => !isClientError(error) && failures < 2,

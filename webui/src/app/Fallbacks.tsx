@@ -4,18 +4,21 @@ import { explain } from "@/api/errors";
 import { Blank } from "@/ui/Blank";
 import { LinkButton } from "@/ui/LinkButton";
 
+/** Stands for the whole page, without the frame: the landmark is its own. */
 export function Lost() {
   return (
-    <Blank
-      title="There is no such page"
-      action={
-        <LinkButton to="/jobs" variant="default">
-          Go to the jobs
-        </LinkButton>
-      }
-    >
-      The address may be mistyped, or from an older version.
-    </Blank>
+    <main>
+      <Blank
+        title="There is no such page"
+        action={
+          <LinkButton to="/jobs" variant="default">
+            Go to the jobs
+          </LinkButton>
+        }
+      >
+        The address may be mistyped, or from an older version.
+      </Blank>
+    </main>
   );
 }
 

@@ -20,7 +20,15 @@ const ADMIN = [
   { to: "/users", label: "Users", icon: "users" },
 ] as const;
 
-export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
+interface Props {
+  user: Me;
+  /** On small screens: whether it is in. */
+  drawn: boolean;
+  /** Asks for the list of keys. */
+  onKeys: () => void;
+}
+
+export function Sidebar({ user, drawn, onKeys }: Props) {
   return (
     <aside className={css.sidebar} data-drawn={drawn || undefined}>
       <Link to="/jobs" className={css.brand}>
@@ -53,7 +61,7 @@ export function Sidebar({ user, drawn }: { user: Me; drawn: boolean }) {
       </nav>
       <div className={css.foot}>
         <ClusterGauge />
-        <UserMenu user={user} />
+        <UserMenu user={user} onKeys={onKeys} />
       </div>
     </aside>
   );

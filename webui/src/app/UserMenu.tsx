@@ -9,7 +9,7 @@ import { tellError } from "@/ui/notify";
 import { SchemeItems } from "./SchemeItems";
 import css from "./UserMenu.module.css";
 
-export function UserMenu({ user }: { user: Me }) {
+export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
 
@@ -38,6 +38,18 @@ export function UserMenu({ user }: { user: Me }) {
       <Menu.Dropdown>
         <Menu.Item component={Link} to="/profile" leftSection={<Icon name="key" size={14} />}>
           Profile and tokens
+        </Menu.Item>
+        <Menu.Item
+          component="a"
+          href="/api/v1/docs"
+          target="_blank"
+          rel="noopener"
+          leftSection={<Icon name="external" size={14} />}
+        >
+          API documentation
+        </Menu.Item>
+        <Menu.Item leftSection={<Icon name="help" size={14} />} onClick={onKeys}>
+          Keyboard shortcuts
         </Menu.Item>
         <Menu.Divider />
         <SchemeItems />

@@ -40,6 +40,7 @@ export function aJob(part: Partial<JobSummary> = {}): JobSummary {
     tags: [],
     free_retries: 0,
     diagnosis_code: null,
+    diagnosis_title: null,
     ...part,
   };
 }

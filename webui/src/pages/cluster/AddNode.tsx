@@ -1,6 +1,6 @@
 import { Button, Loader, Modal } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { createJoinToken } from "@/api/cluster";
 import type { JoinToken, Node } from "@/api/types";
 import { explain } from "@/api/errors";
@@ -33,10 +33,6 @@ export function AddNode({ nodes }: { nodes: Node[] }) {
         centered
       >
         <div className={css.steps}>
-          <p>
-            Run this on the new machine, as a user who may talk to Docker. It needs the{" "}
-            <code>skep</code> package with the <code>agent</code> extra.
-          </p>
           {ticket.isPending ? <Loader size="sm" type="dots" /> : null}
           {ticket.error ? (
             <p className={css.bad} role="alert">
@@ -50,17 +46,38 @@ export function AddNode({ nodes }: { nodes: Node[] }) {
   );
 }
 
+/** After so long without the node there is something to look at. */
+const LATE_MS = 60_000;
+
 function Ticket({ ticket, joined }: { ticket: JoinToken; joined: Node[] }) {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), LATE_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  const server = /--server (\S+)/.exec(ticket.command)?.[1] ?? location.origin;
   return (
     <>
-      <CodeLine text={ticket.command} label="Join command" />
-      <p className="dim">
-        The token in it lets one node join, once, until {fullTime(ticket.expires_at)}.
-      </p>
+      <p>On the new machine, as a user who may talk to Docker:</p>
+      <ol className={css.list}>
+        <li>
+          Install the agent (Python 3.11 or newer).
+          <CodeLine text="pip install 'skep[agent]'" label="Install command" />
+        </li>
+        <li>
+          Join this cluster. The token lets one node join, once, until {fullTime(ticket.expires_at)}
+          .
+          <CodeLine text={ticket.command} label="Join command" />
+        </li>
+        <li>
+          Run the agent, and keep it running: as a service, on a machine that stays.
+          <CodeLine text="skep-agent run" label="Run command" />
+        </li>
+      </ol>
       <p className={css.wait} role="status">
         {joined.length === 0 ? (
           <>
-            <Loader size={14} /> Waiting for the node
+            <Loader size={14} /> Waiting for the agent to join and to report its GPUs
           </>
         ) : (
           <>
@@ -68,6 +85,28 @@ function Ticket({ ticket, joined }: { ticket: JoinToken; joined: Node[] }) {
           </>
         )}
       </p>
+      {late && joined.length === 0 ? (
+        <div className={css.check} role="status">
+          <p>
+            Nothing has come yet. Look at what the commands printed, then check on that machine:
+          </p>
+          <ul className={css.list}>
+            <li>
+              <code>docker info</code> answers without <code>sudo</code>.
+            </li>
+            <li>
+              <code>curl {server}/api/v1/info</code> answers: no firewall or proxy is in between,
+              and the address is one that the machine can reach.
+            </li>
+            <li>
+              <code>nvidia-smi</code> lists the GPUs, if it has any.
+            </li>
+            <li>
+              <code>skep-agent run</code> goes on running and prints no error.
+            </li>
+          </ul>
+        </div>
+      ) : null}
     </>
   );
 }

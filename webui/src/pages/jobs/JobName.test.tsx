@@ -27,3 +27,10 @@ test("a running job says nothing more than its name", async () => {
   expect(await screen.findByRole("link", { name: "train" })).toBeVisible();
   expect(screen.queryByText(reason.message)).toBeNull();
 });
+
+test("finding U19: a failed job tells its diagnosis before what every failure says", async () => {
+  const exit_reason = { ...reason, message: "worker-0 ended with exit code 1; no retry is left." };
+  const job = aJob({ state: "FAILED", diagnosis_title: "CUDA out of memory", exit_reason });
+  renderPage(<JobName job={job} />);
+  expect(await screen.findByText(/^CUDA out of memory\. worker-0 ended/)).toBeVisible();
+});

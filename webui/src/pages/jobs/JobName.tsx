@@ -41,8 +41,15 @@ function Start({ at }: { at: number }) {
 function reasonShown(job: JobSummary): string | undefined {
   if (job.state === "WAITING") return job.wait_reason?.message ?? preparing(job);
   if (job.preempting) return job.wait_reason?.message;
-  if (job.state === "FAILED") return job.exit_reason?.message;
+  if (job.state === "FAILED") return failure(job);
   return undefined;
+}
+
+/** The diagnosis first: the line is cut where it is long. */
+function failure({ diagnosis_title, exit_reason }: JobSummary): string | undefined {
+  const told = exit_reason?.message;
+  if (!diagnosis_title || told?.includes(diagnosis_title)) return diagnosis_title ?? told;
+  return told ? `${diagnosis_title}. ${told}` : diagnosis_title;
 }
 
 function preparing(job: JobSummary): string | undefined {

@@ -89,6 +89,7 @@ function jobColumns(user: Me | null): Column<JobSummary>[] {
       id: "actions",
       header: "Stop",
       quiet: true,
+      sticky: true,
       width: "28px",
       cell: (job) => <StopRow job={job} user={user} />,
     },

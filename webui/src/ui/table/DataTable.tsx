@@ -1,6 +1,5 @@
-import { useMediaQuery } from "@mantine/hooks";
 import { useTable, type SortingState } from "@tanstack/react-table";
-import { useMemo, useState } from "react";
+import { useLayoutEffect, useMemo, useState } from "react";
 import { features, gridOf, toTableColumns, type Column } from "./columns";
 import { Header } from "./Header";
 import { PlainRows, VirtualRows } from "./Rows";
@@ -22,7 +21,9 @@ interface Props<T> {
 /** Rows in columns: sortable, and smooth with thousands of them. */
 export function DataTable<T extends object>(props: Props<T>) {
   const { label, rows, rowId, virtual = false } = props;
-  const { columns, minWidth } = useFitting(props);
+  // State and not a ref: the rows can be measured only once their box is there.
+  const [box, setBox] = useState<HTMLDivElement | null>(null);
+  const { columns, minWidth } = useFitting(props, box);
   const [own, setOwn] = useState<SortingState>([]);
   const sorting = props.sorting ?? own;
   const table = useTable({
@@ -38,8 +39,6 @@ export function DataTable<T extends object>(props: Props<T>) {
     manualSorting: props.sorting !== undefined,
     enableSortingRemoval: props.sorting === undefined,
   });
-  // State and not a ref: the rows can be measured only once their box is there.
-  const [box, setBox] = useState<HTMLDivElement | null>(null);
   const shown = table.getRowModel().rows;
   const Rows = virtual ? VirtualRows : PlainRows;
   return (
@@ -58,13 +57,30 @@ export function DataTable<T extends object>(props: Props<T>) {
   );
 }
 
-const NARROW = "(max-width: 1080px)";
 const NARROW_TABLE = 720;
 
-/** The columns that there is room for. */
-function useFitting<T>({ columns, minWidth }: Props<T>): Pick<Props<T>, "columns" | "minWidth"> {
-  const narrow = useMediaQuery(NARROW, false, { getInitialValueInEffect: false });
+/** The columns that there is room for in the table's own box: what lies beside it takes its share of
+ * the screen. */
+function useFitting<T>(
+  { columns, minWidth = 0 }: Props<T>,
+  box: HTMLDivElement | null,
+): Pick<Props<T>, "columns" | "minWidth"> {
+  const narrow = useWidth(box) < minWidth;
   const needed = useMemo(() => columns.filter((column) => !column.spare), [columns]);
-  if (!narrow || needed.length === columns.length) return { columns, minWidth };
-  return { columns: needed, minWidth: NARROW_TABLE };
+  if (!narrow) return { columns, minWidth };
+  return { columns: needed, minWidth: Math.min(minWidth, NARROW_TABLE) };
+}
+
+/** In pixels; without a box, or an unmeasured one, as wide as anything. */
+function useWidth(box: HTMLDivElement | null): number {
+  const [width, setWidth] = useState(Infinity);
+  useLayoutEffect(() => {
+    if (!box) return undefined;
+    const measure = () => setWidth(box.clientWidth || Infinity);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(box);
+    return () => observer.disconnect();
+  }, [box]);
+  return width;
 }

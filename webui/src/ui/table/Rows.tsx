@@ -68,7 +68,13 @@ const TableRow = memo(function TableRow<T>({ row, columns, index, top }: RowProp
       style={style}
     >
       {columns.map((column) => (
-        <div key={column.id} role="cell" className={css.cell} data-align={column.align}>
+        <div
+          key={column.id}
+          role="cell"
+          className={css.cell}
+          data-align={column.align}
+          data-sticky={column.sticky}
+        >
           {column.cell(row)}
         </div>
       ))}

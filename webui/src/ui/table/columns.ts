@@ -17,6 +17,8 @@ export interface Column<T> {
   /** CSS grid track, for example "minmax(120px, 2fr)" or "80px". */
   width: string;
   align?: "end";
+  /** Stays in sight at the right edge while the table is scrolled sideways. */
+  sticky?: boolean;
   /** Left out where the screen is narrow. */
   spare?: boolean;
   cell: (row: T) => ReactNode;

@@ -11,7 +11,7 @@ import { taskColumns } from "./columns";
 import { chosen, NO_FILTER, type TaskFilter } from "./filter";
 import { TaskDrawer } from "./TaskDrawer";
 import { TaskFilters } from "./TaskFilters";
-import { readyTasks } from "./words";
+import { asksPorts, readyTasks } from "./words";
 
 export function TasksTab({ job }: { job: Job }) {
   const poll = usePoll(job.tasks > 200 ? 10_000 : 4000);
@@ -41,7 +41,7 @@ export function TasksTab({ job }: { job: Job }) {
           columns={columns}
           rows={rows}
           rowId={(task) => String(task.id)}
-          minWidth={1000}
+          minWidth={job.task_roles.some(asksPorts) ? 1120 : 1000}
           virtual
         />
       )}

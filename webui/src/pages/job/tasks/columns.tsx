@@ -102,6 +102,7 @@ export function taskColumns(
       id: "logs",
       header: "Logs and terminal",
       quiet: true,
+      sticky: true,
       width: job.may_exec ? "64px" : "40px",
       align: "end",
       cell: (task) => (
