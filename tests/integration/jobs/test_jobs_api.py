@@ -28,7 +28,7 @@ DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
     *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
     *("begun_at", "retry_at", "diagnosing", "diagnosis", "logs_deleted_at", "may_exec"),
-    *("working_files", "git", "visibility", "seen_by", "may_share"),
+    *("working_files", "git", "visibility", "seen_by", "may_share", "may_prioritise", "bad_gpus"),
     *("within", "stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
 }
 
