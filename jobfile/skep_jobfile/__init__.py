@@ -23,12 +23,13 @@ from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
 from skep_jobfile.masking import masked
 from skep_jobfile.models import JobFile, TaskRole
-from skep_jobfile.notes import notes
+from skep_jobfile.notes import STORAGE, notes
 from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble
 from skep_jobfile.raw import suggestions
 from skep_jobfile.secret_values import names_secrets, render_secrets, secret_texts
 
 __all__ = [
+    "STORAGE",
     "ClusterFacts",
     "Document",
     "InvalidJobFile",

@@ -16,6 +16,7 @@ from skep_jobfile.raw import did_you_mean, items, section, suggestions
 from skep_jobfile.scripts import CMD, PLUGINS, STARTS, SUCCEEDS
 
 CODE = "not_used"
+STORAGE = "storage_not_mounted"  # what the job writes there is lost with its containers
 HIVED: Path = ("extras", "hivedScheduler")
 CARRIED_OUT = ("cmd", "ssh")
 # Told to the pages of OpenPAI alone, or to storages that this cluster has not.
@@ -78,6 +79,9 @@ def _plugins(job: JobFile) -> Iterator[Trouble]:
     for index, plugin in enumerate(job.extras.runtime_plugins):
         path: Path = ("extras", PLUGINS, index)
         if plugin.plugin not in CARRIED_OUT:
+            if is_storage(plugin.plugin):
+                yield _unmounted(plugin.plugin, (*path, "plugin"))
+                continue
             message = f"The plugin {named(plugin.plugin)} is not carried out here."
             hint = " Use extras.skep.workingFiles.git." if plugin.plugin == "git" else ""
             yield Trouble(CODE, message + hint, (*path, "plugin"))
@@ -96,18 +100,35 @@ def _callbacks(job: JobFile, data: dict[str, Any]) -> Iterator[Trouble]:
             continue
         path: Path = ("prerequisites", places[item.name])
         if item.plugin not in (None, CMD):
-            message = f"The plugin {named(str(item.plugin))} is not carried out here."
-            yield Trouble(CODE, message, (*path, "plugin"))
+            if is_storage(item.plugin):
+                yield _unmounted(item.plugin, (*path, "plugin"))
+            else:
+                message = f"The plugin {named(item.plugin)} is not carried out here."
+                yield Trouble(CODE, message, (*path, "plugin"))
         for index, callback in enumerate(item.callbacks):
             if callback.event not in (STARTS, SUCCEEDS):
                 message = f"An event is {STARTS} or {SUCCEEDS}: these commands do not run."
                 yield Trouble(CODE, message, (*path, "callbacks", index, "event"))
 
 
+def is_storage(plugin: str) -> bool:
+    """Whether a plugin of this name mounts a storage."""
+    return "storage" in plugin.lower()
+
+
+def _unmounted(plugin: str, path: Path) -> Trouble:
+    message = (
+        f"The plugin {named(plugin)} is not carried out here: no storage is mounted, and what the "
+        "job writes to its path is lost with the container."
+    )
+    return Trouble(STORAGE, message, path)
+
+
 def _storages(data: dict[str, Any]) -> Iterator[Trouble]:
+    # An empty list takes the user's default ones.
     if section(data, "extras").get("storages") is not None:
         message = "There are no team storages here; get data by commands, or by working files."
-        yield Trouble(CODE, message, ("extras", "storages"))
+        yield Trouble(STORAGE, message, ("extras", "storages"))
 
 
 def _roles(job: JobFile) -> Iterator[Trouble]:

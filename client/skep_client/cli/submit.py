@@ -55,6 +55,10 @@ def submit(
         typer.Option("--force-name-suffix", help="Add letters that no earlier job's name has."),
     ] = False,
     workdir: WorkDir = None,
+    ignore_storage: Annotated[
+        bool,
+        typer.Option("--ignore-storage", help="Also where a storage of it is not mounted."),
+    ] = False,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
@@ -62,6 +66,8 @@ def submit(
     text = as_job_file(file, format)
     if name or new_name:
         text = _renamed(text, name, new_name=new_name)
+    if not ignore_storage:
+        _refuse_lost_storage(text, file)
     with client() as skep:
         if workdir is not None:
             from skep_jobfile.shorthand import with_archive
@@ -157,6 +163,30 @@ def convert(file: File, format: FormatOption = "auto", as_json: Json = False) ->
         return
     print(found.text, end="")
     _tell_notes(found, file)
+
+
+def _refuse_lost_storage(text: str, path: str) -> None:
+    """Ends where the job would write to a storage that is not mounted. What is wrong with a file
+    otherwise, the server tells."""
+    if "storage" not in text.lower():
+        return
+    from skep_client import exits
+    from skep_jobfile import STORAGE, InvalidJobFile, examine, located, notes, read
+
+    try:
+        document = read(text)
+        job, _ = examine(document)
+    except InvalidJobFile:
+        return
+    if job is None:
+        return
+    lost = [n for n in notes(job, document.data) if n.code == STORAGE]
+    if not lost:
+        return
+    for problem in located(document, lost):
+        say(problem_line(path, problem.as_dict()), err=True)
+    say("Not submitted. To run it without that storage: skep submit --ignore-storage", err=True)
+    raise typer.Exit(exits.FAILED)
 
 
 def as_job_file(path: str, format: str = "auto") -> str:

@@ -299,3 +299,13 @@ def test_one_of_many_simultaneous_submits_wins(token):
     (job,) = Job.objects.all()
     assert answers == {str(job.pk)} | (set() if token else {"job_name_taken"})
     assert job.tasks.count() == 1
+
+
+def test_finding_u9_a_job_whose_storage_is_not_mounted_says_so_in_its_story(alice, vc):
+    file = job_file(vc, name="stored")
+    plugin = {"plugin": "teamwise_storage", "parameters": {"storageConfigNames": ["nfs"]}}
+    file.setdefault("extras", {})["com.microsoft.pai.runtimeplugin"] = [plugin]
+    text = json.dumps(file)
+    assert "storage_not_mounted" in [note.code for note in services.check(alice, text).notes]
+    job = services.submit(alice, text)
+    assert story_of(job) == ["job.queued", "job.storage_not_mounted"]

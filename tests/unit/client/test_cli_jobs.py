@@ -306,3 +306,33 @@ def test_help_is_quick_to_load(tmp_path: Path):
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {"com.microsoft.pai.runtimeplugin": [{"plugin": "teamwise_storage"}]},
+        {
+            "com.microsoft.pai.runtimeplugin": [
+                {"plugin": "teamwise_storage", "parameters": {"storageConfigNames": ["nfs"]}}
+            ]
+        },
+        {"storages": []},
+    ],
+)
+def test_finding_u9_a_storage_that_is_not_mounted_is_refused_unless_it_is_ignored(server, extras):
+    route = server.post("/jobs").respond(201, json=JOB)
+    data = read(skep("run", "--print", "--", "ls").output).data
+    text = json.dumps(data | {"extras": extras})
+    refused = skep("submit", "-", text=text)
+    assert (refused.exit_code, route.called) == (1, False)
+    assert "--ignore-storage" in refused.stderr
+    assert skep("submit", "-", "--ignore-storage", text=text).exit_code == 0
+    assert route.called
+
+
+def test_finding_u9_a_job_that_names_no_storage_is_submitted(server):
+    route = server.post("/jobs").respond(201, json=JOB)
+    text = skep("run", "--print", "--", "ls", "/storage").output
+    assert skep("submit", "-", text=text).exit_code == 0
+    assert route.called

@@ -197,7 +197,7 @@ def test_what_is_not_carried_out_is_told() -> None:
         ("unknown_task_role", f"extras.{PLUGINS}.2.taskroles.0"),
         ("not_used", "prerequisites.1.plugin"),
         ("not_used", "prerequisites.1.callbacks.0.event"),
-        ("not_used", "extras.storages"),
+        ("storage_not_mounted", "extras.storages"),
         ("not_used", "extras.jobStatusChangeNotification"),
         ("not_used", "extras.tensorBord"),
         ("not_used", "extras.skep.elastic"),

@@ -11,11 +11,11 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from skep_jobfile import Problem, Trouble
+from skep_jobfile import STORAGE, Problem, Trouble
 from skep_platform.accounts.models import User
 from skep_platform.core import doorbells
 from skep_platform.core.errors import Conflict, SkepError
-from skep_platform.core.events import event
+from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.intake import admission, allowances, belongings, forecast
 from skep_platform.jobs.intake.admission import Objection
@@ -144,6 +144,9 @@ def create(job: Job, spec: ReadJob, with_it: Belongings, *, clone_of: str = "") 
     with transaction.atomic():
         insert_job(job, role_rows(job, spec, images), _story(job, spec, clone_of))
         with_it.store(job, images)
+        if lost := [note.message for note in spec.notes if note.code == STORAGE]:
+            message = f"Warning: {' '.join(lost[:MOST_TOLD])}"
+            record("job", job.pk, "job.storage_not_mounted", message)
         doorbells.ring_scheduler()
         doorbells.ring_topic("jobs")
     return job

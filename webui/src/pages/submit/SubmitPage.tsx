@@ -83,6 +83,8 @@ function Writer({ from }: { from: string | undefined }) {
           <VerdictPanel
             verdict={current}
             failure={failure}
+            lossAccepted={act.lossAccepted}
+            onAcceptLoss={act.acceptLoss}
             onGoTo={(line, column) => editor.current?.goTo(line, column)}
           />
           {notes ? <ImportNotes notes={notes} onClose={() => setNotes(null)} /> : null}

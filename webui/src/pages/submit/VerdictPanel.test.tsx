@@ -24,6 +24,23 @@ const bad: CheckResult = {
   forecast: null,
 };
 
+test("finding U9: a job whose storage is not mounted asks for a confirmation", async () => {
+  const note = {
+    code: "storage_not_mounted",
+    message: "No storage.",
+    path: "",
+    line: 3,
+    column: 1,
+  };
+  const onAcceptLoss = vi.fn();
+  const verdict = { text: "", result: { ...good, notes: [note] } };
+  const page = { verdict, failure: null, onGoTo: vi.fn(), onAcceptLoss };
+  renderPage(<VerdictPanel {...page} />);
+  const box = { name: "Submit although its storage is not mounted" };
+  await userEvent.click(await screen.findByRole("checkbox", box));
+  expect(onAcceptLoss).toHaveBeenCalledWith(true);
+});
+
 function draw(result: CheckResult | null, failure: unknown = null) {
   const onGoTo = vi.fn();
   const verdict = result && { text: "", result };

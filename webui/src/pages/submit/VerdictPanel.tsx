@@ -1,20 +1,24 @@
+import { Checkbox } from "@mantine/core";
 import { explain } from "@/api/errors";
 import type { CheckResult, SpecError } from "@/api/types";
 import { count } from "@/format/size";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
 import { Why } from "@/ui/why/Why";
-import type { Verdict } from "./useSubmit";
+import { losesStorage, type Verdict } from "./useSubmit";
 import css from "./VerdictPanel.module.css";
 
 interface Props {
   verdict: Verdict | null;
   failure: unknown;
+  /** Whether the job is to run although a storage of it is not mounted. */
+  lossAccepted?: boolean;
+  onAcceptLoss?: (yes: boolean) => void;
   onGoTo: (line: number, column: number) => void;
 }
 
 /** What the server says of the job as it is written now. */
-export function VerdictPanel({ verdict, failure, onGoTo }: Props) {
+export function VerdictPanel({ verdict, failure, onGoTo, ...loss }: Props) {
   if (failure) {
     return (
       <Section title="Not submitted">
@@ -36,7 +40,7 @@ export function VerdictPanel({ verdict, failure, onGoTo }: Props) {
   }
   const { result } = verdict;
   return result.valid ? (
-    <Good result={result} onGoTo={onGoTo} />
+    <Good result={result} onGoTo={onGoTo} {...loss} />
   ) : (
     <Section title={count(result.errors.length, "mistake")}>
       <Places role="alert" tone="bad" places={result.errors} onGoTo={onGoTo} />
@@ -44,7 +48,9 @@ export function VerdictPanel({ verdict, failure, onGoTo }: Props) {
   );
 }
 
-function Good({ result, onGoTo }: { result: CheckResult; onGoTo: Props["onGoTo"] }) {
+type GoodProps = Omit<Props, "verdict" | "failure"> & { result: CheckResult };
+
+function Good({ result, onGoTo, lossAccepted = false, onAcceptLoss }: GoodProps) {
   const { summary, forecast, notes } = result;
   return (
     <Section title="Check">
@@ -65,6 +71,19 @@ function Good({ result, onGoTo }: { result: CheckResult; onGoTo: Props["onGoTo"]
       {notes.length > 0 ? (
         <div className={css.notes}>
           <Places tone="calm" places={notes} onGoTo={onGoTo} />
+        </div>
+      ) : null}
+      {losesStorage(result) ? (
+        <div className={css.notes} role="alert">
+          <p className={css.bad}>
+            It is submitted only when you confirm that what it writes to that storage may be lost.
+          </p>
+          <Checkbox
+            mt={6}
+            label="Submit although its storage is not mounted"
+            checked={lossAccepted}
+            onChange={(event) => onAcceptLoss?.(event.currentTarget.checked)}
+          />
         </div>
       ) : null}
     </Section>

@@ -13,6 +13,11 @@ export interface Verdict {
   result: CheckResult;
 }
 
+/** The check's note on a storage that is not mounted. */
+export const STORAGE = "storage_not_mounted";
+
+export const losesStorage = ({ notes }: CheckResult) => notes.some(({ code }) => code === STORAGE);
+
 /** Check and submit, with what the server said of the text. */
 export function useSubmit(text: string, onSubmitted: () => void) {
   const queries = useQueryClient();
@@ -27,9 +32,18 @@ export function useSubmit(text: string, onSubmitted: () => void) {
     mutationFn: check,
     onSuccess: (result, about) => setVerdict({ text: about, result }),
   });
+  // For this text alone: another one may lose another storage.
+  const [accepted, setAccepted] = useState<string | null>(null);
   const submitting = useMutation({
-    mutationFn: (about: string) => submit(about, token.value),
+    mutationFn: async (about: string) => {
+      if (accepted !== about && /storage/i.test(about)) {
+        const result = await check(about);
+        if (losesStorage(result)) return setVerdict({ text: about, result }) ?? null;
+      }
+      return submit(about, token.value);
+    },
     onSuccess: async (job) => {
+      if (!job) return;
       onSubmitted();
       queries.setQueryData(["job", job.id], job);
       void queries.invalidateQueries({ queryKey: ["jobs"] });
@@ -51,6 +65,8 @@ export function useSubmit(text: string, onSubmitted: () => void) {
       setRefusal(null);
       submitting.mutate(text);
     },
+    acceptLoss: (yes: boolean) => setAccepted(yes ? text : null),
+    lossAccepted: accepted === text,
     submitting: submitting.isPending,
   };
 }

@@ -59,6 +59,6 @@ function Preemptor({ data: { by, name } }: { data: JobEvent["data"] }) {
 function tone(kind: string): string {
   if (/fail|lost|error|oom/.test(kind)) return "bad";
   if (/succeed|restor/.test(kind)) return "good";
-  if (/wait|retr|requeue|stop|preempt|evict|downgrad/.test(kind)) return "mind";
+  if (/wait|not_mounted|retr|requeue|stop|preempt|evict|downgrad/.test(kind)) return "mind";
   return "plain";
 }

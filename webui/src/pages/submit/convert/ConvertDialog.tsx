@@ -2,7 +2,7 @@ import { Button, Modal, SegmentedControl, Textarea } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { explain } from "@/api/errors";
-import { convert, type ForeignFormat } from "@/api/jobs";
+import { check, convert, type ForeignFormat } from "@/api/jobs";
 import type { Converted } from "@/api/types";
 import { FilePicker } from "@/ui/FilePicker";
 import css from "./ConvertDialog.module.css";
@@ -13,12 +13,34 @@ interface Props {
   onConverted: (converted: Converted) => void;
 }
 
-/** A Slurm script or a Kubeflow manifest, pasted or dropped, becomes a job file. */
+/** A job file of OpenPAI's protocol is one of Skep already. */
+function isJobFile(text: string): boolean {
+  return /^["']?protocolVersion["']?\s*:\s*["']?2["']?\s*(#.*)?$/m.test(text) || isJson(text);
+}
+
+function isJson(text: string): boolean {
+  try {
+    const data: unknown = JSON.parse(text);
+    return typeof data === "object" && data !== null && "protocolVersion" in data;
+  } catch {
+    return false;
+  }
+}
+
+/** A job file is taken as it is, with what the check says of it; anything else is converted. */
+async function importFile(text: string, format: ForeignFormat): Promise<Converted> {
+  if (format !== "auto" || !isJobFile(text)) return convert(text, format);
+  const { errors, notes } = await check(text);
+  const told = [...errors, ...notes].map(({ code, message, line }) => ({ code, message, line }));
+  return { text, notes: told } as Converted;
+}
+
+/** An OpenPAI job file, a Slurm script or a Kubeflow manifest, pasted or dropped, becomes a job file. */
 export function ConvertDialog({ open, onClose, onConverted }: Props) {
   const [text, setText] = useState("");
   const [format, setFormat] = useState<ForeignFormat>("auto");
   const converting = useMutation({
-    mutationFn: () => convert(text, format),
+    mutationFn: () => importFile(text, format),
     onSuccess: (converted) => {
       onConverted(converted);
       onClose();
@@ -39,8 +61,8 @@ export function ConvertDialog({ open, onClose, onConverted }: Props) {
         />
         <FilePicker onText={setText} accept=".sh,.sbatch,.slurm,.yaml,.yml,text/*">
           <Textarea
-            aria-label="Slurm script or Kubeflow manifest"
-            placeholder="Paste a batch script with #SBATCH lines, or a PyTorchJob, TFJob, MPIJob or TrainJob"
+            aria-label="Slurm script, Kubeflow manifest or OpenPAI job file"
+            placeholder="Paste a batch script with #SBATCH lines, a PyTorchJob, TFJob, MPIJob or TrainJob, or a job file of OpenPAI (protocolVersion: 2)"
             value={text}
             onChange={(event) => setText(event.currentTarget.value)}
             rows={16}

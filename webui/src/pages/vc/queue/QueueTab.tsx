@@ -37,7 +37,7 @@ export function QueueTab({ name }: { name: string }) {
         <header className={css.head}>
           <h2>Time line</h2>
           <span className="dim">
-            {count(running.length, "job runs", "jobs run")}, {waiting.length}
+            {count(running.length, "job runs", "jobs run")}, {waiting.length.toLocaleString("en")}
             {queue.hasNextPage ? "+" : ""} {waiting.length === 1 ? "waits" : "wait"}
           </span>
           <TimeKey />
