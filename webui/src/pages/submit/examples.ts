@@ -38,7 +38,7 @@ defaults:
   },
   {
     title: "GPUs on one node",
-    about: "One container with two GPUs",
+    about: "One container with a GPU",
     text: ({ virtualCluster, image }) => `protocolVersion: 2
 name: train-one-node
 type: job
@@ -51,19 +51,20 @@ taskRoles:
     instances: 1
     dockerImage: image
     resourcePerInstance:
-      cpu: 8
-      memoryMB: 32768
-      gpu: 2
+      cpu: 2
+      memoryMB: 2048
+      gpu: 1
     commands:
-      - nvidia-smi --list-gpus
-      - python train.py
+      - echo "GPUs $NVIDIA_VISIBLE_DEVICES"
+      # Yours in its place, for example: python train.py
+      - for step in 1 2 3 4 5; do echo "step $step"; sleep 1; done
 defaults:
   virtualCluster: ${virtualCluster}
 `,
   },
   {
     title: "Data-parallel training",
-    about: "A gang of four tasks that find each other",
+    about: "A gang of two tasks that find each other",
     text: ({ virtualCluster, image }) => `protocolVersion: 2
 name: train-distributed
 type: job
@@ -74,21 +75,21 @@ prerequisites:
     uri: ${image}
 taskRoles:
   worker:
-    # All four start together or not at all.
-    instances: 4
+    # Both start together or not at all.
+    instances: 2
     completion:
       minFailedInstances: 1
     dockerImage: image
     resourcePerInstance:
-      cpu: 8
-      memoryMB: 65536
-      gpu: 4
+      cpu: 2
+      memoryMB: 2048
+      gpu: 1
     commands:
       # Given to every task: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, NODE_RANK
-      - >-
-        torchrun --nnodes=$PAI_TASK_ROLE_TASK_COUNT_worker --node-rank=$NODE_RANK
-        --nproc-per-node=4 --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT
-        train.py
+      - echo "node $NODE_RANK, rendezvous at $MASTER_ADDR:$MASTER_PORT"
+      # Yours in its place, for example: torchrun --nnodes=2 --node-rank=$NODE_RANK
+      # --nproc-per-node=1 --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT train.py
+      - for step in 1 2 3 4 5; do echo "step $step"; sleep 1; done
 defaults:
   virtualCluster: ${virtualCluster}
 extras:
@@ -108,30 +109,31 @@ prerequisites:
     uri: ${image}
 taskRoles:
   ps:
-    instances: 2
+    instances: 1
     completion:
       minSucceededInstances: -1
     dockerImage: image
     resourcePerInstance:
-      cpu: 4
-      memoryMB: 16384
+      cpu: 1
+      memoryMB: 1024
       gpu: 0
       ports:
         grpc: 1
     commands:
-      - python server.py
+      # Yours in its place, for example: python server.py
+      - sleep 3600
   worker:
-    instances: 4
+    instances: 2
     completion:
       minFailedInstances: 1
-      minSucceededInstances: 4
+      minSucceededInstances: 2
     dockerImage: image
     resourcePerInstance:
-      cpu: 8
-      memoryMB: 32768
+      cpu: 1
+      memoryMB: 1024
       gpu: 1
     commands:
-      - python worker.py
+      - for step in 1 2 3 4 5; do echo "step $step"; sleep 1; done
 defaults:
   virtualCluster: ${virtualCluster}
 `,
