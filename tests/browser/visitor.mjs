@@ -39,20 +39,29 @@ export async function browse(visit, { colorScheme = "light" } = {}) {
   });
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
-  const complaints = listen(page);
+  const { complaints, lost } = listen(page);
   try {
     await visit(page);
     if (complaints.length > 0) throw new Error(`the page complained:\n${complaints.join("\n")}`);
   } catch (error) {
     await shoot(page, "failure").catch(() => {});
+    error.message += `\nat ${page.url()}\n${[...complaints, ...lost].join("\n")}`;
     throw error;
   } finally {
     await browser.close();
   }
 }
 
+/** What the page broke, and what it did not get: the latter tells only why a scenario failed. */
 function listen(page) {
   const complaints = [];
+  const lost = [];
+  page.on("requestfailed", (request) => {
+    lost.push(`${request.method()} ${request.url()}: ${request.failure()?.errorText}`);
+  });
+  page.on("response", (response) => {
+    if (response.status() >= 400) lost.push(`${response.status()} of ${response.url()}`);
+  });
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("console", (message) => {
     if (message.type() === "error" && !isExpected(message)) complaints.push(message.text());
@@ -62,7 +71,7 @@ function listen(page) {
     const ours = origin === settings.url || ["data:", "blob:"].includes(protocol);
     if (!ours) complaints.push(`request to ${request.url()}`);
   });
-  return complaints;
+  return { complaints, lost };
 }
 
 /** Chromium reports each refusal of the API, which scenarios provoke on purpose, and lost

@@ -67,7 +67,7 @@ def test_a_gang_survives_the_sudden_death_of_everything_but_the_engines(skep, ap
 def test_a_lost_node_is_fenced_and_its_gang_starts_again_for_free(skep, api, image):
     """The agent is frozen, not dead: its containers go on until the agent wakes, finds its lease
     over and stops them. The gang is retried on what is left, with another set of GPUs."""
-    job_id = submit(api, gang(image, "sleep 40", tasks=1, gpus=8))
+    job_id = submit(api, gang(image, "[ $SKEP_JOB_ATTEMPT -gt 1 ] || sleep 400", tasks=1, gpus=8))
     reach(api, job_id, {"RUNNING"})
     first = tasks(api, job_id)[0]["attempt"]
     pid = next(p for n, p in skep.pids().items() if n.endswith(first["node"]))
