@@ -44,15 +44,16 @@ def convert(text: str) -> Converted:
         _read(request, option)
     shape = _shape(request)
     if shape.nodes > 1:
-        request.note("whole_script", _WHOLE_SCRIPT.format(nodes=shape.nodes), 1)
+        request.note("steps", _STEPS, 1)
     notes += slurm_script.habits(text, shape.nodes)
     _choose_image(request, text)
+    _lay_out_array(request, shape)
     return finished(_job_file(request, shape, script), notes)
 
 
-_WHOLE_SCRIPT = (
-    "Slurm runs the script on the first node, and only what follows srun on all; here each of "
-    'the {nodes} tasks runs all of it. Put what shall run once behind `if [ "$SLURM_NODEID" = 0 ]`.'
+_STEPS = (
+    "As in Slurm the script runs on the first node, and what follows srun on all of them; "
+    "srun needs python3 in the image."
 )
 
 
@@ -74,6 +75,7 @@ class Request:
     variables: dict[str, str] = field(default_factory=dict)  # of Slurm
     work_dir: str = ""
     image: str = ""
+    array: list[int] = field(default_factory=list)
 
     def note(self, code: str, message: str, line: int) -> None:
         self.notes.append(Note(code, message, line))
@@ -220,16 +222,16 @@ def _chdir(request: Request, option: Option) -> None:
 
 
 def _array(request: Request, option: Option) -> None:
-    found = re.match("[0-9]{1,9}", option.value)
-    if found is None:
+    indices = slurm_sizes.indices(option.value)
+    if indices is None:
         raise _wrong(option)
-    request.variables["SLURM_ARRAY_TASK_ID"] = found.group()
-    message = (
-        f"This job is the one with index {found.group()} alone. Submit one job per index with "
-        "another SLURM_ARRAY_TASK_ID; or, for equal tasks, set instances, and "
-        "extras.gangAllocation: false, and read PAI_TASK_INDEX."
-    )
-    request.note("array", message, option.line)
+    request.array = indices
+    limit = option.value.partition("%")[2]
+    if limit:
+        message = (
+            f"At most {limit[:20]} at a time cannot be said here: as many run as find a place."
+        )
+        request.note("not_carried_over", message, option.line)
 
 
 def _container_image(request: Request, option: Option) -> None:
@@ -311,6 +313,26 @@ def _memory_of_node(request: Request, cpus: int, gpus: int) -> int:
     return found
 
 
+def _lay_out_array(request: Request, shape: Shape) -> None:
+    """An array becomes one job whose tasks start one by one; each has its index."""
+    if not request.array:
+        return
+    if shape.nodes > 1:
+        index = request.array[0]
+        request.variables["SLURM_ARRAY_TASK_ID"] = str(index)
+        request.array = []
+        message = (
+            f"This job is the one with index {index} alone: arrays of jobs over several nodes are "
+            "submitted one by one, with another SLURM_ARRAY_TASK_ID."
+        )
+    else:
+        message = (
+            f"The {len(request.array)} jobs of the array became tasks of one job, which start as "
+            "they find a place; a failed one does not end the others."
+        )
+    request.note("array", message, request.lines["array"])
+
+
 def _choose_image(request: Request, text: str) -> None:
     """From srun, where pyxis is used there."""
     lines = text.replace("\\\n", "  ").split("\n")
@@ -343,15 +365,24 @@ def _job_file(request: Request, shape: Shape, script: str) -> dict[str, Any]:
     }
     skep = {key: value for key, value in skep.items() if value}
     role = {
-        "instances": shape.nodes,
+        "instances": len(request.array) or shape.nodes,
         "dockerImage": "image",
         "resourcePerInstance": {
             "cpu": shape.cpus,
             "memoryMB": shape.memory_mb,
             "gpu": shape.gpus,
         },
-        "commands": slurm_script.commands(script, shape, request.variables),
+        "commands": [
+            *slurm_script.array_index(request.array),
+            *slurm_script.commands(script, shape, request.variables),
+        ],
     }
+    extras: dict[str, Any] = {"skep": skep} if skep else {}
+    if request.array:
+        role["completion"] = {"minFailedInstances": -1, "minSucceededInstances": -1}
+        extras["gangAllocation"] = False
+    if shape.nodes > 1 and any(note.code == "mpirun" for note in request.notes):
+        extras["com.microsoft.pai.runtimeplugin"] = [{"plugin": "ssh"}]
     return {
         "protocolVersion": 2,
         "name": request.name,
@@ -359,5 +390,5 @@ def _job_file(request: Request, shape: Shape, script: str) -> dict[str, Any]:
         "prerequisites": [{"type": "dockerimage", "name": "image", "uri": request.image}],
         "taskRoles": {ROLE: role},
         "defaults": {"virtualCluster": request.virtual_cluster},
-        **({"extras": {"skep": skep}} if skep else {}),
+        **({"extras": extras} if extras else {}),
     }

@@ -1,11 +1,17 @@
-"""The shell around a batch script: Slurm's variables by ours, and `srun` for one task per node."""
+"""The shell around a batch script: Slurm's variables by ours, and `srun`.
+
+On one node `srun` is a function of the shell. On several the script runs on the first one, as
+Slurm does it, and `srun` is a program that starts steps on all of them (`slurm_steps.py`).
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from skep_jobfile.importers import shell_text
 from skep_jobfile.importers.result import Note
@@ -15,8 +21,10 @@ SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 
 # The values stand in double quotes: only the shell of a task knows them.
 FROM_OURS = {
-    "SLURM_JOB_ID": "$SKEP_JOB_ID",
-    "SLURM_JOBID": "$SKEP_JOB_ID",
+    # A number, as scripts compute with it: the last eight digits of ours.
+    "SLURM_JOB_ID": '$(id=${SKEP_JOB_ID##*-}; [ ${#id} -lt 12 ] && echo "$id" || '
+    "printf %d 0x${id#????})",
+    "SLURM_JOBID": "$SLURM_JOB_ID",
     "SLURM_JOB_USER": "$PAI_USER_NAME",
     "SLURM_JOB_NODELIST": f"$(echo \"$PAI_TASK_ROLE_{ROLE}_HOST_LIST\" | sed 's/:[0-9]*//g')",
     "SLURM_NODELIST": "$SLURM_JOB_NODELIST",
@@ -93,8 +101,58 @@ def commands(script: str, shape: Shape, extra: Mapping[str, str]) -> list[str]:
     program = _program(script)
     functions = FUNCTIONS if program[0].rpartition("/")[2] in SHELLS else ""
     text = script.partition("\n")[2] if script.startswith("#!") else script
-    run = shell_text.run([*program, "-c"], functions + text.strip(), "SLURM_SCRIPT")
-    return ["\n".join(_exports(shape, extra)), run]
+    exports = "\n".join(_exports(shape, extra))
+    if shape.nodes == 1:
+        run = shell_text.run([*program, "-c"], functions + text.strip(), "SLURM_SCRIPT")
+        return [exports, run]
+    others = functions.partition("scontrol()")
+    run = shell_text.run([*program, "-c"], "".join(others[1:]) + text.strip(), "SLURM_SCRIPT")
+    return [exports, *_over_nodes(run)]
+
+
+def array_index(indices: Sequence[int]) -> list[str]:
+    """Slurm's variables of an array, by the task's number in it."""
+    if not indices:
+        return []
+    listed = " ".join(map(str, indices))
+    return [
+        f'set -- {listed}\nshift "$PAI_TASK_INDEX"\n'
+        'export SLURM_ARRAY_TASK_ID="$1" SLURM_ARRAY_JOB_ID="$SKEP_JOB_ID"\n'
+        f"export SLURM_ARRAY_TASK_COUNT={len(indices)} SLURM_ARRAY_TASK_MIN={min(indices)} "
+        f"SLURM_ARRAY_TASK_MAX={max(indices)} PAI_TASK_INDEX=0\nset --"
+    ]
+
+
+def _over_nodes(run: str) -> list[str]:
+    """The script on the first node, and a server of its steps on all others."""
+    write = "cat > \"$skep_steps/steps.py\" <<'SKEP_STEPS'\n" + _steps() + "SKEP_STEPS"
+    return [PREPARE, write, SERVE, f"skep_code=0\n(\n{run}\n) || skep_code=$?", END]
+
+
+@cache
+def _steps() -> str:
+    """The program, without what only its readers here need."""
+    text = files("skep_jobfile.importers").joinpath("slurm_steps.py").read_text(encoding="utf-8")
+    return text.partition('"""\n\n')[2]
+
+
+PREPARE = f"""\
+command -v python3 >/dev/null || {{
+    echo 'skep: srun over several nodes needs python3 in the image' >&2
+    exit 127
+}}
+skep_steps=$(mktemp -d)
+export SKEP_STEP_HOSTS="$PAI_TASK_ROLE_{ROLE}_HOST_LIST\""""
+SERVE = """\
+if [ "$SLURM_NODEID" != 0 ]; then exec python3 "$skep_steps/steps.py" serve; fi
+printf '#!/bin/sh\\nexec python3 "%s/steps.py" run "$@"\\n' "$skep_steps" > "$skep_steps/srun"
+chmod 755 "$skep_steps/srun"
+export PATH="$skep_steps:$PATH"
+exec 3>&1
+SKEP_STEP_STDOUT=$(python3 -c 'import os; s = os.fstat(3); print("%d:%d" % (s.st_dev, s.st_ino))')
+exec 3>&-
+export SKEP_STEP_STDOUT"""
+END = 'python3 "$skep_steps/steps.py" end "$skep_code"\nexit "$skep_code"'
 
 
 def _program(script: str) -> list[str]:
@@ -169,22 +227,16 @@ HABITS = (
            "There are no modules: choose an image that has this software."),
     _habit("slurm_command", r"(?:sbatch|salloc|scancel|squeue|sacct|sinfo|sbcast)\b",
            "There is no Slurm: submit further jobs with `skep submit`, or by the SDK."),
-    _habit("step_on_some_nodes", r"srun\b",
-           "This step takes some nodes or tasks; here srun runs its command for all of them: put "
-           'it behind `if [ "$SLURM_NODEID" = 0 ]`, or make it a task role.',
-           r"\s(?:-N\s*\d|--nodes\b|-n\s*\d|--ntasks[= ]|-w\b|--nodelist\b)"),
     _habit("many_programs", r"srun\b",
            "srun --multi-prog is not known: make each program a task role.", r"\s--multi-prog\b"),
     _habit("mpirun", r"(?:mpirun|mpiexec)\b",
-           "Every task runs the whole script: put mpirun behind `if [ \"$SLURM_NODEID\" = 0 ]`; "
-           "its hosts are in $SKEP_HOSTFILE.", many=True),
+           "mpirun reaches the other nodes by ssh: the image needs sshd. Its hosts are in "
+           "$SKEP_HOSTFILE.", many=True),
     _habit("containers", r"(?:singularity|apptainer|enroot|docker|podman)\s", IN_A_CONTAINER),
     _habit("containers", r"srun\s", IN_A_CONTAINER,
            r"(?:singularity|apptainer|enroot|docker|podman)\s"),
 )  # fmt: skip
 OF_WHOLE_LINES = (
-    ("master_port", lambda line: _names_port(line),
-     "Only the port $MASTER_PORT of $MASTER_ADDR is reserved; both are set already.", True),
     ("container_mounts", lambda line: "--container-mounts" in line,
      "Mounts are left out: get data by the commands, or send files by "
      "extras.skep.workingFiles.", False),
@@ -211,20 +263,3 @@ def _shown(line: str, nodes: int) -> Iterator[tuple[str, str]]:
     for code, shows, message, only_many_nodes in OF_WHOLE_LINES:
         if (nodes > 1 or not only_many_nodes) and shows(line):
             yield code, message
-
-
-def _names_port(line: str) -> bool:
-    """Whether a number of a port is written down."""
-    words = line.split()
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        _, assigned, value = word.partition("MASTER_PORT=")
-        if assigned and any(char.isdigit() for char in value):
-            return True
-        option = PORT_OPTION.search(word)
-        if option is not None:
-            _, equals, value = word[option.end() :].rpartition("=")
-            given = value if equals else following
-            port = given.rpartition(":")[2] if "rdzv" in option.group() else given
-            if port[:1].isdigit() and (":" in given or "rdzv" not in option.group()):
-                return True
-    return False

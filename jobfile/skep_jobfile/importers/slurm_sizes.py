@@ -73,3 +73,23 @@ def gres_gpus(text: str) -> tuple[tuple[str, int] | None, list[str]]:
         else:
             found = amount
     return found, others
+
+
+MAX_ARRAY = 10_000
+
+
+def indices(text: str) -> list[int] | None:
+    """The indices of an array ("0-9", "1,3,5-15:2", with or without "%4"), or None."""
+    found: list[int] = []
+    for part in text.partition("%")[0].split(","):
+        span = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", part.strip())
+        if span is None:
+            return None
+        first, last = int(span[1]), int(span[2] or span[1])
+        step = int(span[3] or 1)
+        if last < first or not step or (last - first) // step >= MAX_ARRAY:
+            return None
+        found += range(first, last + 1, step)
+        if len(found) > MAX_ARRAY:
+            return None
+    return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from skep_jobfile import InvalidJobFile, compile_job, parse
 from skep_jobfile.document import read
-from skep_jobfile.importers import Converted, convert, detect
+from skep_jobfile.importers import Converted, convert, detect, slurm_steps
 from skep_jobfile.importers.slurm_sizes import gres_gpus, memory_mb, seconds
 from skep_jobfile.writing import dump
 
@@ -54,7 +57,7 @@ def test_a_batch_script_asks_for_the_same_as_before() -> None:
     assert told(found) >= {
         ("renamed", 2), ("gpu_type", 4), ("virtual_cluster", 8), ("not_carried_over", 9),
         ("checkpoint", 10), ("not_carried_over", 11), ("not_carried_over", 12), ("modules", 16),
-        ("master_port", 18), ("choose_image", 1), ("whole_script", 1),
+        ("choose_image", 1), ("steps", 1),
     }  # fmt: skip
 
 
@@ -63,7 +66,7 @@ def test_an_image_of_pyxis_is_taken_along() -> None:
     assert data["prerequisites"][0]["uri"] == "nvcr.io/nvidia/pytorch:24.10-py3"
     assert data["extras"]["skep"]["workDir"] == "/fsx/project"
     assert data["taskRoles"]["worker"]["resourcePerInstance"]["memoryMB"] == 960 * 1024
-    assert {("master_port", 15), ("container_mounts", 13)} <= told(found)
+    assert ("container_mounts", 13) in told(found)
 
 
 def test_tasks_with_one_gpu_each_are_put_on_nodes() -> None:
@@ -97,19 +100,140 @@ def entrypoint(text: str) -> str:
     return script
 
 
-def test_srun_starts_the_processes_of_this_node() -> None:
+def test_srun_starts_the_processes_of_one_node() -> None:
     script = entrypoint(
-        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=2 --gpus-per-task=2\n"
+        "#!/bin/bash\n#SBATCH -N 1 --ntasks-per-node=2 --gpus-per-task=2\n"
         "set -eu\nx=(a 'b c')\n"
         "srun -l --cpu-bind none -c 4 -- sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $RANK "
         "$SLURM_LOCALID $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID'\n"
         'echo "<% ${x[1]} %>"\nscontrol show hostnames $SLURM_JOB_NODELIST | head -n 1\n'
     )
-    done = run(script)
+    done = run(script, PAI_TASK_INDEX="0")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert sorted(lines[:2]) == ["2/4 2 0 0,1 77", "3/4 3 1 2,3 77"]
+    assert sorted(lines[:2]) == ["0/2 0 0 0,1 77", "1/2 1 1 2,3 77"]
     assert lines[2:] == ["<% b c %>", "10.0.0.1"]
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def over_nodes(text: str, folder: Path, nodes: int) -> list[tuple[int, str, str]]:
+    """(exit code, stdout, stderr) of the job's entrypoint on each of its nodes, all at once."""
+    script = entrypoint(text)
+    (folder / "key").write_text("the private key of the gang")
+    hosts = [f"127.0.0.{n + 1}:{port}" for n, port in enumerate(free_ports(nodes))]
+    running = [
+        subprocess.Popen(
+            ["/bin/sh", "-c", script],
+            env={
+                "PATH": os.environ["PATH"],
+                "TMPDIR": str(folder),
+                "SKEP_JOB_ID": "0193a1f0-aaaa-7000-8000-0000000000ff",
+                "SKEP_STEP_KEY": str(folder / "key"),
+                "PAI_TASK_INDEX": str(n),
+                "PAI_TASK_ROLE_worker_HOST_LIST": ",".join(hosts),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for n in range(nodes)
+    ]
+    try:
+        printed = [one.communicate(timeout=60) for one in running]
+    finally:
+        for one in running:
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+                one.wait()
+    return [(one.returncode, *texts) for one, texts in zip(running, printed, strict=True)]
+
+
+def test_finding_j7_a_script_runs_on_the_first_node_and_srun_on_all(tmp_path: Path) -> None:
+    """As in Slurm: what is not behind `srun` happens once."""
+    first, second = over_nodes(
+        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=2 --gpus-per-task=2\nset -eu\n"
+        "echo once $SLURM_JOB_ID\nexport FROM_SCRIPT=here\n"
+        "srun -l --cpu-bind none sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID "
+        "$CUDA_VISIBLE_DEVICES $FROM_SCRIPT'\necho done\n",
+        tmp_path,
+        2,
+    )
+    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
+    lines = first[1].splitlines()
+    assert (lines[0], lines[-1]) == ("once 255", "done")
+    assert sorted(lines[1:-1]) == ["0/4 0 0,1 here", "1/4 0 2,3 here"]
+    assert sorted(second[1].splitlines()) == ["2/4 1 0,1 here", "3/4 1 2,3 here"]
+
+
+def test_finding_j7_a_script_reads_what_its_steps_print(tmp_path: Path) -> None:
+    """`$(srun hostname)` is how scripts find their head node."""
+    done = over_nodes(
+        "#!/bin/bash\n#SBATCH -N 2\n"
+        "all=$(srun sh -c 'echo node $SLURM_NODEID')\necho \"$all\" | sort\n"
+        "nodes=($(scontrol show hostnames $SLURM_JOB_NODELIST))\n"
+        "echo one $(srun -N 1 -n 1 -w ${nodes[1]} sh -c 'echo $SLURM_NODEID')\n",
+        tmp_path,
+        2,
+    )
+    assert done[0][:2] == (0, "node 0\nnode 1\none 1\n"), done[0][2] + done[1][2]
+    assert done[1][1] == ""
+
+
+def test_finding_j7_a_job_over_nodes_ends_as_its_script(tmp_path: Path) -> None:
+    """A step that fails elsewhere fails the script under `set -e`, and with it all nodes."""
+    done = over_nodes(
+        "#!/bin/sh\n#SBATCH -N 3\nset -e\nsrun sh -c 'exit $((SLURM_NODEID * 3))'\necho never\n",
+        tmp_path,
+        3,
+    )
+    assert [code for code, _, _ in done] == [6, 6, 6], done
+    assert done[0][1] == ""
+
+
+def test_finding_j7_an_array_becomes_tasks_with_its_indices() -> None:
+    """Each of them finds its index, and a failed one does not end the others."""
+    text = (
+        "#!/bin/sh\n#SBATCH --array=1,5-9:2%2\necho $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_MAX"
+    )
+    found = convert(text)
+    data = read(found.text).data
+    worker = data["taskRoles"]["worker"]
+    assert worker["instances"] == 4
+    assert worker["completion"] == {"minFailedInstances": -1, "minSucceededInstances": -1}
+    assert data["extras"]["gangAllocation"] is False
+    assert {"array", "not_carried_over"} <= {note.code for note in found.notes}
+    script = entrypoint(text)
+    printed = [run(script, PAI_TASK_INDEX=str(n)).stdout for n in range(4)]
+    assert printed == ["1 of 9\n", "5 of 9\n", "7 of 9\n", "9 of 9\n"]
+
+
+def test_steps_are_served_to_the_gang_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reaches the port without the gang's key starts nothing."""
+    monkeypatch.setenv("SKEP_STEP_KEY", str(tmp_path / "key"))
+    (tmp_path / "key").write_text("ours")
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as stream:
+        served = threading.Thread(target=slurm_steps.answer, args=(theirs, []))
+        served.start()
+        nonce = slurm_steps.receive(stream)["nonce"]
+        step = json.dumps({"argv": ["touch", str(tmp_path / "made")], "count": 1})
+        (tmp_path / "key").write_text("of another gang")
+        wrong = slurm_steps.proof(nonce + step)
+        (tmp_path / "key").write_text("ours")
+        slurm_steps.send(ours, {"step": step, "proof": wrong})
+        assert stream.read() == b""
+        served.join(10)
+    assert not (tmp_path / "made").exists()
 
 
 def test_srun_fails_as_its_worst_process() -> None:
