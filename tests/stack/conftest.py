@@ -7,13 +7,18 @@ from collections.abc import Iterator
 import docker
 import httpx
 import pytest
-from tests.support.docker_images import import_busybox
+from tests.support.docker_images import import_busybox, python_files
 from tests.support.stack import Stack, stack
 
 
 @pytest.fixture(scope="session")
 def image() -> str:
     return import_busybox(docker.from_env(), "skep-test/stack:1")
+
+
+@pytest.fixture(scope="session")
+def python_image() -> str:
+    return import_busybox(docker.from_env(), "skep-test/python:1", files=python_files())
 
 
 @pytest.fixture(scope="session")

@@ -97,16 +97,19 @@ def test_a_folder_lies_where_the_command_starts(cli, image, tmp_path: Path):
     assert b"No such file" in done.stdout
 
 
-def test_a_batch_script_is_submitted_with_notes(cli, image):
+def test_finding_j7_a_batch_script_over_nodes_runs_as_in_slurm(cli, python_image):
+    """The script once on the first node, its step on all, and what that prints is seen."""
     script = (
-        f"#!/bin/sh\n#SBATCH -N 2 --ntasks-per-node=2 --mem=64\n#SBATCH --container-image={image}\n"
-        "#SBATCH --mail-type=END\nsrun sh -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS'\n"
+        f"#!/bin/sh\n#SBATCH -N 2 --ntasks-per-node=2 --mem=64\n"
+        f"#SBATCH --container-image={python_image}\n#SBATCH --mail-type=END\necho once\n"
+        "srun sh -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS'\n"
+        "echo heard $(srun sh -c 'echo $SLURM_PROCID' | sort)\n"
     )
     done = cli("submit", "-", "-f", data=script.encode())
     assert done.returncode == 0, done.stderr
     assert b"-:4: note: --mail-type" in done.stderr
     told = sorted(line.partition("| ")[2] for line in done.stdout.decode().splitlines()[1:])
-    assert told == [f"rank {rank} of 4" for rank in range(4)]
+    assert told == ["heard 0 1 2 3", "once", *(f"rank {rank} of 4" for rank in range(4))]
 
 
 def test_a_clone_runs_again(cli, image):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import subprocess
+import sys
+import sysconfig
 import tarfile
 from pathlib import Path
 
@@ -28,7 +32,7 @@ def busybox_tar(files: dict[str, bytes] | None = None) -> bytes:
             _add(tar, f"bin/{command}", kind=tarfile.SYMTYPE, link="busybox")
         _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nbee:x:1000:1000::/:/bin/sh\n")
         for name, content in (files or {}).items():
-            _add(tar, name, content)
+            _add(tar, name, content, mode=0o755)
     return buffer.getvalue()
 
 
@@ -63,3 +67,25 @@ def _add(
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode, entry.linkname, entry.size = kind, mode, link, len(content)
     tar.addfile(entry, io.BytesIO(content))
+
+
+def python_files() -> dict[str, bytes]:
+    """This machine's Python, its standard library and what they are linked to."""
+    program = Path(sys.executable).resolve()
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    found = {path for path in library.rglob("*") if path.is_file() and _is_needed(path, library)}
+    linked = [program, *(path for path in found if path.suffix == ".so")]
+    told = subprocess.run(["ldd", *map(str, linked)], capture_output=True, text=True, check=False)
+    found |= {Path(name) for name in re.findall(r"(/\S+\.so\S*) \(0x", told.stdout)}
+    files = {str(path).lstrip("/"): path.read_bytes() for path in found}
+    files[str(program).lstrip("/")] = program.read_bytes()
+    folders = ":".join(sorted({str(path.parent) for path in found if ".so" in path.name}))
+    files["bin/python3"] = (
+        f'#!/bin/sh\nexport LD_LIBRARY_PATH="{folders}"\nexec {program} "$@"\n'.encode()
+    )
+    return files
+
+
+def _is_needed(path: Path, library: Path) -> bool:
+    unneeded = {"site-packages", "dist-packages", "test", "idlelib", "ensurepip", "__pycache__"}
+    return unneeded.isdisjoint(path.relative_to(library).parts) and path.suffix in {".py", ".so"}
