@@ -73,7 +73,6 @@ def test_finding_s5_no_engine_listens_on_a_port(running):
     listening = subprocess.run(["ss", "-Hlntup"], capture_output=True, text=True, check=True).stdout
     for process in running._processes:
         assert f"pid={process.pid}," not in listening
-        assert not [line for line in listening.splitlines() if str(process.pid) in line]
 
 
 def test_finding_s14_others_cannot_even_knock_at_an_engine(running):

@@ -27,6 +27,7 @@ from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import tasks, waiting
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.tenancy.limits import set_limit
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +147,7 @@ def sent(monkeypatch):
 def test_a_burst_of_1000_submits_is_a_handful_of_ticks(sent, monkeypatch):
     alice = make_user("alice")
     vc = make_vc("vision", quotas={"A100": 64}, members=[alice])
+    set_limit(None, vc, "submits_per_minute", 1000)
     make_node("gpu-1", gpus=8)
     # Seconds pass on a slow machine; here only hints that were taken count.
     monkeypatch.setattr(doorbells, "TICK_PENDING_S", 600)
