@@ -53,7 +53,7 @@ async function tag(page, name) {
 
 async function importSlurm(page) {
   await page.getByRole("button", { name: "Import" }).click();
-  await page.getByRole("textbox", { name: "Slurm script or Kubeflow manifest" }).fill(SLURM);
+  await page.getByRole("textbox", { name: /Slurm script, Kubeflow manifest/ }).fill(SLURM);
   const dialog = page.getByRole("dialog", { name: "Import a job" });
   await dialog.getByRole("button", { name: "Import", exact: true }).click();
   await dialog.waitFor({ state: "hidden" });
