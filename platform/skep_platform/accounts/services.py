@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlencode
 
+import structlog
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.tokens import default_token_generator
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import ProtectedError
 from django.http import HttpRequest
 from django.utils import timezone
@@ -26,6 +27,8 @@ from skep_platform.accounts.models import ApiToken, User
 from skep_platform.accounts.scopes import Scope
 from skep_platform.core.errors import Conflict, NotFound, SkepError, Unauthorized
 from skep_platform.core.events import record
+
+log = structlog.get_logger(__name__)
 
 MAX_TOKENS = 50
 USE_NOTED_S = 3600  # how exactly it is known when a token was used last
@@ -76,10 +79,15 @@ def create_token(
 
 
 def note_use(token: ApiToken) -> None:
-    """Remember that it was used just now; at most one write an hour."""
+    """Remember that it was used just now; at most one write an hour. A database that takes no
+    writes must not keep people from reading."""
     now = timezone.now()
     if token.last_used_at is None or (now - token.last_used_at).total_seconds() > USE_NOTED_S:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        try:
+            with transaction.atomic():
+                ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        except DatabaseError as error:
+            log.warning("token_use_not_noted", error=type(error).__name__)
 
 
 def note_login(user: User) -> None:
