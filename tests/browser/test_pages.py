@@ -31,6 +31,10 @@ def test_a_page_outlives_its_server_and_misses_no_line(visit, skep):
     visit("outage", SKEP_WEB_PID=str(skep.pids()["web"]))
 
 
+def test_a_page_whose_parts_did_not_arrive_is_loaded_anew(visit):
+    visit("parts_lost")
+
+
 def test_mistakes_in_a_job_file_show_at_their_line(visit):
     visit("editor_errors")
 

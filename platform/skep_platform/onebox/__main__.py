@@ -136,8 +136,9 @@ def _tell_of_jobs(home: Home, *, stop: bool) -> None:
         return
     if left:
         names = ", ".join(job.name for job in left[:5]) + (", …" if len(left) > 5 else "")
-        jobs = "1 job goes" if len(left) == 1 else f"{len(left)} jobs go"
-        say(f"{jobs} on in their containers: {names}")
+        one = len(left) == 1
+        jobs = "1 job goes on in its" if one else f"{len(left)} jobs go on in their"
+        say(f"{jobs} containers: {names}")
         minutes = home.read_status().get("planned_absence_s", 0) / 60
         say(f"  `skep up` within {minutes:.0f} minutes takes them over; later they are stopped")
         say("  and run again. `skep down --stop-jobs` would stop them now")

@@ -193,7 +193,7 @@ def test_finding_u6_a_planned_stop_longer_than_the_lease_costs_no_job():
         job = box.submit(name="planned", image="skep-demo:latest", command=command)
         box.wait_for_job(job.id, lambda found: found.state == "RUNNING")
         said = run(box, "down").stderr
-        assert "1 jobs go on" in said
+        assert "1 job goes on in its containers: planned" in said
         assert "within 60 minutes" in said
         box.process.wait(timeout=60)
         time.sleep(2 * 6 + 5)  # what the finding is about
