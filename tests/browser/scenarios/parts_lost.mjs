@@ -1,4 +1,4 @@
-import { browse, expect, settings } from "../visitor.mjs";
+import { browse, expect, logIn, settings } from "../visitor.mjs";
 
 const PARTS = { script: /assets\/(?!index).*\.js$/, stylesheet: /assets\/.*\.css$/ };
 
@@ -20,4 +20,14 @@ export default async () => {
       expect(lost >= 1, `no ${kind} was lost`);
       expect(opened === 2, `the page was opened ${opened} times`);
     });
+  await browse(async (page) => {
+    let lost = 0;
+    page.on("requestfailed", () => (lost += 1));
+    await logIn(page);
+    const later = /assets\/(?!index|Skeleton).*\.css$/;
+    await page.route(later, (route) => route.abort("failed"), { times: 2 });
+    await page.goto("/jobs/new").catch(() => {}); // it is loaded anew meanwhile
+    await page.getByRole("textbox", { name: "Job file" }).waitFor();
+    expect(lost >= 2, `${lost} parts of a page were lost, not 2`);
+  });
 };
