@@ -73,3 +73,7 @@ def test_finding_u10_a_session_that_ends_is_asked_for_over_the_page(visit):
 
 def test_finding_u12_a_manager_runs_a_team_and_admins_look_after_people(visit):
     visit("people")
+
+
+def test_finding_u14_u20_every_example_is_taken_and_pages_fit_a_phone(visit):
+    visit("examples")
