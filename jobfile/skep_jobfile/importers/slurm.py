@@ -36,6 +36,9 @@ def looks_like_it(text: str) -> bool:
 
 def convert(text: str) -> Converted:
     """Raises InvalidJobFile for what sbatch would not take either."""
+    if not text.startswith("#!") and not looks_like_it(text):
+        message = "A batch script begins with #! and has #SBATCH lines; this one has neither."
+        raise refused("unknown_format", message)
     options, notes, script = sbatch_lines.split(text)
     if not script.strip():
         raise refused("empty", "The script has no commands.")

@@ -177,3 +177,19 @@ def test_a_rank_that_was_killed_is_named_and_not_one_that_lost_it(line, later_s)
     logs.sort(key=lambda log: log.facts.finished_at or 0.0)
     verdict = diagnose(logs)
     assert (verdict.rank, verdict.name) == (2, "ContainerSigKillReceived")
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code", "title"),
+    [
+        (
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:1",
+            1,
+            "The ranks lost each other",
+        ),
+        ("run.sh: line 3: trian: command not found", 127, "Command not found"),
+    ],
+)
+def test_finding_u18_titles_name_what_happened(line: str, exit_code: int, title: str) -> None:
+    """The categories of a study ("MPI runtime failure", "Semantic error") are for statistics."""
+    assert judge(f"{line}\n", exit_code=exit_code).title == title

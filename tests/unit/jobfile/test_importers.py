@@ -263,6 +263,14 @@ def test_what_cannot_be_read_is_refused_with_its_line(code: str, line: int, text
     assert [(p.code, p.line) for p in error.value.problems] == [(code, line)]
 
 
+@pytest.mark.parametrize("name", ["pytorchjob.yaml", "mpijob.yaml"])
+def test_finding_j7_a_manifest_is_no_batch_script(name: str) -> None:
+    """Whatever its sender calls it; it would run as a script otherwise."""
+    with pytest.raises(InvalidJobFile) as caught:
+        convert((SAMPLES / name).read_text(), "slurm")
+    assert [problem.code for problem in caught.value.problems] == ["unknown_format"]
+
+
 def test_two_jobs_in_one_manifest_are_refused_at_the_second() -> None:
     job = (SAMPLES / "elastic.yaml").read_text()
     with pytest.raises(InvalidJobFile) as error:
