@@ -763,6 +763,8 @@ class VcHistory(Model):
 class VcQueue(Model):
     running: list[Running] = []
     waiting: list[Waiting] = []
+    running_total: int = 0
+    waiting_total: int = 0
     next: str | None = None
 
 

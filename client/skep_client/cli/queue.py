@@ -43,7 +43,7 @@ def _print(found: VcQueue) -> None:
         [_waiting_row(job) for job in found.waiting],
     )
     if found.next:
-        say("There are more: --limit.")
+        say(f"{len(found.waiting)} of {found.waiting_total:,} that wait; more with --limit.")
 
 
 def _running_row(entry: Running) -> tuple[object, ...]:

@@ -39,6 +39,8 @@ def page(request: Request, vc: VirtualCluster, limit: int, cursor: int) -> dict[
             _waiting(known, jobs[known.gang], reason)
             for known, reason in zip(waiting, reasons, strict=True)
         ],
+        "running_total": len(told.running),
+        "waiting_total": cursor + len(told.waiting) + told.more,
         "next": paging.link(request, cursor + limit) if told.more else None,
     }
 

@@ -298,6 +298,8 @@ class WaitingSerializer(Serializer):
 class VcQueueSerializer(Serializer):
     running = RunningSerializer(many=True, help_text="On the first page only.")
     waiting = WaitingSerializer(many=True)
+    running_total = serializers.IntegerField(help_text="Jobs that run, on whatever page they are.")
+    waiting_total = serializers.IntegerField(help_text="Jobs that wait, on whatever page they are.")
     next = serializers.URLField(allow_null=True)
 
 

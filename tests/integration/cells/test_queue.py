@@ -97,3 +97,16 @@ def test_nothing_of_other_teams_shows(vision, ann):
 @pytest.mark.parametrize("query", [{"limit": 101}, {"cursor": -1}, {"limit": "x"}])
 def test_what_makes_no_sense_is_refused(vision, ann, query):
     assert refusal(ann.get("/virtual-clusters/vision/queue", **query))[0] == 400
+
+
+def test_finding_u23_a_page_of_the_queue_tells_how_many_wait_in_all(vision, ann):
+    """It was "50+ wait" for 2,963."""
+    node = make_node("n1", gpus=8)
+    run(vision, node, 8, name="train", duration_s=3600)
+    for number in range(7):
+        make_job(vision, ann.user, gpus=8, name=f"waits-{number}")
+    first = queue(ann, "vision", limit=3)
+    assert len(first["waiting"]) == 3
+    assert (first["running_total"], first["waiting_total"]) == (1, 7)
+    later = queue(ann, "vision", limit=3, cursor=3)
+    assert (later["running_total"], later["waiting_total"]) == (1, 7)

@@ -24,7 +24,12 @@ const waiting = {
   reason: { code: "x", message: "Needs 2 nodes of 8 A100; 1 is free.", details: {} },
 };
 
-function show(queue: VcQueue) {
+function show(page: Omit<VcQueue, "running_total" | "waiting_total">, waitingTotal?: number) {
+  const queue: VcQueue = {
+    ...page,
+    running_total: page.running.length,
+    waiting_total: waitingTotal ?? page.waiting.length,
+  };
   serve({ "GET /virtual-clusters/vision/queue": queue });
   renderPage(<QueueTab name="vision" />);
 }
@@ -35,6 +40,12 @@ test("running and waiting jobs share the time line, each a link to its page", as
   expect(within(line).getByRole("link", { name: "train" })).toHaveAttribute("href", "/jobs/r");
   expect(within(line).getByText(/^running since .* until about/)).toBeInTheDocument();
   expect(within(line).getByText(/^reserved to start at/)).toBeInTheDocument();
+});
+
+test("finding U23: a queue of many pages tells how many wait in all", async () => {
+  const next = "/api/v1/virtual-clusters/vision/queue?cursor=1";
+  show({ running: [running], waiting: [waiting], next }, 2963);
+  expect(await screen.findByText("1 job runs, 2,963 wait")).toBeVisible();
 });
 
 test("a waiting job tells its place, its needs, why it waits, when and where it starts", async () => {

@@ -21,6 +21,7 @@ export function QueueTab({ name }: { name: string }) {
   const pages = queue.data?.pages;
   const running = useMemo(() => pages?.flatMap((page) => page.running) ?? [], [pages]);
   const waiting = useMemo(() => pages?.flatMap((page) => page.waiting) ?? [], [pages]);
+  const totals = pages?.at(-1);
   const bars = useMemo(
     () => [...running.map(barOfRunning), ...waiting.map(barOfWaiting)],
     [running, waiting],
@@ -37,8 +38,8 @@ export function QueueTab({ name }: { name: string }) {
         <header className={css.head}>
           <h2>Time line</h2>
           <span className="dim">
-            {count(running.length, "job runs", "jobs run")}, {waiting.length.toLocaleString("en")}
-            {queue.hasNextPage ? "+" : ""} {waiting.length === 1 ? "waits" : "wait"}
+            {count(totals?.running_total ?? 0, "job runs", "jobs run")},{" "}
+            {count(totals?.waiting_total ?? 0, "waits", "wait")}
           </span>
           <TimeKey />
         </header>
