@@ -167,7 +167,7 @@ def test_200_tasks_on_a_node_are_told_of_their_gang_once(alice, vc):
     job = placed(alice, vc, gpus=0, instances=200)
     with CaptureQueriesContext(connection) as captured:
         state = desired_state(node.pk)
-    assert len(captured) <= 5
+    assert len(captured) <= 6  # of limits, too, whatever the number of tasks
     assert len(state.attempts) == 200
     node.refresh_from_db()
     told = gateway.build(node.pk, node.session_epoch, None)
