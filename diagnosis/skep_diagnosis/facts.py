@@ -118,7 +118,7 @@ def _told(facts: Facts, met: list[str]) -> str:
 
 def _words(facts: Facts, name: str) -> str:
     if name in ("memory_full", "memory_near_limit"):
-        return f"peak {facts.memory_peak_mb:g} MB of {facts.memory_limit_mb:g} MB"
+        return f"peak {facts.memory_peak_mb:,.0f} MB of {facts.memory_limit_mb:,.0f} MB"
     name = "reason" if name == "reason_prefix" else name
     have = getattr(facts, name)
     return f"{name} = {have if not isinstance(have, tuple) else ', '.join(map(str, have))}"

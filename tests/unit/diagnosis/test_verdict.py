@@ -193,3 +193,9 @@ def test_a_rank_that_was_killed_is_named_and_not_one_that_lost_it(line, later_s)
 def test_finding_u18_titles_name_what_happened(line: str, exit_code: int, title: str) -> None:
     """The categories of a study ("MPI runtime failure", "Semantic error") are for statistics."""
     assert judge(f"{line}\n", exit_code=exit_code).title == title
+
+
+def test_finding_u30_memory_is_told_in_digits() -> None:
+    """It was "peak 2e+06 MB of 2e+06 MB"."""
+    verdict = judge(exit_code=137, memory_peak_mb=1_999_000, memory_limit_mb=2_000_000)
+    assert verdict.evidence.text == "peak 1,999,000 MB of 2,000,000 MB"
