@@ -151,7 +151,8 @@ export PATH="$skep_steps:$PATH"
 exec 3>&1
 SKEP_STEP_STDOUT=$(python3 -c 'import os; s = os.fstat(3); print("%d:%d" % (s.st_dev, s.st_ino))')
 exec 3>&-
-export SKEP_STEP_STDOUT"""
+export SKEP_STEP_STDOUT
+python3 "$skep_steps/steps.py" begin"""
 END = 'python3 "$skep_steps/steps.py" end "$skep_code"\nexit "$skep_code"'
 
 

@@ -5,6 +5,7 @@ library of Python 3.6. As in Slurm the script runs on the first node alone; all 
 until it ends. Both sides prove that they belong to the gang by the private key that its tasks have.
 
     steps.py serve          on all nodes but the first: start what `run` asks for, until `end`
+    steps.py begin          the script begins: what it changes in its environment goes to its steps
     steps.py run …          srun: start a command on nodes, and fail as the worst of its processes
     steps.py end CODE       the script is over: all nodes end with its exit code
 """
@@ -25,7 +26,8 @@ KEY_FILE = "/run/skep/ssh/id_ed25519"
 CONNECT_S = 300  # a node whose image came later may not serve yet
 KILL_S = 10  # from SIGTERM to SIGKILL
 MAX_LINE = 16 * 1024 * 1024
-# What differs between nodes stays what it is there.
+BEGAN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment")
+# What differs between nodes stays what it is there, also where the script changes it.
 OF_NODE = ("PAI_", "SKEP_", "SLURM_NODEID", "SLURMD_NODENAME", "HOSTNAME", "NODE_RANK", "HOME")
 # srun's options that stand alone; all others have a value.
 ALONE = set("EHIKOQXZklqsuv")
@@ -41,6 +43,10 @@ def main(argv):
     command, rest = argv[0], argv[1:]
     if command == "serve":
         return serve()
+    if command == "begin":
+        with open(BEGAN, "w") as file:
+            json.dump(dict(os.environ), file)
+        return 0
     if command == "end":
         return end(int(rest[0]))
     return run(rest)
@@ -302,7 +308,11 @@ def hosts():
 
 
 def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith(OF_NODE)}
+    """What the script set: the rest, such as the GPUs, each node knows for itself."""
+    with open(BEGAN) as file:
+        before = json.load(file)
+    changed = {k: v for k, v in os.environ.items() if before.get(k) != v}
+    return {k: v for k, v in changed.items() if not k.startswith(OF_NODE)}
 
 
 def captured_stdout():

@@ -138,6 +138,7 @@ def over_nodes(text: str, folder: Path, nodes: int) -> list[tuple[int, str, str]
                 "SKEP_STEP_KEY": str(folder / "key"),
                 "PAI_TASK_INDEX": str(n),
                 "PAI_TASK_ROLE_worker_HOST_LIST": ",".join(hosts),
+                "NVIDIA_VISIBLE_DEVICES": f"GPU-of-{n}",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -162,15 +163,18 @@ def test_finding_j7_a_script_runs_on_the_first_node_and_srun_on_all(tmp_path: Pa
         "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=2 --gpus-per-task=2\nset -eu\n"
         "echo once $SLURM_JOB_ID\nexport FROM_SCRIPT=here\n"
         "srun -l --cpu-bind none sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID "
-        "$CUDA_VISIBLE_DEVICES $FROM_SCRIPT'\necho done\n",
+        "$CUDA_VISIBLE_DEVICES $FROM_SCRIPT $NVIDIA_VISIBLE_DEVICES'\necho done\n",
         tmp_path,
         2,
     )
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     lines = first[1].splitlines()
     assert (lines[0], lines[-1]) == ("once 255", "done")
-    assert sorted(lines[1:-1]) == ["0/4 0 0,1 here", "1/4 0 2,3 here"]
-    assert sorted(second[1].splitlines()) == ["2/4 1 0,1 here", "3/4 1 2,3 here"]
+    assert sorted(lines[1:-1]) == ["0/4 0 0,1 here GPU-of-0", "1/4 0 2,3 here GPU-of-0"]
+    assert sorted(second[1].splitlines()) == [
+        "2/4 1 0,1 here GPU-of-1",
+        "3/4 1 2,3 here GPU-of-1",
+    ]
 
 
 def test_finding_j7_a_script_reads_what_its_steps_print(tmp_path: Path) -> None:
