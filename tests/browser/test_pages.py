@@ -77,3 +77,7 @@ def test_finding_u12_a_manager_runs_a_team_and_admins_look_after_people(visit):
 
 def test_finding_u14_u20_every_example_is_taken_and_pages_fit_a_phone(visit):
     visit("examples")
+
+
+def test_finding_u9_a_job_that_loses_its_storage_is_asked_for(visit):
+    visit("storage")
