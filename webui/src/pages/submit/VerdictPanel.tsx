@@ -55,7 +55,10 @@ function Good({ result, onGoTo, lossAccepted = false, onAcceptLoss }: GoodProps)
   return (
     <Section title="Check">
       <p className={css.good} role="status">
-        <Icon name="check" size={14} /> Nothing is wrong with it
+        <Icon name="check" size={14} />{" "}
+        {losesStorage(result)
+          ? "It would run, but without its storage"
+          : "Nothing is wrong with it"}
       </p>
       {summary ? (
         <p className={css.line}>
