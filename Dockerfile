@@ -15,8 +15,12 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv /opt/skep
 ENV PATH=/opt/skep/bin:$PATH
-COPY requirements.lock ./
+COPY requirements.lock requirements-ldap.lock ./
 RUN pip install --no-cache-dir --no-deps -r requirements.lock
+# python-ldap has no wheels.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev libldap2-dev libsasl2-dev \
+    && rm -rf /var/lib/apt/lists/*
+RUN pip install --no-cache-dir --no-deps -r requirements-ldap.lock
 COPY pyproject.toml README.md ./
 COPY platform platform
 COPY agent agent
@@ -28,6 +32,7 @@ COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_pla
 RUN pip install --no-cache-dir --no-deps .
 
 FROM ${PYTHON_IMAGE} AS server
+RUN apt-get update && apt-get install -y --no-install-recommends libldap-2.5-0 && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10470 --home-dir /var/lib/skep --create-home skep
 COPY --from=build /opt/skep /opt/skep
 ENV PATH=/opt/skep/bin:$PATH \
@@ -37,12 +42,12 @@ ENV PATH=/opt/skep/bin:$PATH \
 USER skep
 WORKDIR /var/lib/skep
 EXPOSE 8470
-CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--http", "skep_platform.core.impatient:Impatient", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-per-message-deflate", "false"]
+CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--http", "skep_platform.core.serving:Impatient", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-ping-timeout", "86400", "--ws-per-message-deflate", "false"]
 
 FROM ${PYTHON_IMAGE} AS agent
 # Root, because it owns the engine's socket and writes firewall rules (see docs/network.md); it starts no
 # privileged container.
-RUN apt-get update && apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends nftables nfs-common && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/skep /opt/skep
 COPY deploy/agent-entrypoint.sh /usr/local/bin/agent-entrypoint
 ENV PATH=/opt/skep/bin:$PATH PYTHONUNBUFFERED=1 SKEP_AGENT_STATE=/var/lib/skep-agent

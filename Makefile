@@ -1,8 +1,12 @@
-# Everything a person does with this checkout. Each target installs what the machine lacks first.
+# Everything you do with this checkout. Each target first installs what the machine lacks.
 SHELL := /bin/bash
+.DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: demo up down test test-long lint format bench docs webui openapi lock
+.PHONY: help demo up down test test-long lint format bench docs webui openapi lock
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+: ##' $(MAKEFILE_LIST) | sed 's/: ## /\t/' | expand -t 12
 
 demo: ## start Skep with two simulated nodes, run a distributed job to success, leave it up
 	@scripts/bootstrap python web docker
@@ -16,15 +20,15 @@ down: ## stop it
 	@scripts/bootstrap python
 	@skep down
 
-test: ## every test
+test: ## every test but those that take minutes: they are in make test-long
 	@scripts/bootstrap test
 	@scripts/test
 
-test-long: ## what takes minutes: longer faults, more of them
+test-long: ## the tests that take minutes: longer and more faults, larger clusters
 	@scripts/bootstrap test
 	@pytest -m long
 
-lint: ## every static check
+lint: ## every static check, and that language and structure do not get worse
 	@scripts/bootstrap python web
 	@python scripts/lint
 
@@ -49,8 +53,10 @@ openapi: ## write the API's schema and the web page's types of it
 	@python scripts/openapi
 	@npm --prefix webui run --silent api
 
-lock: ## pin all Python packages anew
+lock: ## pin all Python packages again
 	@scripts/bootstrap python
 	@pip install --quiet uv
 	@uv pip compile pyproject.toml --extra server --extra embedded --group dev --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements.lock
+	@echo 'python-ldap>=3.4.8,<4' | uv pip compile - --constraint requirements.lock --universal \
+		--python-version 3.11 --no-header --quiet --output-file requirements-ldap.lock

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "soak": "benchmarks.cells_soak",
     "world": "benchmarks.world_soak",
     "diagnosis": "benchmarks.diagnosis",
+    "pages": "benchmarks.pages",
 }
 
 

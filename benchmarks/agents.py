@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _watch(skep: Stack, seconds: float) -> tuple[float, float]:
-    """Cores used on average, and memory at the end, of all server processes."""
+    """Return the cores used on average, and the memory at the end, of all server processes."""
     before, start = cpu_seconds(skep.processes()), time.monotonic()
     time.sleep(seconds)
     used = cpu_seconds(skep.processes()) - before

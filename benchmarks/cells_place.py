@@ -18,12 +18,12 @@ import time
 from typing import Any
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement
+from skep_scheduler.cells.answer import CellPlacement
 from skep_scheduler.cells.config import read_config
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.request import Gang, gang
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.request import GangRequest, gang
+from skep_scheduler.cells.state import CellState
 
 VCS = 10
 # (tasks, GPUs per task): small jobs more often, and one of 128 GPUs in twenty.
@@ -42,7 +42,7 @@ def main() -> None:
 
 def measure(nodes: int, churns: int) -> None:
     start = time.thread_time()
-    state = State(read_config(configuration(nodes)))
+    state = CellState(read_config(configuration(nodes)))
     report(nodes, "build", time.thread_time() - start, "s")
     for node in state.nodes:
         health.set_node(state, node, healthy=True)
@@ -65,7 +65,7 @@ def measure(nodes: int, churns: int) -> None:
 class Load:
     """Gangs of all VCs; `seconds` by what `place` answered."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CellState) -> None:
         self.state = state
         self.random = random.Random(1)
         self.seconds: dict[str, list[float]] = {}
@@ -73,13 +73,13 @@ class Load:
         self.count = 0
 
     def fill(self) -> None:
-        """Until twenty gangs of every VC in a row found no place."""
+        """Submit gangs until twenty of every VC in a row found no place."""
         misses = 0
         while misses < 20 * VCS:
             misses = 0 if self.submit() else misses + 1
 
     def churn(self) -> None:
-        """As many devices leave as come, more or less."""
+        """Let about as many devices leave as come."""
         for _ in range(self.random.choice([0, 1, 2])):
             if self.started:
                 i = self.random.randrange(len(self.started))
@@ -93,7 +93,7 @@ class Load:
         answer = place(self.state, asked)
         seconds = time.thread_time() - start
         self.seconds.setdefault(type(answer).__name__.lower(), []).append(seconds)
-        if not isinstance(answer, Placement):
+        if not isinstance(answer, CellPlacement):
             return False
         start = time.thread_time()
         ledger.start(self.state, asked, answer)
@@ -101,7 +101,7 @@ class Load:
         self.started.append(asked.name)
         return True
 
-    def gang(self) -> Gang:
+    def gang(self) -> GangRequest:
         self.count += 1
         vc, priority = f"vc{self.random.randrange(VCS)}", self.random.choice([0, 0, 1, -1])
         return gang(f"g{self.count}", vc, priority, self.random.choice(SIZES))

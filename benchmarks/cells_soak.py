@@ -15,13 +15,14 @@ from collections import Counter
 from typing import Any
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Refusal
-from skep_scheduler.cells.config import ConfigError, read_config
+from skep_scheduler.cells.answer import CellPlacement, Refusal
+from skep_scheduler.cells.config import read_config
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.reconfigure import reconfigure, spots_of
-from skep_scheduler.cells.request import Gang, Member, Party
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.problems import ConfigError
+from skep_scheduler.cells.reconfigure import placements_of, reconfigure
+from skep_scheduler.cells.request import GangRequest, MemberRequest, TopologyGroup
+from skep_scheduler.cells.state import CellState
 
 
 def main() -> None:
@@ -68,13 +69,13 @@ class Life:
         self.steps = 0
         self.repair = self.random.choice([0.6, 1.0])
         self.data = self.configuration()
-        self.state = State(read_config(self.data))
+        self.state = CellState(read_config(self.data))
         self.born = counters(self.state)
         for node in self.state.nodes:
             health.set_node(self.state, node, healthy=True)
 
     def configuration(self) -> dict[str, Any]:
-        """Random hierarchies of one or two chains, with as many VC cells as fit."""
+        """Draw a hierarchy of one or two chains, with as many VC cells as fit."""
         pick = self.random
         data: dict[str, Any] = {
             "physicalCluster": {"cellTypes": {}, "physicalCells": []},
@@ -128,7 +129,7 @@ class Life:
         events += [self.node] * 2 + [self.device] * 2 + [self.change] * (self.random.random() < 0.3)
         self.random.choice(events)()
 
-    def gang(self) -> Gang:
+    def gang(self) -> GangRequest:
         pick = self.random
         owners = [name for name, vc in self.state.vcs.items() if vc.chains or vc.pins]
         vc = pick.choice(owners * 5 + sorted(self.state.vcs))
@@ -138,21 +139,23 @@ class Life:
         pins = sorted(self.state.vcs[vc].pins)
         pin = pick.choice(pins) if pins and priority >= 0 and pick.random() < 0.4 else None
 
-        def member() -> Member:
+        def member() -> MemberRequest:
             if pick.random() < 0.1:
-                return Member(pick.randint(1, 2), 1, pick.choice(types))
-            return Member(pick.choice([1, 1, 1, 2, 3]), min(pick.randint(1, devices), 4))
+                return MemberRequest(pick.randint(1, 2), 1, pick.choice(types))
+            return MemberRequest(pick.choice([1, 1, 1, 2, 3]), min(pick.randint(1, devices), 4))
 
-        def party(depth: int) -> Party:
+        def topology_group(depth: int) -> TopologyGroup:
             within = pick.choice(types) if pick.random() < 0.3 else None
-            children = tuple(party(depth - 1) for _ in range(pick.randint(0, depth)))
-            return Party(tuple(member() for _ in range(pick.randint(1, 2))), within, children)
+            children = tuple(topology_group(depth - 1) for _ in range(pick.randint(0, depth)))
+            return TopologyGroup(
+                tuple(member() for _ in range(pick.randint(1, 2))), within, children
+            )
 
-        whole = party(1) if pick.random() < 0.3 else Party((member(),))
+        whole = topology_group(1) if pick.random() < 0.3 else TopologyGroup((member(),))
         leaf = pick.choice([None, None, None, pool.shape.leaf_type])
         self.count = getattr(self, "count", 0) + 1
         lazy, largest = pick.random() < 0.5, pick.random() < 0.3
-        return Gang(f"g{self.count}", vc, priority, whole, leaf, pin, lazy, largest)
+        return GangRequest(f"g{self.count}", vc, priority, whole, leaf, pin, lazy, largest)
 
     def submit(self) -> None:
         gang, before = self.gang(), counters(self.state)
@@ -163,15 +166,15 @@ class Life:
             raise AssertionError("place changed the state")
         if isinstance(answer, Refusal):
             self.events[f"refused_{answer.code}"] += 1
-        elif isinstance(answer, Placement):
+        elif isinstance(answer, CellPlacement):
             self.events["placed_over_others" if answer.downgrades else "placed"] += 1
             group = ledger.start(self.state, gang, answer)
-            if group.opportunistic != gang.opportunistic or spots_of(group) != answer.spots:
+            if group.opportunistic != gang.opportunistic or placements_of(group) != answer.tasks:
                 raise AssertionError(f"{gang.name} is not where it was placed")
         else:
             self.events["preempting"] += 1
             if ledger.reserve(self.state, gang, answer.placement) is None:
-                raise AssertionError(f"{gang.name} cannot reserve what it was promised")
+                raise AssertionError(f"{gang.name} cannot reserve the placement that it was given")
 
     def owed(self) -> None:
         """What a VC has free it can have as a whole, unless hardware is bad."""
@@ -183,8 +186,8 @@ class Life:
                 self.events["owed"] += 1
                 shape, root = free[0].shape, free[0]
                 level = min(root.level, shape.node_level)
-                whole = Member(shape.cells_in(root.level, level), 1, shape.at(level).type)
-                asked = Gang("owed", vc.name, 1000, Party((whole,), root.spec.type))
+                whole = MemberRequest(shape.cells_in(root.level, level), 1, shape.at(level).type)
+                asked = GangRequest("owed", vc.name, 1000, TopologyGroup((whole,), root.spec.type))
                 if isinstance(place(self.state, asked), Refusal):
                     raise AssertionError(f"{vc.name} does not get its {root.spec.type}")
 
@@ -203,7 +206,7 @@ class Life:
         if self.random.random() < 0.8:
             for name in {leaf.user.name for leaf, _ in group.pairs() if leaf.user}:
                 ledger.release(self.state, name)
-        ledger.adopt(self.state, group.gang, group.chain, spots_of(group))
+        ledger.adopt(self.state, group.gang, group.chain, placements_of(group))
 
     def node(self) -> None:
         self.events["node"] += 1
@@ -242,7 +245,7 @@ class Life:
             raise AssertionError("the counters are not as at the start")
 
 
-def counters(state: State) -> object:
+def counters(state: CellState) -> object:
     return [
         (pool.left[:], pool.bad_left[:], pool.claims[:], [len(cells) for cells in pool.free])
         for pool in state.chains.values()

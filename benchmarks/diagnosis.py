@@ -36,8 +36,8 @@ def main() -> None:
     alarms = [e.verdict().category != NO_SIGNATURE for e in benign()]
     report("diagnosis", "false alarms", sum(alarms) / len(alarms), "share")
     measure_speed("plain", [b"2026-11-21 10:00:00 INFO step 812 of 90000, loss 2.3121, lr 3e-4\n"])
-    told = [ending.text.encode() for ending in endings()]
-    measure_speed("only errors", told, lines=100_000)
+    texts = [ending.text.encode() for ending in endings()]
+    measure_speed("only errors", texts, lines=100_000)
 
 
 def measure_judgement(

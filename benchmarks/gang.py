@@ -32,7 +32,7 @@ def _round(api: httpx.Client, name: str, jobs: int, tasks: int) -> float:
     for number in range(jobs):
         body = job(f"{name}-{number}", "mock run_for=600", tasks=tasks, gpus=GPUS)
         ids.append(api.post("/jobs", json=body).raise_for_status().json()["id"])
-    while not all(_told(api, job_id, tasks) for job_id in ids):
+    while not all(_all_placed(api, job_id, tasks) for job_id in ids):
         time.sleep(0.01)
     elapsed = time.perf_counter() - start
     for job_id in ids:
@@ -43,7 +43,7 @@ def _round(api: httpx.Client, name: str, jobs: int, tasks: int) -> float:
     return elapsed
 
 
-def _told(api: httpx.Client, job_id: str, tasks: int) -> bool:
+def _all_placed(api: httpx.Client, job_id: str, tasks: int) -> bool:
     roles = api.get(f"/jobs/{job_id}").raise_for_status().json()["task_roles"]
     states = roles[0]["states"]
     return states.get("RUNNING", 0) + states.get("PREPARING", 0) == tasks

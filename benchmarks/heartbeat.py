@@ -140,7 +140,7 @@ class Node:
         self.late: list[float] = []
 
     async def run(self, socket: ClientConnection) -> None:
-        """Heartbeats and samples at their period, spread over it."""
+        """Send heartbeats and samples at their period, spread over it."""
         await asyncio.sleep(PERIOD_S * self.number / AGENTS)
         due = time.monotonic()
         for seq in itertools.count(1):
@@ -153,7 +153,7 @@ class Node:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def enter(self, url: str, credential: str) -> ClientConnection:
-        """Connected, and welcome."""
+        """Connect, and wait for the welcome."""
         socket = await connect(
             url.replace("http", "ws", 1) + "/ws/agent",
             additional_headers={"Authorization": f"Bearer {credential}"},

@@ -25,7 +25,7 @@ def job(name: str, command: str, *, tasks: int = 1, gpus: int = 1, image: str = 
 
 
 def count(api: httpx.Client, state: str) -> int:
-    """Jobs in this state, from the cluster's summary."""
+    """Count the jobs in this state, from the cluster's summary."""
     return int(api.get("/cluster").raise_for_status().json()["jobs"].get(state, 0))
 
 

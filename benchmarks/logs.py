@@ -34,7 +34,8 @@ def main() -> None:
 
 
 def _docker_logs(image: str) -> float:
-    """MB/s from the start of the same container until `docker logs --follow` gave its last byte."""
+    """Measure MB/s from the start of the same container until `docker logs --follow` gave its last
+    byte."""
     start = time.perf_counter()
     run = ["docker", "run", "--detach", image, "/bin/sh", "-c", COMMAND]
     container = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()

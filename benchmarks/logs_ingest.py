@@ -2,9 +2,8 @@
 and what 100,000 lines a second cost.
 
 Agents in this process send within their window to a real web server of one process, which writes
-chunk files (synced) and tells the database. Beside it: the same bytes written to one plain file and
-synced at its end.
-"""
+chunk files (synced) and records them in the database. Beside it: the same bytes written to one
+plain file and synced at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.support import engines
 
@@ -97,18 +96,18 @@ def _rate(server: ProcessServer) -> None:
     agents = [(j, running_attempt(j.node, gpus=0)) for j in (Joined() for _ in range(RATE_AGENTS))]
     connection.close()
     cpu, memory = cpu_seconds([server.pid]), memory_mb([server.pid])
-    late = asyncio.run(_all_steadily(server.port, agents))
+    late = asyncio.run(_rate_of_all(server.port, agents))
     used, grown = cpu_seconds([server.pid]) - cpu, memory_mb([server.pid]) - memory
     report("logs_ingest", "cores_at_100000_lines_per_s", used / RATE_S, "cores", _plain_cpu())
     report("logs_ingest", "memory_growth_at_100000_lines_per_s", grown, "MB")
     report("logs_ingest", "last_byte_stored_after", late, "s")
 
 
-async def _all_steadily(port: int, agents: list[tuple[Joined, TaskAttempt]]) -> float:
-    return max(await asyncio.gather(*(_steadily(port, *agent) for agent in agents)))
+async def _rate_of_all(port: int, agents: list[tuple[Joined, TaskAttempt]]) -> float:
+    return max(await asyncio.gather(*(_at_rate(port, *agent) for agent in agents)))
 
 
-async def _steadily(port: int, joined: Joined, attempt: TaskAttempt) -> float:
+async def _at_rate(port: int, joined: Joined, attempt: TaskAttempt) -> float:
     """Send lines at the rate; returns how many seconds after the last one all are stored."""
     data = LINE * (RATE // RATE_AGENTS // FRAMES)
     async with _connected(port, joined) as socket:
@@ -116,11 +115,22 @@ async def _steadily(port: int, joined: Joined, attempt: TaskAttempt) -> float:
         acks = asyncio.create_task(_until_end(socket))
         for number in range(RATE_S * FRAMES):
             await asyncio.sleep(began + number / FRAMES - time.perf_counter())
-            await socket.send(frame(attempt, number * len(data), data).encode())
+            made = frame(attempt, number * len(data), data)
+            await socket.send(replace(made, times=_times(began, number)).encode())
         await socket.send(frame(attempt, RATE_S * FRAMES * len(data), b"").encode())
         sent = time.perf_counter()
         await acks
         return time.perf_counter() - sent
+
+
+def _times(began: float, number: int) -> list[int]:
+    """Return the times of one frame's lines, as an engine stamps them; none with
+    SKEP_BENCH_NO_TIMES=1."""
+    if os.environ.get("SKEP_BENCH_NO_TIMES"):
+        return []
+    count, start = RATE // RATE_AGENTS // FRAMES, int((began + number / FRAMES) * 1e9)
+    step = 10**9 // FRAMES // count
+    return [1_790_000_000 * 10**9 + start + line * step + line % 7 * 313 for line in range(count)]
 
 
 async def _until_end(socket: ClientConnection) -> None:
@@ -172,7 +182,7 @@ async def _next_ack(socket: ClientConnection) -> LogAck:
 
 
 def _plain_file(load: Load) -> float:
-    """Seconds to write the same bytes to one file."""
+    """Measure the seconds to write the same bytes to one file."""
     data = os.urandom(load.frame_bytes)
     with tempfile.TemporaryFile() as file:
         began = time.perf_counter()

@@ -24,6 +24,7 @@ from skep_agent.statedir import StateDir
 
 GPU_MODEL = "Simulated-GPU"
 ONLINE_WITHIN_S = 120  # and what many need beyond that
+LOOK_S = 2.0  # each look costs the server a request
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def _until_online(api: httpx.Client, nodes: int) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{online} of {nodes} agents are online")
-        time.sleep(0.5)
+        time.sleep(LOOK_S)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """`network`: TCP between two tasks of a gang over two nodes, beside the host network and a bridge.
 
 The nodes are namespaces of this machine with 1500-byte links, so nothing but the CPU limits them:
-the numbers tell what the network of a gang costs in work per byte and per packet, not what a
+the numbers show what the network of a gang costs in work per byte and per packet, not what a
 network card would carry. Sender and receiver run by turns in all three places.
 """
 

@@ -58,7 +58,7 @@ def _throughput(host: str, port: int) -> float:
 
 
 def _latencies(host: str, port: int) -> list[float]:
-    """Seconds of one byte there and back."""
+    """Measure the seconds of one byte there and back."""
     found = []
     with socket.create_connection((host, port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

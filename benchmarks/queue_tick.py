@@ -1,4 +1,4 @@
-"""A tick over a deep mixed queue: on an empty cluster, on a full one, and until nobody waits.
+"""A tick over a deep mixed queue: on an empty cluster, on a full one, and until no gang waits.
 
 2,000 nodes of 8 GPUs, 10 VCs with equal shares, 50,000 gangs of many sizes, priorities and needs of
 CPU, some of which say how long they run. For comparison: Kueue's performance harness admits 42
@@ -18,19 +18,23 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from skep_scheduler import queue
-from skep_scheduler.facts import (
+from skep_scheduler import engine
+from skep_scheduler.memory import Memory
+from skep_scheduler.model import (
+    DEFAULTS,
+    Allocation,
     Claim,
     Device,
     Gang,
-    HeldTask,
-    Holding,
     Inventory,
     Member,
     Node,
+    Plan,
+    TaskAllocation,
     VirtualCluster,
 )
-from skep_scheduler.world import World
+from skep_scheduler.simulator import commit as simulator
+from skep_scheduler.state import ClusterState
 
 T = TypeVar("T")
 GPUS = 8
@@ -51,56 +55,88 @@ def main() -> None:
 
 
 def measure(nodes: int, gangs: int) -> None:
-    world = World()
-    timed("inventory", lambda: world.set_inventory(inventory(nodes)))
+    state = ClusterState()
+    timed("inventory", lambda: state.set_inventory(inventory(nodes)))
     waiting = mixed_queue(gangs)
-    timed("tell_queue", lambda: [world.set_waiting(gang) for gang in waiting])
+    timed("tell_queue", lambda: [state.set_waiting(gang) for gang in waiting])
     gc.collect()
-    gc.freeze()  # as a scheduler does that keeps its world
-    plan, seconds = tick("fill", world)
+    gc.freeze()  # as a scheduler does that keeps its state
+    plan, seconds = tick("fill", state)
     report("admissions", len(plan.placements) / seconds, "gangs/s")
     report("admissions_kueue", KUEUE, "gangs/s")
-    timed("tell_placed", lambda: commit(world, plan))
-    tick("full", world)
-    drain(world)
+    timed("tell_placed", lambda: commit(state, plan))
+    tick("full", state)
+    one_ended(state)
+    drain(state)
     report("peak_rss", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
-    world.validate()
+    state.validate()
 
 
-def tick(name: str, world: World) -> tuple[queue.Plan, float]:
+def tick(name: str, state: ClusterState) -> tuple[Plan, float]:
     """Over the whole queue; nothing is done about it."""
-    plan, seconds = timed(f"{name}_tick", lambda: queue.plan(world, NOW))
+    plan, seconds = timed(f"{name}_tick", lambda: engine.plan(state, NOW))
     report(f"{name}_placed", len(plan.placements), "gangs")
     report(f"{name}_preempting", len(plan.preemptions), "gangs")
     report(f"{name}_waiting", len(plan.reasons), "gangs")
     return plan, seconds
 
 
-def drain(world: World) -> None:
-    """Everything that runs ends between two ticks, until nobody waits any more."""
-    waits, seconds, ticks = len(world.waiting), 0.0, 0
-    while world.waiting:
-        for gang_id in list(world.running):
-            world.forget(gang_id)
+def one_ended(state: ClusterState, ends: int = 20) -> None:
+    """A tick in which one gang ended since the last one, for a scheduler that keeps its memory. It
+    begins two minutes after the first tick, when all preemption that is due has happened."""
+    memory, seconds, started, now = Memory(DEFAULTS), [], 0, NOW + 120.0
+    settle(state, memory, now)
+    running = sorted(state.running)
+    gc.disable()  # as the live scheduler does while it plans
+    for gang_id in running[:: len(running) // ends][:ends]:
+        state.forget(gang_id)
         start = time.thread_time()
-        plan = queue.plan(world, NOW)
+        plan = engine.plan(state, now, memory=memory)
+        seconds.append(time.thread_time() - start)
+        started += len(plan.placements)
+        simulator.commit(state, plan, now)
+        settle(state, memory, now)
+    gc.enable()
+    report("one_ended_tick_p50", sorted(seconds)[len(seconds) // 2] * 1000, "ms")
+    report("one_ended_tick_max", max(seconds) * 1000, "ms")
+    report("one_ended_started", started, "gangs")
+
+
+def settle(state: ClusterState, memory: Memory, now: float) -> None:
+    """Plan, and let victims leave at once, until there is nothing to do."""
+    while True:
+        plan = engine.plan(state, now, memory=memory)
+        if not (plan.placements or plan.preemptions or plan.cancels or plan.downgrades):
+            return
+        for gang_id in simulator.commit(state, plan, now):
+            state.forget(gang_id)
+
+
+def drain(state: ClusterState) -> None:
+    """Everything that runs ends between two ticks, until no gang waits any more."""
+    waits, seconds, ticks = len(state.waiting), 0.0, 0
+    while state.waiting:
+        for gang_id in list(state.running):
+            state.forget(gang_id)
+        start = time.thread_time()
+        plan = engine.plan(state, NOW)
         seconds += time.thread_time() - start
         ticks += 1
-        commit(world, plan)
+        commit(state, plan)
         if not plan.placements:
             break  # what is left is more than any VC owns
     report("drain", seconds, "s")
     report("drain_ticks", ticks, "ticks")
-    report("drain_left", len(world.waiting), "gangs")
-    report("drain_admissions", (waits - len(world.waiting)) / seconds, "gangs/s")
+    report("drain_left", len(state.waiting), "gangs")
+    report("drain_admissions", (waits - len(state.waiting)) / seconds, "gangs/s")
 
 
-def commit(world: World, plan: queue.Plan) -> None:
+def commit(state: ClusterState, plan: Plan) -> None:
     for placement in plan.placements:
-        gang = world.waiting[placement.gang]
+        gang = state.waiting[placement.gang]
         one = gang.members[0]
         tasks = tuple(
-            HeldTask(
+            TaskAllocation(
                 task.role,
                 task.index,
                 task.node,
@@ -111,7 +147,7 @@ def commit(world: World, plan: queue.Plan) -> None:
             )
             for task in placement.tasks
         )
-        world.set_running(Holding(gang, tasks, NOW))
+        state.set_running(Allocation(gang, tasks, NOW))
 
 
 def timed(name: str, run: Callable[[], T]) -> tuple[T, float]:

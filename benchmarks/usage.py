@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU time of these processes so far."""
+    """Return the CPU time of these processes so far."""
     total = 0
     for pid in pids:
         try:
@@ -21,8 +22,23 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / HERTZ
 
 
+def cpu_seconds_of_tree(pid: int) -> float:
+    """CPU time of a process, its descendants, and those of them that have ended."""
+    fields: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = path.read_text().rpartition(")")
+            fields[int(name.split(" ", 1)[0])] = rest.split()
+    found, waiting = 0, [pid]
+    while waiting:
+        parent = waiting.pop()
+        found += sum(map(int, fields[parent][11:15])) if parent in fields else 0
+        waiting += [child for child, of in fields.items() if int(of[1]) == parent]
+    return found / HERTZ
+
+
 def memory_mb(pids: Iterable[int]) -> float:
-    """Proportional memory of these processes, shared pages counted once."""
+    """Return the proportional memory of these processes, with shared pages counted once."""
     total = 0
     for pid in pids:
         try:

@@ -1,5 +1,5 @@
-"""A long random life of worlds: facts and plans in every order, validated after each step, and told
-anew to a second world that must come out the same.
+"""A long random life of states: facts and plans in every order, validated after each step,
+and applied to a second state that must come out the same.
 
 Prints JSON lines: bench, metric, value, unit. `python -m benchmarks.world_soak [--quick]
 [--steps N] [--seed N]`. An error ends it with the seed and the step to repeat it.
@@ -14,19 +14,18 @@ import sys
 import time
 from dataclasses import replace
 
-from skep_scheduler import queue
-from skep_scheduler.facts import (
+from skep_scheduler import engine
+from skep_scheduler.model import (
     Claim,
     Device,
     Gang,
-    HeldTask,
-    Holding,
     Inventory,
     Member,
     Node,
     VirtualCluster,
 )
-from skep_scheduler.world import World
+from skep_scheduler.simulator.commit import commit
+from skep_scheduler.state import ClusterState
 
 LIFE = 200  # steps
 
@@ -47,7 +46,7 @@ def main() -> None:
             sys.stderr.write(f"seed {seed}, step {life.steps}\n")
             raise
     report("steps", steps, "events")
-    report("lives", seed - args.seed + 1, "worlds")
+    report("lives", seed - args.seed + 1, "states")
     report("rate", steps / (time.perf_counter() - start), "events/s")
     report("violations", 0, "violations")
 
@@ -62,9 +61,9 @@ class Life:
         self.random = random.Random(seed)
         self.now = 0.0
         self.steps = 0
-        self.world = World()
+        self.state = ClusterState()
         nodes = [machine(i, self.random) for i in range(self.random.randint(1, 6))]
-        self.world.set_inventory(Inventory(tuple(nodes), self.owners()))
+        self.state.set_inventory(Inventory(tuple(nodes), self.owners()))
 
     def run(self) -> None:
         events = [self.submit] * 6 + [self.tick] * 6 + [self.leave] * 3 + [self.node, self.others]
@@ -72,39 +71,41 @@ class Life:
             self.steps += 1
             self.now += self.random.choice([0.0, 5.0, 60.0])
             self.random.choice(events)()
-            self.world.validate()
+            self.state.validate()
             self.compare()
-        for gang_id in [*self.world.waiting, *self.world.running, *self.world.reserved]:
-            self.world.forget(gang_id)
-        empty = World()
-        empty.set_inventory(self.world.inventory)
-        if empty.digest() != self.world.digest():
-            raise AssertionError("something is left when everybody is gone")
+        for gang_id in [*self.state.waiting, *self.state.running, *self.state.nominated]:
+            self.state.forget(gang_id)
+        empty = ClusterState()
+        empty.set_inventory(self.state.inventory)
+        if empty.digest() != self.state.digest():
+            raise AssertionError("something is left when all gangs are gone")
 
     def compare(self) -> None:
-        """Unless something is to be told yet about gangs that lost cells or got them back."""
-        world = self.world
-        pending = world.downgraded() or world.restored()
-        if pending or not all(world.is_reserved(gang_id) for gang_id in world.reserved):
+        """Compare the digests, unless a plan has yet to report lost or regained cells."""
+        state = self.state
+        pending = state.downgraded() or state.restored()
+        if pending or not all(state.is_nominated(gang_id) for gang_id in state.nominated):
             return
-        other = World()
-        other.set_inventory(world.inventory)
-        running = list(world.running.values())
+        other = ClusterState()
+        other.set_inventory(state.inventory)
+        running = list(state.running.values())
         self.random.shuffle(running)
-        for holding in running:
-            other.set_running(holding)
-        for gang in world.waiting.values():
+        for allocation in running:
+            other.set_running(allocation)
+        for gang in state.waiting.values():
             other.set_waiting(gang)
-        for reserved in world.reserved.values():
-            other.set_reserved(reserved.gang, reserved.placement)
-        if other.digest() != world.digest():
+        for reserved in state.nominated.values():
+            other.set_nominated(reserved.gang, reserved.placement)
+        other.set_reservations(state.reservations)
+        other.set_cooldowns(state.cancelled)
+        if other.digest() != state.digest():
             raise AssertionError("the same facts came out otherwise")
 
     def submit(self) -> None:
         pick = self.random
         gpus = pick.choice([0, 1, 1, 2, 4])
         member = Member("w", pick.choice([1, 1, 2, 3]), gpus, pick.choice([100, 9_000]), 64)
-        self.world.set_waiting(
+        self.state.set_waiting(
             Gang(
                 f"g{self.steps}",
                 f"job-{self.steps}",
@@ -120,56 +121,35 @@ class Life:
         )
 
     def tick(self) -> None:
-        before = self.world.digest()
-        plan = queue.plan(self.world, self.now)
-        if self.world.digest() != before:
-            raise AssertionError("a plan changed the world")
-        for gang_id in plan.cancels:
-            self.world.set_reserved(self.world.reserved[gang_id].gang, None)
-            self.world.note_cancelled(gang_id, self.now)
-        for gang_id in (*plan.downgrades, *plan.restored):
-            known = self.world.running[gang_id]
-            self.world.set_running(replace(known, downgraded=gang_id in plan.downgrades))
-        for preemption in plan.preemptions:
-            self.world.set_reserved(self.world.waiting[preemption.gang], preemption.placement)
-            for victim in preemption.victims:
-                self.world.set_running(replace(self.world.running[victim.gang], leaving=True))
-        for placement in plan.placements:
-            self.start(placement)
-
-    def start(self, placement: queue.Placement) -> None:
-        known = self.world.running.get(placement.gang)
-        gang = known.gang if known is not None else self.world.waiting[placement.gang]
-        one = gang.members[0]
-        tasks = known.tasks if known is not None else ()
-        tasks += tuple(
-            HeldTask(t.role, t.index, t.node, t.gpu_uuids, one.cpu_millis, 64, t.cell_type)
-            for t in placement.tasks
-        )
-        there = {task.index for task in tasks}
-        left = tuple((one.role, i) for i in range(one.count) if i not in there)
-        self.world.set_running(Holding(gang, tasks, self.now, complete=not left, unplaced=left))
+        before, carried_over = self.state.digest(), self.state.reservations
+        plan = engine.plan(self.state, self.now)
+        reserved = self.state.reservations
+        self.state.set_reservations(carried_over)
+        if self.state.digest() != before:
+            raise AssertionError("a plan changed the state")
+        self.state.set_reservations(reserved)
+        commit(self.state, plan, self.now)
 
     def leave(self) -> None:
-        known = [*self.world.running, *self.world.reserved, *self.world.waiting]
+        known = [*self.state.running, *self.state.nominated, *self.state.waiting]
         if known:
-            self.world.forget(self.random.choice(known))
+            self.state.forget(self.random.choice(known))
 
     def node(self) -> None:
         pick = self.random
         if pick.random() < 0.3:
-            self.world.set_node(machine(self.steps + 100, pick))
+            self.state.set_node(machine(self.steps + 100, pick))
             return
-        one = self.world.nodes[pick.choice(sorted(self.world.nodes))]
+        one = self.state.nodes[pick.choice(sorted(self.state.nodes))]
         devices = tuple(replace(d, healthy=pick.random() < 0.9) for d in one.devices)
-        self.world.set_node(replace(one, devices=devices, schedulable=pick.random() < 0.8))
+        self.state.set_node(replace(one, devices=devices, schedulable=pick.random() < 0.8))
 
     def others(self) -> None:
-        changed = replace(self.world.inventory, virtual_clusters=self.owners())
+        changed = replace(self.state.inventory, virtual_clusters=self.owners())
         if len(changed.nodes) > 1 and self.random.random() < 0.5:
             gone = self.random.choice(changed.nodes)
             changed = replace(changed, nodes=tuple(n for n in changed.nodes if n is not gone))
-        self.world.set_inventory(changed)
+        self.state.set_inventory(changed)
 
     def owners(self) -> tuple[VirtualCluster, ...]:
         pick = self.random

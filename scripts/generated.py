@@ -23,7 +23,7 @@ def settle(files: Mapping[Path, str], command: str) -> int:
 
 
 def below(path: Path, mark: str, text: str) -> str:
-    """The file's text up to the mark, as people wrote it, and below it `text`."""
+    """Return the file's text up to the mark, as people wrote it, and below it `text`."""
     return path.read_text(encoding="utf-8").partition(mark)[0] + mark + text
 
 

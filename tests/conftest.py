@@ -29,12 +29,12 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from skep_platform import engine_urls  # noqa: E402
+from skep_platform import env_settings  # noqa: E402
 
 # pytest-django loads the settings before this file where the variable was set, as in every xdist
 # worker: these then still name the controller's Valkey database and folder.
 settings.SKEP_REDIS_URL = os.environ["SKEP_REDIS_URL"]
-settings.CELERY_BROKER_URL = engine_urls.broker(settings.SKEP_REDIS_URL)
+settings.CELERY_BROKER_URL = env_settings.broker_url(settings.SKEP_REDIS_URL)
 settings.CACHES["default"]["LOCATION"] = os.environ["SKEP_REDIS_URL"]
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [os.environ["SKEP_REDIS_URL"]]
 settings.SKEP_DATA_DIR = Path(os.environ["SKEP_DATA_DIR"])
@@ -57,7 +57,7 @@ def _clean_hints(request: pytest.FixtureRequest) -> Iterator[None]:
     """Valkey is empty at the start of each test that may use it; channel layers do not outlive
     the event loop they belong to."""
     if request.node.get_closest_marker("django_db") or "db" in request.fixturenames:
-        from skep_platform.core.doorbells import valkey
+        from skep_platform.core.notifications import valkey
 
         valkey().flushdb()
     yield

@@ -44,7 +44,7 @@ export default defineConfig(({ command }) => ({
     },
   },
   test: {
-    // A slow machine's; with room for several waits of a test (see src/test/setup.ts).
+    // A slow machine's; with time for several waits of a test (see src/test/setup.ts).
     testTimeout: 120_000,
     hookTimeout: 120_000,
     // A document of its own for each file is slow; most tests need none.

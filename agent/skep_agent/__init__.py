@@ -1,1 +1,1 @@
-"""The node agent: starts containers on exactly the GPUs it was told and reports what happens."""
+"""The node agent: starts containers on exactly the GPUs it was given and reports what happens."""

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO, Literal, NoReturn
 
-from skep_agent.isolation_files import Owner
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.files import Owner
 from skep_agent.tar_reader import TarReader
+from skep_limits import MAX_ARCHIVE_MEMBERS, MAX_UNPACKED_BYTES
 
-MAX_MEMBERS = 50_000
-MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_NAME_BYTES = 4096
 _KINDS = frozenset(
     {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE}
@@ -29,8 +28,9 @@ Kind = Literal["file", "folder", "link"]
 
 
 def rewritten(packed: BinaryIO, owner: Owner) -> Iterator[bytes]:
-    """The gzipped tar `packed` as a plain one, in pieces. Raises RuntimeFailure "spec_refused" at
-    the first member that is not allowed: what came before it must then be thrown away."""
+    """Yield the gzipped tar `packed` as a plain one, in pieces. Raises RuntimeFailure
+    "spec_refused" at the first member that is not allowed: what came before it must then be thrown
+    away."""
     try:
         with gzip.open(packed) as unpacked:
             tree, tar = _Tree(), TarReader(unpacked.read)
@@ -78,8 +78,8 @@ class _Tree:
     def _count(self, member: tarfile.TarInfo) -> None:
         self._members += 1
         self._bytes += max(member.size, 0)
-        if self._members > MAX_MEMBERS:
-            _refuse(f"it has more than {MAX_MEMBERS} members")
+        if self._members > MAX_ARCHIVE_MEMBERS:
+            _refuse(f"it has more than {MAX_ARCHIVE_MEMBERS} members")
         if member.size < 0 or self._bytes > MAX_UNPACKED_BYTES:
             _refuse(f"it has more than {MAX_UNPACKED_BYTES} bytes, unpacked")
 
@@ -101,7 +101,7 @@ def _symbolic(member: tarfile.TarInfo, path: PurePosixPath) -> str:
 
 
 def _path(name: str) -> PurePosixPath:
-    """Relative, and without detours."""
+    """Return the name as a path, which is relative and has no ".."."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         _refuse(f"{name[:200]!r} is no name within a folder")

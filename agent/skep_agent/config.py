@@ -20,6 +20,20 @@ _SIOCGIFCONF = 0x8912
 
 
 @dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Percents of the disk: above `high` images are removed until it is at `low`; 0: never."""
+
+    high: int = 85
+    low: int = 80
+
+    @property
+    def problem(self) -> str:
+        """Why these are none; "" where they are."""
+        good = self.high == 0 or 0 < self.low < self.high < 100
+        return "" if good else "the low one is between 0 and the high one, and that below 100"
+
+
+@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """`state` must hold a credential (see `join`). Sizes that are None are the machine's."""
 
@@ -36,6 +50,9 @@ class AgentConfig:
     # "off": containers run without rules of what they reach, and gangs stay on one node.
     fence: Literal["required", "off"] = "required"
     registries: str = ""  # that images may come from, see registry_policy; "": public ones
+    image_cache: Watermarks = Watermarks()
+    storage_roots: tuple[str, ...] = ()  # below which host paths may be mounted into tasks
+    nfs_servers: tuple[str, ...] = ()  # that storages may be mounted from; (): any
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
     network_interval_s: float = 10.0
@@ -86,9 +103,9 @@ def own_address(server: str) -> str:
 
 def interfaces() -> list[tuple[str, bytes]]:
     """Names and IPv4 addresses, one pair for each address: SIOCGIFCONF, see netdevice(7)."""
-    room, entry_bytes, name_bytes, address_at = 64 * 1024, 40, 16, 20
-    buffer = array.array("B", bytes(room))
-    request = struct.pack("iL", room, buffer.buffer_info()[0])
+    buffer_bytes, entry_bytes, name_bytes, address_at = 64 * 1024, 40, 16, 20
+    buffer = array.array("B", bytes(buffer_bytes))
+    request = struct.pack("iL", buffer_bytes, buffer.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         answer = fcntl.ioctl(any_socket, _SIOCGIFCONF, request)
     filled = bytes(buffer)[: struct.unpack("iL", answer)[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,7 +20,8 @@ class JoinFailed(Exception):
 
 
 async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
-    """Trade `token` for a credential and keep it in the state directory. Raises JoinFailed."""
+    """Get a credential for the one-time `token`, and keep it in the state directory.
+    Raises JoinFailed."""
     server = server.rstrip("/")
     body = {"token": token, "name": name, "instance_id": state.instance_id}
     try:
@@ -42,13 +44,26 @@ async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
     return identity
 
 
-def accepted_gateway(server: str, told: str) -> str:
-    """The gateway's address as the server told it, or "": a credential that was given over TLS is
+def is_open_to_others(server: str) -> bool:
+    """Return whether what is sent to this URL can be read on the network: plain HTTP to another
+    machine. Only the name "localhost" and loopback addresses count as this machine."""
+    url = urlsplit(server)
+    host = (url.hostname or "").lower()
+    if url.scheme == "https" or host == "localhost":
+        return False
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return True
+
+
+def accepted_gateway(server: str, sent: str) -> str:
+    """The gateway's address as the server sent it, or "": a credential that was given over TLS is
     never sent without it."""
-    url = urlsplit(told)
+    url = urlsplit(sent)
     secure = url.scheme == "https"
     plain = url.scheme == "http" and urlsplit(server).scheme == "http"
-    return told.rstrip("/") if url.hostname and (secure or plain) else ""
+    return sent.rstrip("/") if url.hostname and (secure or plain) else ""
 
 
 def _refusal(answer: httpx.Response) -> JoinFailed:

@@ -14,8 +14,9 @@ from typing import Annotated, Any, NoReturn
 import structlog
 import typer
 
-from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig
-from skep_agent.join import JoinFailed
+from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig, Watermarks
+from skep_agent.isolation.mounts import StoragePolicy
+from skep_agent.join import JoinFailed, is_open_to_others
 from skep_agent.join import join as join_cluster
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.run import run_agent
@@ -25,8 +26,14 @@ from skep_agent.statedir import StateDir, StateError
 app = typer.Typer(help="The Skep node agent.", no_args_is_help=True, add_completion=False)
 
 State = Annotated[
-    Path, typer.Option(envvar="SKEP_AGENT_STATE", help="Where the agent keeps its credential.")
+    Path,
+    typer.Option(envvar="SKEP_AGENT_STATE", help="Folder for the agent's credential and state."),
 ]
+
+_PLAIN_HTTP = (
+    "{server} has no TLS. Credentials and secrets of jobs cross the network in the clear, and"
+    " whoever reads them can run anything on this node."
+)
 
 
 @app.command()
@@ -37,8 +44,25 @@ def join(
     ],
     name: Annotated[str, typer.Option(help="This node's name in the cluster.")] = "",
     state: State = DEFAULT_STATE,
+    allow_http: Annotated[
+        bool,
+        typer.Option(
+            "--allow-http",
+            envvar="SKEP_ALLOW_HTTP",
+            help="Join over plain HTTP, for a try-out in a network that you trust.",
+        ),
+    ] = False,
 ) -> None:
     """Make this machine a node of a cluster: trade a one-time token for a credential."""
+    if is_open_to_others(server):
+        if not allow_http:
+            _fail(
+                f"{server} has no TLS: the token and this node's credential would cross the network"
+                " in the clear. Use an https:// address, or for a try-out --allow-http (or"
+                " SKEP_ALLOW_HTTP=1)",
+                2,
+            )
+        typer.echo(f"skep-agent: warning: {_PLAIN_HTTP.format(server=server)}", err=True)
     try:
         identity = asyncio.run(
             join_cluster(server, token, name or socket.gethostname(), StateDir(state))
@@ -53,18 +77,24 @@ def run(
     state: State = DEFAULT_STATE,
     runtime: Annotated[str, typer.Option(help='"docker", or "mock" for load tests.')] = "docker",
     gpus: Annotated[
-        int | None, typer.Option(help="Simulate so many GPUs instead of asking NVML.", min=0)
+        int | None, typer.Option(help="Simulate this many GPUs instead of detecting them.", min=0)
     ] = None,
-    gpu_model: Annotated[str, typer.Option(help="Of simulated GPUs.")] = "Simulated-GPU",
-    gpu_memory_mb: Annotated[int, typer.Option(help="Of each simulated GPU.")] = 81920,
-    address: Annotated[str, typer.Option(help="Where tasks of other nodes reach this one.")] = "",
+    gpu_model: Annotated[str, typer.Option(help="Model of simulated GPUs.")] = "Simulated-GPU",
+    gpu_memory_mb: Annotated[
+        int, typer.Option(help="Memory of each simulated GPU, in MiB.")
+    ] = 81920,
+    address: Annotated[
+        str, typer.Option(help="Address at which tasks of other nodes reach this one.")
+    ] = "",
     ports: Annotated[str, typer.Option(help="Ports that tasks may be given: FIRST-LAST.")] = (
         "{}-{}".format(*DEFAULT_PORTS)
     ),
-    labels: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, may be given often.")] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPUs to offer; all without it.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option(help="Label of the node, as KEY=VALUE. May be repeated.")
+    ] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPUs to offer; default: all.")] = None,
     memory_mb: Annotated[
-        int | None, typer.Option(help="Memory to offer, in MiB; all without it.")
+        int | None, typer.Option(help="Memory to offer, in MiB; default: all.")
     ] = None,
     fence: Annotated[
         str,
@@ -82,6 +112,35 @@ def run(
             'ranges, and "public" for all at public addresses.',
         ),
     ] = "public",
+    image_cache_high: Annotated[
+        int,
+        typer.Option(
+            envvar="SKEP_IMAGE_CACHE_HIGH",
+            help="Percent of the disk in use above which images that the agent pulled and that no "
+            "container uses are removed; 0: never.",
+        ),
+    ] = 85,
+    image_cache_low: Annotated[
+        int,
+        typer.Option(envvar="SKEP_IMAGE_CACHE_LOW", help="Percent at which that ends."),
+    ] = 80,
+    storage_roots: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-root",
+            envvar="SKEP_STORAGE_ROOTS",
+            help="Folder of this machine below which storages of type host_path may lie. May be "
+            "repeated; none: no host path is mounted.",
+        ),
+    ] = None,
+    nfs_servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nfs-server",
+            envvar="SKEP_NFS_SERVERS",
+            help="Server from which storages may be mounted. May be repeated; none: any server.",
+        ),
+    ] = None,
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
@@ -93,6 +152,13 @@ def run(
         RegistryPolicy.parsed(registries)
     except ValueError as error:
         _fail(f"--registries: {error}", 2)
+    watermarks = Watermarks(image_cache_high, image_cache_low)
+    if problem := watermarks.problem:
+        _fail(f"--image-cache-high, --image-cache-low: {problem}", 2)
+    try:
+        StoragePolicy.parsed(storage_roots or (), nfs_servers or (), state)
+    except ValueError as error:
+        _fail(f"--storage-root, --nfs-server: {error}", 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
@@ -106,6 +172,9 @@ def run(
         memory_mb=memory_mb,
         fence=fence,  # type: ignore[arg-type]
         registries=registries,
+        image_cache=watermarks,
+        storage_roots=tuple(storage_roots or ()),
+        nfs_servers=tuple(nfs_servers or ()),
     )
     try:
         asyncio.run(until_signalled(run_agent(config)))
@@ -113,6 +182,52 @@ def run(
         _fail(str(error), 2)
     except FatalClose as error:
         _fail(str(error), 3)
+
+
+@app.command()
+def cleanup(
+    containers: Annotated[
+        bool,
+        typer.Option(
+            "--containers",
+            help="Also remove containers that do not run, with their volumes. An agent that was "
+            "only stopped loses the ends and logs that it has not reported yet.",
+        ),
+    ] = False,
+    clusters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster",
+            metavar="ID",
+            help="Only what belongs to this cluster. May be repeated. The label skep.cluster of "
+            "a container has the ID.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")
+    ] = False,
+) -> None:
+    """Remove what agents that are gone left on this machine: bridges, VXLAN devices, firewall
+    rules. Whatever belongs to a cluster with a living agent here stays."""
+    from skep_agent.containers import RuntimeFailure
+    from skep_agent.runtimes.docker_engine import Engine
+    from skep_agent.runtimes.docker_leftovers import Cleanup
+
+    async def clean() -> list[str]:
+        engine = Engine()
+        try:
+            return await Cleanup(engine, clusters=clusters or None, dry_run=dry_run).run(
+                containers=containers
+            )
+        finally:
+            await engine.close()
+
+    try:
+        done = asyncio.run(clean())
+    except (RuntimeFailure, OSError) as error:
+        _fail(str(error), 1)
+    for line in done or ["Nothing is left over."]:
+        typer.echo(line if not done else f"{'would remove' if dry_run else 'removed'} {line}")
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
@@ -136,7 +251,7 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
 
 def configure_logs() -> None:
-    """Readable lines on a terminal, JSON elsewhere."""
+    """Write readable lines on a terminal, JSON elsewhere."""
     tty = sys.stderr.isatty()
     structlog.configure(
         processors=[

@@ -1,20 +1,21 @@
 """The wire contract between the control plane and a node agent.
 
-One WebSocket per node carries JSON text frames (the models below, told apart by `type`) and,
-for log bytes alone, binary frames (`LogFrame`). The server always sends the *complete* desired
-state of a node with a revision; the agent always sends facts, numbered, until acknowledged.
+One WebSocket per node carries JSON text frames (the models below, distinguished by `type`) and,
+for log bytes alone, binary frames (`frames.LogFrame`). The server always sends the *complete*
+desired state of a node with a revision; the agent always sends facts, numbered, until acknowledged.
 Unknown message types and unknown fields are ignored on both sides, so that either may be newer.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
+
+from skep_agent.inventory import Gpu as Gpu
+from skep_agent.inventory import Inventory as Inventory
+from skep_agent.inventory import Message as Message
 
 PROTOCOL_VERSION = 1
 MAX_TEXT_FRAME = 16 * 1024 * 1024
@@ -29,7 +30,6 @@ STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
 # VXLAN: what is not ours is not looked at.
 VXLAN_PORT = 14789
-MAX_GRACE_S = 3600  # the longest time that a job may ask for, of each kind, before it is killed
 MAX_ABSENCE_S = 24 * 3600  # the longest planned absence of the server that an agent waits out
 
 # WebSocket close codes; the agent stops for good on the fatal ones.
@@ -45,53 +45,18 @@ Stream = Literal["stdout", "stderr"]
 CHECKPOINT_SIGNALS = frozenset({"SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"})
 # In a fact "stopping": no process of the task handles its checkpoint signal.
 SIGNAL_UNHANDLED = "signal_unhandled"
+# What `AttemptFact.error_code` may be. The server believes no other code: they decide whether a job
+# is tried again, and some codes are its own.
+ERROR_CODES = frozenset({
+    "container_gone", "create_failed", "disk_full", "disk_quota_exceeded", "engine_down", "failed",
+    "files_unavailable", "gpu_unavailable", "image_auth", "image_not_found", "image_pull",
+    "log_limit_exceeded", "network_unavailable", "node_lost", "oom_killed", "port_conflict",
+    "spec_refused", "start_failed", "storage_unavailable",
+})  # fmt: skip
 # What the agent knows about an attempt; the control plane maps it onto its own state machine.
 Phase = Literal[
     "pulling", "creating", "ready", "running", "stopping", "exited", "failed", "released"
 ]
-
-
-class Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-# --- what a node is ---------------------------------------------------------------------------
-
-
-class Gpu(Message):
-    """One GPU, named by its UUID everywhere; `index` is for people only."""
-
-    uuid: str
-    model: str
-    memory_mb: int
-    index: int
-    pci_bus_id: str = ""
-    numa_node: int | None = None
-    healthy: bool = True
-    problem: str = ""  # for example "XID 79: fallen off the bus"
-
-
-class Inventory(Message):
-    """What a node has. `topology[a][b]` is the NVML common ancestor level of two GPU UUIDs:
-    "NV<links>", "PIX", "PXB", "PHB", "NODE" or "SYS" (the words of `nvidia-smi topo -m`)."""
-
-    hostname: str
-    address: str  # where tasks of other nodes reach this one
-    cpus: float
-    memory_mb: int
-    gpus: list[Gpu] = []
-    topology: dict[str, dict[str, str]] = {}
-    driver_version: str = ""
-    engine_version: str = ""
-    # Versions of what keeps tasks apart, with the revision of a distribution's package: "runc",
-    # and "toolkit" (NVIDIA's); what cannot be told is left out.
-    components: dict[str, str] = {}
-    runtime: str = "docker"  # "docker" or "mock"
-    port_range: tuple[int, int] = (20000, 29999)  # inclusive; ports the agent may hand to tasks
-    labels: dict[str, str] = {}
-    gang_network: bool = False  # whether tasks here can be in the network of a gang over nodes
-    network_problem: str = ""  # why containers cannot be isolated here, and none is started
-    rdma_devices: list[str] = []  # paths of the InfiniBand devices that tasks may be given
 
 
 # --- what the server wants --------------------------------------------------------------------
@@ -119,6 +84,20 @@ class WorkingFiles(Message):
     sha256: str
     size: int  # bytes
     path: str
+
+
+class StorageMount(Message):
+    """A folder of a storage that the container finds at `target`. The node makes the mount, by its
+    own rules: without set-user-id programs and devices, and without a link on the way."""
+
+    type: Literal["nfs", "host_path"]
+    server: str = ""  # of NFS
+    path: str  # of the export, or of the folder on the node
+    options: list[str] = []  # of NFS
+    # Name of one folder below `path`, made for the task's user where it is not there; "": `path`.
+    user_folder: str = ""
+    target: str
+    read_only: bool = False
 
 
 class GangNode(Message):
@@ -149,6 +128,8 @@ class SharedSpec(Message):
     masks: list[str] = Field(default=[], repr=False)
     gang: GangNetwork | None = None
     hosts: dict[str, str] = {}
+    mounts: list[StorageMount] = []
+    image_patterns: list[str] = []
 
 
 class AttemptSpec(Message):
@@ -163,6 +144,10 @@ class AttemptSpec(Message):
     # "hold": get everything ready, create the container, say "ready" and wait for "run".
     desired: Literal["hold", "run", "stop"] = "run"
     image: ImageSpec
+    # The rules of its virtual cluster, which the agent checks again: patterns of allowed images
+    # ([]: every one), and whether by the tag `latest`.
+    image_patterns: list[str] = []
+    latest_images: bool = True
     command: str = Field(repr=False)  # one shell script
     env: dict[str, str] = {}
     # Variables that stand in no description of the container, only in a file within it; then the
@@ -179,6 +164,7 @@ class AttemptSpec(Message):
     working_files: WorkingFiles | None = None
     # MiB of a volume at SCRATCH_DIR that later attempts of the task on this node find again.
     scratch_mb: int = 0
+    mounts: list[StorageMount] = []
     work_dir: str = ""  # where the command starts; "": where the image says
     gpu_uuids: list[str] = []
     cpus: float
@@ -217,6 +203,8 @@ class AttemptSpec(Message):
                 "masks": [*shared.masks, *self.masks],
                 "gang": self.gang or shared.gang,
                 "hosts": shared.hosts | self.hosts,
+                "mounts": [*shared.mounts, *self.mounts],
+                "image_patterns": [*shared.image_patterns, *self.image_patterns],
                 "shares": "",
             }
         )
@@ -233,11 +221,11 @@ class LogPosition(Message):
 
 class Hello(Message):
     """First frame of a connection. `instance_id` names this agent's state directory: a second
-    agent that presents the same credential from elsewhere is told apart by it.
+    agent that presents the same credential from elsewhere is distinguished by it.
 
     `memory_id` names its journal, and changes when that is lost. `held` are the attempts that the
-    agent holds, or knows to be over; None: an older agent, which does not tell. What was started
-    and is not among them was forgotten, and is never started again."""
+    agent holds, or knows to be over; None: an older agent, which does not report them. What
+    was started and is not among them was forgotten, and is never started again."""
 
     type: Literal["hello"] = "hello"
     protocol_version: int = PROTOCOL_VERSION
@@ -329,9 +317,11 @@ class Welcome(Message):
     heartbeat_interval_s: float
     sample_interval_s: float
     log_positions: list[LogPosition] = []
-    # Where to connect from now on; "" when the present address is right. Told to agents that came
+    # Where to connect from now on; "" when the present address is right. Sent to agents that came
     # through the web server.
     gateway_url: str = ""
+    # The server takes the times of lines with their bytes; an older one would take them for bytes.
+    log_times: bool = False
 
 
 class Desired(Message):
@@ -344,7 +334,8 @@ class Desired(Message):
     shared: dict[str, SharedSpec] = {}
 
     def whole(self) -> Desired:
-        """With all that attempts share put into each of them. Raises ProtocolError."""
+        """Return this state with all that attempts share put into each of them. Raises
+        ProtocolError."""
         if {a.shares for a in self.attempts if a.shares} - self.shared.keys():
             raise ProtocolError("frame_invalid", "attempts share what is not there")
         whole = [a.with_shared(self.shared[a.shares]) if a.shares else a for a in self.attempts]
@@ -362,7 +353,7 @@ class NetworkPolicy(Message):
 
 
 class OpenStream(Message):
-    """Somebody wants to reach into an attempt: the agent dials STREAMS_PATH + stream_id with its
+    """A user wants to reach into an attempt: the agent dials STREAMS_PATH + stream_id with its
     credential, and carries frames (see docs/agent-protocol.md) until either side closes."""
 
     type: Literal["open_stream"] = "open_stream"
@@ -473,82 +464,21 @@ def _parse(adapter: TypeAdapter, text: str | bytes, known: frozenset[str]):
         raise ProtocolError("frame_invalid", str(error)[:500]) from None
 
 
-_AGENT_TYPES = frozenset({"hello", "heartbeat", "inventory", "report", "samples"})
-_SERVER_TYPES = frozenset(
-    {
-        "welcome",
-        "network_policy",
-        "desired",
-        "open_stream",
-        "heartbeat_ack",
-        "report_ack",
-        "log_ack",
-        "wait",
-        "leaving",
-        "error",
-    }
-)
+def _types(messages: object) -> frozenset[str]:
+    """Return what `type` is in the messages of a union."""
+    return frozenset(one.model_fields["type"].default for one in get_args(get_args(messages)[0]))
+
+
+_AGENT_TYPES, _SERVER_TYPES = _types(AgentMessage), _types(ServerMessage)
 
 
 def parse_agent_message(text: str | bytes) -> AgentMessage:
-    """What the server reads. Raises ProtocolError, or UnknownMessage for a type to ignore."""
+    """Parse a frame of an agent. Raises ProtocolError, or UnknownMessage for a type to ignore."""
     return _parse(_AGENT, text, _AGENT_TYPES)
 
 
 def parse_server_message(text: str | bytes) -> ServerMessage:
-    """What the agent reads, a desired state whole. Raises ProtocolError, or UnknownMessage for a
-    type to ignore."""
+    """Parse a frame of the server, with what attempts share put into each of them. Raises
+    ProtocolError, or UnknownMessage for a type to ignore."""
     message = _parse(_SERVER, text, _SERVER_TYPES)
     return message.whole() if isinstance(message, Desired) else message
-
-
-class Channel(IntEnum):
-    """The first byte of every binary frame of a stream; the rest is its payload. CONTROL carries
-    JSON: {"resize": [rows, cols]}, {"eof": true} (no more input), and to the client, as the last
-    one, {"exit": code} or {"error": {"code", "message"}}."""
-
-    INPUT = 0  # to the process, or to the port
-    OUTPUT = 1
-    ERROR = 2
-    CONTROL = 3
-
-
-@dataclass(frozen=True, slots=True)
-class LogFrame:
-    """Log bytes: 4 bytes big-endian header length, a JSON header, then the raw bytes. A frame
-    without bytes marks the end of the stream: `offset` is its final size."""
-
-    attempt_id: str
-    stream: Stream
-    offset: int
-    at: float  # seconds since the epoch when the agent read the first byte
-    data: bytes
-
-    def encode(self) -> bytes:
-        header = json.dumps(
-            {"a": self.attempt_id, "s": self.stream, "o": self.offset, "t": self.at}
-        ).encode()
-        return struct.pack(">I", len(header)) + header + self.data
-
-    @classmethod
-    def decode(cls, frame: bytes) -> LogFrame:
-        """Raises ProtocolError for anything but a well-formed log frame."""
-        try:
-            (size,) = struct.unpack_from(">I", frame)
-            if size > 1024:
-                raise ValueError("header too large")
-            header = json.loads(frame[4 : 4 + size])
-            attempt_id, stream, offset = header["a"], header["s"], header["o"]
-            at = float(header["t"])
-            ok = (
-                isinstance(attempt_id, str)
-                and stream in ("stdout", "stderr")
-                and type(offset) is int
-                and offset >= 0
-            )
-        except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ProtocolError("log_frame_invalid", f"not a log frame: {error}") from None
-        data = frame[4 + size :]
-        if not ok or len(data) > MAX_LOG_BYTES:
-            raise ProtocolError("log_frame_invalid", "bad header, or too many bytes")
-        return cls(attempt_id, stream, offset, at, data)

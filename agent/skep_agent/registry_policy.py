@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 DOCKER_HUB = "docker.io"
+DOCKER_HUB_NAMES = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 PUBLIC = "public"
 DEFAULT = (PUBLIC,)
 RESOLVE_S = 5.0
@@ -66,8 +67,13 @@ class RegistryPolicy:
             found = await asyncio.wait_for((resolve or _resolve)(host), RESOLVE_S)
         except (OSError, TimeoutError):
             return
-        for address in found:
-            self._check_address(registry, ip_address(address.partition("%")[0]))
+        self.check_addresses(registry, found)
+
+    def check_addresses(self, registry: str, addresses: Iterable[str]) -> None:
+        """By the addresses that a registry was found at. Raises RegistryRefused."""
+        if not self._names(registry):
+            for address in addresses:
+                self._check_address(registry, ip_address(address.partition("%")[0]))
 
     def _names(self, registry: str) -> bool:
         host = _host(registry)
@@ -101,7 +107,8 @@ def registry_of(reference: str) -> str:
 
 
 def literal_address(host: str) -> Address | None:
-    """Also of forms such as 127.1, 0x7f.1 and 2130706433, which resolvers take for addresses."""
+    """Return the address that the text is, if it is one. Resolvers also take forms such as 127.1,
+    0x7f.1 and 2130706433 for addresses."""
     try:
         return ip_address(host.strip("[]"))
     except ValueError:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import structlog
+
+from skep_agent.accelerators.base import GpuProbe
+from skep_agent.accelerators.rdma import rdma_devices
+from skep_agent.accelerators.registry import detect
+from skep_agent.accelerators.simulated import SimulatedGpus
 from skep_agent.config import AgentConfig, interface_of, own_address
-from skep_agent.probes.base import GpuProbe
-from skep_agent.probes.rdma import rdma_devices
-from skep_agent.probes.simulated import SimulatedGpus
+from skep_agent.join import is_open_to_others
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell.agent import Agent
 from skep_agent.shell.clock import Clock
-from skep_agent.shell.fence import EngineToKill, Fence, NoFence, WatchdogFence
+from skep_agent.shell.lease_guard import EngineToKill, LeaseGuard, NoGuard, WatchdogGuard
 from skep_agent.statedir import Identity, StateDir
+
+log = structlog.get_logger(__name__)
 
 
 async def run_agent(
@@ -21,69 +29,78 @@ async def run_agent(
     probe: GpuProbe | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Until cancelled; containers then keep running. Raises StateError when the state directory
+    """Run until cancelled; containers then keep running. Raises StateError when the state directory
     has no credential or another agent uses it, FatalClose when the server turned the node away."""
     state = StateDir(config.state)
     state.lock()
     try:
         identity = state.load()
-        runtime = runtime or make_runtime(config, identity)
+        if is_open_to_others(identity.server):
+            log.warning("no_tls", server=identity.server)
+        if probe is None:
+            probe = await asyncio.to_thread(make_probe, config, identity, state)
+        runtime = runtime or make_runtime(config, identity, probe)
         agent = Agent(
             config,
             identity,
             state,
             runtime,
-            probe or make_probe(config, identity, state),
+            probe,
             clock or Clock(),
-            make_fence(runtime, state),
+            make_guard(runtime, state),
         )
         await agent.run()
     finally:
         state.unlock()
 
 
-def make_runtime(config: AgentConfig, identity: Identity) -> Runtime:
+def make_runtime(config: AgentConfig, identity: Identity, probe: GpuProbe) -> Runtime:
     if config.runtime == "mock":
         from skep_agent.runtimes.mock import MockRuntime
 
         return MockRuntime()
-    from skep_agent.isolation import Node
-    from skep_agent.network.fence import Fence
+    from skep_agent.isolation.create import NodeFacts
+    from skep_agent.isolation.mounts import StoragePolicy
+    from skep_agent.network.firewall import Firewall
     from skep_agent.runtimes.docker import DockerRuntime
 
     address = config.address or own_address(identity.server)
-    node = Node(
+    node = NodeFacts(
         cluster=identity.cluster,
         name=identity.name,
         address=address,
         simulated_gpus=config.simulated_gpus is not None,
+        gpu_devices=probe.container_devices,
         interface=interface_of(address),
         rdma_devices=rdma_devices(),
     )
-    fence = Fence(identity.cluster, identity.server) if config.fence == "required" else None
+    firewall = Firewall(identity.cluster, identity.server) if config.fence == "required" else None
     return DockerRuntime(
-        node, state=config.state, fence=fence, registries=RegistryPolicy.parsed(config.registries)
+        node,
+        state=config.state,
+        fence=firewall,
+        registries=RegistryPolicy.parsed(config.registries),
+        watermarks=config.image_cache,
+        storages=StoragePolicy.parsed(config.storage_roots, config.nfs_servers, config.state),
     )
 
 
-def make_fence(runtime: Runtime, state: StateDir) -> Fence:
+def make_guard(runtime: Runtime, state: StateDir) -> LeaseGuard:
     """Containers of an engine outlive the agent, so a process of its own watches them."""
     if runtime.name != "docker":
-        return NoFence()
+        return NoGuard()
     from skep_agent.runtimes.docker import DockerRuntime
 
     assert isinstance(runtime, DockerRuntime)
     host = runtime.engine_host
     engine = EngineToKill(host.url, host.certificates, runtime.labels)
-    return WatchdogFence(state.path, engine)
+    return WatchdogGuard(state.path, engine)
 
 
 def make_probe(config: AgentConfig, identity: Identity, state: StateDir) -> GpuProbe:
-    """NVML unless simulated GPUs are asked for; without a driver it finds none."""
+    """Return a probe of the GPUs that are here, unless simulated ones are asked for."""
     if config.simulated_gpus is None:
-        from skep_agent.probes.nvml import NvmlProbe
-
-        return NvmlProbe()
+        return detect()
     return SimulatedGpus(
         config.simulated_gpus,
         config.gpu_model,

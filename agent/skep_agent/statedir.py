@@ -6,12 +6,11 @@ import fcntl
 import json
 import os
 import uuid
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from skep_agent.files import write_private
 from skep_agent.journal import Journal
-from skep_agent.masks import Masks
 
 
 class StateError(Exception):
@@ -32,7 +31,7 @@ class Identity:
 
     @property
     def gateway(self) -> str:
-        """Where to connect, and to fetch files."""
+        """Return the address to connect to, and to fetch files from."""
         return self.gateway_url or self.server
 
     def __repr__(self) -> str:
@@ -47,7 +46,8 @@ class StateDir:
 
     @property
     def instance_id(self) -> str:
-        """Tells this directory from a copy of its credential elsewhere; made once."""
+        """Return an id that distinguishes this directory from a copy of its credential elsewhere.
+        It is made once."""
         path = self.path / "instance_id"
         try:
             return path.read_text().strip()
@@ -61,7 +61,7 @@ class StateDir:
 
     @property
     def archives(self) -> Path:
-        """Of working files; a cache."""
+        """Return the folder that caches archives of working files."""
         return self.path / "archives"
 
     def lock(self) -> None:
@@ -105,3 +105,50 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+class Masks:
+    """What no log of an attempt may show, on disk until the log is with the server.
+
+    An agent that comes back reads a container's log from its first byte, perhaps long before the
+    server lists the attempt again: without these files it would ship what it must cover.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder = folder
+
+    def keep(self, attempt_id: str, secrets: list[str]) -> None:
+        """To be called before the attempt can write anything, also when it has none."""
+        # Not synced, which would hold up each start by some ms: after a power failure a file that
+        # is empty or not there counts as unknown, and the log waits for the server's word.
+        write_private(self._folder / attempt_id, json.dumps(secrets), durable=False)
+
+    def of(self, attempt_id: str) -> list[str] | None:
+        """None when they are not known any more: the state directory was lost, or is damaged."""
+        try:
+            return json.loads((self._folder / attempt_id).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def forget(self, attempt_id: str) -> None:
+        (self._folder / attempt_id).unlink(missing_ok=True)
+
+    def keep_only(self, attempt_ids: Collection[str]) -> None:
+        """Remove what an agent that was killed left behind."""
+        for path in self._folder.iterdir():
+            if path.name not in attempt_ids:
+                path.unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write a file as a whole, readable by the owner alone. `durable`: return when it would be
+    there after a power failure."""
+    fresh = path.with_name(path.name + ".new")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w") as stream:
+        stream.write(text)
+        if durable:
+            stream.flush()
+            os.fsync(file)
+    fresh.replace(path)

@@ -22,7 +22,7 @@ _OF_ONE = frozenset({b"path", b"linkpath", b"size"})
 
 
 class DamagedTar(ValueError):
-    """This is no tar file, or one with headers that nobody writes."""
+    """This is no tar file, or one with headers that no program writes."""
 
 
 class TarReader:
@@ -35,7 +35,7 @@ class TarReader:
 
     def members(self) -> Iterator[tarfile.TarInfo]:
         """All members in order; what is not read of one's content is skipped. A sparse file has
-        the type GNUTYPE_SPARSE, however it is told. Raises DamagedTar and EOFError."""
+        the type GNUTYPE_SPARSE, however it is written. Raises DamagedTar and EOFError."""
         while (member := self._member()) is not None:
             with_data = member.isreg() or member.type not in tarfile.SUPPORTED_TYPES
             self._left = member.size if with_data else 0
@@ -53,7 +53,7 @@ class TarReader:
             yield piece
 
     def _member(self) -> tarfile.TarInfo | None:
-        """The next member with what the headers in front of it say."""
+        """Return the next member with what the headers in front of it say."""
         said: dict[bytes, bytes] = {}
         for _ in range(MAX_HEADERS + 1):
             header = self._header()
@@ -67,7 +67,7 @@ class TarReader:
         raise DamagedTar(f"more than {MAX_HEADERS} extended headers in front of a member")
 
     def _header(self) -> tarfile.TarInfo | None:
-        """One block; None at the end."""
+        """Read one block; None at the end."""
         block = self._read(tarfile.BLOCKSIZE)
         if not block and self._begun:
             return None
@@ -106,7 +106,7 @@ class TarReader:
 
 
 def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The records `length key=value\\n` of a PAX header."""
+    """Yield the records `length key=value\\n` of a PAX header."""
     place = 0
     while place < len(data) and data[place]:
         space = data.find(b" ", place, place + 8)

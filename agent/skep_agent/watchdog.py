@@ -42,12 +42,16 @@ HASTE_S = 30.0  # so long after the end of the lease it looks every PERIOD_S, th
 SLOW_S = 2.0
 LOOK_AROUND_S = 5.0  # between two looks whether it is still needed
 LINGER_S = 30.0  # an engine that hung may still start what a dead agent asked for
+LATE_START_S = 3600.0  # and so long at most, where it is known that a start is not answered
 
-MAGIC = b"skepwd2\n"
+MAGIC = b"skepwd3\n"
 _LEASE_AT, _BEAT_AT, _PID_AT, _LEAVE_AT, _VERSION_AT, _AGENT_AT = 8, 24, 32, 40, 48, 56
 _IDS_AT = 4096
 _SLOTS, _ID_BYTES = 8192, 64
-_FILE_BYTES = _IDS_AT + _SLOTS * _ID_BYTES
+_STATES_AT = _IDS_AT + _SLOTS * _ID_BYTES  # one byte for each slot
+_FILE_BYTES = _STATES_AT + _SLOTS
+# A container that is named; whose start the engine has not answered; that must not run at all.
+_NAMED, _STARTING, _CONDEMNED = 1, 2, 3
 _CONTAINER_ID = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -66,7 +70,7 @@ def version() -> int:
 
 def began(pid: int) -> int:
     """Return when a process began, in the kernel's ticks, so that another one that is given its id
-    later is told from it; 0 when there is none."""
+    later is distinguished from it; 0 when there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return int(stat.read().rpartition(b")")[2].split()[19])
@@ -75,7 +79,7 @@ def began(pid: int) -> int:
 
 
 class SharedPage:
-    """What agent and watchdog tell each other. Both map the same file, which lies in memory."""
+    """What agent and watchdog share. Both map the same file, which lies in memory."""
 
     def __init__(self, file: int) -> None:
         """`file` is open for reading and writing, and empty or of this layout (MAGIC)."""
@@ -105,7 +109,7 @@ class SharedPage:
 
     @property
     def beat(self) -> float:
-        """When the watchdog last looked, by `now()`."""
+        """Return when the watchdog last looked, by `now()`."""
         return struct.unpack_from("d", self._page, _BEAT_AT)[0]
 
     def set_beat(self, at: float) -> None:
@@ -139,34 +143,76 @@ class SharedPage:
 
     def containers(self) -> set[str]:
         """Return the ids of the containers that the agent named."""
-        slots = (self._page[at : at + _ID_BYTES] for at in range(_IDS_AT, _FILE_BYTES, _ID_BYTES))
+        slots = (self._page[at : at + _ID_BYTES] for at in range(_IDS_AT, _STATES_AT, _ID_BYTES))
         return {slot.decode() for slot in slots if _CONTAINER_ID.fullmatch(slot)}
+
+    def condemned(self) -> set[str]:
+        """Return the ids of the containers that must not run, whatever the lease says."""
+        return self._in_state(_CONDEMNED)
+
+    def unanswered(self) -> set[str]:
+        """Return the ids of the containers that the engine may still start."""
+        return self._in_state(_STARTING, _CONDEMNED)
 
     def name(self, container_id: str) -> None:
         """To be called before the container is started. Those beyond 8,192 are found by the
         engine alone."""
-        coded = container_id.encode()
-        if container_id in self._slots or not _CONTAINER_ID.fullmatch(coded):
-            return
-        taken = set(self._slots.values())
-        slot = next((number for number in range(_SLOTS) if number not in taken), None)
-        if slot is not None:
-            self._slots[container_id] = slot
-            at = _IDS_AT + slot * _ID_BYTES
-            self._page[at : at + _ID_BYTES] = coded
+        self._set(container_id, _NAMED)
+
+    def starting(self, container_id: str) -> None:
+        """The engine is asked to start it; `name` or `condemn` says how that went."""
+        self._set(container_id, _STARTING)
+
+    def condemn(self, container_id: str) -> None:
+        """Its start is not waited for any more: kill it whenever the engine starts it."""
+        self._set(container_id, _CONDEMNED)
 
     def unname(self, container_id: str) -> None:
         slot = self._slots.pop(container_id, None)
         if slot is not None:
-            at = _IDS_AT + slot * _ID_BYTES
-            self._page[at : at + _ID_BYTES] = bytes(_ID_BYTES)
+            self._clear(slot)
 
-    def unname_all(self) -> None:
-        """Forget what an agent before this one named."""
+    def take_over(self) -> None:
+        """Forget what an agent before this one named, but not what it condemned."""
         self._slots.clear()
-        for at in range(_IDS_AT, _FILE_BYTES, _ID_BYTES):
-            if self._page[at] != 0:
-                self._page[at : at + _ID_BYTES] = bytes(_ID_BYTES)
+        for slot in range(_SLOTS):
+            at = _IDS_AT + slot * _ID_BYTES
+            if self._page[_STATES_AT + slot] == _CONDEMNED:
+                self._slots[self._page[at : at + _ID_BYTES].decode()] = slot
+            elif self._page[at] != 0:
+                self._clear(slot)
+
+    def _set(self, container_id: str, state: int) -> None:
+        coded = container_id.encode()
+        if not _CONTAINER_ID.fullmatch(coded):
+            return
+        slot = self._slots.get(container_id)
+        if slot is None:
+            taken = set(self._slots.values())
+            slot = next((number for number in range(_SLOTS) if number not in taken), None)
+            if slot is None:
+                return
+            self._slots[container_id] = slot
+        elif self._page[_STATES_AT + slot] == _CONDEMNED:
+            return  # for good
+        # The state before the id: a reader takes no notice of a slot without an id.
+        self._page[_STATES_AT + slot] = state
+        at = _IDS_AT + slot * _ID_BYTES
+        self._page[at : at + _ID_BYTES] = coded
+
+    def _clear(self, slot: int) -> None:
+        at = _IDS_AT + slot * _ID_BYTES
+        self._page[at : at + _ID_BYTES] = bytes(_ID_BYTES)
+        self._page[_STATES_AT + slot] = 0
+
+    def _in_state(self, *states: int) -> set[str]:
+        flags = self._page[_STATES_AT : _STATES_AT + _SLOTS]
+        found = set()
+        for slot in (n for n, flag in enumerate(flags) if flag in states):
+            at = _IDS_AT + slot * _ID_BYTES
+            if _CONTAINER_ID.fullmatch(coded := self._page[at : at + _ID_BYTES]):
+                found.add(coded.decode())
+        return found
 
 
 # --- killing by the kernel
@@ -212,7 +258,7 @@ def _cgroups(pid: int) -> bytes:
 # --- killing by the engine
 
 
-class Engine:
+class EngineClient:
     """A Docker engine at `url`: "unix:///var/run/docker.sock" or "tcp://host:port", with TLS when
     there is a folder of certificates. Spoken as HTTP/1.0, where an answer ends with its
     connection: an HTTP library would double the memory of this process, which is locked."""
@@ -233,6 +279,15 @@ class Engine:
         filters = quote(json.dumps({"label": self._labels, "status": states}))
         found = json.loads(self._ask("GET", f"/containers/json?filters={filters}"))
         return [str(container["Id"]) for container in found]
+
+    def waiting(self, container_ids: Collection[str]) -> bool:
+        """Return whether any of them was never started, and is there. Raises OSError or
+        ValueError."""
+        if not container_ids:
+            return False
+        filters = quote(json.dumps({"label": self._labels, "status": ["created"]}))
+        found = json.loads(self._ask("GET", f"/containers/json?all=1&filters={filters}"))
+        return any(container["Id"] in container_ids for container in found)
 
     def kill(self, container_id: str) -> None:
         """Raises OSError or ValueError."""
@@ -285,14 +340,15 @@ class Watchdog:
     ) -> None:
         self._path = page_path
         self._state = state
-        self._engine = Engine(url, certificates, labels)
+        self._engine = EngineClient(url, certificates, labels)
         self._inode = os.fstat(page_file).st_ino
         self._page = SharedPage(page_file)
         os.close(page_file)
         self._asking: threading.Thread | None = None
         self._asked_at = 0.0
         self._idle_since: float | None = None  # no agent is there, and nothing runs
-        self._told = 0.0  # the lease whose end was written down
+        self._alone_since: float | None = None  # no agent is there
+        self._recorded_lease = 0.0  # the lease whose end was written down
 
     def run(self) -> None:
         """Until the agent says so, another watchdog took over, or there is nothing to watch."""
@@ -301,8 +357,12 @@ class Watchdog:
             moment = now()
             self._page.set_beat(moment)
             over_for = moment - self._page.lease_until - KILL_AFTER_S
+            condemned = self._page.condemned()
+            kill_processes(condemned)
             if over_for >= 0:
                 self._enforce(moment)
+            elif condemned:
+                self._ask(moment, 0, kill=False, pause_s=1.0)
             else:
                 self._ask(moment, 0, kill=False, pause_s=LOOK_AROUND_S)
             time.sleep(SLOW_S if over_for > HASTE_S else PERIOD_S)
@@ -336,7 +396,8 @@ class Watchdog:
     def _ask(self, moment: float, killed: int, *, kill: bool, pause_s: float) -> None:
         """On a thread of its own: the engine may hang, and the disk too."""
         busy = self._asking is not None and self._asking.is_alive()
-        if busy or moment - self._asked_at < pause_s or (not kill and self._agent_lives()):
+        needless = not kill and self._agent_lives() and not self._page.condemned()
+        if busy or moment - self._asked_at < pause_s or needless:
             return
         self._asked_at = moment
         work = self._kill_by_engine if kill else self._look_around
@@ -345,7 +406,10 @@ class Watchdog:
 
     def _look_around(self, moment: float, killed: int) -> None:
         found, problem = self._running()
-        self._note(moment, busy=bool(found or problem))
+        for container_id in self._page.condemned().intersection(found):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._engine.kill(container_id)
+        self._note(moment, busy=bool(found or problem or self._may_start(moment)))
 
     def _kill_by_engine(self, moment: float, killed: int) -> None:
         found, problem = self._running()
@@ -353,10 +417,27 @@ class Watchdog:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 self._engine.kill(container_id)
         kill_processes(found)
-        self._note(moment, busy=bool(found or killed or problem))
-        if (found or killed) and self._told != self._page.lease_until:
-            self._told = self._page.lease_until
+        busy = bool(found or killed or problem or self._may_start(moment))
+        self._note(moment, busy=busy)
+        if (found or killed) and self._recorded_lease != self._page.lease_until:
+            self._recorded_lease = self._page.lease_until
             self._write_down(moment, killed, found, problem)
+
+    def _may_start(self, moment: float) -> bool:
+        """Return whether the engine may start what is not waited for."""
+        if self._agent_lives():
+            self._alone_since = None
+            return False
+        if self._alone_since is None:
+            self._alone_since = moment
+        if moment - self._alone_since > LATE_START_S:
+            return False
+        try:
+            return self._engine.waiting(self._page.unanswered())
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except (OSError, ValueError, IndexError, KeyError, TypeError):
+            return True
 
     def _running(self) -> tuple[list[str], str]:
         """What runs by the engine's word, and why it gives none. No engine starts nothing."""
@@ -377,7 +458,7 @@ class Watchdog:
         event = {
             "event": "lease_over",
             "time": time.time(),
-            "seconds_after_lease": round(moment - self._told, 3),
+            "seconds_after_lease": round(moment - self._recorded_lease, 3),
             "processes_killed": killed,
             "containers_killed": found,
             "engine": problem or "ok",

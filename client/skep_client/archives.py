@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from skep_client.errors import SkepError
-from skep_client.ignores import Ignores
+from pathspec import GitIgnoreSpec
 
-MAX_PACKED = 256 * 2**20  # bytes; what the server takes
-MAX_UNPACKED = 2 * 2**30
-MAX_ENTRIES = 50_000
+from skep_client.errors import SkepError
+from skep_limits import MAX_ARCHIVE_BYTES, MAX_ARCHIVE_MEMBERS, MAX_UNPACKED_BYTES
+
 PIECE_BYTES = 256 * 1024
+IGNORE_FILES = (".skepignore", ".gitignore")  # the first that is there counts
 ALWAYS_LEFT_OUT = (".git/", ".skepignore", "__pycache__/")
 LEVEL = 6  # of compression
 
@@ -38,14 +38,14 @@ def pack(folder: Path, into: Path) -> Archive:
     """Raises SkepError `too_large`, `leads_out` or `no_folder`."""
     if not folder.is_dir():
         raise _refused("no_folder", f"{folder} is no folder.")
-    paths = list(_members(folder, Ignores.of(folder, ALWAYS_LEFT_OUT)))
-    if len(paths) > MAX_ENTRIES:
-        message = f"{folder} has more than {MAX_ENTRIES} files: name some in .skepignore."
+    paths = list(_members(folder, ignored(folder)))
+    if len(paths) > MAX_ARCHIVE_MEMBERS:
+        message = f"{folder} has more than {MAX_ARCHIVE_MEMBERS} files: name some in .skepignore."
         raise _refused("too_large", message)
     with into.open("wb") as raw, gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed:
         _write(folder, paths, packed)
     size = into.stat().st_size
-    if size > MAX_PACKED:
+    if size > MAX_ARCHIVE_BYTES:
         raise _refused("too_large", _TOO_LARGE.format(folder=folder, size=size >> 20))
     with into.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -86,8 +86,16 @@ class AsyncBody:
         return aiter(self._body)
 
 
-def _members(folder: Path, ignores: Ignores) -> Iterator[str]:
-    """Paths below the folder, in an order that is always the same. Nothing is followed."""
+def ignored(folder: Path) -> GitIgnoreSpec:
+    """Return the patterns of what stays out of an archive of the folder, as git reads them."""
+    found = next((folder / name for name in IGNORE_FILES if (folder / name).is_file()), None)
+    lines = found.read_text(encoding="utf-8", errors="replace").splitlines() if found else []
+    return GitIgnoreSpec.from_lines([*lines, *ALWAYS_LEFT_OUT])
+
+
+def _members(folder: Path, ignores: GitIgnoreSpec) -> Iterator[str]:
+    """Yield the paths below the folder, in an order that is always the same. Links are not
+    followed, and a folder that is left out is not entered, so nothing below it is taken back."""
     stack = [""]
     while stack:
         below = stack.pop()
@@ -96,7 +104,7 @@ def _members(folder: Path, ignores: Ignores) -> Iterator[str]:
         for entry in entries:
             path = f"{below}{entry.name}"
             is_folder = entry.is_dir(follow_symlinks=False)
-            if ignores.match(path, is_folder):
+            if ignores.match_file(f"{path}/" if is_folder else path):
                 continue
             if is_folder:
                 stack.append(f"{path}/")
@@ -115,8 +123,8 @@ def _write(folder: Path, paths: list[str], packed: gzip.GzipFile) -> None:
                 member.size = (folder / path).stat().st_size
             _check_link(member)
             unpacked += member.size
-            if unpacked > MAX_UNPACKED:
-                size = MAX_UNPACKED >> 30
+            if unpacked > MAX_UNPACKED_BYTES:
+                size = MAX_UNPACKED_BYTES >> 30
                 raise _refused("too_large", f"{folder} has more than {size} GiB: see .skepignore.")
             _forget_who_and_when(member)
             if member.isreg():

@@ -1,34 +1,238 @@
-"""`Skep` and `AsyncSkep`: the same calls, one blocking, one to await."""
+"""`Skep` and `AsyncSkep`: the same methods, one blocking, one to await.
+
+`Api` is the table of the methods that send one request; `calls` says what each of them sends.
+Written out below are those that send several, or read a stream.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
-from typing import Any, Self, TypeVar
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from skep_client import calls, cell_calls, models
-from skep_client.archives import Archive, AsyncBody, Body, Progress
+from skep_client import calls, models
+from skep_client.archives import Archive, Body, Progress
 from skep_client.calls import Call
 from skep_client.errors import ServerUnreachable, SkepError
-from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange, refusal
+from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange, refusal, request_of
+from skep_client.live import Subscription, is_loopback
 from skep_client.model import Page
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ASYNC_LOOK_S = 2.0
-WAIT_LOOK_S = 5.0  # `wait` looks so often where no doorbell rings
+WAIT_LOOK_S = 5.0  # `wait` looks so often where no notification comes
 # One page of results as the server names the next one, or None.
 NextPage = Callable[[str], Call[Page[T]]]
 
 
-class Skep:
-    """`Skep("https://skep.example.org", token)`. Methods raise SkepError; see `calls` for what
-    each sends. Close it, or use it in a `with` block."""
+class Method(Generic[P, T]):
+    """A call as a method: `Skep` returns the answer, `AsyncSkep` an awaitable of it."""
+
+    def __init__(self, call: Callable[P, Call[T]]) -> None:
+        self.call = call
+        self.__doc__ = call.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, client: Skep, owner: type[Any]) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncSkep, owner: type[Any]) -> Callable[P, Awaitable[T]]: ...
+
+    def __get__(self, client: Any, owner: type[Any]) -> Any:
+        if client is None:
+            return self
+
+        @wraps(self.call)
+        def send(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.run(self.call(*args, **kwargs))
+
+        return send
+
+
+class Pages(Generic[P, T]):
+    """A call that answers page by page as a method: an iterator, or asynchronous iterator, over the
+    results of all pages."""
+
+    def __init__(self, call: Callable[P, Call[Page[T]]]) -> None:
+        self.call = call
+        self.__doc__ = call.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, client: Skep, owner: type[Any]) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: AsyncSkep, owner: type[Any]) -> Callable[P, AsyncIterator[T]]: ...
+
+    def __get__(self, client: Any, owner: type[Any]) -> Any:
+        if client is None:
+            return self
+        call: Callable[..., Call[Page[T]]] = self.call
+
+        @wraps(call)
+        def iterate(*args: Any, **kwargs: Any) -> Any:
+            return client.all(lambda cursor: call(*args, **kwargs, cursor=cursor))
+
+        return iterate
+
+
+class Api:
+    """The methods of both clients that send one request each, or the pages of one."""
+
+    info = Method(calls.info)
+    tokens = Method(calls.tokens)
+    all_tokens = Pages(calls.all_tokens)
+    revoke_token = Method(calls.revoke_token)
+    service_accounts = Pages(calls.service_accounts)
+    create_service_account = Method(calls.create_service_account)
+    update_service_account = Method(calls.update_service_account)
+    delete_service_account = Method(calls.delete_service_account)
+    service_account_tokens = Method(calls.service_account_tokens)
+    create_service_account_token = Method(calls.create_service_account_token)
+    delete_service_account_token = Method(calls.delete_service_account_token)
+    delete_token = Method(calls.delete_token)
+    me = Method(calls.me)
+    submit = Method(calls.submit)
+    logout = Method(calls.logout)
+    check = Method(calls.check)
+    jobs = Pages(calls.jobs)
+    job = Method(calls.job)
+    convert = Method(calls.convert)
+    retry = Method(calls.retry)
+    clone = Method(calls.clone)
+    set_tags = Method(calls.set_tags)
+    set_visibility = Method(calls.set_visibility)
+    job_shares = Method(calls.job_shares)
+    share_job = Method(calls.share_job)
+    unshare_job = Method(calls.unshare_job)
+    set_idle_exemption = Method(calls.set_idle_exemption)
+    set_priority = Method(calls.set_priority)
+    end_retries = Method(calls.end_retries)
+    run_opportunistically = Method(calls.run_opportunistically)
+    move = Method(calls.move)
+    run_again = Method(calls.run_again)
+    attempts = Pages(calls.attempts)
+    use = Method(calls.use)
+    metrics = Method(calls.metrics)
+    stop = Method(calls.stop)
+    tasks = Pages(calls.tasks)
+    events = Pages(calls.events)
+    logs = Method(calls.logs)
+    nodes = Pages(calls.nodes)
+    cordon = Method(calls.cordon)
+    uncordon = Method(calls.uncordon)
+    remove_node = Method(calls.remove_node)
+    create_join_token = Method(calls.create_join_token)
+    join_tokens = Pages(calls.join_tokens)
+    revoke_join_token = Method(calls.revoke_join_token)
+    declare_lost = Method(calls.declare_lost)
+    virtual_clusters = Pages(calls.virtual_clusters)
+    create_virtual_cluster = Method(calls.create_virtual_cluster)
+    policies = Method(calls.policies)
+    choose_policy = Method(calls.choose_policy)
+    limits = Method(calls.limits)
+    set_limit = Method(calls.set_limit)
+    reset_limit = Method(calls.reset_limit)
+    set_quotas = Method(calls.set_quotas)
+    set_member = Method(calls.set_member)
+    remove_member = Method(calls.remove_member)
+    members = Pages(calls.members)
+    announcements = Pages(calls.announcements)
+    announce = Method(calls.announce)
+    delete_announcement = Method(calls.delete_announcement)
+    dismiss_announcement = Method(calls.dismiss_announcement)
+    notifications = Pages(calls.notifications)
+    mark_read = Method(calls.mark_read)
+    notification_preferences = Method(calls.notification_preferences)
+    set_notification_preferences = Method(calls.set_notification_preferences)
+    send_test_notification = Method(calls.send_test_notification)
+    notification_delivery = Method(calls.notification_delivery)
+    notification_deliveries = Pages(calls.notification_deliveries)
+    webhooks = Pages(calls.webhooks)
+    create_webhook = Method(calls.create_webhook)
+    update_webhook = Method(calls.update_webhook)
+    new_webhook_secret = Method(calls.new_webhook_secret)
+    delete_webhook = Method(calls.delete_webhook)
+    audit = Pages(calls.audit)
+    images = Pages(calls.images)
+    image = Method(calls.image)
+    create_image = Method(calls.create_image)
+    update_image = Method(calls.update_image)
+    inspect_image = Method(calls.inspect_image)
+    delete_image = Method(calls.delete_image)
+    check_image_rules = Method(calls.check_image_rules)
+    image_rules = Method(calls.image_rules)
+    set_image_rules = Method(calls.set_image_rules)
+    registry_credentials = Pages(calls.registry_credentials)
+    set_registry_credential = Method(calls.set_registry_credential)
+    delete_registry_credential = Method(calls.delete_registry_credential)
+    apps = Pages(calls.apps)
+    job_apps = Pages(calls.job_apps)
+    app = Method(calls.app)
+    create_app = Method(calls.create_app)
+    attach_tensorboard = Method(calls.attach_tensorboard)
+    share_app = Method(calls.share_app)
+    storages = Pages(calls.storages)
+    users = Pages(calls.users)
+    import_users = Method(calls.import_users)
+    groups = Pages(calls.groups)
+    create_group = Method(calls.create_group)
+    delete_group = Method(calls.delete_group)
+    group_members = Pages(calls.group_members)
+    add_group_member = Method(calls.add_group_member)
+    remove_group_member = Method(calls.remove_group_member)
+    group_roles = Pages(calls.group_roles)
+    set_group_role = Method(calls.set_group_role)
+    remove_group_role = Method(calls.remove_group_role)
+    storage = Method(calls.storage)
+    create_storage = Method(calls.create_storage)
+    update_storage = Method(calls.update_storage)
+    delete_storage = Method(calls.delete_storage)
+    grant_storage = Method(calls.grant_storage)
+    revoke_storage = Method(calls.revoke_storage)
+    storage_files = Method(calls.storage_files)
+    storage_usage = Method(calls.storage_usage)
+    remove_storage_file = Method(calls.remove_storage_file)
+    read_storage_file = Method(calls.read_storage_file)
+    storage_upload = Method(calls.storage_upload)
+    write_storage_file = Method(calls.write_storage_file)
+    usage = Pages(calls.usage)
+    export_usage = Method(calls.export_usage)
+    report = Method(calls.report)
+    export_report = Method(calls.export_report)
+    budget = Method(calls.budget)
+    set_budget = Method(calls.set_budget)
+    remove_budget = Method(calls.remove_budget)
+    cluster = Method(calls.cluster)
+    cells = Method(calls.cells)
+    physical_cells = Method(calls.physical_cells)
+    assignment = Method(calls.assignment)
+    check_assignment = Method(calls.check_assignment)
+    set_assignment = Method(calls.set_assignment)
+    export_hived = Method(calls.export_hived)
+    check_hived = Method(calls.check_hived)
+    import_hived = Method(calls.import_hived)
+    delete_hived = Method(calls.delete_hived)
+    cells_of = Method(calls.cells_of)
+    queue = Method(calls.queue)
+    history = Method(calls.history)
+    node_forecast = Method(calls.node_forecast)
+    drain = Method(calls.drain)
+    undrain = Method(calls.undrain)
+
+
+class Skep(Api):
+    """The client of the REST API: `Skep("https://skep.example.org", token)`. Methods raise
+    SkepError. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -45,7 +249,7 @@ class Skep:
 
     def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
-        request = _request(self._http, self.server, self.token, call)
+        request = request_of(self._http, self.server, self.token, call)
         flow = exchange(call, request, self._retry_delays_s)
         step = next(flow)
         while True:
@@ -63,6 +267,7 @@ class Skep:
                 return end.value
 
     def close(self) -> None:
+        """Close the connections to the server."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -72,30 +277,17 @@ class Skep:
         self.close()
 
     def all(self, page: NextPage[T]) -> Iterator[T]:
-        """Every result of every page: `client.all(lambda cursor: calls.jobs(cursor=cursor))`."""
+        """Iterate over every result of every page, such as
+        `client.all(lambda cursor: calls.jobs(cursor=cursor))`."""
         cursor: str | None = ""
         while cursor is not None:
             found = self.run(page(cursor))
             yield from found.results
             cursor = next_cursor(found)
 
-    def info(self) -> models.Info:
-        return self.run(calls.info())
-
-    def me(self) -> models.Me:
-        return self.run(calls.me())
-
-    def submit(self, text: str, *, client_token: str = "") -> models.Job:
-        return self.run(calls.submit(text, client_token))
-
-    def check(self, text: str) -> models.Check:
-        return self.run(calls.check(text))
-
-    def convert(self, text: str, format: str = "auto") -> models.Converted:
-        return self.run(calls.convert(text, format))
-
     def upload(self, archive: Archive, progress: Progress | None = None) -> bool:
-        """Whether its bytes had to be sent: the server keeps what it got once for 30 days."""
+        """Upload an archive; return whether its bytes had to be sent. The server keeps what it
+        received once for 30 days."""
         try:
             self.run(calls.archive(archive.sha256))
             return False
@@ -105,46 +297,18 @@ class Skep:
         self.run(calls.upload(Body(archive.path, progress)))
         return True
 
-    def jobs(self, **filters: Any) -> Iterator[models.JobSummary]:
-        return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
-
-    def job(self, job_id: str) -> models.Job:
-        return self.run(calls.job(job_id))
-
-    def stop(self, job_id: str) -> models.Job:
-        return self.run(calls.stop(job_id))
-
-    def retry(self, job_id: str) -> models.Job:
-        return self.run(calls.retry(job_id))
-
-    def clone(self, job_id: str, name: str = "") -> models.Job:
-        return self.run(calls.clone(job_id, name))
-
-    def set_tags(self, job_id: str, tags: Sequence[str]) -> models.Job:
-        return self.run(calls.set_tags(job_id, tags))
-
-    def attempts(self, job_id: str) -> Iterator[models.JobAttempt]:
-        return self.all(lambda cursor: calls.attempts(job_id, cursor=cursor))
-
-    def use(self, job_id: str) -> models.JobUse:
-        return self.run(calls.use(job_id))
-
-    def metrics(self, job_id: str, **params: Any) -> models.JobMetrics:
-        return self.run(calls.metrics(job_id, **params))
-
-    def tasks(self, job_id: str, **filters: Any) -> Iterator[models.Task]:
-        return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
-
-    def events(self, job_id: str) -> Iterator[models.Event]:
-        return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
-
-    def logs(self, job_id: str, **params: Any) -> models.JobLogs:
-        return self.run(calls.logs(job_id, **params))
-
     def download_logs(self, job_id: str, **params: Any) -> Iterator[bytes]:
-        """The merged log as one transfer, piece by piece, as far as it is stored now. `params`:
-        rank, role, stream, attempt, prefix, progress; see the REST API."""
-        request = _request(self._http, self.server, self.token, calls.download_logs(job_id, params))
+        """Yield the merged log as one transfer, piece by piece, as far as it is stored now.
+        `params`: rank, role, stream, attempt, prefix, progress; see the REST API."""
+        yield from self._streamed(calls.download_logs(job_id, params))
+
+    def export_audit(self, **params: Any) -> Iterator[bytes]:
+        """Yield the audit entries of a filter as one transfer, piece by piece. `params`: format
+        (csv or jsonl), and those of `audit`."""
+        yield from self._streamed(calls.export_audit(params))
+
+    def _streamed(self, call: Call[None]) -> Iterator[bytes]:
+        request = request_of(self._http, self.server, self.token, call)
         try:
             response = self._http.send(request, stream=True)
             with closing(response):
@@ -153,10 +317,11 @@ class Skep:
                     raise refusal(response)
                 yield from response.iter_bytes()
         except httpx.TransportError as error:
-            raise ServerUnreachable(f"The transfer of the log broke off: {error}") from error
+            raise ServerUnreachable(f"The transfer broke off: {error}") from error
 
     def search_logs(self, job_id: str, **params: Any) -> Iterator[models.Match]:
-        """Lines of the merged log with a text in them (`q`; `regex`, `ignore_case`), in order."""
+        """Yield the lines of the merged log with a text in them (`q`; `regex`, `ignore_case`), in
+        order."""
         cursor: str | None = ""
         while cursor is not None:
             found = self.run(calls.search_logs(job_id, **params, cursor=cursor))
@@ -177,10 +342,8 @@ class Skep:
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
         """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds; the
         job goes on then."""
-        from skep_client.follow import Doorbell
-
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        with Doorbell(self, "job", job_id) as bell:
+        with Subscription(self.server, self.token, "job", job_id) as changes:
             while True:
                 job = self.job(job_id)
                 if job.is_finished:
@@ -188,58 +351,10 @@ class Skep:
                 left = WAIT_LOOK_S if end is None else min(WAIT_LOOK_S, end - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{job.name} is {job.state} after {timeout_s:g} s")
-                bell.wait(left)
-
-    def nodes(self) -> Iterator[models.Node]:
-        return self.all(lambda cursor: calls.nodes(cursor=cursor))
-
-    def virtual_clusters(self) -> Iterator[models.VirtualCluster]:
-        return self.all(lambda cursor: calls.virtual_clusters(cursor=cursor))
-
-    def cluster(self) -> models.Cluster:
-        return self.run(calls.cluster())
-
-    def cells(self) -> models.Cells:
-        return self.run(cell_calls.overview())
-
-    def cells_of(self, vc: str, **params: Any) -> models.VcCells:
-        return self.run(cell_calls.of_vc(vc, **params))
-
-    def queue(self, vc: str, **params: Any) -> models.VcQueue:
-        return self.run(cell_calls.queue(vc, **params))
-
-    def history(self, vc: str, **params: Any) -> models.VcHistory:
-        return self.run(cell_calls.history(vc, **params))
-
-    def assignment(self) -> models.Assignment:
-        return self.run(cell_calls.assignment())
-
-    def check_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
-        return self.run(cell_calls.check_assignment(wanted))
-
-    def set_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
-        return self.run(cell_calls.set_assignment(wanted))
-
-    def export_hived(self) -> str:
-        return self.run(cell_calls.export_hived())
-
-    def check_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
-        return self.run(cell_calls.check_hived(text, assign=assign))
-
-    def import_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
-        return self.run(cell_calls.import_hived(text, assign=assign))
-
-    def node_forecast(self, node: str, action: str = "drain") -> models.NodeForecast:
-        return self.run(cell_calls.node_forecast(node, action))
-
-    def drain(self, node: str) -> models.Node:
-        return self.run(cell_calls.drain(node))
-
-    def undrain(self, node: str) -> models.Node:
-        return self.run(cell_calls.undrain(node))
+                changes.wait(left)
 
 
-class AsyncSkep:
+class AsyncSkep(Api):
     """The same for asyncio; use it in an `async with` block."""
 
     def __init__(
@@ -256,7 +371,8 @@ class AsyncSkep:
         self._http = httpx.AsyncClient(transport=transport, trust_env=not is_loopback(self.server))
 
     async def run(self, call: Call[T]) -> T:
-        request = _request(self._http, self.server, self.token, call)
+        """Send any call of `skep_client.calls`."""
+        request = request_of(self._http, self.server, self.token, call)
         flow = exchange(call, request, self._retry_delays_s)
         step = next(flow)
         while True:
@@ -274,6 +390,7 @@ class AsyncSkep:
                 return end.value
 
     async def close(self) -> None:
+        """Close the connections to the server."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -283,6 +400,7 @@ class AsyncSkep:
         await self.close()
 
     async def all(self, page: NextPage[T]) -> AsyncIterator[T]:
+        """Iterate over every result of every page."""
         cursor: str | None = ""
         while cursor is not None:
             found = await self.run(page(cursor))
@@ -290,22 +408,8 @@ class AsyncSkep:
                 yield result
             cursor = next_cursor(found)
 
-    async def info(self) -> models.Info:
-        return await self.run(calls.info())
-
-    async def me(self) -> models.Me:
-        return await self.run(calls.me())
-
-    async def submit(self, text: str, *, client_token: str = "") -> models.Job:
-        return await self.run(calls.submit(text, client_token))
-
-    async def check(self, text: str) -> models.Check:
-        return await self.run(calls.check(text))
-
-    async def convert(self, text: str, format: str = "auto") -> models.Converted:
-        return await self.run(calls.convert(text, format))
-
     async def upload(self, archive: Archive, progress: Progress | None = None) -> bool:
+        """Upload an archive; return whether its bytes had to be sent."""
         try:
             await self.run(calls.archive(archive.sha256))
             return False
@@ -315,44 +419,18 @@ class AsyncSkep:
         await self.run(calls.upload(Body(archive.path, progress)))
         return True
 
-    def jobs(self, **filters: Any) -> AsyncIterator[models.JobSummary]:
-        return self.all(lambda cursor: calls.jobs(**filters, cursor=cursor))
-
-    async def job(self, job_id: str) -> models.Job:
-        return await self.run(calls.job(job_id))
-
-    async def stop(self, job_id: str) -> models.Job:
-        return await self.run(calls.stop(job_id))
-
-    async def retry(self, job_id: str) -> models.Job:
-        return await self.run(calls.retry(job_id))
-
-    async def clone(self, job_id: str, name: str = "") -> models.Job:
-        return await self.run(calls.clone(job_id, name))
-
-    async def set_tags(self, job_id: str, tags: Sequence[str]) -> models.Job:
-        return await self.run(calls.set_tags(job_id, tags))
-
-    def attempts(self, job_id: str) -> AsyncIterator[models.JobAttempt]:
-        return self.all(lambda cursor: calls.attempts(job_id, cursor=cursor))
-
-    async def use(self, job_id: str) -> models.JobUse:
-        return await self.run(calls.use(job_id))
-
-    async def metrics(self, job_id: str, **params: Any) -> models.JobMetrics:
-        return await self.run(calls.metrics(job_id, **params))
-
-    def tasks(self, job_id: str, **filters: Any) -> AsyncIterator[models.Task]:
-        return self.all(lambda cursor: calls.tasks(job_id, **filters, cursor=cursor))
-
-    def events(self, job_id: str) -> AsyncIterator[models.Event]:
-        return self.all(lambda cursor: calls.events(job_id, cursor=cursor))
-
-    async def logs(self, job_id: str, **params: Any) -> models.JobLogs:
-        return await self.run(calls.logs(job_id, **params))
-
     async def download_logs(self, job_id: str, **params: Any) -> AsyncIterator[bytes]:
-        request = _request(self._http, self.server, self.token, calls.download_logs(job_id, params))
+        """Yield the merged log as one transfer, piece by piece, as far as it is stored now."""
+        async for piece in self._streamed(calls.download_logs(job_id, params)):
+            yield piece
+
+    async def export_audit(self, **params: Any) -> AsyncIterator[bytes]:
+        """Yield the audit entries of a filter as one transfer, piece by piece."""
+        async for piece in self._streamed(calls.export_audit(params)):
+            yield piece
+
+    async def _streamed(self, call: Call[None]) -> AsyncIterator[bytes]:
+        request = request_of(self._http, self.server, self.token, call)
         try:
             response = await self._http.send(request, stream=True)
             async with aclosing(response):
@@ -362,9 +440,10 @@ class AsyncSkep:
                 async for piece in response.aiter_bytes():
                     yield piece
         except httpx.TransportError as error:
-            raise ServerUnreachable(f"The transfer of the log broke off: {error}") from error
+            raise ServerUnreachable(f"The transfer broke off: {error}") from error
 
     async def search_logs(self, job_id: str, **params: Any) -> AsyncIterator[models.Match]:
+        """Yield the lines of the merged log with a text in them, in order."""
         cursor: str | None = ""
         while cursor is not None:
             found = await self.run(calls.search_logs(job_id, **params, cursor=cursor))
@@ -373,6 +452,7 @@ class AsyncSkep:
             cursor = found.next
 
     async def find(self, name: str) -> models.JobSummary:
+        """Return a job by its id, its name, or OWNER/NAME, as `Skep.find` does."""
         if is_id(name):
             return await self.job(name)
         owner, _, plain = name.rpartition("/")
@@ -389,54 +469,6 @@ class AsyncSkep:
                 if job.is_finished:
                     return job
                 await asyncio.sleep(ASYNC_LOOK_S)
-
-    def nodes(self) -> AsyncIterator[models.Node]:
-        return self.all(lambda cursor: calls.nodes(cursor=cursor))
-
-    def virtual_clusters(self) -> AsyncIterator[models.VirtualCluster]:
-        return self.all(lambda cursor: calls.virtual_clusters(cursor=cursor))
-
-    async def cluster(self) -> models.Cluster:
-        return await self.run(calls.cluster())
-
-    async def cells(self) -> models.Cells:
-        return await self.run(cell_calls.overview())
-
-    async def cells_of(self, vc: str, **params: Any) -> models.VcCells:
-        return await self.run(cell_calls.of_vc(vc, **params))
-
-    async def queue(self, vc: str, **params: Any) -> models.VcQueue:
-        return await self.run(cell_calls.queue(vc, **params))
-
-    async def history(self, vc: str, **params: Any) -> models.VcHistory:
-        return await self.run(cell_calls.history(vc, **params))
-
-    async def assignment(self) -> models.Assignment:
-        return await self.run(cell_calls.assignment())
-
-    async def check_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
-        return await self.run(cell_calls.check_assignment(wanted))
-
-    async def set_assignment(self, wanted: models.Assignment) -> models.CheckedAssignment:
-        return await self.run(cell_calls.set_assignment(wanted))
-
-    async def export_hived(self) -> str:
-        return await self.run(cell_calls.export_hived())
-
-    async def check_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
-        return await self.run(cell_calls.check_hived(text, assign=assign))
-
-    async def import_hived(self, text: str, *, assign: bool = False) -> models.CheckedAssignment:
-        return await self.run(cell_calls.import_hived(text, assign=assign))
-
-    async def node_forecast(self, node: str, action: str = "drain") -> models.NodeForecast:
-        return await self.run(cell_calls.node_forecast(node, action))
-
-    async def drain(self, node: str) -> models.Node:
-        return await self.run(cell_calls.drain(node))
-
-    async def undrain(self, node: str) -> models.Node:
-        return await self.run(cell_calls.undrain(node))
 
 
 def the_one(name: str, found: Sequence[models.JobSummary], me: str) -> models.JobSummary:
@@ -461,32 +493,7 @@ def is_id(text: str) -> bool:
 
 
 def next_cursor(page: Page[Any]) -> str | None:
-    """The cursor inside the next page's address; None on the last page."""
+    """Return the cursor inside the next page's address; None on the last page."""
     if page.next is None:
         return None
     return parse_qs(urlsplit(page.next).query)["cursor"][0]
-
-
-def is_loopback(server: str) -> bool:
-    """Whether no proxy of the environment can help to reach it."""
-    return urlsplit(server).hostname in ("127.0.0.1", "::1", "localhost")
-
-
-def _request(
-    http: httpx.Client | httpx.AsyncClient, server: str, token: str, call: Call[Any]
-) -> httpx.Request:
-    headers = {"Accept": "application/json", **call.headers}
-    content: Any = call.content
-    if isinstance(content, Body) and isinstance(http, httpx.AsyncClient):
-        content = AsyncBody(content)
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return http.build_request(
-        call.method,
-        f"{server}{call.root}{call.path}",
-        params=call.params or None,
-        json=call.json,
-        content=content,
-        headers=headers,
-        timeout=call.timeout_s,
-    )

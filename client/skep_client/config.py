@@ -1,7 +1,8 @@
 """Which server, which token: from the environment, else from a file that only we can read.
 
 $XDG_CONFIG_HOME/skep/config.json holds the present server and a token per server;
-SKEP_SERVER and SKEP_TOKEN come before it.
+SKEP_SERVER and SKEP_TOKEN come before it. In a container of a job with an API token the server is
+in SKEP_URL.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ class Login:
 
 
 def login() -> Login:
-    """`token` is "" where nobody has logged in."""
+    """`token` is "" before a login."""
     stored = _read()
-    server = os.environ.get("SKEP_SERVER") or stored.get("server") or LOCAL_SERVER
+    given = os.environ.get("SKEP_SERVER") or os.environ.get("SKEP_URL")
+    server = given or stored.get("server") or LOCAL_SERVER
     server = server.rstrip("/")
     token = os.environ.get("SKEP_TOKEN") or stored.get("tokens", {}).get(server, "")
     return Login(server, token)
@@ -57,7 +59,7 @@ def forget(server: str) -> None:
 
 
 def stored_token(server: str) -> str:
-    """The token remembered for this server, or ""."""
+    """Return the token remembered for this server, or ""."""
     return str(_read().get("tokens", {}).get(server, ""))
 
 

@@ -6,24 +6,28 @@ What comes from a task is not trusted (see `unpacking`).
 from __future__ import annotations
 
 import io
+import os
 import posixpath
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
 from skep_client.client import Skep
 from skep_client.errors import SkepError
 from skep_client.streams import ERROR, Stream, open_exec
-from skep_client.unpacking import unpack
+from skep_limits import inner_parts
 
 Progress = Callable[[int], None]  # bytes so far
 MAX_SAID = 2000  # characters of what tar says
+PIECE_BYTES = 256 * 1024
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files)
 
@@ -39,7 +43,7 @@ def copy_in(
     with open_exec(client, attempt_id, ["sh", "-c", script, "sh", folder]) as stream:
         said = _Said(stream)
         with tarfile.open(fileobj=_Sink(stream, progress), mode="w|") as tar:
-            tar.add(source, name, filter=_nobody)
+            tar.add(source, name, filter=_without_owner)
         stream.end_input()
         said.finish()
 
@@ -67,8 +71,8 @@ def _below(name: str, member: str) -> str:
     return "/".join([name, *steps[1:]]) if not member.startswith("/") else member
 
 
-def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Files belong to whoever runs tar there."""
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the owner of a member: files belong to whoever runs tar there."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
@@ -162,3 +166,78 @@ def _check(stream: Stream, said: bytes) -> None:
     if stream.exit_code:
         text = said.decode("utf-8", "replace").strip() or f"exit code {stream.exit_code}"
         raise SkepError(409, "copy_failed", f"In the task: {text}")
+
+
+def unpack(stream: IO[bytes], into: Path, rename: Callable[[str], str]) -> list[str]:
+    """`rename` gives each member's path below `into`. Returns the names that were left out, such
+    as devices and links that lead out. Raises SkepError `unsafe_archive` or `not_an_archive`."""
+    into = into.resolve()
+    left_out: list[str] = []
+    links: list[tuple[Path, str]] = []
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                path = into / _inner(rename(member.name))
+                if member.isdir():
+                    _make_folder(into, path)
+                elif member.isreg():
+                    _make_file(tar, member, into, path)
+                elif member.issym() and _stays(into, path, member.linkname):
+                    links.append((path, member.linkname))
+                else:
+                    left_out.append(member.name)
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise SkepError(400, "not_an_archive", f"No tar archive: {error}") from None
+    for path, target in links:
+        _make_link(into, path, target)
+    return left_out
+
+
+def _inner(name: str) -> str:
+    steps = inner_parts(name)
+    if steps is None:
+        raise SkepError(400, "unsafe_archive", f"The task sent a file {name[:200]!r}: stopped.")
+    return "/".join(steps)
+
+
+def _stays(into: Path, path: Path, target: str) -> bool:
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    climbs = steps.count("..")
+    # Past another link, `..` would lead anywhere: it may stand only at the front.
+    if target.startswith("/") or "\0" in target or ".." in steps[climbs:]:
+        return False
+    lexically = os.path.normpath(path.parent / target)
+    return lexically == str(into) or lexically.startswith(f"{into}/")
+
+
+def _make_folder(into: Path, path: Path) -> None:
+    """Make a folder with those above it. Refuses to go through a link."""
+    at = into
+    for step in path.relative_to(into).parts:
+        at /= step
+        if at.is_symlink():
+            message = f"{at} is a link here: nothing is written through it."
+            raise SkepError(400, "unsafe_archive", message)
+        at.mkdir(exist_ok=True)
+
+
+def _make_file(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, path: Path) -> None:
+    _make_folder(into, path.parent)
+    if path.is_symlink():
+        path.unlink()
+    source = tar.extractfile(member)
+    assert source is not None, "it is a plain file"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    mode = 0o755 if member.mode & 0o100 else 0o644
+    with open(os.open(path, flags, mode), "wb") as file:
+        shutil.copyfileobj(source, file, PIECE_BYTES)
+    with suppress(OverflowError, ValueError):  # a moment that no file system knows
+        os.utime(path, (member.mtime, member.mtime))
+
+
+def _make_link(into: Path, path: Path, target: str) -> None:
+    _make_folder(into, path.parent)
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    if not path.exists():
+        path.symlink_to(target)

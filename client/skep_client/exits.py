@@ -12,7 +12,7 @@ NOT_FOUND = 4
 REFUSED = 5  # by the server, for a reason it names
 UNREACHABLE = 6
 INTERRUPTED = 130
-PIPE = 141  # nobody reads the output any more; as a shell counts SIGPIPE
+PIPE = 141  # the reader of the output is gone; 128 + SIGPIPE
 
 
 def of_error(error: SkepError) -> int:

@@ -1,5 +1,5 @@
 """One flow of request, answer and retry for the sync and the async client: pure, it only yields
-what to do next and is told what came of it."""
+what to do next and is sent the outcome."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import httpx
 import pydantic
 
+from skep_client.archives import AsyncBody, Body
 from skep_client.calls import Call
 from skep_client.errors import ServerUnreachable, SkepError
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 # Seconds before each repetition: a server that restarts is back within them.
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
-LONGEST_WAIT_S = 30.0  # that a server may ask for; beyond, its refusal is told
+LONGEST_WAIT_S = 30.0  # that a server may ask for; beyond, its refusal is raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,27 @@ class Sleep:
 
 Step = Send | Sleep
 Outcome = httpx.Response | httpx.TransportError | None
+
+
+def request_of(
+    http: httpx.Client | httpx.AsyncClient, server: str, token: str, call: Call[Any]
+) -> httpx.Request:
+    """Return the request that a call is sent as."""
+    headers = {"Accept": "application/json", **call.headers}
+    content: Any = call.content
+    if isinstance(content, Body) and isinstance(http, httpx.AsyncClient):
+        content = AsyncBody(content)
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return http.build_request(
+        call.method,
+        f"{server}{call.root}{call.path}",
+        params=call.params or None,
+        json=call.json,
+        content=content,
+        headers=headers,
+        timeout=call.timeout_s,
+    )
 
 
 def exchange(
@@ -61,7 +83,7 @@ def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
 
 
 def _asked_wait(outcome: Outcome) -> float:
-    """Seconds, by Retry-After; a date counts as none."""
+    """Return the seconds that Retry-After asks for; a date counts as none."""
     if not isinstance(outcome, httpx.Response):
         return 0.0
     value = outcome.headers.get("Retry-After", "")
@@ -75,7 +97,7 @@ def _read(call: Call[T], response: httpx.Response) -> T:
 
 
 def refusal(response: httpx.Response) -> SkepError:
-    """Return the error that an answer tells, whose body was read."""
+    """Return the error of an answer whose body was read."""
     try:
         body = response.json()
         return SkepError(
@@ -93,6 +115,8 @@ def _answer(call: Call[T], response: httpx.Response) -> T:
         return None  # type: ignore[return-value]
     if call.answer is str:
         return response.text  # type: ignore[return-value]
+    if call.answer is bytes:
+        return response.content  # type: ignore[return-value]
     try:
         return pydantic.TypeAdapter(call.answer).validate_json(response.content)
     except pydantic.ValidationError as error:

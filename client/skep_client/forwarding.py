@@ -21,7 +21,7 @@ COMMON = "127.0.0.1"
 
 
 def own_address(attempt_id: str) -> str:
-    """The loopback address of one task, such as 127.81.5.17.
+    """Return the loopback address of one task, such as 127.81.5.17.
 
     Browsers keep cookies by host and not by port: at 127.0.0.1 a forwarded page would get the
     cookies of Skep's own pages on this machine, and those of the pages of other tasks."""
@@ -40,7 +40,7 @@ def _listener(address: str, port: int, *, given: bool) -> socket.socket:
 
 class Forward:
     """Listens on a loopback address only: that of the task, or 127.0.0.1 on systems that have no
-    other (macOS). `told` gets the refusal of a connection."""
+    other (macOS). `on_refusal` receives the refusal of a connection."""
 
     def __init__(
         self,
@@ -48,12 +48,17 @@ class Forward:
         attempt_id: str,
         local: int,
         remote: int,
-        told: Callable[[SkepError], None],
+        on_refusal: Callable[[SkepError], None],
         address: str = "",
     ) -> None:
         """`local` 0 takes a free port; `address` is one to listen on instead. Raises OSError where
         the port is taken or the address is none of this machine."""
-        self._client, self._attempt_id, self.remote, self._told = client, attempt_id, remote, told
+        self._client, self._attempt_id, self.remote, self._on_refusal = (
+            client,
+            attempt_id,
+            remote,
+            on_refusal,
+        )
         self._listener = _listener(address or own_address(attempt_id), local, given=bool(address))
         self.address, self.local = self._listener.getsockname()[:2]
 
@@ -83,7 +88,7 @@ class Forward:
                 with open_port(self._client, self._attempt_id, self.remote) as stream:
                     _join(connection, stream)
             except SkepError as error:
-                self._told(error)
+                self._on_refusal(error)
             finally:
                 _hang_up(connection)
 
@@ -100,7 +105,7 @@ def _join(connection: socket.socket, stream: Stream) -> None:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Tell the program here. Closing alone would not, as long as a thread waits to receive."""
+    """Shut the connection down. Closing alone would not, as long as a thread waits to receive."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

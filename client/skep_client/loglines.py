@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 # A line that never ends is cut here, in characters, so that it costs no more memory.
@@ -43,7 +43,7 @@ class Chunk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end; `at` is when its node read it."""
+    """One line without its end; `at` is when it was written."""
 
     role: str
     index: int
@@ -63,32 +63,40 @@ class Lines:
 
     def __init__(self, *, raw: bool = False) -> None:
         self._raw = raw
-        self._open: dict[tuple[str, str], tuple[Chunk, str]] = {}
+        self._open: dict[tuple[str, str], tuple[Chunk, str, datetime]] = {}
 
     def feed(self, chunk: Chunk) -> Iterator[Line]:
         key = (chunk.attempt_id, chunk.stream)
         begun = self._open.pop(key, None)
         *whole, rest = ((begun[1] if begun else "") + chunk.text).split("\n")
-        for text in whole:
-            yield self._line(chunk, text)
+        for number, text in enumerate(whole):
+            at = begun[2] if begun and not number else line_time(chunk, number)
+            yield self._line(chunk, text, at)
+        at = begun[2] if begun and not whole else line_time(chunk, len(whole))
         if len(rest) > LONGEST_LINE:
-            yield self._line(chunk, rest)
+            yield self._line(chunk, rest, at)
         elif rest:
-            self._open[key] = (chunk, rest)
+            self._open[key] = (chunk, rest, at)
 
     def rest(self) -> Iterator[Line]:
-        """Lines that their tasks never ended."""
-        for chunk, text in self._open.values():
-            yield self._line(chunk, text)
+        """Yield the lines that their tasks never ended."""
+        for chunk, text, at in self._open.values():
+            yield self._line(chunk, text, at)
         self._open.clear()
 
-    def _line(self, chunk: Chunk, text: str) -> Line:
+    def _line(self, chunk: Chunk, text: str, at: datetime) -> Line:
         shown = text if self._raw else last_state(text)
-        return Line(chunk.role, chunk.index, chunk.rank, chunk.stream, chunk.at, shown)
+        return Line(chunk.role, chunk.index, chunk.rank, chunk.stream, at, shown)
+
+
+def line_time(chunk: Chunk, number: int) -> datetime:
+    """Return when a line of the chunk was written; the chunk's own time where that is not known."""
+    times = getattr(chunk, "line_times", None) or ()  # an older server does not send them
+    return chunk.at + timedelta(microseconds=times[number]) if number < len(times) else chunk.at
 
 
 def last_state(line: str) -> str:
-    """What a terminal still shows of a line that a progress bar wrote over with `\\r`."""
+    """Return what a terminal still shows of a line that a progress bar wrote over with `\\r`."""
     return line.rstrip("\r").rpartition("\r")[2]
 
 

@@ -11,9 +11,11 @@ FINISHED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
 class Model(BaseModel):
-    """Fields of a newer server are ignored."""
+    """Base of all answers: fields of a newer server are ignored.
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    A command reads few of the models, so each is built at its first use."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Page(Model, Generic[T]):
@@ -24,11 +26,12 @@ class Page(Model, Generic[T]):
     previous: str | None = None
 
 
-class MayFinish:
-    """Of a job, its whole and its summary."""
+class JobModel(Model):
+    """Base of what the server answers about a job: its summary, and the whole."""
 
-    state: str
+    state: str = ""
 
     @property
     def is_finished(self) -> bool:
+        """Return whether the job has ended, in whatever way."""
         return self.state in FINISHED

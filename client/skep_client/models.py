@@ -5,20 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from skep_client.model import MayFinish, Model
+from pydantic import Field
+
+from skep_client.model import JobModel, Model
+
+
+class Address(Model):
+    url: str = ""
 
 
 class Advice(Model):
     code: str
     message: str = ""
-    details: dict[str, Any] = {}
-
-
-class AffectedJob(Model):
-    job_id: str = ""
-    name: str
-    virtual_cluster: str = ""
-    reason: Reason | None = None
+    details: dict[str, Any] = Field(default_factory=dict)
 
 
 class Alert(Model):
@@ -26,7 +25,41 @@ class Alert(Model):
     severity: str = ""
     message: str = ""
     since: datetime | None = None
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class Announcement(Model):
+    id: str
+    message: str = ""
+    severity: str = ""
+    created_at: datetime
+    expires_at: datetime | None = None
+    dismissed: bool = False
+
+
+class App(Model):
+    id: str
+    name: str
+    type: str
+    state: str = ""
+    problem: str = ""
+    url: str | None = None
+    job_id: str = ""
+    job_name: str = ""
+    owner: str = ""
+    virtual_cluster: str = ""
+    gpus: int = 0
+    task_role: str = ""
+    attempt_id: str | None = None
+    port: int | None = None
+    shared: bool = False
+    idle_stop: bool = False
+    log_dir: str = ""
+    may_share: bool = False
+    may_stop: bool = False
+    active_at: datetime | None = None
+    warned_at: datetime | None = None
+    created_at: datetime
 
 
 class Archive(Model):
@@ -42,43 +75,39 @@ class Asked(Model):
     memory_mb: int = 0
 
 
-class Assignment(Model):
-    revision: int = 0
-    virtual_clusters: dict[str, VcClaims] = {}
-    pins: list[Pin] = []
-
-
 class AssignmentError(Model):
     code: str
     message: str = ""
     path: str = ""
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
 
 
-class Attempt(Model):
+class AuditAction(Model):
+    name: str
+    target_type: str = ""
+    description: str = ""
+
+
+class AuditActions(Model):
+    actions: list[AuditAction] = Field(default_factory=list)
+
+
+class AuditActor(Model):
+    kind: str = ""
+    id: int | None = None
+    name: str
+
+
+class AuditTarget(Model):
+    type: str
     id: str
-    index: int = 0
-    retry: int = 0
-    node: str = ""
-    state: str = ""
-    phase: str = ""
-    pull_percent: int | None = None
-    gpu_uuids: list[str] = []
-    gpu_model: str = ""
-    network: str = ""
-    ports: dict[str, list[int]] = {}
-    exit_code: int | None = None
-    exit_signal: int | None = None
-    oom_killed: bool = False
-    error_code: str = ""
-    error_message: str = ""
-    memory_peak_mb: int | None = None
-    xids: list[int] = []
-    disk_full: bool = False
-    diagnosis: Diagnosis | None = None
-    ready_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    name: str
+
+
+class AuditToken(Model):
+    id: str
+    name: str
+    scope: str = ""
 
 
 class BadGpu(Model):
@@ -94,6 +123,16 @@ class BelowFloor(Model):
     version: str = ""
     floor: str = ""
     cve: str = ""
+    message: str = ""
+
+
+class Budget(Model):
+    gpu_hours: int | None = None
+    month: str = ""
+    until: str = ""
+    used_s: int = 0
+    percent: float | None = None
+    state: str = ""
     message: str = ""
 
 
@@ -119,28 +158,12 @@ class CellTotal(Model):
     bad: int = 0
 
 
-class Cells(Model):
-    revision: int = 0
-    source: str = ""
-    chains: list[Chain] = []
-    pins: list[PlacedPin] = []
-    gpus: list[VcGpus] = []
-
-
 class Chain(Model):
     chain: str = ""
     gpu_model: str = ""
     nodes: int = 0
-    levels: list[CellLevel] = []
-    totals: list[CellTotal] = []
-
-
-class Check(Model):
-    valid: bool
-    errors: list[Problem] = []
-    notes: list[Problem] = []
-    summary: CheckSummary | None = None
-    forecast: Reason | None = None
+    levels: list[CellLevel] = Field(default_factory=list)
+    totals: list[CellTotal] = Field(default_factory=list)
 
 
 class CheckSummary(Model):
@@ -150,28 +173,10 @@ class CheckSummary(Model):
     tasks: int = 0
 
 
-class CheckedAssignment(Model):
-    revision: int = 0
-    fits: bool = False
-    errors: list[AssignmentError] = []
-    left: list[Left] = []
-    downgraded: list[AffectedJob] = []
-    restored: list[AffectedJob] = []
-    shortfalls: list[Shortfall] = []
-    problems: list[Oddity] = []
-
-
 class Claim(Model):
     chain: str = ""
     cell_type: str = ""
     number: int = 0
-
-
-class Cluster(Model):
-    nodes: dict[str, int] = {}
-    gpus: dict[str, GpuCount] = {}
-    jobs: dict[str, int] = {}
-    version: str = ""
 
 
 class ConvertNote(Model):
@@ -182,40 +187,30 @@ class ConvertNote(Model):
 
 class Converted(Model):
     text: str = ""
-    notes: list[ConvertNote] = []
+    notes: list[ConvertNote] = Field(default_factory=list)
 
 
 class Csrf(Model):
     csrf_token: str = ""
 
 
-class Diagnosis(Model):
-    """Why an attempt failed: a row of the table of failures, and what pointed at it."""
+class Dependency(Model):
+    """
+    A job that another one waits for.
+    """
 
-    code: int
-    name: str
-    type: str
-    title: str = ""
-    category: str = ""
-    axis: str = ""
-    retry: str = ""
-    reaction: str = ""
-    blame: str = ""
-    rule: str = ""
-    evidence: Evidence
-    remedy: str = ""
-    task: str | None = None
-    rank: int | None = None
-    node: str | None = None
-    exit_code: int | None = None
+    job: str
+    condition: str = ""
 
 
 class Error(Model):
-    """Every refusal has this shape. `code` is stable, `message` says what to do."""
+    """
+    Every refusal has this shape. `code` is stable, `message` says what to do.
+    """
 
     code: str
     message: str = ""
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
 
 
 class Event(Model):
@@ -223,8 +218,10 @@ class Event(Model):
     at: datetime
     kind: str = ""
     message: str = ""
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
     actor: str = ""
+    count: int = 0
+    first_at: datetime | None = None
 
 
 class Evidence(Model):
@@ -263,18 +260,6 @@ class GitSource(Model):
     path: str = ""
 
 
-class Gpu(Model):
-    uuid: str
-    model: str = ""
-    index: int = 0
-    memory_mb: int = 0
-    health: str = ""
-    problem: str = ""
-    used_by: UsedBy | None = None
-    utilization: float | None = None
-    memory_used_mb: int | None = None
-
-
 class GpuCount(Model):
     total: int = 0
     used: int = 0
@@ -288,81 +273,111 @@ class GpuSeries(Model):
     attempt_id: str = ""
     role: str = ""
     index: int = 0
-    points: list[list[float]] = []
+    points: list[list[float]] = Field(default_factory=list)
+
+
+class GridNode(Model):
+    name: str
+    state: str = ""
+    cordoned: bool = False
+    draining: bool = False
+    place: int = 0
+    models: list[int] = Field(default_factory=list)
+    used_by: list[int] = Field(default_factory=list)
+    bad: list[int] = Field(default_factory=list)
+
+
+class Group(Model):
+    name: str
+    description: str = ""
+    external_name: str = ""
+    members: int = 0
+    created_at: datetime
+
+
+class GroupMember(Model):
+    username: str
+    external: bool = False
+
+
+class GroupRole(Model):
+    group: str = ""
+    role: str = ""
 
 
 class Health(Model):
     healthy: bool = False
     log_bytes_waiting: int = 0
-    alerts: list[Alert] = []
+    alerts: list[Alert] = Field(default_factory=list)
+
+
+class HomeGpus(Model):
+    gpu_model: str = ""
+    owned: int = 0
+    used: int = 0
+    free: int = 0
+    borrowed: int = 0
+
+
+class HomeVc(Model):
+    name: str
+    role: str = ""
+    gpus: list[HomeGpus] = Field(default_factory=list)
 
 
 class Image(Model):
     name: str
     reference: str = ""
     description: str = ""
-    virtual_clusters: list[str] = []
+    framework: str = ""
+    cuda_version: str = ""
+    min_driver: str = ""
+    digest: str = ""
+    size: int | None = None
+    problem: str = ""
+    inspected_at: datetime | None = None
+    managed_by: str = ""
+    virtual_clusters: list[str] = Field(default_factory=list)
     created_at: datetime
+
+
+class ImageRules(Model):
+    patterns: list[str] = Field(default_factory=list)
+
+
+class ImageRulesCheck(Model):
+    image: str = ""
+    allowed: bool = False
+    patterns: list[str] = Field(default_factory=list)
+    reason: str = ""
+
+
+class ImportedUser(Model):
+    username: str
+    is_new: bool = False
+    reset_url: str | None = None
 
 
 class Info(Model):
     name: str
     version: str = ""
+    sso_name: str = ""
+    password_login: bool = False
 
 
-class JobAttempt(Model):
-    index: int = 0
-    outcome: str = ""
-    retry: str = ""
-    placed_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    reason: Reason | None = None
-    diagnosis: Diagnosis | None = None
-
-
-class JobLogs(Model):
-    chunks: list[LogChunk] = []
-    next: int = 0
+class JobCount(Model):
+    total: int = 0
     more: bool = False
-    complete: bool = False
 
 
-class JobMetrics(Model):
-    step_s: int = 0
-    gpus: list[GpuSeries] = []
-    tasks: list[TaskSeries] = []
-
-
-class JobSummary(MayFinish, Model):
-    id: str
+class JobShare(Model):
+    kind: str = ""
     name: str
-    owner: str = ""
-    virtual_cluster: str = ""
-    state: str = ""
-    priority_class: str = ""
-    priority: int = 0
-    gpus: int = 0
-    tasks: int = 0
-    attempt: int = 0
-    retries_used: int = 0
-    free_retries: int = 0
-    tags: list[str] = []
-    diagnosis_code: str | None = None
-    diagnosis_title: str | None = None
-    submitted_at: datetime
-    placed_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    duration_s: int | None = None
-    preemptions: int = 0
-    preempting: bool = False
-    downgraded: Reason | None = None
-    incremental: bool = False
-    unplaced: int = 0
-    expected_start: datetime | None = None
-    wait_reason: Reason | None = None
-    exit_reason: Reason | None = None
+    created_at: datetime
+
+
+class JobShares(Model):
+    shares: list[JobShare] = Field(default_factory=list)
 
 
 class JobUse(Model):
@@ -371,8 +386,8 @@ class JobUse(Model):
     gpu_memory_peak_mb: int | None = None
     cpu_percent: float | None = None
     memory_peak_mb: int | None = None
-    asked: Asked
-    advice: list[Advice] = []
+    asked: Asked | None = None
+    advice: list[Advice] = Field(default_factory=list)
 
 
 class JoinToken(Model):
@@ -398,7 +413,12 @@ class Joined(Model):
 
 
 class KeptScratch(Model):
-    keep: list[str] = []
+    keep: list[str] = Field(default_factory=list)
+
+
+class KeyChallenge(Model):
+    options: dict[str, Any] = Field(default_factory=dict)
+    state: str = ""
 
 
 class Left(Model):
@@ -417,14 +437,22 @@ class Limit(Model):
     unit: str = ""
     description: str = ""
     is_set: bool = False
+    is_open: bool = False
+    set_by: str = ""
+    effect: str = ""
+    may_set: bool = False
+    used: int | None = None
 
 
 class Limits(Model):
-    limits: list[Limit] = []
+    limits: list[Limit] = Field(default_factory=list)
 
 
 class LogChunk(Model):
-    """Whose output it is, and where in it."""
+    """
+    Consecutive lines of one task. A chunk comes in several parts, each with its cursor, where
+    lines of others were written in between.
+    """
 
     cursor: int = 0
     attempt_id: str = ""
@@ -435,15 +463,18 @@ class LogChunk(Model):
     offset: int = 0
     at: datetime
     text: str = ""
+    line_times: list[int] = Field(default_factory=list)
 
 
 class LosingVc(Model):
     name: str
-    loses: dict[str, int] = {}
+    loses: dict[str, int] = Field(default_factory=dict)
 
 
 class Match(Model):
-    """A line; `cursor` is of the chunk where it ends, `offset` is where the match begins."""
+    """
+    A line; `cursor` is of the chunk where it ends, `offset` is where the match begins.
+    """
 
     cursor: int = 0
     attempt_id: str = ""
@@ -456,27 +487,36 @@ class Match(Model):
     text: str = ""
     begin: int = 0
     end: int = 0
-    before: list[str] = []
-    after: list[str] = []
-
-
-class Me(Model):
-    id: int
-    username: str
-    email: str = ""
-    is_admin: bool = False
-    virtual_clusters: list[Membership] = []
-    admins: list[str] = []
+    before: list[str] = Field(default_factory=list)
+    after: list[str] = Field(default_factory=list)
 
 
 class Member(Model):
     username: str
     role: str = ""
+    own_role: str | None = None
+    groups: list[str] = Field(default_factory=list)
 
 
 class Membership(Model):
     name: str
     role: str = ""
+
+
+class MfaKey(Model):
+    key: str = ""
+    url: str = ""
+    qr_path: str = ""
+
+
+class MoreMemory(Model):
+    """
+    What a job that ran out of memory is run again with.
+    """
+
+    role: str = ""
+    memory_mb: int = 0
+    suggested_mb: int = 0
 
 
 class NewToken(Model):
@@ -490,37 +530,62 @@ class NewToken(Model):
     token: str
 
 
-class Node(Model):
+class NewWebhook(Model):
     id: str
     name: str
-    state: str = ""
-    cordoned: bool = False
-    cordon_reason: str = ""
-    faults_24h: int = 0
-    draining: bool = False
-    empty: bool = False
-    address: str = ""
-    cpus: float = 0
-    memory_mb: int = 0
-    runtime: str = ""
-    driver_version: str = ""
-    engine_version: str = ""
-    network_problem: str = ""
-    below_floor: list[BelowFloor] = []
-    agent_version: str = ""
-    labels: dict[str, str] = {}
-    last_heartbeat_at: datetime | None = None
-    lease_expires_at: datetime | None = None
-    disk_free_mb: int | None = None
-    disk_total_mb: int | None = None
-    disk_low: bool = False
-    log_bytes_waiting: int = 0
-    gpus: list[Gpu] = []
+    origin: str = ""
+    format: str = ""
+    enabled: bool = False
+    disabled_reason: str = ""
+    failures: int = 0
+    created_at: datetime
+    secret: str = ""
 
 
 class NodeForecast(Model):
-    jobs: list[ForecastJob] = []
-    virtual_clusters: list[LosingVc] = []
+    jobs: list[ForecastJob] = Field(default_factory=list)
+    virtual_clusters: list[LosingVc] = Field(default_factory=list)
+
+
+class NotificationChannel(Model):
+    name: str
+    problem: str = ""
+
+
+class NotificationDelivery(Model):
+    id: str
+    channel: str = ""
+    webhook: str = ""
+    event: str = ""
+    title: str = ""
+    state: str = ""
+    attempts: int = 0
+    error: str = ""
+    due_at: datetime | None = None
+    sent_at: datetime | None = None
+    created_at: datetime
+
+
+class NotificationEvent(Model):
+    event: str = ""
+    description: str = ""
+    channels: list[str] = Field(default_factory=list)
+    offered: list[str] = Field(default_factory=list)
+
+
+class NotificationItem(Model):
+    name: str
+    message: str = ""
+    log_line: str = ""
+    url: str = ""
+    at: datetime
+    virtual_cluster: str = ""
+
+
+class NotificationPreferences(Model):
+    email: str = ""
+    channels: list[NotificationChannel] = Field(default_factory=list)
+    events: list[NotificationEvent] = Field(default_factory=list)
 
 
 class Oddity(Model):
@@ -534,6 +599,19 @@ class OwnedCells(Model):
     number: int = 0
 
 
+class OwnedToken(Model):
+    id: str
+    name: str
+    last4: str = ""
+    scope: str = ""
+    created_at: datetime
+    last_used_at: datetime | None = None
+    expires_at: datetime | None = None
+    owner: str = ""
+    kind: str = ""
+    job_id: str | None = None
+
+
 class OwnedType(Model):
     type: str
     kind: str = ""
@@ -545,6 +623,15 @@ class OwnedType(Model):
     bad: int = 0
     missing: int = 0
     borrowed_out: int = 0
+
+
+class Parent(Model):
+    """
+    The job with whose API token another one was submitted.
+    """
+
+    id: str
+    name: str
 
 
 class PhysicalCell(Model):
@@ -576,12 +663,32 @@ class Pin(Model):
     device: str = ""
 
 
+class Place(Model):
+    fabric: str = ""
+    rack: str = ""
+
+
 class PlacedPin(Model):
     name: str
     cell_type: str = ""
     node: str = ""
     device: str = ""
     virtual_cluster: str | None = None
+
+
+class PolicyChoice(Model):
+    name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class PolicyParameter(Model):
+    name: str
+    type: str
+    default: Any = None
+    description: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: list[str] = Field(default_factory=list)
 
 
 class Problem(Model):
@@ -592,35 +699,43 @@ class Problem(Model):
     column: int = 0
 
 
-class QueuedJob(Model):
-    """A job in the queue of a virtual cluster. Of one that the reader may not see it tells how
-    large it is and since when it is there, and not whose it is."""
-
-    id: str | None = None
-    name: str | None = None
-    owner: str | None = None
-    state: str = ""
-    priority_class: str = ""
-    priority: int = 0
-    gpus: int = 0
-    tasks: int = 0
-    duration_s: int | None = None
-    submitted_at: datetime
-    placed_at: datetime | None = None
-    started_at: datetime | None = None
-    preempting: bool = False
-    downgraded: Reason | None = None
-
-
 class Reason(Model):
+    """
+    A reason of any kind: a stable code, one sentence, the numbers behind it.
+    """
+
     code: str
     message: str = ""
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class RecoveryCodes(Model):
+    recovery_codes: list[str] = Field(default_factory=list)
+
+
+class RegistryCredential(Model):
+    registry: str = ""
+    username: str
+    created_at: datetime
+    updated_at: datetime | None = None
+
+
+class ReportUser(Model):
+    allocated_s: int = 0
+    guaranteed_s: int = 0
+    borrowed_s: int = 0
+    used_s: int = 0
+    idle_s: int = 0
+    unknown_s: int = 0
+    utilization: float | None = None
+    user: str = ""
+    jobs: int = 0
+    gpus: float | None = None
 
 
 class Reserved(Model):
     start: datetime
-    nodes: list[str] = []
+    nodes: list[str] = Field(default_factory=list)
 
 
 class ResetLink(Model):
@@ -628,16 +743,28 @@ class ResetLink(Model):
     expires_at: datetime
 
 
-class Running(Model):
-    job: QueuedJob
-    expected_end: datetime | None = None
-    opportunistic: bool = False
-    preemptible: bool = False
-
-
 class Search(Model):
-    matches: list[Match] = []
+    matches: list[Match] = Field(default_factory=list)
     next: str | None = None
+
+
+class SecurityKey(Model):
+    id: int
+    name: str
+    passkey: bool = False
+    created_at: datetime
+    last_used_at: datetime | None = None
+
+
+class ServiceAccount(Model):
+    name: str
+    username: str
+    description: str = ""
+    role: str = ""
+    is_active: bool = False
+    tokens: int = 0
+    last_used_at: datetime | None = None
+    created_at: datetime
 
 
 class Shortfall(Model):
@@ -646,6 +773,40 @@ class Shortfall(Model):
     cell_type: str = ""
     asked: int = 0
     got: int = 0
+
+
+class StorageFile(Model):
+    name: str
+    type: str
+    size: int = 0
+    modified_at: datetime | None = None
+
+
+class StorageFiles(Model):
+    writable: bool = False
+    results: list[StorageFile] = Field(default_factory=list)
+    next: str | None = None
+
+
+class StorageGrant(Model):
+    virtual_cluster: str = ""
+    read_only: bool = False
+
+
+class StorageRemoval(Model):
+    complete: bool = False
+
+
+class StorageUpload(Model):
+    offset: int = 0
+
+
+class StorageUsage(Model):
+    size: int = 0
+    files: int = 0
+    folders: int = 0
+    complete: bool = False
+    modified_at: datetime | None = None
 
 
 class StreamLog(Model):
@@ -658,13 +819,14 @@ class StreamLog(Model):
     text: str = ""
 
 
-class Task(Model):
-    id: int
-    role: str = ""
-    index: int = 0
-    rank: int = 0
-    state: str = ""
-    attempt: Attempt | None = None
+class Sums(Model):
+    allocated_s: int = 0
+    guaranteed_s: int = 0
+    borrowed_s: int = 0
+    used_s: int = 0
+    idle_s: int = 0
+    unknown_s: int = 0
+    utilization: float | None = None
 
 
 class TaskRole(Model):
@@ -680,16 +842,17 @@ class TaskRole(Model):
     memory_mb: int = 0
     image: str = ""
     command: str = ""
-    ports: dict[str, int] = {}
+    ports: dict[str, int] = Field(default_factory=dict)
     task_retries: int = 0
-    states: dict[str, int] = {}
+    parallelism: int | None = None
+    states: dict[str, int] = Field(default_factory=dict)
 
 
 class TaskSeries(Model):
     attempt_id: str = ""
     role: str = ""
     index: int = 0
-    points: list[list[float]] = []
+    points: list[list[float]] = Field(default_factory=list)
 
 
 class Token(Model):
@@ -702,8 +865,21 @@ class Token(Model):
     expires_at: datetime | None = None
 
 
+class UnreadNotifications(Model):
+    unread: int = 0
+
+
+class Unsubscribed(Model):
+    event: str = ""
+    description: str = ""
+
+
+class Use(Model):
+    use: dict[str, list[int]] = Field(default_factory=dict)
+
+
 class UseSeries(Model):
-    points: list[list[float]] = []
+    points: list[list[float]] = Field(default_factory=list)
 
 
 class UsedBy(Model):
@@ -712,34 +888,26 @@ class UsedBy(Model):
     job_name: str = ""
 
 
+class UsedJob(Model):
+    id: str | None = None
+    name: str
+
+
 class User(Model):
     id: int
     username: str
     email: str = ""
     is_admin: bool = False
     is_active: bool = False
+    mfa: bool = False
     created_at: datetime
     last_login_at: datetime | None = None
 
 
-class VcCells(Model):
-    chains: list[VcChain] = []
-    borrowed_in: int = 0
-    shortfalls: list[Shortfall] = []
-
-
-class VcChain(Model):
-    chain: str = ""
-    gpu_model: str = ""
-    types: list[OwnedType] = []
-    cells: list[VirtualCell] = []
-    more: int = 0
-
-
 class VcClaims(Model):
-    cells: list[Claim] = []
-    quotas: dict[str, int] = {}
-    pins: list[str] = []
+    cells: list[Claim] = Field(default_factory=list)
+    quotas: dict[str, int] = Field(default_factory=dict)
+    pins: list[str] = Field(default_factory=list)
 
 
 class VcGpus(Model):
@@ -757,15 +925,7 @@ class VcGpus(Model):
 
 class VcHistory(Model):
     step_s: int = 0
-    models: dict[str, UseSeries] = {}
-
-
-class VcQueue(Model):
-    running: list[Running] = []
-    waiting: list[Waiting] = []
-    running_total: int = 0
-    waiting_total: int = 0
-    next: str | None = None
+    models: dict[str, UseSeries] = Field(default_factory=dict)
 
 
 class VirtualCell(Model):
@@ -785,14 +945,359 @@ class VirtualCell(Model):
 class VirtualCluster(Model):
     name: str
     description: str = ""
-    quotas: dict[str, int] = {}
-    cells: list[OwnedCells] = []
-    pins: list[str] = []
-    used: dict[str, int] = {}
+    quotas: dict[str, int] = Field(default_factory=dict)
+    cells: list[OwnedCells] = Field(default_factory=list)
+    pins: list[str] = Field(default_factory=list)
+    used: dict[str, int] = Field(default_factory=dict)
     role: str | None = None
     members: int = 0
     job_visibility: str = ""
+    default_image: str = ""
+    policy: PolicyChoice | None = None
     may_manage: bool = False
+
+
+class WaitingTimes(Model):
+    jobs: int = 0
+    p50_s: int | None = None
+    p95_s: int | None = None
+
+
+class Webhook(Model):
+    id: str
+    name: str
+    origin: str = ""
+    format: str = ""
+    enabled: bool = False
+    disabled_reason: str = ""
+    failures: int = 0
+    created_at: datetime
+
+
+class WebhookSecret(Model):
+    secret: str = ""
+
+
+class WorkingFiles(Model):
+    sha256: str
+    size: int = 0
+    path: str = ""
+
+
+class AffectedJob(Model):
+    job_id: str = ""
+    name: str
+    virtual_cluster: str = ""
+    reason: Reason | None = None
+
+
+class Assignment(Model):
+    revision: int = 0
+    virtual_clusters: dict[str, VcClaims] = Field(default_factory=dict)
+    pins: list[Pin] = Field(default_factory=list)
+
+
+class AuditEntry(Model):
+    id: str
+    at: datetime
+    action: str = ""
+    outcome: str = ""
+    actor: AuditActor | None = None
+    token: AuditToken | None = None
+    address: str = ""
+    user_agent: str = ""
+    request_id: str = ""
+    target: AuditTarget | None = None
+    virtual_cluster: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+
+class Cells(Model):
+    revision: int = 0
+    source: str = ""
+    chains: list[Chain] = Field(default_factory=list)
+    pins: list[PlacedPin] = Field(default_factory=list)
+    gpus: list[VcGpus] = Field(default_factory=list)
+
+
+class Check(Model):
+    valid: bool
+    errors: list[Problem] = Field(default_factory=list)
+    notes: list[Problem] = Field(default_factory=list)
+    summary: CheckSummary | None = None
+    forecast: Reason | None = None
+
+
+class CheckedAssignment(Model):
+    revision: int = 0
+    fits: bool = False
+    errors: list[AssignmentError] = Field(default_factory=list)
+    left: list[Left] = Field(default_factory=list)
+    downgraded: list[AffectedJob] = Field(default_factory=list)
+    restored: list[AffectedJob] = Field(default_factory=list)
+    shortfalls: list[Shortfall] = Field(default_factory=list)
+    problems: list[Oddity] = Field(default_factory=list)
+
+
+class Cluster(Model):
+    nodes: dict[str, int] = Field(default_factory=dict)
+    gpus: dict[str, GpuCount] = Field(default_factory=dict)
+    jobs: dict[str, int] = Field(default_factory=dict)
+    version: str = ""
+
+
+class Diagnosis(Model):
+    """
+    Why an attempt failed: a row of the table of failures, and what pointed at it.
+    """
+
+    code: int
+    name: str
+    type: str
+    title: str = ""
+    category: str = ""
+    axis: str = ""
+    retry: str = ""
+    reaction: str = ""
+    blame: str = ""
+    rule: str = ""
+    evidence: Evidence | None = None
+    remedy: str = ""
+    task: str | None = None
+    rank: int | None = None
+    node: str | None = None
+    exit_code: int | None = None
+
+
+class Gpu(Model):
+    uuid: str
+    model: str = ""
+    index: int = 0
+    memory_mb: int = 0
+    health: str = ""
+    problem: str = ""
+    used_by: UsedBy | None = None
+    utilization: float | None = None
+    memory_used_mb: int | None = None
+
+
+class Grid(Model):
+    revision: str = ""
+    whole: bool = False
+    models: list[str] = Field(default_factory=list)
+    virtual_clusters: list[str] = Field(default_factory=list)
+    places: list[Place] = Field(default_factory=list)
+    nodes: list[GridNode] = Field(default_factory=list)
+    removed: list[str] = Field(default_factory=list)
+
+
+class Import(Model):
+    users: list[ImportedUser] = Field(default_factory=list)
+
+
+class JobAttempt(Model):
+    index: int = 0
+    outcome: str = ""
+    retry: str = ""
+    placed_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    diagnosis: Diagnosis | None = None
+
+
+class JobLogs(Model):
+    chunks: list[LogChunk] = Field(default_factory=list)
+    next: int = 0
+    more: bool = False
+    complete: bool = False
+
+
+class JobMetrics(Model):
+    step_s: int = 0
+    gpus: list[GpuSeries] = Field(default_factory=list)
+    tasks: list[TaskSeries] = Field(default_factory=list)
+
+
+class JobSummary(JobModel):
+    id: str
+    name: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    priority_class: str = ""
+    priority: int = 0
+    gpus: int = 0
+    tasks: int = 0
+    attempt: int = 0
+    retries_used: int = 0
+    free_retries: int = 0
+    tags: list[str] = Field(default_factory=list)
+    diagnosis_code: str | None = None
+    diagnosis_title: str | None = None
+    submitted_at: datetime
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    duration_s: int | None = None
+    preemptions: int = 0
+    preempting: bool = False
+    downgraded: Reason | None = None
+    incremental: bool = False
+    unplaced: int = 0
+    expected_start: datetime | None = None
+    wait_reason: Reason | None = None
+    exit_reason: Reason | None = None
+
+
+class Me(Model):
+    id: int
+    username: str
+    email: str = ""
+    is_admin: bool = False
+    mfa_setup_required: bool = False
+    virtual_clusters: list[Membership] = Field(default_factory=list)
+    admins: list[str] = Field(default_factory=list)
+
+
+class Mfa(Model):
+    app: bool = False
+    keys: list[SecurityKey] = Field(default_factory=list)
+    keys_supported: bool = False
+    by_policy: bool = False
+    enabled: bool = False
+    enabled_at: datetime | None = None
+    last_used_at: datetime | None = None
+    recovery_codes_left: int = 0
+
+
+class Node(Model):
+    id: str
+    name: str
+    state: str = ""
+    cordoned: bool = False
+    cordon_reason: str = ""
+    faults_24h: int = 0
+    draining: bool = False
+    empty: bool = False
+    address: str = ""
+    cpus: float = 0
+    memory_mb: int = 0
+    runtime: str = ""
+    driver_version: str = ""
+    engine_version: str = ""
+    network_problem: str = ""
+    below_floor: list[BelowFloor] = Field(default_factory=list)
+    agent_version: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    last_heartbeat_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    disk_free_mb: int | None = None
+    disk_total_mb: int | None = None
+    disk_low: bool = False
+    log_bytes_waiting: int = 0
+    gpus: list[Gpu] = Field(default_factory=list)
+
+
+class Notification(Model):
+    id: str
+    event: str = ""
+    title: str = ""
+    count: int = 0
+    items: list[NotificationItem] = Field(default_factory=list)
+    read: bool = False
+    created_at: datetime
+    updated_at: datetime | None = None
+
+
+class Policy(Model):
+    name: str
+    description: str = ""
+    is_default: bool = False
+    parameters: list[PolicyParameter] = Field(default_factory=list)
+
+
+class QueuedJob(Model):
+    """
+    A job in the queue of a virtual cluster. Of one that the reader may not see it shows how
+    large it is and since when it is there, and not whose it is.
+    """
+
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    state: str = ""
+    priority_class: str = ""
+    priority: int = 0
+    gpus: int = 0
+    tasks: int = 0
+    duration_s: int | None = None
+    submitted_at: datetime
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    preempting: bool = False
+    downgraded: Reason | None = None
+
+
+class ReportJob(Model):
+    allocated_s: int = 0
+    guaranteed_s: int = 0
+    borrowed_s: int = 0
+    used_s: int = 0
+    idle_s: int = 0
+    unknown_s: int = 0
+    utilization: float | None = None
+    job: UsedJob
+    user: str = ""
+    gpus: int = 0
+
+
+class Running(Model):
+    job: QueuedJob
+    expected_end: datetime | None = None
+    opportunistic: bool = False
+    preemptible: bool = False
+
+
+class Storage(Model):
+    name: str
+    description: str = ""
+    type: str
+    data: dict[str, str] = Field(default_factory=dict)
+    mount_options: list[str] = Field(default_factory=list)
+    read_only: bool = False
+    per_user: bool = False
+    default: bool = False
+    grants: list[StorageGrant] = Field(default_factory=list)
+    created_at: datetime
+
+
+class UsageRow(Model):
+    allocated_s: int = 0
+    guaranteed_s: int = 0
+    borrowed_s: int = 0
+    used_s: int = 0
+    idle_s: int = 0
+    unknown_s: int = 0
+    utilization: float | None = None
+    day: str = ""
+    month: str = ""
+    vc: str = ""
+    user: str = ""
+    group: str = ""
+    job: UsedJob | None = None
+    gpu_model: str = ""
+    class_: str = Field("", alias="class")
+
+
+class VcChain(Model):
+    chain: str = ""
+    gpu_model: str = ""
+    types: list[OwnedType] = Field(default_factory=list)
+    cells: list[VirtualCell] = Field(default_factory=list)
+    more: int = 0
 
 
 class Waiting(Model):
@@ -804,15 +1309,48 @@ class Waiting(Model):
     reason: Reason | None = None
 
 
-class WorkingFiles(Model):
-    sha256: str
-    size: int = 0
-    path: str = ""
+class Attempt(Model):
+    id: str
+    index: int = 0
+    retry: int = 0
+    node: str = ""
+    state: str = ""
+    phase: str = ""
+    pull_percent: int | None = None
+    gpu_uuids: list[str] = Field(default_factory=list)
+    gpu_model: str = ""
+    network: str = ""
+    ports: dict[str, list[int]] = Field(default_factory=dict)
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    oom_killed: bool = False
+    error_code: str = ""
+    error_message: str = ""
+    memory_peak_mb: int | None = None
+    xids: list[int] = Field(default_factory=list)
+    disk_full: bool = False
+    diagnosis: Diagnosis | None = None
+    ready_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Home(Model):
+    states: dict[str, int] = Field(default_factory=dict)
+    running: list[JobSummary] = Field(default_factory=list)
+    waiting: list[JobSummary] = Field(default_factory=list)
+    failed: list[JobSummary] = Field(default_factory=list)
+    submitted: bool = False
+    virtual_clusters: list[HomeVc] = Field(default_factory=list)
+    usage: Sums | None = None
 
 
 class Job(JobSummary):
+    parent: Parent | None = None
+    api_token: str | None = None
+    depends_on: list[Dependency] = Field(default_factory=list)
     spec_text: str = ""
-    task_roles: list[TaskRole] = []
+    task_roles: list[TaskRole] = Field(default_factory=list)
     lazy_preemption: bool = False
     preemptible: bool = False
     pinned_cell: str = ""
@@ -824,7 +1362,7 @@ class Job(JobSummary):
     ends_at: datetime | None = None
     deadline_at: datetime | None = None
     network_mode: str = ""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     work_dir: str = ""
     working_files: WorkingFiles | None = None
     git: GitSource | None = None
@@ -835,8 +1373,69 @@ class Job(JobSummary):
     logs_deleted_at: datetime | None = None
     visibility: str | None = None
     seen_by: str = ""
-    bad_gpus: list[BadGpu] = []
+    bad_gpus: list[BadGpu] = Field(default_factory=list)
     may_exec: bool = False
     may_stop: bool = False
     may_prioritise: bool = False
+    may_exempt: bool = False
+    idle_exempt: bool = False
     may_share: bool = False
+    may_clone: bool = False
+    retries_ended: bool = False
+    more_memory: MoreMemory | None = None
+
+
+class Policies(Model):
+    policies: list[Policy] = Field(default_factory=list)
+
+
+class Report(Model):
+    vc: str = ""
+    month: str = ""
+    since: str = ""
+    until: str = ""
+    total: Sums | None = None
+    owned_s: int | None = None
+    lent_s: int | None = None
+    quota_share: float | None = None
+    users: list[ReportUser] = Field(default_factory=list)
+    idle_jobs: list[ReportJob] = Field(default_factory=list)
+    waiting: WaitingTimes | None = None
+    budget: Budget | None = None
+
+
+class Task(Model):
+    id: int
+    role: str = ""
+    index: int = 0
+    rank: int = 0
+    state: str = ""
+    attempt: Attempt | None = None
+
+
+class Usage(Model):
+    since: str = ""
+    until: str = ""
+    by: list[str] = Field(default_factory=list)
+    total: Sums | None = None
+    results: list[UsageRow] = Field(default_factory=list)
+    next: str | None = None
+    previous: str | None = None
+
+
+class VcCells(Model):
+    chains: list[VcChain] = Field(default_factory=list)
+    borrowed_in: int = 0
+    shortfalls: list[Shortfall] = Field(default_factory=list)
+
+
+class VcQueue(Model):
+    running: list[Running] = Field(default_factory=list)
+    waiting: list[Waiting] = Field(default_factory=list)
+    running_total: int = 0
+    waiting_total: int = 0
+    next: str | None = None
+
+
+PhysicalCell.model_rebuild()
+VirtualCell.model_rebuild()

@@ -20,8 +20,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.frames import CloseCode
 
-from skep_client.client import Skep, is_loopback
+from skep_client.client import Skep
 from skep_client.errors import ServerUnreachable, SkepError
+from skep_client.live import is_loopback
 
 T = TypeVar("T")
 INPUT, OUTPUT, ERROR, CONTROL = range(4)
@@ -40,7 +41,7 @@ class Stream:
         self.exit_code: int | None = None
 
     def write(self, data: bytes) -> None:
-        """Nothing happens where the other side has ended already: reading tells why."""
+        """Nothing happens where the other side has ended already: reading raises why."""
         with suppress(ConnectionClosed):
             for start in range(0, len(data), PIECE_BYTES):
                 _wait(self._socket.send(bytes([INPUT]) + data[start : start + PIECE_BYTES]))
@@ -52,8 +53,8 @@ class Stream:
         self._control({"resize": [rows, columns]})
 
     def output(self) -> Iterator[tuple[int, bytes]]:
-        """(OUTPUT or ERROR, bytes). Raises SkepError for a refusal, also for one that the server
-        tells only now: that the task does not run, say."""
+        """Yield (OUTPUT or ERROR, bytes). Raises SkepError for a refusal, also for one that the
+        server sends only now, such as that the task does not run."""
         try:
             while True:
                 frame = _wait(self._socket.recv())
@@ -101,13 +102,13 @@ def open_exec(
     """A process in the container of a task attempt; without `argv`, a shell."""
     socket = _wait(_connected(client, f"/ws/attempts/{attempt_id}/exec"))
     asked = {"argv": list(argv), "tty": tty, "rows": rows, "cols": columns}
-    with suppress(ConnectionClosed):  # it was refused; reading tells why
+    with suppress(ConnectionClosed):  # it was refused; reading raises why
         _wait(socket.send(json.dumps(asked)))
     return Stream(socket, of_process=True)
 
 
 def open_port(client: Skep, attempt_id: str, port: int) -> Stream:
-    """One connection to a port of a task attempt."""
+    """Open one connection to a port of a task attempt."""
     path = f"/ws/attempts/{attempt_id}/forward?port={port}"
     return Stream(_wait(_connected(client, path)), of_process=False)
 

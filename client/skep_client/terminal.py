@@ -37,14 +37,14 @@ def join(stream: Stream) -> None:
 
 @contextmanager
 def raw(stream: Stream) -> Iterator[None]:
-    """Every key goes to the other side, also Ctrl-C; it is told when the window changes."""
+    """Every key goes to the other side, also Ctrl-C; changes of the window size are sent."""
     import termios
     import tty
 
     before = termios.tcgetattr(INPUT_FD)
-    # A signal may come while this thread writes: another one tells the other side.
+    # A signal may come while this thread writes: another one sends the size.
     changes: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    threading.Thread(target=_tell_size, args=[stream, changes], daemon=True).start()
+    threading.Thread(target=_send_size, args=[stream, changes], daemon=True).start()
     old = signal.signal(signal.SIGWINCH, lambda *_: changes.put(True))
     try:
         tty.setraw(INPUT_FD)
@@ -55,7 +55,7 @@ def raw(stream: Stream) -> Iterator[None]:
         termios.tcsetattr(INPUT_FD, termios.TCSADRAIN, before)
 
 
-def _tell_size(stream: Stream, changes: queue.SimpleQueue[bool]) -> None:
+def _send_size(stream: Stream, changes: queue.SimpleQueue[bool]) -> None:
     while changes.get():
         stream.resize(*size())
 

@@ -11,7 +11,7 @@ from skep_diagnosis.table import Rule
 
 FULL = 0.95  # of the memory limit, at the peak: the kernel's kill is plausible
 SIGKILL_EXIT = 137
-MOST_TOLD = 200  # characters of an error code with its message
+MAX_EVIDENCE_CHARS = 200  # characters of an error code with its message
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Facts:
     message: str = ""
     platform_log: str = ""
     rank: int | None = None
+    tasks: int | None = None  # of the job
     finished_at: float | None = None
 
     @property
@@ -50,8 +51,8 @@ class Facts:
 
     @property
     def memory_sufficed(self) -> bool:
-        """Whether an agent watched the memory and saw neither an OOM kill nor a peak near the
-        limit. False where nobody watched, such as for a log file alone."""
+        """Return whether an agent watched the memory and saw neither an OOM kill nor a peak near
+        the limit. False without an agent, such as for a log file alone."""
         watched = self.memory_limit_mb is not None
         return watched and not self.oom_killed and not self.memory_near_limit
 
@@ -82,6 +83,7 @@ def read_facts(data: Mapping[str, Any]) -> Facts:
         message=_text(data, "message", "error_message"),
         platform_log=_text(data, "platform_log"),
         rank=_whole(data, "rank"),
+        tasks=_whole(data, "tasks"),
         finished_at=_number(data, "finished_at"),
     )
 
@@ -92,7 +94,7 @@ def matching_rule(facts: Facts, rules: Iterable[Rule]) -> tuple[Rule, str] | Non
         enough = any if rule.any_fact else all
         if enough(_holds(facts, name, wanted) for name, wanted in rule.facts.items()):
             met = [name for name, wanted in rule.facts.items() if _holds(facts, name, wanted)]
-            return rule, _told(facts, met)
+            return rule, _evidence(facts, met)
     return None
 
 
@@ -109,10 +111,10 @@ def _holds(facts: Facts, name: str, wanted: Any) -> bool:
     return (have.lower() if isinstance(have, str) else have) in wanted
 
 
-def _told(facts: Facts, met: list[str]) -> str:
+def _evidence(facts: Facts, met: list[str]) -> str:
     """The agent's own message, where it stands with the code that the rule asks for."""
     if "error_code" in met and facts.message:
-        return f"{facts.error_code}: {facts.message}"[:MOST_TOLD]
+        return f"{facts.error_code}: {facts.message}"[:MAX_EVIDENCE_CHARS]
     return "; ".join(_words(facts, name) for name in met)
 
 

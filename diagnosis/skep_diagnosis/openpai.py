@@ -17,7 +17,8 @@ def classify(
     platform_log: str = "",
     gpu: Mapping[str, Any] | None = None,
 ) -> int | None:
-    """The container's exit code, None for a success. `patterns` is a trusted table, in order."""
+    """Return the container's exit code, None for a success. `patterns` is a trusted table, in
+    order."""
     if exit_code == 0:
         return None
     for entry in patterns:

@@ -1,4 +1,4 @@
-"""One pass over a log: which rule's line tells best why it ended.
+"""One pass over a log: which rule's line explains best why it ended.
 
 Memory is bounded by the chunk. The chunk is searched for the rules' literals, which is quick; only
 around those that are found do patterns run, on a window of fixed size. Every byte is thus seen
@@ -8,9 +8,11 @@ once per literal, whatever it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
+from operator import attrgetter
 
 from skep_diagnosis.table import Rule, Table
 
@@ -21,6 +23,12 @@ EVIDENCE = 500  # characters
 NEAR = 200  # lines
 CONTEXT_LINES = 30
 TIME_BEFORE = 4096  # bytes in which the last time stamp is sought
+
+FRAME = b'  file "'
+FRAMES = 100  # lines that are searched for the end of a traceback
+PREFIX = 8  # bytes that distinguish the lines of one process from those of others
+NAMED = re.compile(rb"[A-Za-z_][\w.]{0,200}(?:: |:?\s*$)")
+MESSAGE = 60  # words of a message that starts on the line below its exception
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 ANSI = re.compile(rb"\x1b\[[0-9;?]{0,20}[A-Za-z]")
@@ -35,13 +43,16 @@ SUPPOSING = re.compile(
     rb"|\(1\) .{1,300}\(2\) ",
     re.IGNORECASE,
 )
-# A line of source code in a traceback: what is raised is told by the line at its end.
+# A line of source code in a traceback: the line at its end says what is raised.
 RAISING = re.compile(rb"^(?:\[[^\]\n]{1,24}\](?:<\w{1,8}>)?:?|[\w.-]{1,60}\d:)?\s*raise \w")
+
+# What Python's warnings module prints: the program went on.
+WARNED = re.compile(rb"^[^\s:]{1,300}:\d{1,7}: \w{0,60}Warning: ")
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rule's line; `line` counts from 1, `at` is seconds since the epoch where lines tell it."""
+    """A rule's line; `line` counts from 1, `at` is seconds since the epoch, if known."""
 
     rule: Rule
     line: int
@@ -52,7 +63,7 @@ class Match:
 
 @dataclass(slots=True)
 class Scan:
-    """What a pass found. `best` is the line that tells, `lines` how many there were."""
+    """What a pass found. `best` is the line that explains the end, `lines` the number of lines."""
 
     best: Match | None = None
     lines: int = 0
@@ -66,18 +77,19 @@ class Scan:
 
 
 def scan(chunks: Iterable[bytes], table: Table, exit_code: int | None = None) -> Scan:
-    """Of the last burst of errors the first line of the best tier. Raises nothing."""
+    """Return the first line of the best tier of the last burst of errors. Raises nothing."""
     found = Scan()
     line = 0
     for chunk in _whole_lines(chunks):
-        _scan_chunk(chunk, line, table.by_literal, found, exit_code)
+        _scan_chunk(chunk, line, table, found, exit_code)
         line += chunk.count(b"\n")
         found.lines = line + (not chunk.endswith(b"\n"))
     return found
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Of about CHUNK bytes, cut at line ends, and elsewhere only in lines longer than that."""
+    """Yield chunks of about CHUNK bytes, cut at line ends, and elsewhere only in lines longer than
+    that."""
     rest = bytearray()
     for chunk in chunks:
         for start in range(0, len(chunk), CHUNK):
@@ -91,33 +103,71 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(rest)
 
 
-def _scan_chunk(
-    chunk: bytes,
-    base: int,
-    literals: Mapping[bytes, Sequence[Rule]],
-    found: Scan,
-    exit_code: int | None,
-) -> None:
+def _scan_chunk(chunk: bytes, base: int, table: Table, found: Scan, exit_code: int | None) -> None:
     lower = chunk.lower()
     windows: dict[tuple[int, int], set[int]] = {}
-    rules: dict[int, Rule] = {}
-    for literal, some in literals.items():
+    rules: dict[int, Rule] = {id(rule): rule for rule in table.exception_rules}
+    present = (literals for gate, literals in table.gates.items() if gate in lower)
+    for literal in chain.from_iterable(present):
         at = lower.find(literal)
         while at >= 0:
             window = _window(chunk, at)
             keys = windows.setdefault(window, set())
-            for rule in some:
+            for rule in table.by_literal[literal]:
                 keys.add(id(rule))
                 rules[id(rule)] = rule
             at = lower.find(literal, max(window[1], at + len(literal)))
+    exceptions = _exceptions(chunk, lower)
+    for window in exceptions:
+        windows.setdefault(window, set()).update(map(id, table.exception_rules))
     line, counted = base + 1, 0
-    for start, end in sorted(windows):
+    for window in sorted(windows):
+        start, end = window
         line += chunk.count(b"\n", counted, start)
         counted = start
         text = ANSI.sub(b"", chunk[start:end])
-        mine = [rules[key] for key in windows[start, end]]
+        mine = [rules[key] for key in windows[window]]
         found.steps += len(mine)
-        _judge(found, mine, text, line, chunk, start, exit_code)
+        bare = exceptions.get(window, text)
+        _judge(found, mine, bare, text, line, chunk, start, exit_code)
+
+
+def _exceptions(chunk: bytes, lower: bytes) -> dict[tuple[int, int], bytes]:
+    """Return the lines that end Python tracebacks: their windows, each with the exception's name
+    and message without what a logger or launcher wrote before it.
+
+    All lines of a traceback begin alike. Its frames are indented, and the first line below them
+    that begins with a name is the exception. Lines that begin otherwise belong to other processes.
+    """
+    found: dict[tuple[int, int], bytes] = {}
+    seen: dict[bytes, int] = {}
+    at = lower.find(FRAME)
+    while at >= 0:
+        start = chunk.rfind(b"\n", max(0, at - BEFORE), at) + 1 or max(0, at - BEFORE)
+        mark = chunk[start:at].strip()[:PREFIX]
+        if start >= seen.get(mark, 0):
+            seen[mark], ending = _ending(chunk, mark, at - start, at)
+            found |= ending
+        at = lower.find(FRAME, at + len(FRAME))
+    return found
+
+
+def _ending(
+    chunk: bytes, mark: bytes, indent: int, at: int
+) -> tuple[int, dict[tuple[int, int], bytes]]:
+    """Return where the search ended, and the window and text of the exception, if there is one."""
+    for _ in range(FRAMES):
+        at = chunk.find(b"\n", at) + 1
+        if not at or at >= len(chunk):
+            return len(chunk), {}
+        start, end = _window(chunk, at)
+        line = ANSI.sub(b"", chunk[start:end])
+        body = line[indent:]
+        if line.lstrip().startswith(mark) and NAMED.match(body):
+            if body.rstrip().endswith(b":"):  # The message is below.
+                body = b" ".join(chunk[start + indent : end + AFTER].split()[:MESSAGE])
+            return end, {(start, end): body}
+    return at, {}
 
 
 def _window(chunk: bytes, at: int) -> tuple[int, int]:
@@ -130,30 +180,36 @@ def _window(chunk: bytes, at: int) -> tuple[int, int]:
 def _judge(
     found: Scan,
     rules: list[Rule],
+    bare: bytes,
     text: bytes,
     line: int,
     chunk: bytes,
     start: int,
     exit_code: int | None,
 ) -> None:
-    text = text.rstrip(b"\r")
-    hits = [rule for rule in rules if rule.pattern and rule.pattern.search(text)]
-    if any(rule.stated for rule in hits) and SUPPOSING.search(text):
-        hits = [rule for rule in hits if not rule.stated]
-    for rule in hits:
-        if not rule.code:
-            found._context[rule.id] = line
-    applying = [rule for rule in hits if rule.code and _applies(rule, found, line, exit_code)]
-    if not applying or RAISING.match(text):
+    text, bare = text.rstrip(b"\r"), bare.rstrip(b"\r")
+    for context in [rule for rule in rules if not rule.code]:
+        if context.pattern and context.pattern.search(bare):
+            found._context[context.id] = line
+    if RAISING.match(text) or WARNED.match(text):
         return
-    rule = min(applying, key=lambda r: (r.tier, r.order))
+    # The best first, as the first that holds is the line's. A line of possible causes states none.
+    ordered = sorted((rule for rule in rules if rule.code), key=attrgetter("tier", "order"))
+    applying = (rule for rule in ordered if _holds(rule, bare, found, line, exit_code))
+    rule = next(applying, None)
+    if rule is None:
+        return
     new_burst = line - found.last_match_line > NEAR
     found.last_match_line = line
     if found.best is None or new_burst or rule.tier < found.best.rule.tier:
         found.best = Match(rule, line, _evidence(text), _time(chunk, start), _rank(text))
 
 
-def _applies(rule: Rule, found: Scan, line: int, exit_code: int | None) -> bool:
+def _holds(rule: Rule, text: bytes, found: Scan, line: int, exit_code: int | None) -> bool:
+    if not rule.pattern or not rule.pattern.search(text):
+        return False
+    if rule.stated and SUPPOSING.search(text):
+        return False
     if rule.context and line - found._context.get(rule.context, -CONTEXT_LINES) >= CONTEXT_LINES:
         return False
     return not rule.exit_codes or exit_code is None or exit_code in rule.exit_codes
@@ -165,7 +221,7 @@ def _evidence(text: bytes) -> str:
 
 
 def _time(chunk: bytes, start: int) -> float | None:
-    """Of the line, or the last one before it in reach."""
+    """Return the time of the line, or of the last one before it in reach."""
     stamps = list(STAMP.finditer(chunk, max(0, start - TIME_BEFORE), start + 120))
     for stamp in reversed(stamps):
         year, month, day, hour, minute, second = (int(part) for part in stamp.groups()[:6])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -15,6 +15,7 @@ from typing import Any
 TIERS = ("cause", "symptom", "consequence", "hint")
 NO_SIGNATURE = 255
 UNDEFINED_NEGATIVE = -8000
+GATE = 4  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Rule:
     order: int  # the earlier wins on the same line
     tier: int = 0  # index into TIERS
     category: str = ""  # instead of the code's
+    alone: int = 0  # the code in a job of one task, where it is another
     context: str = ""  # which must have been in the lines just before
     exit_codes: tuple[int, ...] = ()  # holds only with one of these, where the exit code is known
     literals: tuple[bytes, ...] = ()
@@ -56,6 +58,8 @@ class Rule:
     kill: bool = False
     # Holds only where a line states it, not where it is one in a list of possible causes.
     stated: bool = False
+    # Also reads the line that ends a Python traceback, whatever literals that line has.
+    exception: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,11 @@ class Table:
     text_rules: tuple[Rule, ...]
     contexts: tuple[Rule, ...]
     by_literal: Mapping[bytes, Sequence[Rule]]  # what to look for, and which rules may hold there
+    gates: Mapping[bytes, Sequence[bytes]]  # a part that literals share: without it none is there
+    exception_rules: tuple[Rule, ...]
 
     def code(self, number: int) -> Code:
-        """Also of numbers that nobody defined; those are not known failures."""
+        """Return the code of a number; an undefined number is no known failure."""
         shadow = UNDEFINED_NEGATIVE if number < 0 else NO_SIGNATURE
         return self.codes.get(number) or self.codes[shadow]
 
@@ -86,6 +92,7 @@ def table() -> Table:
         for order, (name, entry) in enumerate(data["contexts"].items())
     ]
     text_rules = tuple(rule for rule in rules if rule.pattern)
+    by_literal = _by_literal([*contexts, *text_rules])
     return Table(
         codes=codes,
         fact_rules=tuple(rule for rule in rules if rule.facts and not rule.late and not rule.kill),
@@ -93,7 +100,9 @@ def table() -> Table:
         kill_fact_rules=tuple(rule for rule in rules if rule.facts and rule.kill),
         text_rules=text_rules,
         contexts=tuple(contexts),
-        by_literal=_by_literal([*contexts, *text_rules]),
+        by_literal=by_literal,
+        gates=_gates(by_literal),
+        exception_rules=tuple(rule for rule in text_rules if rule.exception),
     )
 
 
@@ -105,6 +114,26 @@ def _by_literal(rules: Sequence[Rule]) -> dict[bytes, list[Rule]]:
     return found
 
 
+def _gates(literals: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    """Return the literals grouped by a substring of GATE bytes that all of a group contain.
+
+    A log without the substring contains none of the group, which is one search instead of many.
+    The substring that most of the remaining literals share is taken first; literals shorter than
+    GATE are their own group.
+    """
+    parts: dict[bytes, set[bytes]] = {}
+    for literal in literals:
+        for at in range(max(1, len(literal) - GATE + 1)):
+            parts.setdefault(literal[at : at + GATE], set()).add(literal)
+    gates: dict[bytes, list[bytes]] = {}
+    left = set(literals)
+    while left:
+        gate = min(parts, key=lambda part: (-len(parts[part] & left), part))
+        gates[gate] = sorted(parts[gate] & left)
+        left -= parts.pop(gate)
+    return gates
+
+
 def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rule:
     patterns = [_named(pattern, names) for pattern in entry.get("patterns", ())]
     return Rule(
@@ -113,6 +142,7 @@ def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rul
         order=order,
         tier=TIERS.index(entry.get("tier", "cause")),
         category=entry.get("category", ""),
+        alone=entry.get("alone", 0),
         context=entry.get("context", ""),
         exit_codes=tuple(entry.get("exit_codes", ())),
         literals=tuple(literal.encode() for literal in entry.get("literals", ())),
@@ -122,6 +152,7 @@ def _rule(entry: Mapping[str, Any], order: int, names: Mapping[str, str]) -> Rul
         late=entry.get("late", False),
         kill=entry.get("kill", False),
         stated=entry.get("stated", False),
+        exception=entry.get("exception", False),
     )
 
 

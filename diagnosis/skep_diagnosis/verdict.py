@@ -13,6 +13,7 @@ from skep_diagnosis.table import NO_SIGNATURE, TIERS, Code, Rule, Table, table
 # A rank that waits for one that failed says so later; clocks and exits differ by less than this.
 SKEW_S = 30.0
 SUCCESS = 0
+SYMPTOM = TIERS.index("symptom")
 CONSEQUENCE = TIERS.index("consequence")
 NOTHING_KNOWN = Facts()
 CHILD_KILLED = 327
@@ -58,7 +59,7 @@ class Verdict:
 
     @property
     def settled(self) -> bool:
-        """Facts tell it, and no log can tell better."""
+        """Whether facts decide it, so that no log can explain it better."""
         late = {rule.id for rule in table().late_fact_rules}
         by_exit_code = self.rule.startswith(EXIT_CODE_RULE)
         return self.evidence.source == "facts" and not by_exit_code and self.rule not in late
@@ -113,16 +114,16 @@ def _candidate(log: Log, order: int, rules: Table) -> _Candidate:
 
 def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdict, int]:
     facts, best = log.facts, read.best
-    told = matching_rule(facts, rules.fact_rules)
-    if told is None and (best is None or best.rule.tier > 0):
-        told = matching_rule(facts, rules.late_fact_rules)
-    if told:
-        rule, words = told
+    by_facts = matching_rule(facts, rules.fact_rules)
+    if by_facts is None and (best is None or best.rule.tier > 0):
+        by_facts = matching_rule(facts, rules.late_fact_rules)
+    if by_facts:
+        rule, words = by_facts
         return _of_rule(rule, Evidence("facts", words), rank, facts.exit_code, rules), 0
     exit_code = facts.exit_code
     killed = best and best.rule.kill and exit_code != SUCCESS
-    if killed and (told := matching_rule(facts, rules.kill_fact_rules)):
-        rule, words = told
+    if killed and (by_facts := matching_rule(facts, rules.kill_fact_rules)):
+        rule, words = by_facts
         return _of_rule(rule, Evidence("facts", words), rank, exit_code, rules), 0
     if exit_code == SUCCESS:
         return _verdict(rules.code(SUCCESS), exit_code, rank=rank), len(TIERS) + 1
@@ -139,8 +140,13 @@ def _judge(log: Log, read: Scan, rank: int | None, rules: Table) -> tuple[Verdic
 
 
 def _weighed(rule: Rule, facts: Facts) -> Rule:
-    """Return the rule with CHILD_KILLED for its code where it takes a kill for lack of memory, and
-    the agent saw that the memory sufficed: somebody else sent the signal."""
+    """Return the rule with the code that the facts leave.
+
+    A job of one task has no other ranks that could be lost. Where a rule takes a kill for lack of
+    memory, and the agent saw that the memory sufficed, another process sent the signal.
+    """
+    if rule.alone and facts.tasks == 1:
+        return replace(rule, code=rule.alone, tier=SYMPTOM, category="")
     guess = rule.kill or (rule.code == HOST_OUT_OF_MEMORY and facts.exit_code == SIGKILL_EXIT)
     if not guess or not facts.memory_sufficed:
         return rule

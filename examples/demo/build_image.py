@@ -61,7 +61,7 @@ def identity() -> str:
 
 
 def root_file_system() -> bytes:
-    """An uncompressed tar of the image's files, all owned by root."""
+    """Return an uncompressed tar of the image's files, all owned by root."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder, mode in (("tmp", 0o1777), ("root", 0o700), ("etc", 0o755)):

@@ -1,7 +1,7 @@
 """Data-parallel logistic regression in plain Python: each rank holds a part of the samples, the
 gradients are summed over sockets at rank 0, and every rank takes the same step.
 
-The platform tells each task who it is and where rank 0 is: MASTER_ADDR, MASTER_PORT, RANK,
+The platform sets the rank of each task and the address of rank 0: MASTER_ADDR, MASTER_PORT, RANK,
 WORLD_SIZE, and OpenPAI's PAI_* variables.
 """
 
@@ -21,7 +21,7 @@ FEATURES = 12
 SAMPLES = 1500  # per rank
 EPOCHS = int(os.environ.get("EPOCHS", "25"))
 STEP = 4.0
-ENOUGH = 0.95  # of the samples told right
+ENOUGH = 0.95  # of the samples classified right
 REACH_MASTER_WITHIN_S = 60.0
 
 Vector = list[float]
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def train(place: Place, samples: list[tuple[Vector, float]]) -> Vector:
-    """Weights after EPOCHS equal steps of every rank."""
+    """Return the weights after EPOCHS equal steps of every rank."""
     weights = [0.0] * FEATURES
     all_reduce = _lead(place) if place.rank == 0 else _join(place)
     for epoch in range(1, EPOCHS + 1):
@@ -162,7 +162,7 @@ def _dot(a: Vector, b: Vector) -> float:
 
 
 def _check_pai_words(place: Place) -> None:
-    """OpenPAI's variables tell the same story."""
+    """Check that OpenPAI's variables say the same."""
     env = os.environ
     role = env["PAI_CURRENT_TASK_ROLE_NAME"]
     index = env["PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"]

@@ -1,7 +1,7 @@
 """Data-parallel linear regression with PyTorch: each rank learns from points of its own, gradients
 are averaged over all ranks, and the loss falls to zero.
 
-Started by torchrun, which tells each process its rank. STEPS steps of STEP_S seconds or more.
+Started by torchrun, which sets the rank of each process. STEPS steps of STEP_S seconds or more.
 """
 
 from __future__ import annotations

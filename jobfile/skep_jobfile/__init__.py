@@ -11,20 +11,19 @@ from skep_jobfile import (
     facts,
     framework,
     masking,
-    own_fields,
     placing,
     references,
     rendering,
     scripts,
 )
 from skep_jobfile.document import Document, read
-from skep_jobfile.editing import renamed
+from skep_jobfile.editing import renamed, revised
 from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
 from skep_jobfile.masking import masked
 from skep_jobfile.models import JobFile, TaskRole
 from skep_jobfile.notes import STORAGE, notes
-from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble
+from skep_jobfile.problems import InvalidJobFile, Issue, Path, Problem
 from skep_jobfile.raw import suggestions
 from skep_jobfile.secret_values import names_secrets, render_secrets, secret_texts
 
@@ -33,11 +32,11 @@ __all__ = [
     "ClusterFacts",
     "Document",
     "InvalidJobFile",
+    "Issue",
     "JobFile",
     "Path",
     "Problem",
     "TaskRole",
-    "Trouble",
     "compile_job",
     "examine",
     "explain",
@@ -50,12 +49,13 @@ __all__ = [
     "read_facts",
     "renamed",
     "render_secrets",
+    "revised",
     "schema",
     "secret_texts",
 ]
 
 MAX_LOCATED = 500
-SUBMITTER = "alice"  # whose job it is, where nobody says
+SUBMITTER = "alice"  # the default owner of a job
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_ID = "urn:skep:job-file:2"
 read_facts = facts.read
@@ -65,22 +65,22 @@ def parse(text: str) -> tuple[JobFile, Document]:
     """The checked job file, and the document that knows the place of everything in the text.
     Raises InvalidJobFile for anything else, never another error."""
     document = read(text)
-    job, troubles = examine(document)
-    if job is None or troubles:
-        raise InvalidJobFile(located(document, troubles))
+    job, issues = examine(document)
+    if job is None or issues:
+        raise InvalidJobFile(located(document, issues))
     return job, document
 
 
-def examine(document: Document) -> tuple[JobFile | None, list[Trouble]]:
+def examine(document: Document) -> tuple[JobFile | None, list[Issue]]:
     """What is wrong with a document, all at once; and the job, unless that has the wrong shape.
     Raises InvalidJobFile where an alias would show a secret."""
-    if troubles := masking.check(document):
-        raise InvalidJobFile(located(document, troubles))
+    if issues := masking.check(document):
+        raise InvalidJobFile(located(document, issues))
     with suggestions():
-        job, troubles = explain(JobFile, document.data)
-        troubles += references.check(document.data) + demands.check(document.data)
-        troubles += own_fields.check(document.data)
-    return job, troubles
+        job, issues = explain(JobFile, document.data)
+        issues += references.check(document.data) + demands.check(document.data)
+        issues += references.check_own_fields(document.data)
+    return job, issues
 
 
 def compile_job(
@@ -93,10 +93,10 @@ def compile_job(
     entrypoints, _ = rendering.entrypoints(job, document.data)
     with suggestions():
         placed = placing.place(job, user, cluster or ClusterFacts())
-    troubles = scripts.build(job, document.data).troubles + rendering.auths(document.data)[1]
-    troubles += placed.troubles + placing.fractions(job)
-    if troubles:
-        raise InvalidJobFile(located(document, troubles))
+    issues = scripts.build(job, document.data).issues + rendering.auths(document.data)[1]
+    issues += placed.issues + placing.fractions(job)
+    if issues:
+        raise InvalidJobFile(located(document, issues))
     return {
         "entrypoints": entrypoints,
         "default_scheduler": framework.describe(job, user),
@@ -106,13 +106,13 @@ def compile_job(
 
 @lru_cache(maxsize=1)
 def schema() -> dict[str, Any]:
-    """JSON Schema of a job file, for editors."""
+    """Return the JSON Schema of a job file, for editors."""
     found = JobFile.model_json_schema(by_alias=True)
     return {"$schema": DIALECT, "$id": SCHEMA_ID, **found}
 
 
-def located(document: Document, troubles: list[Trouble]) -> list[Problem]:
-    """The troubles with line and column, in the order of the text; the first MAX_LOCATED, because
+def located(document: Document, issues: list[Issue]) -> list[Problem]:
+    """The issues with line and column, in the order of the text; the first MAX_LOCATED, because
     finding a place takes time in proportion to the file."""
-    problems = [document.locate(trouble) for trouble in troubles[:MAX_LOCATED]]
+    problems = [document.locate(issue) for issue in issues[:MAX_LOCATED]]
     return sorted(problems, key=lambda problem: (problem.line, problem.column))

@@ -14,8 +14,8 @@ USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20})://([^\s/?#@\"'<>]{1,1000
 
 
 def shows_credentials(url: str) -> bool:
-    """Whether an address shows a password, or a token in place of a user name. What templates fill
-    in from secrets is not shown."""
+    """Return whether an address shows a password, or a token in place of a user name. What
+    templates fill in from secrets is not shown."""
     has_secret = TAG.search(url) is not None
     found = USER_INFO.match(TAG.sub("", url.strip()))
     if found is None:
@@ -29,7 +29,7 @@ def shows_credentials(url: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """The text with masks for user names and passwords in all addresses in it."""
+    """Return the text with masks for user names and passwords in all addresses in it."""
     return USER_INFO.sub(_masked, text) if "://" in text and "@" in text else text
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from skep_jobfile.problems import Path, Trouble
+from skep_jobfile.problems import Issue, Path
 from skep_jobfile.raw import did_you_mean, section
 
 PLACES: Path = ("extras", "hivedScheduler", "taskRoles")
@@ -18,7 +18,7 @@ EXCLUSIVE = (
 )
 
 
-def check(data: dict[str, Any]) -> list[Trouble]:
+def check(data: dict[str, Any]) -> list[Issue]:
     roles = section(data, "taskRoles")
     found = section(data, *map(str, PLACES))
     demands = {name: section(found, name) for name in found}
@@ -31,27 +31,27 @@ def check(data: dict[str, Any]) -> list[Trouble]:
     ]
 
 
-def _unknown_roles(demands: dict[str, Any], roles: dict[str, Any]) -> Iterator[Trouble]:
+def _unknown_roles(demands: dict[str, Any], roles: dict[str, Any]) -> Iterator[Issue]:
     for name in demands:
         if name not in roles:
             message = f"There is no task role {name[:100]}.{did_you_mean(name, roles)}"
-            yield Trouble("unknown_task_role", message, (*PLACES, name), at_key=True)
+            yield Issue("unknown_task_role", message, (*PLACES, name), at_key=True)
 
 
-def _contradictions(demands: dict[str, dict[str, Any]]) -> Iterator[Trouble]:
+def _contradictions(demands: dict[str, dict[str, Any]]) -> Iterator[Issue]:
     for name, demand in demands.items():
         for one, other, code, why in EXCLUSIVE:
             if demand.get(one) is not None and demand.get(other) is not None:
                 message = f"Give {one} or {other}, not both. {why}"
-                yield Trouble(code, message, (*PLACES, name, other), at_key=True)
+                yield Issue(code, message, (*PLACES, name, other), at_key=True)
         if demand.get("cellNumber") and not demand.get("cellType"):
             message = "cellNumber needs a cellType: cells of which type?"
-            yield Trouble("cell_type_missing", message, (*PLACES, name, "cellNumber"), at_key=True)
+            yield Issue("cell_type_missing", message, (*PLACES, name, "cellNumber"), at_key=True)
 
 
 def _cells_without_gpus(
     demands: dict[str, dict[str, Any]], roles: dict[str, Any]
-) -> Iterator[Trouble]:
+) -> Iterator[Issue]:
     """GPUs are counted by resourcePerInstance; whether cells have as many, their owner knows."""
     for name, demand in demands.items():
         number = demand.get("cellNumber") or 1
@@ -65,10 +65,10 @@ def _cells_without_gpus(
                 f"{str(demand['cellType'])[:100]} have together."
             )
             path: Path = ("taskRoles", name, "resourcePerInstance", "gpu")
-            yield Trouble("gpus_of_cells", message, path)
+            yield Issue("gpus_of_cells", message, path)
 
 
-def _mixed_groups(demands: dict[str, dict[str, Any]]) -> Iterator[Trouble]:
+def _mixed_groups(demands: dict[str, dict[str, Any]]) -> Iterator[Issue]:
     """A group lies in one chain, and a chain has one kind of GPU; who names none takes that."""
     first: dict[tuple[str, str], tuple[str, Any]] = {}
     for name, demand in demands.items():
@@ -83,11 +83,11 @@ def _mixed_groups(demands: dict[str, dict[str, Any]]) -> Iterator[Trouble]:
                     f"{str(asked)[:100]} here, {str(known)[:100]} for {other[:100]}: roles of one "
                     f"affinity group ({str(group)[:100]}) have one {key}."
                 )
-                yield Trouble("mixed_affinity_group", message, (*PLACES, name, key))
+                yield Issue("mixed_affinity_group", message, (*PLACES, name, key))
 
 
-def _opportunistic_priority(data: dict[str, Any]) -> Iterator[Trouble]:
+def _opportunistic_priority(data: dict[str, Any]) -> Iterator[Issue]:
     hived, skep = section(data, "extras", "hivedScheduler"), section(data, *map(str, SKEP))
     if hived.get("jobPriorityClass") == "oppo" and skep.get("priority") is not None:
         message = "An opportunistic job has no priority; take another jobPriorityClass."
-        yield Trouble("opportunistic_priority", message, (*SKEP, "priority"))
+        yield Issue("opportunistic_priority", message, (*SKEP, "priority"))

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from skep_jobfile import json_text, yaml_text
-from skep_jobfile.problems import InvalidJobFile, Path, Problem, Trouble, words
+from skep_jobfile.problems import InvalidJobFile, Issue, Path, Problem, words
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 32
@@ -31,10 +31,10 @@ class Document:
         self.data = data
         self.yaml = yaml  # None: it was read as JSON
 
-    def locate(self, trouble: Trouble) -> Problem:
-        line, column = yaml_text.place_of(self.root, trouble.path, at_key=trouble.at_key)
+    def locate(self, issue: Issue) -> Problem:
+        line, column = yaml_text.place_of(self.root, issue.path, at_key=issue.at_key)
         line += self.lines_above
-        return Problem(trouble.code, trouble.message, words(trouble.path), line, column)
+        return Problem(issue.code, issue.message, words(issue.path), line, column)
 
     @cached_property
     def root(self) -> yaml_text.Node | None:
@@ -68,9 +68,9 @@ def _read(text: str, max_bytes: int) -> Document:
     document = document or _read_yaml(text)
     if not isinstance(document.data, dict):
         raise _refused("not_an_object", "A job file is an object with `name`, `taskRoles`, …")
-    troubles = list(_bounded(document.data, (), [0]))
-    if troubles:
-        raise InvalidJobFile([document.locate(trouble) for trouble in troubles])
+    issues = list(_bounded(document.data, (), [0]))
+    if issues:
+        raise InvalidJobFile([document.locate(issue) for issue in issues])
     return document
 
 
@@ -91,27 +91,27 @@ def _read_yaml(text: str) -> Document:
     return Document(text, yaml_text.construct(root), root)
 
 
-def _bounded(value: Any, path: Path, seen: list[int]) -> Iterator[Trouble]:
-    """Troubles with depth, number of values, and characters that PostgreSQL cannot hold. `seen`
+def _bounded(value: Any, path: Path, seen: list[int]) -> Iterator[Issue]:
+    """Issues with depth, number of values, and characters that PostgreSQL cannot hold. `seen`
     is a counter shared by the whole walk."""
     seen[0] += 1
     if seen[0] > MAX_NODES:
         if seen[0] == MAX_NODES + 1:
-            yield Trouble("too_many_values", f"At most {MAX_NODES} values.", path)
+            yield Issue("too_many_values", f"At most {MAX_NODES} values.", path)
         return
     if len(path) > MAX_DEPTH:
-        yield Trouble("too_deep", f"At most {MAX_DEPTH} levels.", path)
+        yield Issue("too_deep", f"At most {MAX_DEPTH} levels.", path)
     elif isinstance(value, dict):
         for key, child in value.items():
             if _unstorable(key) or len(key) > MAX_KEY:
-                yield Trouble("invalid_key", "This key is too long or not text.", path)
+                yield Issue("invalid_key", "This key is too long or not text.", path)
             else:
                 yield from _bounded(child, (*path, key), seen)
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _bounded(child, (*path, index), seen)
     elif isinstance(value, str) and _unstorable(value):
-        yield Trouble("invalid_character", "Has a NUL or half a surrogate pair.", path)
+        yield Issue("invalid_character", "Has a NUL or half a surrogate pair.", path)
 
 
 def _unstorable(text: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from skep_jobfile import yaml_text
 from skep_jobfile.document import Document, read
-from skep_jobfile.problems import InvalidJobFile, Path
+from skep_jobfile.problems import InvalidJobFile, Path, Problem
 
 Change = tuple[int, int, str]  # from one character to another, and what stands there instead
 
@@ -24,9 +25,30 @@ def edited(document: Document, changes: Iterable[Change], data: dict[str, Any]) 
 
 
 def renamed(document: Document, name: str) -> str:
-    """The text of a job of another name."""
+    """Return the text of the same job with another name."""
     change = replaced(document, ("name",), name)
     return edited(document, change, {**document.data, "name": name})
+
+
+def revised(document: Document, changes: Sequence[tuple[Path, Any]]) -> str:
+    """Return the text of the same job with other values at these paths, which it has. Raises
+    InvalidJobFile for a path that is not there."""
+    data = deepcopy(document.data)
+    edits: list[Change] = []
+    for path, value in changes:
+        parent: Any = data
+        try:
+            for step in path[:-1]:
+                parent = parent[step]
+            parent[path[-1]]
+        except (LookupError, TypeError):
+            where = ".".join(map(str, path))
+            raise InvalidJobFile(
+                [Problem("unknown_field", f"The job file has no {where}.", where, 1, 1)]
+            ) from None
+        parent[path[-1]] = value
+        edits += replaced(document, path, value)
+    return edited(document, edits, data)
 
 
 def replaced(document: Document, path: Path, value: Any) -> Iterator[Change]:

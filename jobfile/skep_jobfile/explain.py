@@ -1,4 +1,4 @@
-"""From pydantic's errors to troubles that the author of a job file understands."""
+"""From pydantic's errors to issues that the author of a job file understands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from skep_jobfile.part import IDENTIFIER, NAME
-from skep_jobfile.problems import Path, Trouble, named
+from skep_jobfile.problems import Issue, Path, named
 from skep_jobfile.raw import did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -22,7 +22,7 @@ PATTERNS = {
 TAG = ("union_tag_not_found", "union_tag_invalid")
 
 
-def explain(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, list[Trouble]]:
+def explain(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, list[Issue]]:
     """The validated model, or all that is wrong with the data."""
     try:
         return model.model_validate(data), []
@@ -31,24 +31,24 @@ def explain(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, 
         return None, list({(t.path, t.code): t for t in found}.values())
 
 
-def _trouble(model: type[BaseModel], data: Any, error: Any) -> Trouble:
+def _trouble(model: type[BaseModel], data: Any, error: Any) -> Issue:
     path = _within(data, error["loc"])
     if error["type"] == "extra_forbidden":
         return _strange_key(model, path)
     if error["type"] in TAG:
         return _strange_type(path, error)
     if error["type"] == "missing":
-        return Trouble("missing_field", f"{path[-1]} is required.", path)
+        return Issue("missing_field", f"{path[-1]} is required.", path)
     if path and error["loc"][-1] == "[key]":
-        return Trouble("invalid_name", f"{named(str(path[-1]))}: {_sentence(error)}", path, True)
-    return Trouble(CODES.get(error["type"], "invalid_value"), _sentence(error), path)
+        return Issue("invalid_name", f"{named(str(path[-1]))}: {_sentence(error)}", path, True)
+    return Issue(CODES.get(error["type"], "invalid_value"), _sentence(error), path)
 
 
-def _strange_type(path: Path, error: Any) -> Trouble:
+def _strange_type(path: Path, error: Any) -> Issue:
     path = (*path, "type")
     if error["type"] == "union_tag_not_found":
-        return Trouble("missing_field", f"type is required: {_TYPES}.", path)
-    return Trouble("invalid_value", f"The type is one of {_TYPES}.", path)
+        return Issue("missing_field", f"type is required: {_TYPES}.", path)
+    return Issue("invalid_value", f"The type is one of {_TYPES}.", path)
 
 
 _TYPES = "dockerimage, script, output, data"
@@ -72,10 +72,10 @@ def _within(data: Any, loc: tuple[Any, ...]) -> Path:
     return tuple(path)
 
 
-def _strange_key(model: type[BaseModel], path: Path) -> Trouble:
+def _strange_key(model: type[BaseModel], path: Path) -> Issue:
     part, key = _part_at(model, path[:-1]), str(path[-1])
     hint = did_you_mean(key, _known(part))
-    return Trouble("unknown_field", f"There is no field {named(key)} here.{hint}", path, True)
+    return Issue("unknown_field", f"There is no field {named(key)} here.{hint}", path, True)
 
 
 def _known(part: type[BaseModel] | None) -> list[str]:
@@ -83,7 +83,7 @@ def _known(part: type[BaseModel] | None) -> list[str]:
 
 
 def _part_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    """The model of the object at `path`."""
+    """Return the model of the object at `path`."""
     kind: Any = model
     for step in path:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -95,7 +95,7 @@ def _part_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
 
 
 def _plain(kind: Any) -> Any:
-    """Without Annotated[...] and `| None`."""
+    """Return the type without Annotated[...] and `| None`."""
     if get_origin(kind) is Annotated:
         return _plain(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from skep_jobfile.part import CellType, OpenPart, RoleName
 from skep_jobfile.skep_extras import SkepExtras
 
 OPPORTUNISTIC = -1
+TEAMWISE_STORAGE = "teamwise_storage"  # OpenPAI's plugin; its parameter: storageConfigNames
 
 
 class PriorityClass(StrEnum):
@@ -23,7 +25,8 @@ class PriorityClass(StrEnum):
 
     @property
     def priority(self) -> int:
-        """Negative: opportunistic, without guarantee or quota."""
+        """Return the number of the class. A negative one is opportunistic, without guarantee or
+        quota."""
         return {"oppo": OPPORTUNISTIC, "test": 10, "prod": 100}[self]
 
 
@@ -69,10 +72,10 @@ class HivedScheduler(OpenPart):
 
     job_priority_class: Annotated[PriorityClass, Field(strict=False)] = Field(
         default=PriorityClass.TEST,
-        description="`prod` goes before `test`; `oppo` needs no quota and makes room for both.",
+        description="`prod` goes before `test`; `oppo` needs no quota and is preempted by both.",
     )
     lazy_preemption_enable: bool | None = Field(
-        default=None, description="Run on opportunistically instead of making room."
+        default=None, description="Continue as an opportunistic job instead of being stopped."
     )
     gang_release_enable: bool | None = Field(default=None, description="Accepted, not used.")
     ignore_k8s_suggested_nodes: bool | None = Field(
@@ -87,25 +90,33 @@ class RuntimePlugin(OpenPart):
     """Something that runs around the commands of tasks."""
 
     plugin: str = Field(
-        description="`cmd` runs callbacks, `ssh` starts the image's sshd; others are told and "
-        "passed over."
+        description="`cmd` runs callbacks, `ssh` starts the image's sshd; others are "
+        "reported and ignored."
     )
     failure_policy: str = Field(
         default="fail", description="`ignore`: the task goes on when the plugin fails."
     )
     taskroles: list[str] = Field(default=[], description="Of these roles only; default all.")
-    parameters: Any = Field(default=None, description="What the plugin is told.")
+    parameters: Any = Field(default=None, description="Parameters of the plugin.")
 
 
 class Storage(OpenPart):
-    """A team storage that OpenPAI would mount."""
+    """A storage that the tasks find as a folder."""
 
-    name: str = Field(description="Name of the storage.")
-    mount_path: str | None = Field(default=None, description="Where; default /mnt/NAME.")
+    name: str = Field(description="Name of a storage that was granted to the virtual cluster.")
+    mount_path: str | None = Field(
+        default=None, description="Folder in which the tasks find it; default /mnt/NAME."
+    )
+
+    @property
+    def target(self) -> str:
+        """Return the folder spelled plainly: without doubled slashes or one at its end."""
+        path = self.mount_path or f"/mnt/{self.name}"
+        return "/".join(["" if path.startswith("/") else ".", *filter(None, path.split("/"))])
 
 
 class StatusChangeNotification(OpenPart):
-    """At which changes the owner gets a message."""
+    """The changes of which the owner is notified, in the page and by e-mail."""
 
     running: bool = Field(default=False, description="When it runs.")
     succeeded: bool = Field(default=False, description="When it ends well.")
@@ -129,12 +140,28 @@ class Extras(OpenPart):
         description="What runs around the commands of tasks.",
     )
     storages: list[Storage] | None = Field(
-        default=None, description="Team storages to mount; [] takes the user's default ones."
+        default=None,
+        description="Storages to mount; [] takes the default ones of the virtual cluster.",
     )
     job_status_change_notification: StatusChangeNotification = Field(
-        default=StatusChangeNotification(), description="At which changes the owner is told."
+        default=StatusChangeNotification(),
+        description="The changes of which the owner is notified.",
     )
     tags: list[str] = Field(
         default=[], description="Words to find the job by; they can be changed later."
     )
     skep: SkepExtras = Field(default=SkepExtras(), description="Skep's own fields.")
+
+    @property
+    def asked_storages(self) -> list[Storage] | None:
+        """Return the storages to mount: [] for the default ones, None for none. Without
+        `storages`, those of the plugin teamwise_storage, as OpenPAI's server converts them."""
+        plugins = [p for p in self.runtime_plugins if p.plugin == TEAMWISE_STORAGE]
+        if self.storages is not None or not plugins:
+            return self.storages
+        names: list[Any] = []
+        for plugin in plugins:
+            parameters = plugin.parameters if isinstance(plugin.parameters, Mapping) else {}
+            asked = parameters.get("storageConfigNames")
+            names += asked if isinstance(asked, list) else []
+        return [Storage(name=str(name)) for name in dict.fromkeys(map(str, names))]

@@ -59,9 +59,9 @@ class ClusterFacts(BaseModel):
 
 
 def read(text: str) -> ClusterFacts:
-    """Raises InvalidJobFile, which tells what is wrong with the facts, and where."""
+    """Read the facts. Raises InvalidJobFile with each problem of the facts and its place."""
     found = document.read(text)
-    facts, troubles = explain(ClusterFacts, found.data)
+    facts, issues = explain(ClusterFacts, found.data)
     if facts is None:
-        raise InvalidJobFile([found.locate(trouble) for trouble in troubles])
+        raise InvalidJobFile([found.locate(issue) for issue in issues])
     return facts

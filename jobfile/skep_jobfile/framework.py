@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from skep_jobfile import environment
 from skep_jobfile.models import JobFile, TaskRole
 from skep_jobfile.raw import role_key
 
 FUSE = {"github.com/fuse": 1}
 HIVED_LIMIT = {"hivedscheduler.microsoft.com/pod-scheduling-enable": 1}
 SECRETS_PATH = "/usr/local/pai/secrets"
+TASK_INDEX = "<from:metadata.annotations['FC_TASK_INDEX']>"
+CELLS = "<from:metadata.annotations['hivedscheduler.microsoft.com/pod-leaf-cell-isolation']>"
+NO_GPUS = "none"
 
 
 def describe(job: JobFile, user: str) -> dict[str, Any]:
     """The framework as it is without HiveD."""
     name = hashlib.md5(f"{user}~{job.name}".encode(), usedforsecurity=False).hexdigest()
-    shared = environment.of_job(job, user)
+    shared = job_variables(job, user)
     roles = job.task_roles.items()
     gpus = sum(role.instances * role.resource_per_instance.gpu for _, role in roles)
     return {
@@ -29,13 +31,13 @@ def describe(job: JobFile, user: str) -> dict[str, Any]:
 
 
 def differences(job: JobFile, specs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What HiveD changes in it."""
+    """Return what HiveD changes in the framework."""
     roles = {role_key(name): role for name, role in job.task_roles.items()}
     return {
         "podSpecs": specs,
         "limits_by_role": {key: {**_limits(role), **HIVED_LIMIT} for key, role in roles.items()},
         "env_difference_by_role": {
-            key: environment.of_cells(role.resource_per_instance.gpu) for key, role in roles.items()
+            key: cell_variables(role.resource_per_instance.gpu) for key, role in roles.items()
         },
     }
 
@@ -56,7 +58,7 @@ def _role(
         },
         "image": image.uri,
         "limits": {**_limits(role), "nvidia.com/gpu": gpus},
-        "app_env": {**shared, **environment.of_task(name, gpus)},
+        "app_env": {**shared, **task_variables(name, gpus)},
         "gang_allocation": "true" if gang else "false",
         "ports": {label: {"count": count} for label, count in role.ports.items()},
         "shm": f"{role.shm_mb}Mi",
@@ -84,3 +86,68 @@ def _secret_files(job: JobFile, framework: str) -> dict[str, Any]:
 
 def _retries(fancy: bool, most: int) -> dict[str, Any]:
     return {"fancyRetryPolicy": fancy, "maxRetryCount": most}
+
+
+def torchrun_exports(processes: int, nodes: str = "$WORLD_SIZE") -> str:
+    """Return a line of shell with which a plain `torchrun train.py` finds the job's other tasks.
+
+    torchrun takes the default of its option --x-y from PET_X_Y: each task is one of its nodes,
+    and starts this number of processes."""
+    return (
+        f'export PET_NNODES="{nodes}" PET_NODE_RANK="$RANK" PET_NPROC_PER_NODE={processes}'
+        ' PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"'
+    )
+
+
+def job_variables(job: JobFile, user: str) -> dict[str, str]:
+    """Return the variables that are the same for all tasks."""
+    full_name, names = f"{user}~{job.name}", ",".join(job.task_roles)
+    roles = str(len(job.task_roles))
+    tasks = str(sum(role.instances for role in job.task_roles.values()))
+    env = {
+        "PAI_FRAMEWORK_NAME": full_name,
+        "PAI_JOB_NAME": full_name,
+        "PAI_USER_NAME": user,
+        "PAI_DEFAULT_FS_URI": "",
+        "PAI_TASK_ROLE_COUNT": roles,
+        "PAI_TASK_ROLE_LIST": names,
+        "PAI_VIRTUAL_CLUSTER": job.defaults.virtual_cluster,
+    }
+    for name, role in job.task_roles.items():
+        env |= _of_role(name, role)
+    return env | {
+        "PAI_USERNAME": user,
+        "PAI_TASKS_NUM": tasks,
+        "PAI_JOB_TASK_COUNT": tasks,
+        "PAI_TASK_ROLES_NUM": roles,
+        "PAI_JOB_TASK_ROLE_COUNT": roles,
+        "PAI_JOB_TASK_ROLE_LIST": names,
+    }
+
+
+def task_variables(name: str, gpus: int) -> dict[str, str]:
+    """What tasks of this role have besides; the agent puts the index in."""
+    env = {
+        "PAI_CURRENT_TASK_ROLE_NAME": name,
+        "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": TASK_INDEX,
+        "PAI_TASK_INDEX": TASK_INDEX,
+    }
+    return env if gpus else {**env, "NVIDIA_VISIBLE_DEVICES": NO_GPUS}
+
+
+def cell_variables(gpus: int) -> dict[str, str]:
+    """Return the variables that differ where HiveD hands out the GPUs."""
+    if not gpus:
+        return {"HIVED_VISIBLE_DEVICES": NO_GPUS}
+    return {"NVIDIA_VISIBLE_DEVICES": CELLS, "HIVED_VISIBLE_DEVICES": CELLS}
+
+
+def _of_role(name: str, role: TaskRole) -> dict[str, str]:
+    asked, options = role.resource_per_instance, role.extra_container_options
+    shm_mb = options.shm_mb if options and "shm_mb" in options.model_fields_set else 0
+    return {
+        f"PAI_TASK_ROLE_TASK_COUNT_{name}": str(role.instances),
+        f"PAI_RESOURCE_{name}": f"{asked.gpu},{asked.cpu},{asked.memory_mb},{shm_mb}",
+        f"PAI_MIN_FAILED_TASK_COUNT_{name}": str(role.min_failed),
+        f"PAI_MIN_SUCCEEDED_TASK_COUNT_{name}": str(role.min_succeeded),
+    }

@@ -14,7 +14,7 @@ from typing import Any
 from skep_jobfile import yaml_text
 from skep_jobfile.document import Document
 from skep_jobfile.editing import Change, edited, replaced
-from skep_jobfile.problems import Path, Trouble
+from skep_jobfile.problems import Issue, Path
 from skep_jobfile.raw import items, section
 from skep_jobfile.secret_values import TAG
 
@@ -29,7 +29,8 @@ def masked(document: Document) -> str:
 
 
 def masked_data(data: dict[str, Any]) -> dict[str, Any]:
-    """The data with masks for secrets, and for passwords of registries that stand in the open."""
+    """Return the data with masks for secrets, and for passwords of registries that stand in the
+    open."""
     found = dict(data)
     if "secrets" in data:
         found["secrets"] = _masks(data["secrets"])
@@ -38,7 +39,7 @@ def masked_data(data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check(document: Document) -> list[Trouble]:
+def check(document: Document) -> list[Issue]:
     """Secrets that are written once and used twice, by anchor and alias: the other place would show
     them."""
     if document.yaml is None or "secrets" not in document.data:
@@ -48,7 +49,7 @@ def check(document: Document) -> list[Trouble]:
     if shared is None:
         return []
     message = "An alias of a secret would show it here; write `<% $secrets.x %>` instead."
-    return [Trouble("shared_secret", message, shared)]
+    return [Issue("shared_secret", message, shared)]
 
 
 def _masks(secrets: Any) -> Any:
@@ -65,7 +66,7 @@ def _without_password(item: Any) -> Any:
 
 
 def _is_open(password: Any) -> bool:
-    """A password itself, not a template that names a secret."""
+    """Return whether this is a password itself, not a template that names a secret."""
     return password is not None and not (
         isinstance(password, str) and TAG.fullmatch(password.strip())
     )

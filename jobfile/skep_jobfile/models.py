@@ -207,7 +207,7 @@ class TaskRole(Part):
 
     @property
     def ports(self) -> dict[str, int]:
-        """Those asked for come first."""
+        """Return the number of ports by label. Those asked for come first."""
         asked = self.resource_per_instance.ports
         return {**asked, **{label: n for label, n in ALWAYS.items() if label not in asked}}
 
@@ -218,7 +218,7 @@ class TaskRole(Part):
 
     @property
     def infiniband(self) -> bool:
-        """Whether its tasks ask for the InfiniBand devices of their nodes."""
+        """Return whether its tasks ask for the InfiniBand devices of their nodes."""
         options = self.extra_container_options
         return options is not None and options.infiniband
 
@@ -310,7 +310,7 @@ class JobFile(Part):
 
     @property
     def pinned_cell(self) -> str:
-        """The first that a role names."""
+        """Return the first pinned cell that a role names."""
         roles = self.extras.hived_scheduler.task_roles.values()
         return next((r.pinned_cell_id for r in roles if r.pinned_cell_id), "")
 
@@ -326,8 +326,13 @@ class JobFile(Part):
         """Where the tasks of this role shall lie."""
         return self.extras.hived_scheduler.task_roles.get(role, HivedRole())
 
+    def parallelism_of(self, role: str) -> int | None:
+        """Return how many tasks of the role may run at the same time; None means all of them."""
+        own = self.extras.skep.task_roles.get(role)
+        return own.parallelism if own else None
+
     def sku_of(self, role: str) -> str:
-        """The role's own, or that of its affinity group."""
+        """Return the role's own SKU type, or that of its affinity group."""
         demand = self.demand_of(role)
         if demand.sku_type or not demand.affinity_group_name:
             return demand.sku_type or ""
@@ -345,7 +350,7 @@ class JobFile(Part):
         return found
 
     def commands_of(self, name: str) -> list[str]:
-        """Those of the role, and those of the chosen deployment around them."""
+        """Return the commands of the role, and those of the chosen deployment around them."""
         chosen = [d for d in self.deployments if d.name == self.defaults.deployment]
         around = chosen[0].task_roles.get(name) if chosen else None
         own = self.task_roles[name].commands

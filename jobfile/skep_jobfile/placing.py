@@ -9,7 +9,7 @@ from typing import Any
 from skep_jobfile.demands import PLACES
 from skep_jobfile.facts import ClusterFacts, Sku
 from skep_jobfile.models import JobFile
-from skep_jobfile.problems import Path, Trouble
+from skep_jobfile.problems import Issue, Path
 from skep_jobfile.raw import did_you_mean
 
 FLAGS = ("gang_release_enable", "lazy_preemption_enable", "ignore_k8s_suggested_nodes")
@@ -22,23 +22,23 @@ class Placing:
     """The scheduling spec of each role, and what is wrong with it in this cluster."""
 
     specs: dict[str, dict[str, Any]]
-    troubles: list[Trouble]
+    issues: list[Issue]
 
 
 def place(job: JobFile, user: str, facts: ClusterFacts) -> Placing:
-    troubles = [*_unknown_vc(job, facts), *_unknown_skus(job, facts)]
-    if troubles:
-        return Placing({}, troubles)
+    issues = [*_unknown_vc(job, facts), *_unknown_skus(job, facts)]
+    if issues:
+        return Placing({}, issues)
     numbers = {name: _skus(job, name, facts) for name in job.task_roles}
-    troubles = [*_without_resources(job, facts), *_over_quota(job, numbers, facts)]
+    issues = [*_without_resources(job, facts), *_over_quota(job, numbers, facts)]
     specs = {name: _spec(job, name, numbers, user) for name in job.task_roles}
-    return Placing(specs, troubles)
+    return Placing(specs, issues)
 
 
-def fractions(job: JobFile) -> list[Trouble]:
+def fractions(job: JobFile) -> list[Issue]:
     """Parts of a CPU: a server of Skep takes them, OpenPAI's does not."""
     return [
-        Trouble(
+        Issue(
             "invalid_value",
             "OpenPAI takes whole CPUs only; a server of Skep takes fractions.",
             ("taskRoles", name, "resourcePerInstance", "cpu"),
@@ -108,7 +108,7 @@ def _types(job: JobFile, name: str, facts: ClusterFacts) -> list[Sku]:
     return list(facts.types_of(vc, opportunistic=opportunistic).values())
 
 
-def _without_resources(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
+def _without_resources(job: JobFile, facts: ClusterFacts) -> Iterator[Issue]:
     for name, role in job.task_roles.items():
         units = _units(job, name, facts)
         for resource in RESOURCES:
@@ -116,10 +116,10 @@ def _without_resources(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
                 message = f"No SKU that this role may take has {SAID[resource]}."
                 key = "memoryMB" if resource == "memory_mb" else resource
                 path: Path = ("taskRoles", name, "resourcePerInstance", key)
-                yield Trouble("no_such_resource", message, path)
+                yield Issue("no_such_resource", message, path)
 
 
-def _over_quota(job: JobFile, numbers: dict[str, int], facts: ClusterFacts) -> Iterator[Trouble]:
+def _over_quota(job: JobFile, numbers: dict[str, int], facts: ClusterFacts) -> Iterator[Issue]:
     vc = job.defaults.virtual_cluster
     quota = facts.quota_of(vc)
     if quota is None or job.opportunistic or not job.extras.gang_allocation:
@@ -127,17 +127,17 @@ def _over_quota(job: JobFile, numbers: dict[str, int], facts: ClusterFacts) -> I
     asked = sum(role.instances * numbers[name] for name, role in job.task_roles.items())
     if asked > sum(quota.values()):
         message = f"{asked} SKUs; the virtual cluster {vc[:100]} has {sum(quota.values())}."
-        yield Trouble("over_quota", message, ("taskRoles",))
+        yield Issue("over_quota", message, ("taskRoles",))
 
 
-def _unknown_vc(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
+def _unknown_vc(job: JobFile, facts: ClusterFacts) -> Iterator[Issue]:
     vc, known = job.defaults.virtual_cluster, facts.virtual_clusters
     if known is not None and vc not in known:
         message = f"There is no virtual cluster {vc[:100]}.{did_you_mean(vc, known)}"
-        yield Trouble("unknown_virtual_cluster", message, ("defaults", "virtualCluster"))
+        yield Issue("unknown_virtual_cluster", message, ("defaults", "virtualCluster"))
 
 
-def _unknown_skus(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
+def _unknown_skus(job: JobFile, facts: ClusterFacts) -> Iterator[Issue]:
     vc = job.defaults.virtual_cluster
     allowed = facts.types_of(vc, opportunistic=job.opportunistic)
     for name, demand in job.extras.hived_scheduler.task_roles.items():
@@ -147,8 +147,8 @@ def _unknown_skus(job: JobFile, facts: ClusterFacts) -> Iterator[Trouble]:
         if wanted not in facts.sku_types:
             hint = did_you_mean(wanted, facts.sku_types)
             message = f"There is no SKU type {wanted[:100]}.{hint}"
-            yield Trouble("unknown_sku_type", message, path)
+            yield Issue("unknown_sku_type", message, path)
         elif wanted not in allowed:
             names = ", ".join(allowed)[:200] or "none"
             message = f"The virtual cluster {vc[:100]} has no {wanted[:100]}; it has {names}."
-            yield Trouble("sku_not_in_virtual_cluster", message, path)
+            yield Issue("sku_not_in_virtual_cluster", message, path)

@@ -15,7 +15,7 @@ _TABLE = dict.fromkeys(CONTROL, MARK)
 
 
 def plain(text: str) -> str:
-    """The text with a mark for each such character."""
+    """Return the text with a mark for each such character."""
     return text if text.isascii() and text.isprintable() else text.translate(_TABLE)
 
 

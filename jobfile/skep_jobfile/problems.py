@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from skep_jobfile.plain import plain
@@ -15,18 +15,20 @@ NAMED = re.compile(r"[\w.$@/ -]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """Something wrong at `path` of the data; `at_key`: with the key itself, not its value."""
+class Issue:
+    """Something wrong at `path` of the data; `at_key`: with the key itself, not its value.
+    `details` are the numbers behind the message, for a caller that answers with one issue only."""
 
     code: str
     message: str
     path: Path
     at_key: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A trouble with its place in the text; line and column count from 1."""
+    """An issue with its place in the text; line and column count from 1."""
 
     code: str
     message: str
@@ -55,7 +57,7 @@ class InvalidJobFile(ValueError):
 
 
 def words(path: Path) -> str:
-    """`prerequisites[0].uri`: how people write a path."""
+    """Return a path as people write it: `prerequisites[0].uri`."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -20,7 +20,7 @@ def section(data: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def items(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects in the list below `key`, with their index."""
+    """Yield the objects in the list below `key`, with their index."""
     found = data.get(key)
     for index, item in enumerate(found if isinstance(found, list) else []):
         if isinstance(item, dict):
@@ -28,7 +28,8 @@ def items(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]
 
 
 def role_key(name: str) -> str:
-    """The name of a task role in a framework of OpenPAI: letters and digits, in lower case."""
+    """Return the name of a task role in a framework of OpenPAI: letters and digits, in lower
+    case."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

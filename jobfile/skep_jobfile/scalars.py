@@ -45,7 +45,7 @@ def read(text: str) -> Plain:
 
 
 def whole(value: float) -> int | float:
-    """An int, where JavaScript tells no difference."""
+    """Return an int where JavaScript makes no difference."""
     return int(value) if value.is_integer() and abs(value) < MAX_WHOLE else value
 
 

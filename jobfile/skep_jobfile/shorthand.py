@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from skep_jobfile import parse, torchrun, writing
+from skep_jobfile import parse, writing
+from skep_jobfile.framework import torchrun_exports
+from skep_jobfile.skep_extras import DependencyCondition
 
 ROLE = "worker"
+CONDITIONS: tuple[str, ...] = get_args(DependencyCondition)
 IMAGE = "ubuntu:24.04"
 # Of a task that says nothing else: by GPU, and of one without.
 CPUS_OF_A_GPU, MEMORY_OF_A_GPU_MB = 8, 64 * 1024
@@ -37,6 +40,7 @@ class Run:
     priority_class: str = ""
     tags: Sequence[str] = ()
     archive: str = ""  # hash of the working files
+    after: Sequence[Mapping[str, str]] = ()  # jobs that it waits for, as in dependsOn
 
 
 def job_file(run: Run) -> str:
@@ -61,7 +65,8 @@ def job_file(run: Run) -> str:
 
 
 def default_name(command: Sequence[str]) -> str:
-    """After the script that it runs, else after the program: `train` for `torchrun train.py`."""
+    """Name a job after the script that it runs, else after the program: `train` for `torchrun
+    train.py`."""
     scripts = [word for word in command if word.endswith((".py", ".sh")) and word[0] != "-"]
     word = (scripts or [*command, "job"])[0].rstrip("/").rpartition("/")[2]
     name = re.sub(r"\.(py|sh)$", "", word.split()[0] if word.split() else "job")
@@ -69,7 +74,7 @@ def default_name(command: Sequence[str]) -> str:
 
 
 def memory_mb(text: str) -> int:
-    """MiB of `512`, `64g`, `1.5T`. Raises ValueError."""
+    """Parse an amount of memory into MiB: `512`, `64g`, `1.5T`. Raises ValueError."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([mgt]?)(?:i?b)?", text.strip().lower())
     if found is None:
         raise ValueError(f"{text[:100]!r} is no amount of memory, such as 64g")
@@ -95,7 +100,7 @@ def _commands(run: Run) -> list[str]:
     line = words[0] if len(words) == 1 else shlex.join(words)
     programs = {word.rpartition("/")[2] for word in line.split()}
     if LAUNCHERS & programs and "--standalone" not in programs:
-        return [torchrun.exports(max(1, run.gpus)), line]
+        return [torchrun_exports(max(1, run.gpus)), line]
     return [line]
 
 
@@ -111,16 +116,43 @@ def _own_fields(run: Run) -> dict[str, Any]:
         "maxDuration": run.max_duration,
         "environment": dict(run.environment),
         "workingFiles": {"archive": run.archive} if run.archive else None,
+        "dependsOn": [dict(one) for one in run.after],
     }
     return {key: value for key, value in found.items() if value}
 
 
+def dependency(text: str) -> dict[str, str]:
+    """Read `JOB` or `CONDITION:JOB`, as an entry of `dependsOn`. Raises ValueError."""
+    condition, separator, job = text.partition(":")
+    if not separator:
+        return {"job": text, "condition": "afterok"}
+    if condition not in CONDITIONS or not job:
+        raise ValueError(f"{text[:100]!r} is not [CONDITION:]JOB with {', '.join(CONDITIONS)}")
+    return {"job": job, "condition": condition}
+
+
 def with_archive(text: str, archive: str) -> str:
-    """The job file with other working files. Raises InvalidJobFile."""
+    """Return the job file with other working files. Raises InvalidJobFile."""
+
+    def changed(own: dict[str, Any]) -> dict[str, Any]:
+        files = {**(own.get("workingFiles") or {}), "archive": archive}
+        files.pop("git", None)
+        return {**own, "workingFiles": files}
+
+    return _with_own(text, changed)
+
+
+def with_dependencies(text: str, after: Sequence[Mapping[str, str]]) -> str:
+    """Return the job file with these entries behind those of its `dependsOn`. Raises
+    InvalidJobFile."""
+    return _with_own(
+        text,
+        lambda own: {**own, "dependsOn": [*(own.get("dependsOn") or []), *map(dict, after)]},
+    )
+
+
+def _with_own(text: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
     _, document = parse(text)
-    data = dict(document.data)
-    extras = dict(data.get("extras") or {})
-    own = dict(extras.get("skep") or {})
-    files = {**(own.get("workingFiles") or {}), "archive": archive}
-    files.pop("git", None)
-    return writing.dump({**data, "extras": {**extras, "skep": {**own, "workingFiles": files}}})
+    extras = dict(document.data.get("extras") or {})
+    own = change(dict(extras.get("skep") or {}))
+    return writing.dump({**document.data, "extras": {**extras, "skep": own}})

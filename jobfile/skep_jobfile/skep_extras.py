@@ -8,18 +8,24 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from skep_jobfile.part import CellType, Part, Seconds
+from skep_jobfile.part import CellType, Part, RoleName, Seconds
+from skep_limits import MAX_GRACE_S, MAX_OPEN_FILES, MAX_SCRATCH_MB
 
 MAX_PRIORITY = 1000
 MAX_DURATION_S = 366 * 86400
-MAX_GRACE_S = 3600
 MAX_BARRIER_S = 86400
 DEFAULT_BARRIER_S = 600
-YEARS = range(2000, 2200)  # that every program between here and the page can tell
+YEARS = range(2000, 2200)  # that every program between here and the page can represent
 WORKSPACE = "/workspace"
 # What the kernel and the platform put into containers.
 TAKEN = ("/proc", "/sys", "/dev", "/run/skep")
 
+MAX_DEPENDENCIES = 64
+MAX_APPS = 8
+MAX_JOB_REFERENCE = 512  # OWNER~NAME
+
+DependencyCondition = Literal["afterok", "afternotok", "afterany", "after"]
+AppType = Literal["jupyterlab", "code-server", "tensorboard", "shell", "web"]
 CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
 Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
 Duration = Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)]
@@ -59,7 +65,7 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_l
 
 
 class Checkpoint(Part):
-    """How a job that shall make room is told to save its work, before it is told to end."""
+    """How a job that is preempted is asked to save its work, before it is stopped."""
 
     signal: CheckpointSignal = Field(
         default="SIGUSR1", description="Sent to each process of a task that has a handler for it."
@@ -94,7 +100,7 @@ class Ulimits(Part):
         description="Bytes that may be locked, at most the memory of the task; `unlimited`, the "
         "default there, with `infiniband`.",
     )
-    nofile: Annotated[int, Field(ge=1, le=2**20)] | None = Field(
+    nofile: Annotated[int, Field(ge=1, le=MAX_OPEN_FILES)] | None = Field(
         default=None, description="Open files of a process."
     )
     stack: Annotated[int, Field(ge=8192)] | Literal["unlimited"] | None = Field(
@@ -110,6 +116,67 @@ class WorkingFiles(Part):
     )
     git: GitSource | None = Field(default=None, description="A commit of a git repository.")
     path: Folder = Field(default=WORKSPACE, description="Folder that they are put in.")
+
+
+class Dependency(Part):
+    """Another job that has to start or end before this one is queued."""
+
+    job: Annotated[str, Field(min_length=1, max_length=MAX_JOB_REFERENCE)] = Field(
+        description="Name of a job of yours, OWNER~NAME, or the id of a job that you may see.",
+        examples=["preprocess"],
+    )
+    condition: DependencyCondition = Field(
+        default="afterok",
+        description="`afterok`: it succeeded; `afternotok`: it failed or was stopped; `afterany`: "
+        "it ended; `after`: it started.",
+    )
+
+
+class App(Part):
+    """A program in the job that people open in a browser, through the platform's proxy."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=32)] = Field(
+        description="What the job's page calls it.", examples=["notebook"]
+    )
+    type: AppType = Field(
+        default="web",
+        description="What it is: `web` is any program that answers HTTP, `shell` is the terminal "
+        "of the job's page.",
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None, description="Where it listens, at all addresses; not of a `shell`."
+    )
+    task_role: RoleName | None = Field(
+        default=None, description="Role in whose first task it runs; default: the first role."
+    )
+    path: Annotated[str, Field(pattern=r"^/[^/\\]?[ -\[\]-~]*$", max_length=500)] = Field(
+        default="/", description="What a browser opens first.", examples=["/lab"]
+    )
+    idle_stop: bool = Field(
+        default=False,
+        description="Stop the job when no one has used the app for as long as the virtual cluster "
+        "allows (`app_idle_minutes`).",
+    )
+
+
+class ApiToken(Part):
+    """A token of the REST API for the containers of the job."""
+
+    scope: Literal["read", "submit"] = Field(
+        default="submit",
+        description="`read`: only reads; `submit`: also works with jobs and files.",
+    )
+
+
+class SkepRole(Part):
+    """What Skep knows of a task role and OpenPAI's protocol does not."""
+
+    parallelism: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        default=None,
+        description="At most so many tasks of the role run at the same time; needs "
+        "`extras.gangAllocation: false`.",
+        examples=[4],
+    )
 
 
 class SkepExtras(Part):
@@ -133,11 +200,24 @@ class SkepExtras(Part):
         description="When its owner needs it to be done: a moment with its zone.",
         examples=["2027-01-31T18:00:00+01:00"],
     )
+    begin: Moment | None = Field(
+        default=None,
+        description="The job is not started before this moment, given with its zone.",
+        examples=["2027-01-31T18:00:00+01:00"],
+    )
+    depends_on: Annotated[list[Dependency], Field(max_length=MAX_DEPENDENCIES)] = Field(
+        default=[],
+        description="Jobs that this one waits for; it fails when that can never come to be.",
+        examples=[[{"job": "preprocess", "condition": "afterok"}]],
+    )
+    task_roles: dict[RoleName, SkepRole] = Field(
+        default={}, description="Further fields of task roles, by name of the role."
+    )
     elastic: Elastic | None = Field(
         default=None, description="With how many tasks it could run; not used yet."
     )
     checkpoint: Checkpoint | None = Field(
-        default=None, description="How it is told to save its work when it shall make room."
+        default=None, description="How it is asked to save its work when it is preempted."
     )
     stop_grace: Grace | None = Field(
         default=None, description="Time between SIGTERM and SIGKILL; default 30 s."
@@ -147,14 +227,14 @@ class SkepExtras(Part):
         description="Time until all tasks of a gang must be ready; then it is tried elsewhere.",
     )
     preemptible: bool = Field(
-        default=True, description="False: it makes room only where it is opportunistic."
+        default=True, description="False: it is preempted only while it is opportunistic."
     )
     network: Literal["bridge", "host"] | None = Field(
         default=None,
         description="`bridge`: a network of the job's own, the default; `host`: that of the nodes, "
         "with reserved ports, where the virtual cluster may.",
     )
-    scratch: Annotated[int, Field(ge=1, le=2**30)] | None = Field(
+    scratch: Annotated[int, Field(ge=1, le=MAX_SCRATCH_MB)] | None = Field(
         default=None,
         description="MiB of a folder of each task, `$SKEP_SCRATCH_DIR`, that its next attempt on "
         "the same node finds again.",
@@ -170,6 +250,13 @@ class SkepExtras(Part):
             examples=[{"NCCL_DEBUG": "INFO"}],
         )
     )
+    api_token: bool | ApiToken = Field(
+        default=False,
+        description="Gives the containers `$SKEP_TOKEN` and `$SKEP_URL`: a token that acts as the "
+        "owner in the job's virtual cluster until the job ends, so that it can submit its "
+        "followers. `true`: with the scope `submit`.",
+        examples=[True, {"scope": "read"}],
+    )
     working_files: WorkingFiles | None = Field(
         default=None, description="Files that each task starts with."
     )
@@ -182,11 +269,28 @@ class SkepExtras(Part):
         default=None, description="Type of the one cell that shall hold the whole job."
     )
     lazy_preemption: bool | None = Field(
-        default=None, description="Run on opportunistically instead of making room."
+        default=None, description="Continue as an opportunistic job instead of being stopped."
+    )
+    ignore_storages: bool = Field(
+        default=False,
+        description="Submit the job although a storage that it names is not mounted: what it "
+        "writes there is lost with its containers.",
+    )
+    apps: Annotated[list[App], Field(max_length=MAX_APPS)] = Field(
+        default=[],
+        description="Programs in the job that people open in a browser, such as JupyterLab.",
+        examples=[[{"name": "notebook", "type": "jupyterlab", "port": 8888}]],
     )
     visibility: Literal["owner", "members", "everyone"] | None = Field(
         default=None,
-        description="Who sees the job besides its owner, the managers of its virtual cluster and "
-        "admins: nobody, the virtual cluster's members, every user. Default: as the virtual "
+        description="Who sees the job besides its owner, VC admins and "
+        "admins: no one, the virtual cluster's members, every user. Default: as the virtual "
         "cluster says.",
     )
+
+    @property
+    def token_scope(self) -> Literal["read", "submit"] | None:
+        """The scope of the API token that the job asks for; None: it asks for none."""
+        if isinstance(self.api_token, ApiToken):
+            return self.api_token.scope
+        return "submit" if self.api_token else None

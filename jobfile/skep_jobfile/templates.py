@@ -27,12 +27,14 @@ class TemplateError(ValueError):
 
 
 def render(template: str, values: Mapping[str, Any], budget: Budget | None = None) -> str:
-    """The text without white space around it. Raises TemplateError and TooMuchText."""
+    """Return the filled template without white space around it. Raises TemplateError and
+    TooMuchText."""
     return trim(fill(template, values, budget))
 
 
 def fill(template: str, values: Mapping[str, Any], budget: Budget | None = None) -> str:
-    """The text. Raises TemplateError, and TooMuchText as soon as the budget is spent."""
+    """Return the filled template. Raises TemplateError, and TooMuchText as soon as the budget is
+    spent."""
     budget = budget or Budget()
     budget.read(template)
     return "".join(budget.write(_printed(kind, text, values)) for kind, text in _parse(template))
@@ -65,7 +67,8 @@ def lookup(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _member(value: Any, step: str) -> Any:
-    """Of an object, or of a list or text as in JavaScript: by index, or its length."""
+    """Return the member of an object, or of a list or text as in JavaScript: by index, or its
+    length."""
     if isinstance(value, Mapping):
         return value.get(step)
     if not isinstance(value, str | list):
@@ -77,7 +80,7 @@ def _member(value: Any, step: str) -> Any:
 
 
 def _parse(template: str) -> Iterator[Token]:
-    """Tokens outside of sections."""
+    """Yield the tokens outside of sections."""
     depth = 0
     for kind, mark, text in _Parser(template).tokens():
         if mark in ("#", "^"):
@@ -173,7 +176,7 @@ class _Parser:
         return content
 
     def _ignore(self, content: str, start: int) -> None:
-        """Comments and partials."""
+        """Skip comments and partials."""
 
     def _print(self, content: str, start: int) -> None:
         self.line.has_text = True

@@ -2,7 +2,8 @@
 as often as they are used, so that a bomb is refused while it is read.
 
 The syntax is ruamel's, what plain scalars mean is said in `scalars`. Building the data from the
-nodes is done here, so that every problem has its place and all duplicate keys are told at once.
+nodes is done here, so that every problem has its place and all duplicate keys are reported
+at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PLAIN = "tag:skep,plain"  # neither quotes nor a tag
 
 
 def compose(text: str, max_depth: int, max_nodes: int) -> Node:
-    """The node graph of the single document in `text`. Raises InvalidJobFile."""
+    """Return the node graph of the single document in `text`. Raises InvalidJobFile."""
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = max_depth + 1
     yaml.Composer = partial(_BoundedComposer, max_nodes)  # type: ignore[assignment]
@@ -52,7 +53,7 @@ def compose(text: str, max_depth: int, max_nodes: int) -> Node:
 
 
 def construct(root: Node) -> Any:
-    """Plain data: dict, list, str, int, float, bool, None. Raises InvalidJobFile."""
+    """Return plain data: dict, list, str, int, float, bool, None. Raises InvalidJobFile."""
     problems: list[Problem] = []
     data = _construct(root, (), problems)
     if problems:
@@ -61,7 +62,7 @@ def construct(root: Node) -> Any:
 
 
 def entries(node: Node | None) -> Iterator[tuple[Node, Node]]:
-    """Key and value of an object's fields, then of those merged into it, whichever counts."""
+    """Yield key and value of an object's fields, then of those merged into it, whichever counts."""
     if not isinstance(node, MappingNode):
         return
     for key, value in node.value:

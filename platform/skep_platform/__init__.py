@@ -1,3 +1,3 @@
-"""The control plane: the only room with a database."""
+"""The control plane: the only package with a database."""
 
 __version__ = "0.1.0"

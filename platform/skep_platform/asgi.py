@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import cast
 
-from skep_platform.core.handler import application as http_application
+from skep_platform.core.serving import application as http_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
 http = http_application()
@@ -14,12 +14,12 @@ http = http_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-from skep_platform.core.limits import App, BodyLimit  # noqa: E402
-from skep_platform.files.contents import MAX_PACKED  # noqa: E402
-from skep_platform.gateway.routing import people  # noqa: E402
-from skep_platform.gateway.uploads import UploadGate  # noqa: E402
+from skep_limits import MAX_ARCHIVE_BYTES  # noqa: E402
+from skep_platform.core.serving import App, BodyLimit, behind_proxies, finish_start  # noqa: E402
+from skep_platform.gateway.routing import UploadGate, people  # noqa: E402
 
 django = cast(App, http)
 bounded = BodyLimit(django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
-uploads = UploadGate(django, MAX_PACKED, bounded)
-application = ProtocolTypeRouter({"http": uploads, "websocket": people})
+uploads = UploadGate(django, MAX_ARCHIVE_BYTES, bounded)
+application = behind_proxies(ProtocolTypeRouter({"http": uploads, "websocket": people}))
+finish_start()

@@ -11,9 +11,12 @@ SKEP_GATEWAY_URL     where agents reach the gateway (default: where they joined,
                      routes by path); ":8471" is a port of the host that they joined
 SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that know nothing but the
                      web address (default http://127.0.0.1:8471)
+SKEP_APPS_URL        scheme, domain and port below which each app of a job has a host of its own,
+                     such as https://apps.example.net, by a wildcard name and certificate (default:
+                     none, and apps cannot be opened)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
-SKEP_TRUSTED_PROXIES the number of proxies in front that set X-Forwarded-For and
-                     X-Forwarded-Proto; without one nobody is believed (default 0)
+SKEP_TRUSTED_PROXIES comma list of addresses and networks of reverse proxies in front: of them
+                     X-Forwarded-For and X-Forwarded-Proto are believed (default: of none)
 SKEP_LOG_LEVEL       default INFO
 SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet keys: 32 bytes,
                      URL-safe base64); the first one seals, all of them open. Default: made from
@@ -21,10 +24,26 @@ SKEP_SECRETS_KEYS    comma list of keys that seal what jobs keep secret (Fernet 
 SKEP_LOG_STORE       s3://bucket/prefix: log chunks and working files lie there (default: in
                      SKEP_DATA_DIR); credentials and region as for any program of AWS
 SKEP_S3_ENDPOINT_URL the address of a store that speaks S3 and is not Amazon's
+SKEP_STORAGE_FILES   folder in which each storage is mounted under its name, so that users can list,
+                     upload and download files (default: none, and they cannot)
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
+SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept (default 30, 0: for ever)
+SKEP_EVENT_RETENTION_DAYS   how long events are kept (default 400, 0: for ever)
+SKEP_AUDIT_RETENTION_DAYS   how long audit entries are kept, in whole months (default 730, 0: for
+                     ever)
+SKEP_EVENTS_PER_SUBJECT     events kept of one job, node or user, after which the older ones of
+                     one kind become one with a count (default 1000, 0: without a bound)
+SKEP_USAGE_JOB_RETENTION_DAYS  how long GPU time is kept by job and day; older days are kept by
+                     user, virtual cluster and GPU model (default 400, 0: for ever by job)
+SKEP_USAGE_RETENTION_DAYS   how long GPU time is kept at all (default 0: for ever)
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
                      ranges, and "public" for all at public addresses (default public); give the
                      agents the same
+SKEP_CHECK_IMAGES    on (default): a submit is refused when the registry says that an image is not
+                     there or not given to the job; warn: it gets a note; off: nothing is asked. A
+                     registry that does not answer within 3 s never refuses a job
+SKEP_INSECURE_REGISTRIES  comma list of registries that the server asks by plain HTTP, such as
+                     registry.lab:5000 (loopback always)
 SKEP_SCRATCH_RETENTION_S  how long nodes keep the scratch of a finished job (default 3600)
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
@@ -35,6 +54,31 @@ SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get thei
 SKEP_EGRESS_ALLOW    comma list of private addresses, networks or address:port that tasks may reach
 SKEP_TOKEN_DAYS      how long an API token lives when nothing else is asked for (default 90)
 SKEP_TOKEN_MAX_DAYS  how long it may live at most (default 366)
+SKEP_REQUIRE_MFA     who must set up multi-factor authentication before anything else when logged in
+                     by password: admins, all, or no one (default)
+SKEP_PASSWORD_LOGIN  0: only admins log in by a password that is kept here, all others by single
+                     sign-on or the directory (default 1)
+SKEP_OIDC_ISSUER     address of the OpenID Connect provider for single sign-on (default: none), with
+                     SKEP_OIDC_CLIENT_ID and SKEP_OIDC_CLIENT_SECRET as registered there
+SKEP_OIDC_NAME       what the button on the login page calls it (default "single sign-on")
+SKEP_OIDC_USERNAME_CLAIM   the claim that names a new user (default preferred_username)
+SKEP_OIDC_GROUPS_CLAIM     the claim whose groups users join and leave at login (default: none)
+SKEP_OIDC_HOSTS      comma list of further hosts of the provider that its configuration may name
+SKEP_LDAP_URI        ldaps://host of a directory whose users log in with their password there
+                     (default: none; needs the extra skep[ldap]); ldap://host means STARTTLS, except
+                     on the loopback, where SKEP_LDAP_START_TLS=1 asks for it
+SKEP_LDAP_CA_FILE    certificates of the authorities that its certificate may come from (default:
+                     those of the system)
+SKEP_LDAP_BIND_DN    who searches there, with the password in the file SKEP_LDAP_BIND_PASSWORD_FILE
+                     (default: an anonymous search)
+SKEP_LDAP_USER_BASE  below which users are searched by SKEP_LDAP_USER_FILTER (default
+                     (uid=%(user)s))
+SKEP_LDAP_UID_ATTRIBUTE  what never changes of a user (default entryUUID; objectGUID for Active
+                     Directory); SKEP_LDAP_USERNAME_ATTRIBUTE (default uid) names new users, and
+                     SKEP_LDAP_EMAIL_ATTRIBUTE (default mail) has their e-mail
+SKEP_LDAP_GROUP_BASE below which groups are searched by SKEP_LDAP_GROUP_FILTER (default
+                     (member=%(dn)s)); users join and leave at login the groups whose external name
+                     is the SKEP_LDAP_GROUP_ATTRIBUTE (default cn). Without a base: no groups
 SKEP_FORMER_MEMBERS_JOBS   what becomes of running jobs of people who were deactivated or left their
                      virtual cluster: stop (default), or finish; waiting ones always stop
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
@@ -45,16 +89,15 @@ SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on
 from __future__ import annotations
 
 import os
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from skep_agent.network.rules import PRIVATE, Egress
+from skep_agent.network.rules import Egress
 from skep_agent.protocol import NetworkPolicy
-from skep_platform import __version__, engine_urls, start_checks
+from skep_platform import __version__, env_settings, schedule
 
 BASE_DIR = Path(__file__).resolve().parent
 
@@ -73,8 +116,8 @@ def _refuse(problem: str) -> None:
 
 def _database(url: str) -> dict[str, object]:
     return {
-        "ENGINE": "django.db.backends.postgresql",
-        **engine_urls.database(url),
+        "ENGINE": "skep_platform.core.database",
+        **env_settings.database_settings(url),
         "CONN_HEALTH_CHECKS": True,  # a database that was restarted fails no request of ours
         "OPTIONS": {
             # The same few statements come thousands of times: parsed and planned once a connection.
@@ -89,17 +132,6 @@ def _database(url: str) -> dict[str, object]:
     }
 
 
-def _gang_pool(text: str) -> str:
-    try:
-        pool = IPv4Network(text)
-    except ValueError:
-        pool = None
-    if pool is None or not 8 <= pool.prefixlen <= 24 or not any(map(pool.subnet_of, PRIVATE)):
-        problem = "SKEP_GANG_POOL is to be a private IPv4 network from /8 to /24, not "
-        raise ImproperlyConfigured(f"{problem}{text[:80]!r}")
-    return text
-
-
 def _egress(text: str) -> list[str]:
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     try:
@@ -109,28 +141,17 @@ def _egress(text: str) -> list[str]:
     return entries
 
 
-def _objects(url: str, folder: str) -> dict[str, object]:
-    parts = urlsplit(url)
-    if parts.scheme != "s3" or not parts.netloc:
-        raise ImproperlyConfigured("SKEP_LOG_STORE is to be s3://bucket or s3://bucket/prefix")
-    return {
-        "bucket_name": parts.netloc,
-        "location": f"{parts.path.strip('/')}/{folder}".lstrip("/"),
-        "endpoint_url": os.environ.get("SKEP_S3_ENDPOINT_URL") or None,
-        "file_overwrite": True,
-        "querystring_auth": False,
-        "max_memory_size": 8 * 1024 * 1024,  # of a larger file the rest goes to disk
-    }
-
-
 SECRET_KEY = _required("SKEP_SECRET_KEY")
-_refuse(start_checks.secret_key_problem(SECRET_KEY))
+_refuse(env_settings.secret_key_problem(SECRET_KEY))
 DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
 SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
 SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
+SKEP_STORAGE_FILES = os.environ.get("SKEP_STORAGE_FILES", "")
 SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
-_allow_http = os.environ.get(start_checks.ALLOW_HTTP, "") == "1"
-_refuse(start_checks.public_url_problem(SKEP_PUBLIC_URL, _allow_http))
+_allow_http = os.environ.get(env_settings.ALLOW_HTTP, "") == "1"
+_refuse(env_settings.public_url_problem(SKEP_PUBLIC_URL, _allow_http))
+SKEP_APPS_URL = os.environ.get("SKEP_APPS_URL", "").rstrip("/")
+_refuse(env_settings.apps_url_problem(SKEP_APPS_URL, SKEP_PUBLIC_URL, _allow_http))
 SKEP_GATEWAY_URL = os.environ.get("SKEP_GATEWAY_URL", "")
 SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:8471")
 
@@ -138,25 +159,71 @@ SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:
 # the server waits `LEASE_MARGIN_S` longer before it gives the GPUs away.
 SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
 SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
-_refuse(start_checks.lease_margin_problem(SKEP_LEASE_MARGIN_S))
+_refuse(env_settings.lease_margin_problem(SKEP_LEASE_MARGIN_S))
 SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
 # So long nodes are waited for after a planned stop of the server; at most a day.
 SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
 SKEP_REGISTRIES = os.environ.get("SKEP_REGISTRIES", "")
+SKEP_CHECK_IMAGES = os.environ.get("SKEP_CHECK_IMAGES", "") or "on"
+_refuse(
+    "" if SKEP_CHECK_IMAGES in ("on", "warn", "off") else "SKEP_CHECK_IMAGES is on, warn or off."
+)
+SKEP_INSECURE_REGISTRIES = tuple(
+    word.strip().lower()
+    for word in os.environ.get("SKEP_INSECURE_REGISTRIES", "").split(",")
+    if word.strip()
+)
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
 _refuse(
     "" if SKEP_VERSION_FLOORS in ("warn", "refuse") else "SKEP_VERSION_FLOORS is warn or refuse."
 )
-SKEP_GANG_POOL = _gang_pool(os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10"))
+SKEP_GANG_POOL = os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10")
+_refuse(env_settings.gang_pool_problem(SKEP_GANG_POOL))
 SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))
 SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))
 SKEP_TOKEN_MAX_DAYS = float(os.environ.get("SKEP_TOKEN_MAX_DAYS", "366"))
 SKEP_FORMER_MEMBERS_JOBS = os.environ.get("SKEP_FORMER_MEMBERS_JOBS", "stop")
+SKEP_REQUIRE_MFA = os.environ.get("SKEP_REQUIRE_MFA", "")
+_refuse("" if SKEP_REQUIRE_MFA in ("", "admins", "all") else "SKEP_REQUIRE_MFA is admins or all.")
+SKEP_PASSWORD_LOGIN = os.environ.get("SKEP_PASSWORD_LOGIN", "1") != "0"
+SKEP_OIDC_ISSUER = os.environ.get("SKEP_OIDC_ISSUER", "")
+SKEP_OIDC_CLIENT_ID = os.environ.get("SKEP_OIDC_CLIENT_ID", "")
+SKEP_OIDC_CLIENT_SECRET = os.environ.get("SKEP_OIDC_CLIENT_SECRET", "")
+SKEP_OIDC_NAME = os.environ.get("SKEP_OIDC_NAME", "single sign-on")
+SKEP_OIDC_USERNAME_CLAIM = os.environ.get("SKEP_OIDC_USERNAME_CLAIM", "preferred_username")
+SKEP_OIDC_GROUPS_CLAIM = os.environ.get("SKEP_OIDC_GROUPS_CLAIM", "")
+SKEP_OIDC_HOSTS = [h for h in os.environ.get("SKEP_OIDC_HOSTS", "").split(",") if h]
+SKEP_LDAP_URI = os.environ.get("SKEP_LDAP_URI", "")
+SKEP_LDAP_START_TLS = os.environ.get("SKEP_LDAP_START_TLS", "") == "1"
+SKEP_LDAP_CA_FILE = os.environ.get("SKEP_LDAP_CA_FILE", "")
+SKEP_LDAP_BIND_DN = os.environ.get("SKEP_LDAP_BIND_DN", "")
+SKEP_LDAP_BIND_PASSWORD_FILE = os.environ.get("SKEP_LDAP_BIND_PASSWORD_FILE", "")
+SKEP_LDAP_USER_BASE = os.environ.get("SKEP_LDAP_USER_BASE", "")
+SKEP_LDAP_USER_FILTER = os.environ.get("SKEP_LDAP_USER_FILTER", "(uid=%(user)s)")
+SKEP_LDAP_UID_ATTRIBUTE = os.environ.get("SKEP_LDAP_UID_ATTRIBUTE", "entryUUID")
+SKEP_LDAP_USERNAME_ATTRIBUTE = os.environ.get("SKEP_LDAP_USERNAME_ATTRIBUTE", "uid")
+SKEP_LDAP_EMAIL_ATTRIBUTE = os.environ.get("SKEP_LDAP_EMAIL_ATTRIBUTE", "mail")
+SKEP_LDAP_GROUP_BASE = os.environ.get("SKEP_LDAP_GROUP_BASE", "")
+SKEP_LDAP_GROUP_FILTER = os.environ.get("SKEP_LDAP_GROUP_FILTER", "(member=%(dn)s)")
+SKEP_LDAP_GROUP_ATTRIBUTE = os.environ.get("SKEP_LDAP_GROUP_ATTRIBUTE", "cn")
+_refuse(
+    env_settings.ldap_problem(
+        SKEP_LDAP_URI, SKEP_LDAP_USER_BASE, SKEP_LDAP_USER_FILTER, SKEP_LDAP_GROUP_FILTER
+    )
+)
+_refuse(
+    env_settings.oidc_problem(
+        SKEP_OIDC_ISSUER,
+        SKEP_OIDC_CLIENT_ID,
+        SKEP_OIDC_CLIENT_SECRET,
+        SKEP_PASSWORD_LOGIN or bool(SKEP_LDAP_URI),
+    )
+)
 PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
-# Limits of the queue, in seconds; see skep_scheduler.queue.Settings.
+# Limits of the queue, in seconds; see skep_scheduler.model.Options.
 SKEP_SCHEDULING: dict[str, Any] = {
     "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
     "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
@@ -171,8 +238,36 @@ SKEP_MAX_SPEC_BYTES = 512 * 1024
 SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
 SKEP_SCRATCH_RETENTION_S = float(os.environ.get("SKEP_SCRATCH_RETENTION_S", "3600"))
 SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
+SKEP_METRIC_RETENTION_DAYS = float(os.environ.get("SKEP_METRIC_RETENTION_DAYS", "30"))
+SKEP_EVENT_RETENTION_DAYS = float(os.environ.get("SKEP_EVENT_RETENTION_DAYS", "400"))
+SKEP_AUDIT_RETENTION_DAYS = float(os.environ.get("SKEP_AUDIT_RETENTION_DAYS", "730"))
+SKEP_USAGE_JOB_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_JOB_RETENTION_DAYS", "400"))
+SKEP_USAGE_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_RETENTION_DAYS", "0"))
+SKEP_NOTIFICATION_RETENTION_DAYS = float(os.environ.get("SKEP_NOTIFICATION_RETENTION_DAYS", "30"))
+SKEP_NOTIFICATION_WINDOW_S = float(os.environ.get("SKEP_NOTIFICATION_WINDOW_S", "60"))
+SKEP_NOTIFICATION_WAITING_H = float(os.environ.get("SKEP_NOTIFICATION_WAITING_H", "6"))
+SKEP_MAILS_PER_HOUR = int(os.environ.get("SKEP_MAILS_PER_HOUR", "30"))
+try:
+    SKEP_WEBHOOK_NETWORKS = env_settings.networks(
+        "SKEP_WEBHOOK_NETWORKS", os.environ.get("SKEP_WEBHOOK_NETWORKS", "")
+    )
+except ValueError as problem:
+    raise ImproperlyConfigured(str(problem)) from None
+EMAIL_HOST = os.environ.get("SKEP_SMTP_HOST", "")
+EMAIL_PORT = int(os.environ.get("SKEP_SMTP_PORT", "587"))
+EMAIL_HOST_USER = os.environ.get("SKEP_SMTP_USERNAME", "")
+EMAIL_HOST_PASSWORD = os.environ.get("SKEP_SMTP_PASSWORD", "")
+_smtp_tls = os.environ.get("SKEP_SMTP_TLS", "starttls")
+_refuse(env_settings.smtp_problem(EMAIL_HOST, _smtp_tls, EMAIL_HOST_PASSWORD))
+EMAIL_USE_TLS, EMAIL_USE_SSL = _smtp_tls == "starttls", _smtp_tls == "tls"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("SKEP_MAIL_FROM", "skep@localhost")
+SKEP_EVENTS_PER_SUBJECT = int(os.environ.get("SKEP_EVENTS_PER_SUBJECT", "1000"))
 
-SKEP_TRUSTED_PROXIES = int(os.environ.get("SKEP_TRUSTED_PROXIES", "0"))
+try:
+    SKEP_TRUSTED_PROXIES = env_settings.proxy_list(os.environ.get("SKEP_TRUSTED_PROXIES", ""))
+except ValueError as problem:
+    raise ImproperlyConfigured(str(problem)) from None
 
 DEBUG = os.environ.get("SKEP_DEBUG", "") == "1"
 _public = urlsplit(SKEP_PUBLIC_URL)
@@ -180,8 +275,9 @@ _public = urlsplit(SKEP_PUBLIC_URL)
 ALLOWED_HOSTS = [h for h in os.environ.get("SKEP_ALLOWED_HOSTS", "").split(",") if h]
 ALLOWED_HOSTS += [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", "[::1]"]
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}"]
-# Anybody can send the header; only a proxy of ours replaces it.
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SKEP_TRUSTED_PROXIES > 0 else None
+# Scheme and address are those of the ASGI scope: core.serving.behind_proxies has looked at the
+# headers of proxies.
+SECURE_PROXY_SSL_HEADER = None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _public.scheme == "https"
 SESSION_COOKIE_NAME = "skep_session"
 CSRF_COOKIE_NAME = "skep_csrf"
@@ -205,17 +301,27 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "knox",
+    # Models and building blocks of the login; no route of theirs is served.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
     "skep_platform.core",
+    "skep_platform.audit",
     "skep_platform.accounts",
     "skep_platform.tenancy",
     "skep_platform.cluster",
     "skep_platform.images",
     "skep_platform.files",
+    "skep_platform.storage",
     "skep_platform.jobs",
     "skep_platform.telemetry",
+    "skep_platform.usage",
+    "skep_platform.notifications",
     "skep_platform.scheduling",
     "skep_platform.cells",
     "skep_platform.gateway",
+    "skep_platform.interactive",
     "skep_platform.web",
 ]
 
@@ -223,14 +329,16 @@ MIDDLEWARE = [
     "skep_platform.core.middleware.Probes",
     "skep_platform.core.middleware.RequestLog",
     "skep_platform.core.middleware.Compress",
-    "skep_platform.web.policy.ContentPolicy",
+    "skep_platform.core.middleware.Conditional",
+    "skep_platform.web.views.ContentPolicy",
     "django.middleware.security.SecurityMiddleware",
-    "skep_platform.web.static_files.StaticFiles",
+    "skep_platform.web.views.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 TEMPLATES = [
@@ -261,7 +369,7 @@ STORAGES: dict[str, Any] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     "logs": {
-        "BACKEND": "skep_platform.telemetry.files.ChunkFiles",
+        "BACKEND": "skep_platform.telemetry.store.ChunkFiles",
         "OPTIONS": {"location": str(SKEP_DATA_DIR / "logs")},
     },
     "files": {
@@ -270,13 +378,14 @@ STORAGES: dict[str, Any] = {
     },
 }
 if _log_store := os.environ.get("SKEP_LOG_STORE", ""):
+    _refuse(env_settings.object_store_problem(_log_store))
     STORAGES["logs"] = {
         "BACKEND": "skep_platform.telemetry.objects.ChunkObjects",
-        "OPTIONS": _objects(_log_store, "logs"),
+        "OPTIONS": env_settings.object_store(_log_store, "logs"),
     }
     STORAGES["files"] = {
         "BACKEND": "storages.backends.s3.S3Storage",
-        "OPTIONS": _objects(_log_store, "files"),
+        "OPTIONS": env_settings.object_store(_log_store, "files"),
     }
 
 CHANNEL_LAYERS: dict[str, Any] = {
@@ -296,17 +405,16 @@ CACHES = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "skep_platform.accounts.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "skep_platform.accounts.current_user.TokenAuthentication",
+        "skep_platform.accounts.current_user.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["skep_platform.core.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "skep_platform.core.schema.Schema",
-    "EXCEPTION_HANDLER": "skep_platform.core.api.exception_handler",
-    "DEFAULT_PAGINATION_CLASS": "skep_platform.core.api.CursorPages",
+    "EXCEPTION_HANDLER": "skep_platform.audit.refusals.exception_handler",
     "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of our own
-    "NUM_PROXIES": SKEP_TRUSTED_PROXIES,
+    "NUM_PROXIES": 0,  # see SECURE_PROXY_SSL_HEADER
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
@@ -319,17 +427,38 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "skep_platform.core.schema.nullable_unions",
+    ],
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "JobState": "skep_platform.jobs.states.JobState.choices",
         "AttemptState": "skep_platform.jobs.states.AttemptState.choices",
         "Visibility": "skep_platform.tenancy.models.Visibility.values",
+        "VcRole": "skep_platform.tenancy.models.Role.values",
+        "ServiceAccountRole": "skep_platform.tenancy.service_accounts.ROLES",
+        "TokenScope": "skep_platform.accounts.models.Scope.values",
+        "ServiceAccountTokenScope": "skep_platform.tenancy.service_accounts.SCOPES",
         "NodeState": "skep_platform.cluster.models.NodeState.values",
+        "AnnouncementSeverity": "skep_platform.cluster.models.AnnouncementSeverity.values",
         "CellState": "skep_platform.cells.serializers.STATES",
+        "StorageFileType": "skep_platform.storage.files.TYPES",
+        "AppType": "skep_platform.interactive.models.AppType.values",
+        "AppState": "skep_platform.interactive.queries.STATES",
+        "NotificationChannelName": "skep_platform.notifications.api.CHANNELS",
+        "DeliveryChannel": "skep_platform.notifications.api.SENT",
+        "DeliveryState": "skep_platform.notifications.models.DeliveryState.values",
+        "WebhookFormat": "skep_platform.notifications.models.WebhookFormat.values",
+        "StorageType": "skep_platform.storage.models.StorageType.values",
     },
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
+
+MFA_ADAPTER = "skep_platform.accounts.mfa.Adapter"
+MFA_TOTP_TOLERANCE = 1  # steps of 30 s by which the clock of a phone may differ
+MFA_RECOVERY_CODE_DIGITS = 10
 
 # Knox's migrations would create the table of the token model that ours replaces, and the table's
 # foreign key keeps a test database from being emptied.
@@ -337,7 +466,7 @@ MIGRATION_MODULES = {"knox": None}
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
-CELERY_BROKER_URL = engine_urls.broker(SKEP_REDIS_URL)
+CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,
@@ -352,72 +481,6 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = False  # beat repeats every task; a poison t
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
 # Names and periods in seconds; `expires` keeps a stopped worker from waking to a pile of ticks.
-CELERY_BEAT_SCHEDULE = {
-    "tick": {
-        "task": "skep.scheduling.tick",
-        "schedule": SKEP_TICK_S,
-        "options": {"queue": "scheduler", "expires": 4},
-    },
-    "verify-world": {
-        "task": "skep.scheduling.verify",
-        "schedule": 300.0,
-        "options": {"queue": "scheduler", "expires": 60},
-    },
-    "sample-use": {
-        "task": "skep.scheduling.sample_use",
-        "schedule": 60.0,
-        "options": {"queue": "scheduler", "expires": 30},
-    },
-    "tidy-scheduling": {
-        "task": "skep.scheduling.tidy",
-        "schedule": 3600.0,
-        "options": {"expires": 600},
-    },
-    "stop-jobs-of-former-members": {
-        "task": "skep.jobs.stop_of_former_members",
-        "schedule": 30.0,
-        "options": {"expires": 20},
-    },
-    "reconcile-jobs": {
-        "task": "skep.jobs.reconcile",
-        "schedule": 2.0,
-        "options": {"expires": 4},
-    },
-    "reconcile-nodes": {
-        "task": "skep.cluster.reconcile",
-        "schedule": 2.0,
-        "options": {"expires": 4},
-    },
-    "drain-nodes": {
-        "task": "skep.cells.drain",
-        "schedule": 2.0,
-        "options": {"expires": 4},
-    },
-    "diagnose-jobs": {
-        "task": "skep.telemetry.diagnose",
-        "schedule": 2.0,
-        "options": {"expires": 4},
-    },
-    "count-use": {
-        "task": "skep.telemetry.count_use",
-        "schedule": 5.0,
-        "options": {"expires": 10},
-    },
-    "delete-old-logs": {
-        "task": "skep.telemetry.delete_old_logs",
-        "schedule": 60.0,
-        "options": {"expires": 30},
-    },
-    "tidy-files": {
-        "task": "skep.files.tidy",
-        "schedule": 3600.0,
-        "options": {"expires": 600},
-    },
-    "tidy-logins": {
-        "task": "skep.accounts.tidy",
-        "schedule": 3600.0,
-        "options": {"expires": 600},
-    },
-}
+CELERY_BEAT_SCHEDULE = schedule.beat(SKEP_TICK_S)
 
 LOGGING_CONFIG = None  # structlog: see core.logs

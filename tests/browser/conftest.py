@@ -16,12 +16,27 @@ from tests.support.stack import Stack, stack
 
 HERE = Path(__file__).parent
 SHOTS = HERE.parents[1] / "test-results" / "browser"
+PLAYWRIGHT = (
+    "node",
+    str(HERE.parents[1] / "webui/node_modules/@playwright/test/cli.js"),
+    *("test", "--config", str(HERE / "playwright.config.mjs")),
+)
 VISITOR = {"username": "mei", "password": "many-busy-bees", "is_admin": True}
 
 
 @pytest.fixture(scope="session")
-def skep() -> Iterator[Stack]:
-    with stack("--nodes", "2", "--gpus", "8", SKEP_HEARTBEAT_S="1") as running:
+def storage_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of which the agents may mount folders into jobs, and the server shows files."""
+    root = tmp_path_factory.mktemp("storages")
+    (root / "files").mkdir()
+    return root
+
+
+@pytest.fixture(scope="session")
+def skep(storage_root: Path) -> Iterator[Stack]:
+    timing = {"SKEP_HEARTBEAT_S": "1"}
+    timing |= dict.fromkeys(("SKEP_STORAGE_ROOTS", "SKEP_STORAGE_FILES"), str(storage_root))
+    with stack("--nodes", "2", "--gpus", "8", **timing) as running:
         headers = {"Authorization": f"Bearer {running.token}"}
         with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers) as api:
             api.post("/users", json=VISITOR).raise_for_status()
@@ -32,7 +47,7 @@ def skep() -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def visit(skep: Stack) -> Callable[..., None]:
-    """Runs a scenario of `scenarios/`; what it says when it fails is the test's failure."""
+    """Run a scenario of `scenarios/` with Playwright; its report is the message of a failure."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     environment = {
         "SKEP_URL": skep.url,
@@ -45,7 +60,7 @@ def visit(skep: Stack) -> Callable[..., None]:
 
     def run(scenario: str, **more: str) -> None:
         done = subprocess.run(
-            ["node", str(HERE / "run.mjs"), scenario],
+            [*PLAYWRIGHT, f"/{scenario}.spec.mjs"],
             env={**os.environ, **environment, **more},
             capture_output=True,
             text=True,

@@ -11,11 +11,11 @@ def test_a_job_is_submitted_and_watched_to_its_last_log_line(visit):
     visit("submit_and_watch")
 
 
-def test_a_failed_job_says_why_and_leads_to_the_line_that_tells(visit):
+def test_a_failed_job_says_why_and_leads_to_the_line_that_shows(visit):
     visit("failure")
 
 
-def test_a_shell_in_a_running_task_takes_keys_sizes_and_tells_its_exit(visit):
+def test_a_shell_in_a_running_task_takes_keys_sizes_and_reports_its_exit(visit):
     visit("terminal")
 
 
@@ -67,17 +67,71 @@ def test_sessions_and_tokens_begin_and_end(visit):
     visit("session")
 
 
+def test_security_keys_and_passkeys_log_in(visit):
+    visit("security_keys")
+
+
 def test_finding_u10_a_session_that_ends_is_asked_for_over_the_page(visit):
     visit("expiry")
 
 
-def test_finding_u12_a_manager_runs_a_team_and_admins_look_after_people(visit):
+def test_finding_u12_a_vc_admin_runs_a_team_and_admins_look_after_people(visit):
     visit("people")
 
 
-def test_finding_u14_u20_every_example_is_taken_and_pages_fit_a_phone(visit):
+def test_groups_give_roles_and_a_file_brings_people_into_them(visit):
+    visit("groups")
+
+
+def test_a_service_account_gets_a_token_which_an_admin_revokes(visit):
+    visit("tokens")
+
+
+def test_the_audit_log_shows_who_changed_what_and_each_only_what_concerns_them(visit):
+    visit("audit")
+
+
+def test_finding_u14_every_example_is_taken(visit):
     visit("examples")
+
+
+def test_finding_u20_every_page_fits_a_phone_and_logs_are_in_sight(visit):
+    visit("phone")
+
+
+def test_an_announcement_is_shown_to_other_users(visit):
+    visit("announcement")
 
 
 def test_finding_u9_a_job_that_loses_its_storage_is_asked_for(visit):
     visit("storage")
+
+
+def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, storage_root):
+    visit("storage_files", SKEP_STORAGE=str(storage_root / "files"))
+    assert (storage_root / "files" / "runs" / "note.txt").read_text() == "written here\n"
+    assert not (storage_root / "files" / "large.bin").exists()
+
+
+def test_finding_u28_axe_finds_nothing_on_any_page_in_any_scheme_or_size(visit):
+    visit("accessibility")
+
+
+def test_finding_u21_an_open_page_at_rest_costs_next_to_nothing(visit):
+    visit("at_rest")
+
+
+def test_finding_u30_a_line_of_a_log_has_an_address(visit):
+    visit("line_link")
+
+
+def test_what_a_page_says_of_a_job_it_offers_as_a_button(visit):
+    visit("steer")
+
+
+def test_home_shows_what_concerns_its_reader(visit):
+    visit("home")
+
+
+def test_a_job_is_written_in_a_form_and_in_its_text(visit):
+    visit("form")

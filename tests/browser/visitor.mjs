@@ -1,21 +1,18 @@
-// A visitor with a browser: what all scenarios share. Run one by hand with
-//   SKEP_URL=... SKEP_USER=... SKEP_PASSWORD=... node tests/browser/run.mjs submit_and_watch
+// What all scenarios share: a page that is watched, and what a visitor does again and again.
 import { createRequire } from "node:module";
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const webui = new URL("../../webui/package.json", import.meta.url);
-const { chromium } = createRequire(webui)("playwright-core");
+const fromWebui = createRequire(webui);
+const ROUTER = new URL("../../webui/src/app/router.tsx", import.meta.url);
+// The packages are those of the web UI, which has the only package.json.
+const { test: base, expect } = fromWebui("@playwright/test");
+export { expect };
 
-const FLAGS = [
-  "--headless",
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
+/** The file of axe-core, to be run inside a page. */
+const AXE = fromWebui.resolve("axe-core/axe.min.js");
 
 export const settings = {
   url: process.env.SKEP_URL,
@@ -25,31 +22,55 @@ export const settings = {
   shots: process.env.SKEP_SHOTS ?? "/tmp",
 };
 
-/** Gives `visit` a fresh page; afterwards fails when the page broke anything on the way: an
- * exception, a complaint in the console, a request to anywhere but our own server. */
-export async function browse(visit, { colorScheme = "light" } = {}) {
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: FLAGS,
-  });
-  const context = await browser.newContext({
-    baseURL: settings.url,
-    viewport: { width: 1440, height: 900 },
-    colorScheme,
-  });
+/** `page` is that of one visitor. `browse(visit, { colorScheme })` gives `visit` the page of another
+ * one, in a context of its own. After each of them the test fails when the page broke anything on
+ * the way: an exception, an error in the console, a request to anywhere but our own server. */
+export const test = base.extend({
+  page: async ({ browser, colorScheme, contextOptions, baseURL, viewport }, use, info) => {
+    const visit = await open(browser, {
+      ...contextOptions,
+      baseURL,
+      viewport,
+      colorScheme,
+    });
+    await use(visit.page);
+    await visit.close(info.errors.length > 0);
+  },
+  browse: async ({ browser, contextOptions, baseURL, viewport }, use) => {
+    await use(async (visitor, { colorScheme = "light" } = {}) => {
+      const visit = await open(browser, {
+        ...contextOptions,
+        baseURL,
+        viewport,
+        colorScheme,
+      });
+      let failed = true;
+      try {
+        await visitor(visit.page);
+        failed = false;
+      } finally {
+        await visit.close(failed);
+      }
+    });
+  },
+});
+
+async function open(browser, options) {
+  const context = await browser.newContext(options);
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
+  const goto = page.goto.bind(page);
+  page.goto = (...where) => persist(page, () => goto(...where));
   const { complaints, lost } = listen(page);
-  try {
-    await visit(page);
-    if (complaints.length > 0) throw new Error(`the page complained:\n${complaints.join("\n")}`);
-  } catch (error) {
-    await shoot(page, "failure").catch(() => {});
-    error.message += `\nat ${page.url()}\n${[...complaints, ...lost].join("\n")}`;
-    throw error;
-  } finally {
-    await browser.close();
-  }
+  const close = async (failed) => {
+    if (failed || complaints.length > 0) {
+      await shoot(page, "failure").catch(() => {});
+      console.log([`at ${page.url()}`, ...complaints, ...lost.slice(-20)].join("\n"));
+    }
+    await context.close();
+    if (!failed) expect(complaints, "the page complained").toEqual([]);
+  };
+  return { page, close };
 }
 
 /** What the page broke, and what it did not get: the latter tells only why a scenario failed. */
@@ -75,9 +96,9 @@ function listen(page) {
 }
 
 /** Chromium reports each refusal of the API, which scenarios provoke on purpose, and lost
- * connections while a server restarts. */
+ * connections while a server restarts or the machine's networks change. */
 function isExpected(message) {
-  return /Failed to load resource|WebSocket connection/.test(message.text());
+  return /Failed to load resource|WebSocket connection|ERR_NETWORK_CHANGED/.test(message.text());
 }
 
 export async function logIn(page, { user = settings.user, password = settings.password } = {}) {
@@ -85,7 +106,7 @@ export async function logIn(page, { user = settings.user, password = settings.pa
   await page.getByLabel("User name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "Home", exact: true }).waitFor();
 }
 
 /** Replaces all text of the editor. */
@@ -123,25 +144,41 @@ defaults:
 `;
 }
 
-/** Asks the API as the page's visitor, for what a scenario needs and does not show. */
+/** Calls the API as the page's visitor, for what a scenario needs and does not show. */
 export function ask(page, method, path, body) {
-  return page.evaluate(
-    async ([method, path, body]) => {
-      const token = /skep_csrf=([^;]+)/.exec(document.cookie)?.[1] ?? "";
-      const isText = typeof body === "string";
-      const answer = await fetch(`/api/v1${path}`, {
-        method,
-        headers: {
-          "Content-Type": isText ? "application/yaml" : "application/json",
-          "X-CSRFToken": token,
-        },
-        body: body && (isText ? body : JSON.stringify(body)),
-      });
-      if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
-      return answer.status === 204 ? null : answer.json();
+  const key = randomUUID();
+  return persist(page, () => page.evaluate(call, [method, path, body, key]));
+}
+
+/** Chromium fails requests when a network of the machine comes or goes, as those of gangs do: what a
+ * scenario itself asks for is repeated. */
+async function persist(page, action) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await action();
+    } catch (error) {
+      const passing = /Failed to fetch|ERR_NETWORK_CHANGED|context was destroyed/;
+      if (tries === 5 || !passing.test(error.message)) throw error;
+      await page.waitForTimeout(200 * tries);
+    }
+  }
+}
+
+/** Runs in the page. The key makes a repeated submit the same job. */
+async function call([method, path, body, key]) {
+  const token = /skep_csrf=([^;]+)/.exec(document.cookie)?.[1] ?? "";
+  const isText = typeof body === "string";
+  const answer = await fetch(`/api/v1${path}`, {
+    method,
+    headers: {
+      "Content-Type": isText ? "application/yaml" : "application/json",
+      "X-CSRFToken": token,
+      ...(isText && { "Idempotency-Key": key }),
     },
-    [method, path, body],
-  );
+    body: body && (isText ? body : JSON.stringify(body)),
+  });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
+  return answer.status === 204 ? null : answer.json();
 }
 
 /** A name that no job of an earlier run has. */
@@ -149,6 +186,43 @@ export function freshName(name) {
   return `${name}-${Date.now().toString(36)}`;
 }
 
-export function expect(condition, story) {
-  if (!condition) throw new Error(story);
+/** Waits until a job has this state. */
+export async function reach(page, job, state) {
+  for (;;) {
+    const now = await ask(page, "GET", `/jobs/${job.id}`);
+    if (now.state === state) return;
+    await page.waitForTimeout(300);
+  }
+}
+
+/** Every address of the web UI's router. */
+export function routes() {
+  const source = readFileSync(ROUTER, "utf8");
+  return [...source.matchAll(/path: "([^"]+)"/g)].map(([, path]) => path);
+}
+
+/** Whether a path is one of this address. */
+export function matches(route, path) {
+  const pattern = route.replace(/\$\w+/g, "[^/?]+");
+  return new RegExp(`^${pattern}(\\?.*)?$`).test(path);
+}
+
+/** What axe-core finds on the page as it stands. */
+export async function axe(page) {
+  await page.evaluate(readFileSync(AXE, "utf8"));
+  return page.evaluate(async () => {
+    const still = new CSSStyleSheet();
+    still.replaceSync("* { transition: none !important; animation: none !important; }");
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const { violations } = await window.axe.run(document, {
+      resultTypes: ["violations"],
+    });
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== still);
+    return violations.flatMap(({ id, nodes }) =>
+      nodes
+        .slice(0, 3)
+        .map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary.slice(0, 300)}`),
+    );
+  });
 }

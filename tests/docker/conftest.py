@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 
 import docker
 import pytest
@@ -12,7 +13,7 @@ from tests.support import components
 from tests.support.docker_images import BUSYBOX, import_busybox
 from tests.support.docker_tasks import purge
 
-from skep_agent.isolation import Node
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes.docker import DockerRuntime
 
 
@@ -47,7 +48,8 @@ def made_image(docker_engine: docker.DockerClient) -> Iterator[Callable[..., str
 
     yield make
     for name in made:
-        docker_engine.images.remove(name, force=True)
+        with suppress(docker.errors.ImageNotFound):  # a test may have removed it
+            docker_engine.images.remove(name, force=True)
 
 
 @pytest.fixture
@@ -61,6 +63,6 @@ def cluster(docker_engine: docker.DockerClient) -> Iterator[str]:
 @pytest.fixture
 async def runtime(cluster: str) -> AsyncIterator[DockerRuntime]:
     """A node with simulated GPUs on the machine's engine."""
-    runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     yield runtime
     await runtime.close()

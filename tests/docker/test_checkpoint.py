@@ -11,7 +11,7 @@ from tests.support.agent_process import AgentProcess, config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.docker_tasks import make_spec, start
 
-from skep_agent.isolation import Node
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes.docker import DockerRuntime
 
@@ -53,7 +53,7 @@ async def preempted(server: FakeControlPlane, spec: AttemptSpec, ready: bytes = 
     await server.until(lambda: server.node().complete(spec.attempt_id))
 
 
-def told(server: FakeControlPlane, spec: AttemptSpec) -> tuple[bytes, int | None]:
+def found(server: FakeControlPlane, spec: AttemptSpec) -> tuple[bytes, int | None]:
     """Its output, and its exit code."""
     facts = [f for f in server.node().facts if f.attempt_id == spec.attempt_id]
     exit_code = next(f.exit_code for f in facts if f.phase == "exited")
@@ -61,10 +61,10 @@ def told(server: FakeControlPlane, spec: AttemptSpec) -> tuple[bytes, int | None
 
 
 async def test_the_signal_comes_first_then_sigterm_then_sigkill(server, agent, busybox):
-    """It saves when asked, hears SIGTERM, and goes on until it is killed."""
+    """It saves when asked, receives SIGTERM, and goes on until it is killed."""
     spec = task(busybox, f"{SAVES}; trap 'echo term' TERM; echo ready; {GOES_ON}")
     await preempted(server, spec)
-    output, exit_code = told(server, spec)
+    output, exit_code = found(server, spec)
     assert output == b"ready\ncheckpoint\nterm\n"
     assert exit_code == 137
 
@@ -73,7 +73,7 @@ async def test_a_task_that_ends_after_saving_is_not_waited_for(server, agent, bu
     child = "trap 'echo saved; exit 0' USR1; echo ready; while :; do sleep 0.1; done"
     spec = task(busybox, child, checkpoint_grace_s=3000.0)
     await preempted(server, spec)
-    assert told(server, spec) == (b"ready\nsaved\nshell goes on\n", 0)
+    assert found(server, spec) == (b"ready\nsaved\nshell goes on\n", 0)
 
 
 async def test_a_task_that_is_stopped_by_its_owner_gets_no_such_signal(server, agent, busybox):
@@ -82,7 +82,7 @@ async def test_a_task_that_is_stopped_by_its_owner_gets_no_such_signal(server, a
     await server.until(lambda: b"ready\n" in server.node().log(spec.attempt_id).data)
     await server.desire(spec.model_copy(update={"desired": "stop"}))
     await server.until(lambda: server.node().complete(spec.attempt_id))
-    assert told(server, spec)[0] == b"ready\nterm\n"
+    assert found(server, spec)[0] == b"ready\nterm\n"
 
 
 async def test_an_agent_that_dies_meanwhile_goes_on_where_it_was(
@@ -100,11 +100,11 @@ async def test_an_agent_that_dies_meanwhile_goes_on_where_it_was(
         await server.until(lambda: b"checkpoint\n" in server.node().log(spec.attempt_id).data)
     async with AgentProcess(config, runtime=node_runtime(cluster)).running():
         await server.until(lambda: server.node().complete(spec.attempt_id))
-    assert told(server, spec)[0] == b"ready\ncheckpoint\nterm\n"
+    assert found(server, spec)[0] == b"ready\ncheckpoint\nterm\n"
 
 
 def node_runtime(cluster: str) -> DockerRuntime:
-    return DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    return DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
 
 
 async def test_a_signal_for_what_does_not_run_is_no_error(

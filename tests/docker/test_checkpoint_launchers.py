@@ -131,7 +131,7 @@ async def test_finding_j1_a_process_without_a_handler_is_left_alone(begin, how):
     assert "ShdPnd:\t0000000000000000" in pending
 
 
-async def test_finding_j1_the_shell_around_a_task_counts_for_nobody(begin):
+async def test_finding_j1_the_shell_around_a_task_counts_for_no_one(begin):
     """It has a trap for SIGTERM of the agent's making."""
     task = await begin("echo it ready; sleep 600; echo over")
     await task.ready(1)
@@ -150,11 +150,11 @@ async def test_finding_j1_a_trap_of_the_command_itself_is_a_handler(begin):
 
 ELSEWHERE = """
 import asyncio, sys
-from skep_agent.isolation import Node
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes.docker import DockerRuntime
 
 async def main():
-    runtime = DockerRuntime(Node("none", "none"))
+    runtime = DockerRuntime(NodeFacts("none", "none"))
     print(await runtime.signal(sys.argv[1], sys.argv[2]))
     await runtime.close()
 
@@ -171,12 +171,12 @@ async def test_finding_j1_also_by_an_agent_that_does_not_see_the_processes_of_th
     unshared = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", ELSEWHERE]
 
     def elsewhere(name: str) -> str:
-        told = subprocess.run(
+        result = subprocess.run(
             [*unshared, task.id, name], capture_output=True, text=True, check=True
         )
-        return told.stdout.strip()
+        return result.stdout.strip()
 
-    if "bash" not in launcher:  # which may have a trap: it is asked where nobody else is
+    if "bash" not in launcher:  # which may have a trap: it is asked where no one else is
         assert await asyncio.to_thread(elsewhere, "SIGUSR2") == "False"
     assert await asyncio.to_thread(elsewhere, "SIGUSR1") == "True"
 

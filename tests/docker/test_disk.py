@@ -13,13 +13,13 @@ from tests.support import components
 from tests.support.docker_proxy import Proxy, unix_proxy
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
+from skep_agent.containers import Exit
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import AttemptSpec
 from skep_agent.runtimes import docker_disk
-from skep_agent.runtimes.base import Exit
-from skep_agent.runtimes.disk import FULL_BYTES, is_full
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_disk import Excess, Use, judgement
+from skep_agent.runtimes.docker_node import FULL_BYTES, is_full
 
 pytestmark = pytest.mark.docker
 
@@ -124,16 +124,16 @@ async def test_finding_s11_without_a_look_at_the_engines_folder_the_engine_measu
     monkeypatch.setattr(docker_disk.os.path, "isdir", lambda folder: False)
     proxy = Proxy()
     async with unix_proxy(proxy) as path:
-        runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True), path)
+        runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), path)
         await ended_for_its_disk(runtime, make_spec(busybox, FILL_ROOT, disk_mb=20))
         await runtime.close()
 
 
 @pytest.mark.usefixtures("measured_often")
-async def test_finding_s11_an_agent_that_died_in_between_still_tells_why(runtime, cluster, busybox):
+async def test_finding_s11_an_agent_that_died_in_between_still_says_why(runtime, cluster, busybox):
     spec = make_spec(busybox, FILL_ROOT, disk_mb=20)
     await ended_for_its_disk(runtime, spec)
-    other = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    other = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     (found,) = await other.list()
     assert found.exit.error_code == "disk_quota_exceeded"
     await other.close()

@@ -10,9 +10,10 @@ import pytest
 from tests.support.docker_proxy import Proxy, unix_proxy
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import FileSpec, ImageSpec
-from skep_agent.runtimes.base import Command, RuntimeFailure
+from skep_agent.runtimes.base import Command
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_endpoints import ENDPOINTS, is_allowed
 
@@ -23,7 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 async def test_all_that_tasks_need_is_on_the_list(cluster, busybox, made_image):
     proxy = Proxy(is_allowed)
     async with unix_proxy(proxy) as path:
-        runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True), path)
+        runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), path)
         nowhere = ImageSpec(reference="127.0.0.1:1/x:1", username="a", password="b")
         with pytest.raises(RuntimeFailure):  # but the request was made
             await runtime.pull(nowhere, lambda _: None)

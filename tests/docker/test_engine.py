@@ -8,8 +8,9 @@ import pytest
 from tests.support.docker_proxy import Proxy, tcp_proxy, unix_proxy
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
-from skep_agent.runtimes.base import Command, RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
+from skep_agent.runtimes.base import Command
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_engine import Engine, EngineError, engine_host
 
@@ -41,7 +42,7 @@ async def test_a_refusal_has_the_engines_status_and_words(docker_engine):
     await engine.close()
 
 
-async def test_nobody_at_the_socket_is_an_engine_that_is_down(tmp_path):
+async def test_no_one_at_the_socket_is_an_engine_that_is_down(tmp_path):
     engine = Engine(str(tmp_path / "docker.sock"))
     assert (await failure_of(engine)).code == "engine_down"
     with pytest.raises(RuntimeFailure) as failed:
@@ -83,7 +84,7 @@ async def test_an_engine_that_hangs_is_down_and_takes_no_thread_for_ever(docker_
         await engine.close()
 
 
-async def test_questions_that_nobody_waits_for_any_more_keep_their_thread_until_answered(
+async def test_questions_that_no_one_waits_for_any_more_keep_their_thread_until_answered(
     docker_engine,
 ):
     proxy = Proxy()
@@ -105,7 +106,7 @@ async def test_questions_that_nobody_waits_for_any_more_keep_their_thread_until_
 
 async def test_an_engine_over_tcp_does_all_that_one_at_a_socket_does(cluster, busybox):
     async with tcp_proxy(Proxy()) as url:
-        runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True), url)
+        runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), url)
         assert (await run(runtime, make_spec(busybox, "echo far; exit 4"))).stdout == "far\n"
         container_id = await start(runtime, make_spec(busybox, "sleep 1000"))
         process = await runtime.exec(container_id, Command(("echo", "beside")))
@@ -114,6 +115,40 @@ async def test_an_engine_over_tcp_does_all_that_one_at_a_socket_does(cluster, bu
         await runtime.stop(container_id, 0)
         assert (await runtime.wait(container_id)).exit_code in (137, 143)
         await runtime.close()
+
+
+async def test_a_start_asks_the_engine_no_more_than_four_questions(cluster, busybox):
+    """What `docker run` asks: each question more is 2 ms, and several on a busy node."""
+    proxy = Proxy()
+    async with unix_proxy(proxy) as path:
+        runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), path)
+        await run(runtime, make_spec(busybox, "true"))  # it makes the bridge for lonely tasks
+        proxy.requests.clear()
+        spec = make_spec(busybox, "true")
+        await runtime.pull(spec.image, lambda _: None)
+        container_id = await runtime.create(spec)
+        await runtime.start(container_id)
+        assert proxy.requests == [
+            ("GET", f"/images/{busybox}/json"),
+            ("POST", "/containers/create"),
+            ("GET", f"/containers/{container_id}/json"),  # a second start would run it again
+            ("POST", f"/containers/{container_id}/start"),
+        ]
+        await runtime.close()
+
+
+async def test_an_image_that_was_removed_after_the_look_at_it_is_not_found(
+    cluster, made_image, docker_engine
+):
+    name = made_image()
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
+    spec = make_spec(name, "true")
+    await runtime.pull(spec.image, lambda _: None)
+    docker_engine.images.remove(name, force=True)
+    with pytest.raises(RuntimeFailure) as failed:
+        await runtime.create(spec)
+    assert failed.value.code == "image_not_found"
+    await runtime.close()
 
 
 async def test_the_host_is_taken_from_the_environment(monkeypatch):

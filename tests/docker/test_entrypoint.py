@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.docker_tasks import make_spec, run
 
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
 
 pytestmark = pytest.mark.docker
 
@@ -13,7 +13,7 @@ ENTRY = r"""ENTRYPOINT ["printf", "<%s>\\n", "it's entry"]"""
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "found"),
     [
         ('skep_entrypoint --lr "$RATE" "a b"', ["--lr", "0.1", "a b"]),
         ("skep_entrypoint", ["from cmd"]),
@@ -21,12 +21,12 @@ ENTRY = r"""ENTRYPOINT ["printf", "<%s>\\n", "it's entry"]"""
     ],
 )
 async def test_finding_j8_the_entrypoint_runs_with_these_arguments_or_with_its_cmd(
-    runtime, made_image, command, told
+    runtime, made_image, command, found
 ):
     image = made_image(ENTRY, 'CMD ["from cmd"]')
     ended = await run(runtime, make_spec(image, command, env={"RATE": "0.1"}))
     lines = [line.strip("<>") for line in ended.stdout.splitlines()]
-    assert lines == ["it's entry", *told], ended.stderr
+    assert lines == ["it's entry", *found], ended.stderr
 
 
 async def test_finding_j8_its_exit_code_is_the_tasks(runtime, made_image):

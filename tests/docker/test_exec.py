@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from tests.support.docker_tasks import make_spec, start
 
-from skep_agent.protocol import Channel
+from skep_agent.containers import RuntimeFailure
+from skep_agent.frames import Channel
 from skep_agent.runtimes import docker_exec
-from skep_agent.runtimes.base import Command, Process, RuntimeFailure
+from skep_agent.runtimes.base import Command, Process
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -157,7 +158,7 @@ async def test_a_process_that_ended_is_not_looked_for_again(begin: Begin, task: 
     await all_of(process)
     await process.exit_code()
     await process.close()
-    await process.write(b"to nobody")
+    await process.write(b"to no one")
     await process.end_input()
 
 
@@ -195,7 +196,7 @@ async def test_a_reader_that_does_not_read_makes_the_process_wait(begin: Begin) 
         if read > 2 * before * 65536:
             break
     async with asyncio.timeout(60):
-        while await count() <= before:  # noqa: ASYNC110 it goes on, and tells nobody
+        while await count() <= before:  # noqa: ASYNC110 it goes on, and gives no notice
             await asyncio.sleep(0.1)
 
 
@@ -236,7 +237,7 @@ async def test_finding_s6_a_hostile_shell_is_refused_and_not_kept_in_memory(
     shell: str,
     tty: bool,
 ) -> None:
-    """The task replaces its own /bin/sh before somebody asks for a shell."""
+    """The task replaces its own /bin/sh before someone asks for a shell."""
     monkeypatch.setattr(docker_exec, "BEGIN_S", 3.0)
     script = f"#!/bin/busybox sh\n{shell}\n"
     command = (

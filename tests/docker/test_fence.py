@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from tests.support.docker_tasks import make_spec, run, start
 
 from skep_agent.config import own_address
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.network import names
-from skep_agent.network.fence import Fence
+from skep_agent.network.firewall import Firewall, rules_generation
 from skep_agent.protocol import NetworkPolicy
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -32,8 +35,8 @@ def table(cluster: str) -> Iterator[str]:
 
 @pytest.fixture
 async def fenced(cluster: str, table: str) -> AsyncIterator[DockerRuntime]:
-    fence = Fence(cluster, "https://192.0.2.77")
-    runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True), fence=fence)
+    fence = Firewall(cluster, "https://192.0.2.77")
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), fence=fence)
     yield runtime
     await runtime.close()
 
@@ -130,6 +133,7 @@ async def test_finding_s12_without_rules_nothing_is_created_or_started(
     fenced, busybox, monkeypatch, tmp_path, table
 ):
     container_id = await fenced.create(make_spec(busybox, "true"))
+    _nft("delete", "table", "inet", table)
     monkeypatch.setenv("PATH", str(tmp_path))  # where no nft is
     for refused in (fenced.create(make_spec(busybox, "true")), fenced.start(container_id)):
         with pytest.raises(RuntimeFailure) as failure:
@@ -156,6 +160,29 @@ async def test_finding_s12_rules_in_another_namespace_than_the_bridges_count_for
     assert "namespace" in failure.value.message
 
 
+async def test_rules_that_stand_are_not_listed_again_for_each_start(
+    fenced, busybox, monkeypatch, tmp_path, table
+):
+    """The kernel says that no table of the machine changed since."""
+    wrapper, calls = tmp_path / "nft", tmp_path / "calls"
+    wrapper.write_text(f'#!/bin/sh\necho >>{calls}\nexec {shutil.which("nft")} "$@"\n')
+    wrapper.chmod(0o755)
+    await start(fenced, make_spec(busybox, "true"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async def calls_of_one_start() -> int:
+        before, generation = _lines(calls), rules_generation()
+        await start(fenced, make_spec(busybox, "true"))
+        # Another agent of this machine, or the engine, may change rules of its own meanwhile.
+        return _lines(calls) - before if rules_generation() == generation else -1
+
+    counts = [await calls_of_one_start() for _ in range(10)]
+    assert 0 in counts[1:]
+    _nft("delete", "table", "inet", table)
+    await start(fenced, make_spec(busybox, "true"))
+    assert table in _nft("list", "tables")
+
+
 async def test_finding_s12_a_new_policy_is_in_force_before_the_next_task(fenced, busybox, table):
     container_id = await fenced.create(make_spec(busybox, "true"))
     fenced.use_network_policy(
@@ -170,12 +197,12 @@ async def test_finding_s12_a_new_policy_is_in_force_before_the_next_task(fenced,
 async def test_an_agent_that_leaves_takes_its_rules_unless_bridges_need_them(
     cluster, busybox, table
 ):
-    node = Node(cluster, "node-1", simulated_gpus=True)
-    runtime = DockerRuntime(node, fence=Fence(cluster))
+    node = NodeFacts(cluster, "node-1", simulated_gpus=True)
+    runtime = DockerRuntime(node, fence=Firewall(cluster))
     container_id = await runtime.create(make_spec(busybox, "true"))
     await runtime.close()
     assert table in _nft("list", "tables")
-    runtime = DockerRuntime(node, fence=Fence(cluster))
+    runtime = DockerRuntime(node, fence=Firewall(cluster))
     await runtime.remove(container_id)
     await runtime.close()
     assert table not in _nft("list", "tables")
@@ -204,6 +231,10 @@ async def test_finding_s12_a_bridge_without_the_name_that_rules_match_is_not_use
     container_id = await fenced.create(make_spec(busybox, "true"))
     networks = docker_engine.api.inspect_container(container_id)["HostConfig"]["NetworkMode"]
     assert networks != old.id
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def _nft(*arguments: str, check: bool = True) -> str:

@@ -26,11 +26,15 @@ from tests.support.docker_proxy import Proxy, unix_proxy
 from tests.support.docker_tasks import make_spec
 
 from skep_agent import watchdog
-from skep_agent.isolation import Node
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.core import instructions as do
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes.docker import DockerRuntime
-from skep_agent.shell import fence as fencing
-from skep_agent.shell.fence import EngineToKill, WatchdogFence
+from skep_agent.shell import lease_guard as fencing
+from skep_agent.shell.lease_guard import EngineToKill, WatchdogGuard
+from skep_agent.shell.operations import Operations
+from skep_agent.shell.working_files import Archives
+from skep_agent.statedir import Identity
 
 pytestmark = pytest.mark.docker
 
@@ -45,7 +49,7 @@ Until = Callable[..., object]
 
 async def until(condition: Until, within: float = 60.0) -> None:
     async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 another process tells nobody
+        while not condition():  # noqa: ASYNC110 another process gives no notice
             await asyncio.sleep(0.05)
 
 
@@ -207,7 +211,7 @@ async def test_finding_c2_a_start_that_was_not_answered_is_not_made_a_second_tim
     """The engine started the container, which was over before it could say so."""
     proxy = Proxy()
     async with unix_proxy(proxy) as path:
-        runtime = DockerRuntime(Node(cluster, "n1", simulated_gpus=True), path)
+        runtime = DockerRuntime(NodeFacts(cluster, "n1", simulated_gpus=True), path)
         container_id = await runtime.create(make_spec(busybox, "echo ran"))
         (container,) = witness.containers()
         container.start()
@@ -223,8 +227,8 @@ async def test_finding_c2_a_start_that_was_not_answered_is_not_made_a_second_tim
 
 
 @pytest.fixture
-def fence(tmp_path: Path, cluster: str) -> Iterator[WatchdogFence]:
-    fence = WatchdogFence(tmp_path, EngineToKill(ENGINE, "", [f"skep.cluster={cluster}"]))
+def fence(tmp_path: Path, cluster: str) -> Iterator[WatchdogGuard]:
+    fence = WatchdogGuard(tmp_path, EngineToKill(ENGINE, "", [f"skep.cluster={cluster}"]))
     fence.set_lease(watchdog.now() + 600)
     fence.start()
     yield fence
@@ -233,7 +237,7 @@ def fence(tmp_path: Path, cluster: str) -> Iterator[WatchdogFence]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_finding_c1_a_watchdog_that_does_not_watch_is_replaced(
-    fence: WatchdogFence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    fence: WatchdogGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setattr(fencing, "BEAT_LIMIT_S", 1.5)
     await fence.ready()
@@ -250,7 +254,7 @@ async def test_finding_c1_nothing_is_started_while_no_watchdog_lives(
 ) -> None:
     monkeypatch.setattr(fencing, "READY_S", 0.5)
     monkeypatch.setattr(fencing.sys, "executable", "/bin/false")
-    fence = WatchdogFence(tmp_path, EngineToKill(ENGINE, "", [f"skep.cluster={cluster}"]))
+    fence = WatchdogGuard(tmp_path, EngineToKill(ENGINE, "", [f"skep.cluster={cluster}"]))
     fence.set_lease(watchdog.now() + 600)
     fence.start()
     with pytest.raises(RuntimeFailure) as refused:
@@ -259,15 +263,82 @@ async def test_finding_c1_nothing_is_started_while_no_watchdog_lives(
     fence.close(idle=True)
 
 
-async def test_finding_c1_nothing_is_started_past_the_lease(fence: WatchdogFence) -> None:
+async def test_finding_c1_a_start_that_was_given_up_and_comes_late_is_killed_within_the_lease(
+    fence: WatchdogGuard, cluster: str, busybox: str, witness: Witness, tmp_path: Path
+) -> None:
+    """The engine held it up for longer than the agent waits, and its GPUs are others' by now."""
+    proxy = Proxy()
+    async with unix_proxy(proxy) as path:
+        runtime = DockerRuntime(NodeFacts(cluster, "n1", simulated_gpus=True), path)
+        container_id = await runtime.create(make_spec(busybox, STUBBORN))
+        identity = Identity("http://127.0.0.1:1", "n1", "id-n1", cluster, "secret")
+        operations = Operations(runtime, Archives(tmp_path / "a", identity), fence, lambda _: None)
+        await fence.ready()
+        proxy.holds_starts = True
+        operations.run(do.Start("one", 1, container_id, ()))
+        await until(lambda: ("POST", f"/containers/{container_id}/start") in proxy.requests)
+        operations.cancel(do.Cancel("one", 1))
+        proxy.release_starts()
+        # The engine does what it was asked for, and answers.
+        await until(lambda: ("POST", f"/containers/{container_id}/start") in proxy.answered)
+        await until(lambda: not witness.running())
+        (container,) = witness.containers()
+        # Killed before or after the engine had its first process.
+        assert container.attrs["State"]["ExitCode"] != 0
+        await operations.close()
+        await runtime.close()
+
+
+@pytest.mark.long
+async def test_finding_c1_a_start_that_comes_long_after_its_agent_died_is_killed(
+    server: FakeControlPlane, cluster: str, tmp_path: Path, busybox: str, witness: Witness
+) -> None:
+    """Later than a watchdog stays that has nothing to wait for."""
+    proxy = Proxy()
+    async with unix_proxy(proxy) as engine:
+        agent = AgentChild(tmp_path / "n1", server.url, cluster, engine)
+        spec = make_spec(busybox, STUBBORN)
+        try:
+            proxy.holds_starts = True
+            agent.start()
+            server.node().specs = {spec.attempt_id: spec}
+            await until(lambda: any(path.endswith("/start") for _, path in proxy.requests))
+            agent.end(signal.SIGKILL)
+            await asyncio.sleep(LEASE_S + watchdog.LINGER_S + 10)
+            assert watchdogs(agent.state)
+            (container,) = witness.containers()
+            container.start()
+            await until(lambda: not witness.running())
+            await until(lambda: not watchdogs(agent.state), watchdog.LINGER_S + 60)
+        finally:
+            agent.close()
+
+
+async def test_a_next_agent_keeps_what_the_one_before_condemned(tmp_path: Path) -> None:
+    given_up, named, starting = "a" * 64, "b" * 64, "c" * 64
+    with (tmp_path / "page").open("w+b") as file:
+        page = watchdog.SharedPage(file.fileno())
+        page.condemn(given_up)
+        page.name(given_up)
+        page.name(named)
+        page.starting(starting)
+        assert page.unanswered() == {given_up, starting}
+        page = watchdog.SharedPage(file.fileno())
+        page.take_over()
+        assert (page.condemned(), page.containers()) == ({given_up}, {given_up})
+        page.unname(given_up)
+        assert not page.containers()
+
+
+async def test_finding_c1_nothing_is_started_past_the_lease(fence: WatchdogGuard) -> None:
     fence.set_lease(watchdog.now() - 0.001)
     with pytest.raises(RuntimeFailure) as refused:
         await fence.ready()
     assert refused.value.code == "node_lost"
 
 
-async def test_finding_c1_containers_that_nobody_named_are_killed_by_the_engine(
-    docker_engine: docker.DockerClient, fence: WatchdogFence, cluster: str, busybox: str
+async def test_finding_c1_containers_that_no_one_named_are_killed_by_the_engine(
+    docker_engine: docker.DockerClient, fence: WatchdogGuard, cluster: str, busybox: str
 ) -> None:
     """And no others; and what starts later, for as long as the lease is over."""
     labels = {"skep.cluster": cluster}
@@ -296,7 +367,7 @@ async def test_finding_c1_containers_that_nobody_named_are_killed_by_the_engine(
 
 
 async def test_finding_c1_a_renewed_lease_ends_the_killing(
-    docker_engine: docker.DockerClient, fence: WatchdogFence, cluster: str, busybox: str
+    docker_engine: docker.DockerClient, fence: WatchdogGuard, cluster: str, busybox: str
 ) -> None:
     fence.set_lease(watchdog.now() - 60)
     await asyncio.sleep(2 * watchdog.PERIOD_S)
@@ -309,7 +380,7 @@ async def test_finding_c1_a_renewed_lease_ends_the_killing(
     assert container.wait()["StatusCode"] == 0
 
 
-async def test_finding_s3_hostile_secrets_and_a_hostile_log_cost_nobody_the_node(
+async def test_finding_s3_hostile_secrets_and_a_hostile_log_cost_no_one_the_node(
     server: FakeControlPlane, agent: AgentChild, busybox: str
 ) -> None:
     """100 secrets that lie in one another, and 1 MiB of log that consists of them."""

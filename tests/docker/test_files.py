@@ -14,9 +14,9 @@ from tests.support.archives import entry, folder, named, packed, symlink
 from tests.support.docker_tasks import make_spec, run, start
 
 from skep_agent.config import interface_of
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import FileSpec
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -96,7 +96,7 @@ async def test_attack_27_no_description_of_the_container_shows_a_secret(
     for shown in (inspected, processes, docker_engine.api.containers(all=True), repr(spec)):
         assert "k3y" not in (shown if isinstance(shown, str) else json.dumps(shown))
     assert "PLAIN=1" in inspected["Config"]["Env"]
-    async for _, line in runtime.logs(container_id):
+    async for _, line, _ in runtime.logs(container_id):
         assert line.decode() == f"{SECRET} k3y \n"
         break
     await runtime.stop(container_id, 5)
@@ -113,7 +113,7 @@ async def test_a_secret_command_has_its_grace_like_any_other(runtime, busybox):
     spec = make_spec(busybox, command + " done'", secret_command=True)
     container_id = await start(runtime, spec)
     output = b""
-    async for stream, data in runtime.logs(container_id):
+    async for stream, data, _ in runtime.logs(container_id):
         output += data if stream == "stdout" else b""
         if data == b"up\n":
             await runtime.stop(container_id, 20)
@@ -126,7 +126,7 @@ async def test_an_attempt_may_be_created_again_after_the_agent_died_half_way(run
     first = await runtime.create(spec)
     assert await runtime.create(spec) == first
     await runtime.start(first)
-    assert [data async for _, data in runtime.logs(first)] == [b"here\n"]
+    assert [data async for _, data, _ in runtime.logs(first)] == [b"here\n"]
 
 
 async def test_a_container_without_its_files_does_not_stay(runtime, image_after):
@@ -144,10 +144,10 @@ async def test_the_command_starts_in_the_folder_that_was_asked_for(runtime, busy
 
 
 @pytest.mark.parametrize(("network", "expected"), [("isolated", "eth0"), ("host", "lo")])
-async def test_frameworks_are_told_the_interface_that_others_reach(
+async def test_frameworks_are_given_the_interface_that_others_reach(
     cluster, busybox, network, expected
 ):
-    node = Node(cluster, "node-1", simulated_gpus=True, interface=interface_of("127.0.0.1"))
+    node = NodeFacts(cluster, "node-1", simulated_gpus=True, interface=interface_of("127.0.0.1"))
     runtime = DockerRuntime(node)
     command = 'echo $NCCL_SOCKET_IFNAME; ip link show "$GLOO_SOCKET_IFNAME" >&2'
     try:
@@ -195,7 +195,7 @@ async def test_working_files_are_there_when_the_command_starts(runtime, busybox)
     )
     container_id = await create_with(runtime, busybox, ARCHIVE, command, work_dir="/workspace/code")
     await runtime.start(container_id)
-    output = b"".join([data async for _, data in runtime.logs(container_id)]).decode()
+    output = b"".join([data async for _, data, _ in runtime.logs(container_id)]).decode()
     assert output.split("\n") == [
         "print()", "5120000", "300", "700 root", "644 root", "755", "",
     ]  # fmt: skip
@@ -206,7 +206,7 @@ async def test_a_task_that_is_not_root_may_write_where_its_working_files_are(run
     fields = {"work_dir": "/workspace/code"}
     container_id = await create_with(runtime, made_image("USER bee"), ARCHIVE, command, **fields)
     await runtime.start(container_id)
-    assert [data async for _, data in runtime.logs(container_id)] == [b"1000\n"]
+    assert [data async for _, data, _ in runtime.logs(container_id)] == [b"1000\n"]
 
 
 @pytest.mark.parametrize("folder", ["/workspace/code", "/tmp", "/var", "/"])
@@ -226,7 +226,7 @@ async def test_working_files_in_a_folder_that_the_image_has(runtime, image_after
     command = "ls /workspace/code; stat -c %a /workspace"
     container_id = await create_with(runtime, image, packed(("new", b"")), command)
     await runtime.start(container_id)
-    output = b"".join([data async for _, data in runtime.logs(container_id)])
+    output = b"".join([data async for _, data, _ in runtime.logs(container_id)])
     assert output == b"new\nold\n711\n"
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests.support.docker_tasks import Ended, run, start
 from tests.support.gangs import gang_spec, make_gang
 
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.network import names
-from skep_agent.network.fence import Fence
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.network.firewall import Firewall
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -24,7 +24,7 @@ SERVER = "echo ready; while :; do echo reached | nc -l -p 8080; done"
 @pytest.fixture
 async def nodes(cluster: str) -> AsyncIterator[dict[str, DockerRuntime]]:
     runtimes = {
-        name: DockerRuntime(Node(cluster, name, simulated_gpus=True), fence=Fence(cluster))
+        name: DockerRuntime(NodeFacts(cluster, name, simulated_gpus=True), fence=Firewall(cluster))
         for name in NODES
     }
     yield runtimes
@@ -107,10 +107,10 @@ async def test_a_subnet_that_the_engine_uses_already_is_refused_in_words(
 
 async def test_finding_s5_without_a_fence_no_network_leaves_the_machine(cluster, busybox):
     """VXLAN from anybody would be let in."""
-    runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     gang = make_gang({"node-1": "127.0.0.1", "node-2": "198.51.100.7"})
     with pytest.raises(RuntimeFailure) as refused:
         await runtime.create(gang_spec(gang, "worker-0", busybox, "true"))
     assert refused.value.code == "network_unavailable"
-    assert not DockerRuntime(Node(cluster, "n", address="198.51.100.7")).gang_network
+    assert not DockerRuntime(NodeFacts(cluster, "n", address="198.51.100.7")).gang_network
     await runtime.close()

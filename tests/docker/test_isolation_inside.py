@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
 
 pytestmark = pytest.mark.docker
 
 
-async def test_attack_01_a_task_has_few_capabilities_and_cannot_get_more(runtime, busybox):
+async def test_attack_01_13_a_task_has_few_capabilities_and_cannot_get_more(runtime, busybox):
     script = "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status"
     lines = (await run(runtime, make_spec(busybox, script))).stdout.split("\n")
     status = dict(line.split(":\t", 1) for line in lines if line)
@@ -41,7 +41,7 @@ async def test_attack_02_nothing_of_the_host_is_mounted(runtime, busybox, docker
     )
     container_id = await start(runtime, spec)
     ended = await runtime.wait(container_id)
-    output = b"".join([data async for _, data in runtime.logs(container_id)]).decode()
+    output = b"".join([data async for _, data, _ in runtime.logs(container_id)]).decode()
     assert docker_engine.api.inspect_container(container_id)["Mounts"] == []
     assert "docker.sock" not in output
     assert ended.exit_code != 0  # may not mount
@@ -138,7 +138,7 @@ async def test_attack_31_a_fork_bomb_stays_in_its_container(runtime, busybox):
     assert "can't fork" in ended.stderr
 
 
-async def test_attack_31_eating_memory_ends_the_task_alone_and_is_told(runtime, busybox):
+async def test_attack_31_eating_memory_ends_the_task_alone_and_is_reported(runtime, busybox):
     script = "x=0123456789abcdef; while :; do x=$x$x; done"
     ended = await run(runtime, make_spec(busybox, script, memory_mb=32))
     assert ended.exit.oom_killed

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.docker_tasks import make_spec
 
-from skep_agent.isolation import (
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import (
     EngineFacts,
     ImageFacts,
-    Node,
+    NodeFacts,
     check_env,
     check_image,
     check_spec,
     create_call,
 )
 from skep_agent.protocol import AttemptSpec, ImageSpec, WorkingFiles
-from skep_agent.runtimes.base import RuntimeFailure
 
-REAL = Node("hive", "node-1", "10.0.0.5")
-SIMULATED = Node("hive", "node-1", simulated_gpus=True)
+REAL = NodeFacts("hive", "node-1", "10.0.0.5")
+SIMULATED = NodeFacts("hive", "node-1", simulated_gpus=True)
 ENGINE = EngineFacts(cpus=8, init=True)
 IMAGE = ImageFacts("sha256:" + "a" * 64)
 GPUS = ["GPU-11111111-2222-3333-4444-555555555555", "GPU-99999999-2222-3333-4444-555555555555"]
@@ -36,11 +36,11 @@ def spec_with(**fields: Any) -> AttemptSpec:
     return make_spec("registry.example.com:5000/team/image:1", command, **fields)
 
 
-def body_of(spec: AttemptSpec, node: Node = REAL, image: ImageFacts = IMAGE) -> dict[str, Any]:
+def body_of(spec: AttemptSpec, node: NodeFacts = REAL, image: ImageFacts = IMAGE) -> dict[str, Any]:
     return create_call(spec, node, ENGINE, image, "network-id").body
 
 
-def env_of(spec: AttemptSpec, node: Node = REAL, *image_env: str) -> dict[str, str]:
+def env_of(spec: AttemptSpec, node: NodeFacts = REAL, *image_env: str) -> dict[str, str]:
     body = body_of(spec, node, ImageFacts(IMAGE.image_id, image_env))
     return dict(entry.split("=", 1) for entry in body["Env"])
 
@@ -357,7 +357,7 @@ def test_finding_s21_an_image_id_is_no_reference(reference):
     assert refusal.value.code == "spec_refused"
 
 
-def test_labels_tell_all_that_a_new_agent_process_needs():
+def test_labels_report_all_that_a_new_agent_process_needs():
     spec = spec_with(gpu_uuids=GPUS, epoch=3)
     assert body_of(spec)["Labels"] == {
         "skep.cluster": "hive",
@@ -395,7 +395,7 @@ def test_in_a_jobs_network_a_task_is_known_by_its_host_name():
     assert endpoint == {"Aliases": ["worker-1"]}
 
 
-def test_a_simulated_node_may_promise_more_cpus_than_the_machine_has():
+def test_a_simulated_node_may_offer_more_cpus_than_the_machine_has():
     assert body_of(spec_with(cpus=64.0))["HostConfig"]["NanoCpus"] == 8 * 10**9
 
 

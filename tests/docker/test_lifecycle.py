@@ -9,9 +9,9 @@ import docker
 import pytest
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import ImageSpec
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -72,7 +72,7 @@ async def test_stop_lets_a_task_clean_up_within_its_grace(runtime, busybox):
     container_id = await start(runtime, spec)
     await _first_output(runtime, container_id)
     await runtime.stop(container_id, 30.0)
-    output = [data async for stream, data in runtime.logs(container_id) if stream == "stdout"]
+    output = [data async for stream, data, _ in runtime.logs(container_id) if stream == "stdout"]
     assert b"".join(output) == b"ready\nsaved\n"
     assert (await runtime.wait(container_id)).exit_code == 143
 
@@ -80,7 +80,7 @@ async def test_stop_lets_a_task_clean_up_within_its_grace(runtime, busybox):
 async def test_stop_reaches_every_process_of_a_pipeline(runtime, busybox, docker_engine):
     script = "sleep 1000 | sleep 1000 & sleep 1000; echo not reached"
     container_id = await start(runtime, make_spec(busybox, script))
-    # A shell that is about to become its child would not hear.
+    # A shell that is about to become its child would not receive it.
     async with asyncio.timeout(60):
         while str(docker_engine.api.top(container_id)).count("'sleep 1000'") < 3:  # noqa: ASYNC110 it is in another world
             await asyncio.sleep(0.05)
@@ -137,7 +137,7 @@ async def test_a_new_agent_process_finds_its_containers_again(runtime, busybox, 
     await run(runtime, ended)
     created = make_spec(busybox, "true")
     await runtime.create(created)
-    again = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    again = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     found = {container.attempt_id: container for container in await again.list()}
     await again.close()
     assert found[spec.attempt_id].container_id == running
@@ -152,7 +152,7 @@ async def test_a_new_agent_process_finds_its_containers_again(runtime, busybox, 
 
 
 async def test_two_nodes_on_one_engine_see_only_their_own(runtime, busybox, cluster):
-    other = DockerRuntime(Node(cluster, "node-2", simulated_gpus=True))
+    other = DockerRuntime(NodeFacts(cluster, "node-2", simulated_gpus=True))
     mine = await runtime.create(make_spec(busybox, "true"))
     theirs = await other.create(make_spec(busybox, "true"))
     assert [container.container_id for container in await runtime.list()] == [mine]
@@ -198,7 +198,7 @@ async def test_an_image_without_a_shell_ends_with_a_reason(runtime, docker_engin
         docker_engine.images.remove(f"{name}:1", force=True)
 
 
-async def test_samples_tell_what_a_container_uses(runtime, busybox):
+async def test_samples_say_what_a_container_uses(runtime, busybox):
     spec = make_spec(busybox, "while :; do :; done", cpus=0.5)
     container_id = await start(runtime, spec)
     async with asyncio.timeout(60):
@@ -214,7 +214,7 @@ async def test_samples_tell_what_a_container_uses(runtime, busybox):
 
 
 async def test_an_engine_that_is_not_there_is_down():
-    runtime = DockerRuntime(Node("c", "n"), "/tmp/no-such-socket")
+    runtime = DockerRuntime(NodeFacts("c", "n"), "/tmp/no-such-socket")
     with pytest.raises(RuntimeFailure) as down:
         await runtime.version()
     assert down.value.code == "engine_down"
@@ -225,6 +225,6 @@ async def test_an_engine_that_is_not_there_is_down():
 
 
 async def _first_output(runtime: DockerRuntime, container_id: str) -> bytes:
-    async for _, data in runtime.logs(container_id):
+    async for _, data, _ in runtime.logs(container_id):
         return data
     raise AssertionError("the container ended without a word")

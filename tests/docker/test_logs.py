@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes import docker_logs
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.docker
 
 async def _read(runtime, container_id: str) -> dict[str, bytes]:
     output = {"stdout": bytearray(), "stderr": bytearray()}
-    async for stream, data in runtime.logs(container_id):
+    async for stream, data, _ in runtime.logs(container_id):
         output[stream] += data
     return {stream: bytes(data) for stream, data in output.items()}
 
@@ -26,7 +26,7 @@ async def test_lines_arrive_while_the_task_runs(runtime, busybox):
     script = "echo one; sleep 1000"
     container_id = await start(runtime, make_spec(busybox, script))
     logs = runtime.logs(container_id)
-    assert await asyncio.wait_for(anext(logs), 60) == ("stdout", b"one\n")
+    assert (await asyncio.wait_for(anext(logs), 60))[:2] == ("stdout", b"one\n")
     await logs.aclose()
     await runtime.stop(container_id, 0.0)
 
@@ -136,12 +136,12 @@ async def test_the_log_of_a_removed_container_says_so(runtime, busybox):
 
 async def test_following_many_tasks_takes_no_thread_each(cluster, busybox):
     """Six logs and six waits beside two threads, which stay free for the stops."""
-    runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True), threads=2)
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), threads=2)
     specs = [make_spec(busybox, "echo here; sleep 1000", memory_mb=16) for _ in range(6)]
     ids = [await start(runtime, spec) for spec in specs]
     logs = [runtime.logs(container_id) for container_id in ids]
     waiting = [asyncio.create_task(runtime.wait(container_id)) for container_id in ids]
-    assert [await anext(log) for log in logs] == [("stdout", b"here\n")] * 6
+    assert [(await anext(log)).data for log in logs] == [b"here\n"] * 6
     await asyncio.gather(*(runtime.stop(container_id, 0.0) for container_id in ids))
     assert all(exit.exit_code for exit in await asyncio.gather(*waiting))
     for log in logs:

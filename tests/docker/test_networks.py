@@ -8,8 +8,8 @@ import uuid
 import pytest
 from tests.support.docker_tasks import make_spec, run, start
 
-from skep_agent.isolation import Node
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_networks import Networks
@@ -142,7 +142,7 @@ async def test_a_node_never_removes_the_bridge_of_another_node(
 ):
     """A retried job may be on node 2 of this engine while node 1 still cleans up."""
     job = {"job_id": str(uuid.uuid4()), "network": "job"}
-    other = DockerRuntime(Node(cluster, "node-2", simulated_gpus=True))
+    other = DockerRuntime(NodeFacts(cluster, "node-2", simulated_gpus=True))
     old = await runtime.create(make_spec(busybox, "true", **job))
     new = await other.create(make_spec(busybox, "exit 6", **job))
     await runtime.remove(old)
@@ -166,7 +166,7 @@ async def test_a_bridge_of_a_killed_agent_goes_with_the_next_removal(
 
 
 async def test_several_nodes_of_one_engine_start_at_once(busybox, cluster, docker_engine):
-    nodes = [DockerRuntime(Node(cluster, f"node-{n}", simulated_gpus=True)) for n in range(3)]
+    nodes = [DockerRuntime(NodeFacts(cluster, f"node-{n}", simulated_gpus=True)) for n in range(3)]
     specs = [make_spec(busybox, f"exit {n}") for n in range(3)]
     ids = await asyncio.gather(*(n.create(s) for n, s in zip(nodes, specs, strict=True)))
     await asyncio.gather(*(n.start(i) for n, i in zip(nodes, ids, strict=True)))
@@ -180,17 +180,17 @@ async def test_several_nodes_of_one_engine_start_at_once(busybox, cluster, docke
 async def test_a_node_that_stops_without_containers_leaves_no_bridge(
     busybox, cluster, docker_engine
 ):
-    node = DockerRuntime(Node(cluster, "node-9", simulated_gpus=True))
+    node = DockerRuntime(NodeFacts(cluster, "node-9", simulated_gpus=True))
     await node.remove(await node.create(make_spec(busybox, "true")))
     await node.close()
     assert docker_engine.networks.list(filters={"label": f"skep.cluster={cluster}"}) == []
 
 
 async def test_a_node_that_stops_leaves_the_bridges_of_its_tasks(busybox, cluster, docker_engine):
-    node = DockerRuntime(Node(cluster, "node-9", simulated_gpus=True))
+    node = DockerRuntime(NodeFacts(cluster, "node-9", simulated_gpus=True))
     container_id = await node.create(make_spec(busybox, "exit 8"))
     await node.close()
-    again = DockerRuntime(Node(cluster, "node-9", simulated_gpus=True))
+    again = DockerRuntime(NodeFacts(cluster, "node-9", simulated_gpus=True))
     await again.start(container_id)
     assert (await again.wait(container_id)).exit_code == 8
     await again.close()
@@ -200,7 +200,7 @@ async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
     busybox, cluster, docker_engine
 ):
     stranger = docker_engine.networks.create(f"skep-isolated.node-1.{cluster}")
-    node = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    node = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     try:
         with pytest.raises(RuntimeFailure) as refused:
             await node.create(make_spec(busybox, "true"))
@@ -210,10 +210,10 @@ async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
         stranger.remove()
 
 
-async def test_there_is_room_for_more_jobs_than_the_engine_has_subnets(cluster, docker_engine):
+async def test_more_jobs_run_than_the_engine_has_subnets(cluster, docker_engine):
     """The engine's default pools give about 30 bridges."""
     engine = Engine()
-    networks = Networks(engine, Node(cluster, "node-1"))
+    networks = Networks(engine, NodeFacts(cluster, "node-1"))
     ids = {await networks.of_job(f"job-{n}") for n in range(34)}
     assert len(ids) == 34
     assert await networks.of_job("job-33") in ids

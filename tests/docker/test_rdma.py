@@ -10,9 +10,9 @@ import pytest
 from tests.support import components
 from tests.support.docker_tasks import make_spec, run
 
-from skep_agent.isolation import EngineFacts, ImageFacts, Node, check_spec, create_call
-from skep_agent.probes.rdma import FOLDER, rdma_devices
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.accelerators.rdma import FOLDER, rdma_devices
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import EngineFacts, ImageFacts, NodeFacts, check_spec, create_call
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -39,7 +39,7 @@ def adapter() -> Iterator[None]:
 @pytest.fixture
 async def node(adapter: None, cluster: str):
     runtime = DockerRuntime(
-        Node(cluster, "node-1", simulated_gpus=True, rdma_devices=rdma_devices())
+        NodeFacts(cluster, "node-1", simulated_gpus=True, rdma_devices=rdma_devices())
     )
     yield runtime
     await runtime.close()
@@ -50,13 +50,13 @@ async def test_finding_j6_a_task_that_asks_gets_what_the_agent_found_and_locked_
 ):
     # Lower than any machine's own: not every test machine may raise it.
     ulimits = {"nofile": 512, "memlock": 32768}
-    told = await run(node, make_spec(busybox, LOOK, rdma=True, ulimits=ulimits))
-    assert told.stdout.split() == ["rdma_cm", "uverbs0", "uverbs1", "open", "32", "512"]
+    result = await run(node, make_spec(busybox, LOOK, rdma=True, ulimits=ulimits))
+    assert result.stdout.split() == ["rdma_cm", "uverbs0", "uverbs1", "open", "32", "512"]
 
 
 def test_finding_j6_locked_memory_has_no_limit_of_its_own_where_devices_are_granted():
     devices = (f"{FOLDER}/uverbs0",)
-    node = Node("hive", "node-1", rdma_devices=devices)
+    node = NodeFacts("hive", "node-1", rdma_devices=devices)
     call = create_call(
         make_spec("image", "true", rdma=True),
         node,
@@ -72,16 +72,16 @@ def test_finding_j6_locked_memory_has_no_limit_of_its_own_where_devices_are_gran
 
 @pytest.mark.parametrize("path", ["/dev/mem", "/dev/infiniband/../mem", "/dev/infiniband/umad0"])
 def test_finding_j6_no_other_device_is_ever_given(path):
-    node = Node("hive", "node-1", rdma_devices=(path,))
+    node = NodeFacts("hive", "node-1", rdma_devices=(path,))
     spec, facts = make_spec("image", "true", rdma=True), ImageFacts("sha256:" + "a" * 64)
     with pytest.raises(RuntimeFailure, match="not an InfiniBand device"):
         create_call(spec, node, EngineFacts(8, True), facts, "network")
 
 
 async def test_finding_j6_others_get_nothing(node, busybox):
-    told = await run(node, make_spec(busybox, "ls /dev/infiniband || echo none; ulimit -l"))
-    assert told.stdout.split()[0] == "none"
-    assert told.stdout.split()[1] != "unlimited"
+    result = await run(node, make_spec(busybox, "ls /dev/infiniband || echo none; ulimit -l"))
+    assert result.stdout.split()[0] == "none"
+    assert result.stdout.split()[1] != "unlimited"
 
 
 async def test_finding_j6_a_node_without_an_adapter_refuses(runtime, busybox):

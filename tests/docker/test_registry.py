@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from tests.support import components, docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
-from tests.support.docker_registry import PASSWORD, USER, Registry
+from tests.support.docker_registry import OTHER, OTHER_PASSWORD, PASSWORD, USER, Registry
 from tests.support.docker_tasks import make_spec, run
 
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.protocol import AttemptSpec, ImageSpec
 from skep_agent.registry_policy import RegistryPolicy
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes import docker_images
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_images import PRIVATE_MARK
 
@@ -72,7 +73,7 @@ async def refusal(runtime, image: ImageSpec) -> RuntimeFailure:
     return refused.value
 
 
-async def test_a_pull_tells_its_progress_and_the_image_runs(runtime, pushed):
+async def test_a_pull_reports_its_progress_and_the_image_runs(runtime, pushed):
     name, seen = pushed(20 * 1024 * 1024), []
     await runtime.pull(with_login(name), seen.append)
     assert seen == sorted(set(seen))
@@ -147,6 +148,49 @@ async def test_attack_28_the_mark_of_a_private_image_is_no_way_to_it(
             await runtime.pull(ImageSpec(reference=reference), lambda _: None)
 
 
+async def test_28_two_users_of_a_registry_share_a_cached_image_as_long_as_each_may_pull_it(
+    runtime, registry, pushed, monkeypatch
+):
+    name = pushed()
+    other = ImageSpec(reference=name, username=OTHER, password=OTHER_PASSWORD)
+    await runtime.pull(with_login(name), lambda _: None)
+    await runtime.pull(other, lambda _: None)
+    assert (await run(runtime, spec_of(other, "echo other"))).stdout == "other\n"
+    assert (await refusal(runtime, ImageSpec(reference=name))).code == "image_auth"
+
+    monkeypatch.setattr(docker_images, "ANSWER_S", 0.0)
+    registry.let_in(**{USER: PASSWORD})
+    try:
+        assert (await refusal(runtime, other)).code == "image_auth"
+        await runtime.pull(with_login(name), lambda _: None)
+        assert (await run(runtime, spec_of(with_login(name), "echo mine"))).stdout == "mine\n"
+    finally:
+        registry.let_in(**{USER: PASSWORD, OTHER: OTHER_PASSWORD})
+
+
+async def test_28_the_tasks_of_a_gang_ask_the_registry_once(runtime, registry, pushed):
+    name = pushed()
+    repository = name.removeprefix(f"{registry.address}/").removesuffix(":1")
+    other = ImageSpec(reference=name, username=OTHER, password=OTHER_PASSWORD)
+    await runtime.pull(with_login(name), lambda _: None)
+    for image in (with_login(name), other, other):
+        await asyncio.gather(*(runtime.pull(image, lambda _: None) for _ in range(8)))
+    # The pull, and one question with other credentials; each is a few requests of the engine.
+    assert registry.manifests_asked(repository) <= 6
+
+
+async def test_28_a_refusal_is_not_remembered(runtime, registry, pushed):
+    name = pushed()
+    other = ImageSpec(reference=name, username=OTHER, password=OTHER_PASSWORD)
+    await runtime.pull(with_login(name), lambda _: None)
+    registry.let_in(**{USER: PASSWORD})
+    try:
+        assert (await refusal(runtime, other)).code == "image_auth"
+    finally:
+        registry.let_in(**{USER: PASSWORD, OTHER: OTHER_PASSWORD})
+    await runtime.pull(other, lambda _: None)
+
+
 async def test_the_owner_gets_a_cached_private_image_again(runtime, pushed):
     name, seen = pushed(), []
     await runtime.pull(with_login(name), lambda _: None)
@@ -192,7 +236,7 @@ def docker_registry_image(docker_engine, name: str) -> str:
 
 @pytest.fixture
 def opened(tmp_path, docker_engine) -> Iterator[tuple[str, Callable[[], None]]]:
-    """An image in a registry that asks nobody for a password, and how to end that registry."""
+    """An image in a registry that asks no one for a password, and how to end that registry."""
     with contextlib.ExitStack() as stack:
         registry = stack.enter_context(docker_registry.registry(tmp_path, is_open=True))
         repository = f"{registry.address}/public/image-{uuid.uuid4().hex[:8]}"
@@ -204,7 +248,7 @@ def opened(tmp_path, docker_engine) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 @pytest.mark.parametrize("pull", ["missing", "never"])
-async def test_finding_u11_an_auth_for_a_public_image_takes_it_from_nobody(runtime, opened, pull):
+async def test_finding_u11_an_auth_for_a_public_image_takes_it_from_no_one(runtime, opened, pull):
     """Everybody else starts it from the node's cache, also when no registry is reached."""
     name, end_registry = opened
     await runtime.pull(with_login(name), lambda _: None)
@@ -214,7 +258,7 @@ async def test_finding_u11_an_auth_for_a_public_image_takes_it_from_nobody(runti
     assert ended.stdout == "here\n"
 
 
-async def test_finding_u11_an_auth_for_an_image_of_the_nodes_administrator_takes_it_from_nobody(
+async def test_finding_u11_an_auth_for_an_image_of_the_nodes_administrator_takes_it_from_no_one(
     runtime, pushed, docker_engine
 ):
     """Loaded onto an air-gapped node before; its registry would ask for a password."""
@@ -243,12 +287,12 @@ async def test_finding_u11_private_content_needs_the_registrys_word_for_ones_own
     assert (await refusal(runtime, wrong)).code == "image_auth"
 
 
-async def test_finding_u11_private_content_whose_registry_is_gone_is_given_to_nobody(
+async def test_finding_u11_private_content_whose_registry_is_gone_is_given_to_no_one(
     cluster, tmp_path, docker_engine, monkeypatch
 ):
     if reason := docker_registry.missing():
         pytest.skip(reason)
-    runtime = DockerRuntime(Node(cluster, "node-1", simulated_gpus=True))
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     with docker_registry.registry(tmp_path) as closed:
         name = f"{closed.address}/team/image-{uuid.uuid4().hex[:8]}:1"
         import_busybox(docker_engine, name, files={"blob": random_bytes(100)})
@@ -278,7 +322,7 @@ async def test_finding_u11_a_pull_with_credentials_that_the_agent_did_not_outliv
     name = pushed()
     write_unsettled(tmp_path, name)
     docker_engine.api.pull(name.removesuffix(":1"), "1", auth_config=login_of_the_registry())
-    node = Node(cluster, "node-1", simulated_gpus=True)
+    node = NodeFacts(cluster, "node-1", simulated_gpus=True)
     runtime = DockerRuntime(node, state=tmp_path)
     assert (await refusal(runtime, ImageSpec(reference=name))).code == "image_auth"
     await runtime.close()
@@ -288,7 +332,7 @@ async def test_finding_u11_a_pull_with_credentials_that_the_agent_did_not_outliv
     await runtime.close()
 
 
-async def test_finding_u11_nobody_uses_what_is_being_pulled_with_credentials(runtime, pushed):
+async def test_finding_u11_no_one_uses_what_is_being_pulled_with_credentials(runtime, pushed):
     """The content is on the node some time before its mark."""
     name = pushed(5 * 1024 * 1024)
     stranger = ImageSpec(reference=name, pull="never")
@@ -340,7 +384,7 @@ async def test_finding_s9_a_registry_on_loopback_is_never_asked(cluster):
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    runtime = DockerRuntime(Node(cluster, "node-1"), registries=RegistryPolicy())
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1"), registries=RegistryPolicy())
     try:
         failure = await refusal(runtime, ImageSpec(reference=f"127.0.0.1:{port}/team/image:1"))
         assert failure.code == "spec_refused"

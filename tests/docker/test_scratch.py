@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.docker_tasks import make_spec, run
 
-from skep_agent.isolation import Node, scratch_volume
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts, scratch_volume
 from skep_agent.protocol import SCRATCH_DIR
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -27,10 +27,10 @@ def task(image: str, command: str, job: str = "j1", **fields):
 
 async def ended(runtime: DockerRuntime, spec) -> str:
     """Its output; and its container is removed."""
-    told = await run(runtime, spec)
+    result = await run(runtime, spec)
     await runtime.remove(f"skep-{spec.attempt_id}")
-    assert told.exit.exit_code == 0, told.stderr
-    return told.stdout
+    assert result.exit.exit_code == 0, result.stderr
+    return result.stdout
 
 
 async def test_finding_j4_the_next_attempt_of_the_task_finds_what_the_last_one_left(
@@ -55,7 +55,7 @@ async def test_finding_j4_the_user_of_the_image_may_write(runtime, made_image, s
 async def test_finding_j4_scratch_is_removed_by_job_and_only_this_nodes(
     runtime, busybox, cluster, scratch
 ):
-    other = DockerRuntime(Node(cluster, "node-2", simulated_gpus=True))
+    other = DockerRuntime(NodeFacts(cluster, "node-2", simulated_gpus=True))
     for node, job in ((runtime, "j1"), (runtime, "j2"), (other, "j1")):
         await ended(node, task(busybox, "true", job=job))
     assert (await runtime.scratch_jobs(), await other.scratch_jobs()) == ({"j1", "j2"}, {"j1"})
@@ -74,7 +74,7 @@ async def test_a_volume_of_this_name_that_is_not_the_tasks_is_never_mounted(
     runtime, busybox, cluster, docker_engine
 ):
     spec = task(busybox, "true")
-    stranger = docker_engine.volumes.create(scratch_volume(spec, Node(cluster, "node-1")))
+    stranger = docker_engine.volumes.create(scratch_volume(spec, NodeFacts(cluster, "node-1")))
     try:
         with pytest.raises(RuntimeFailure, match="is not this task's"):
             await runtime.create(spec)

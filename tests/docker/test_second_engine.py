@@ -15,8 +15,8 @@ from tests.support.docker_daemon import Daemon
 from tests.support.docker_images import import_busybox
 from tests.support.docker_tasks import make_spec, purge, run, start
 
-from skep_agent.isolation import Node
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -46,7 +46,7 @@ def daemon(docker_engine) -> Iterator[Daemon]:
 async def node(daemon) -> AsyncIterator[DockerRuntime]:
     """A node with real GPUs, as far as the agent knows."""
     cluster = f"test-{uuid.uuid4().hex[:12]}"
-    runtime = DockerRuntime(Node(cluster, "node-1"), str(daemon.socket))
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1"), str(daemon.socket))
     yield runtime
     await runtime.close()
     purge(daemon.client(), cluster)
@@ -66,7 +66,7 @@ def hook_environment(daemon: Daemon, container_id: str) -> dict[str, str] | None
 async def run_and_see(node, daemon, spec) -> tuple[str, dict[str, str] | None]:
     container_id = await start(node, spec)
     await node.wait(container_id)
-    output = b"".join([data async for _, data in node.logs(container_id)])
+    output = b"".join([data async for _, data, _ in node.logs(container_id)])
     return output.decode(), hook_environment(daemon, container_id)
 
 
@@ -99,7 +99,7 @@ async def test_every_hole_is_closed_before_the_hook(node, daemon):
 
 
 async def test_a_node_without_the_hook_says_that_its_gpus_cannot_be_had(cluster, busybox):
-    runtime = DockerRuntime(Node(cluster, "node-1"))
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1"))
     container_id = await runtime.create(make_spec(busybox, "true", gpu_uuids=MINE))
     with pytest.raises(RuntimeFailure) as refused:
         await runtime.start(container_id)
@@ -115,7 +115,7 @@ async def test_a_killed_engine_loses_no_exit_and_no_byte(node, daemon):
     output, begun = bytearray(), asyncio.Event()
 
     async def read() -> None:
-        async for _, data in node.logs(container_id):
+        async for _, data, _ in node.logs(container_id):
             output.extend(data)
             if b"line 5\n" in output:
                 begun.set()

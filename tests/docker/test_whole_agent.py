@@ -13,8 +13,9 @@ from tests.support.agent_process import AgentProcess, config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.docker_tasks import make_spec
 
-from skep_agent.isolation import Node
-from skep_agent.protocol import Channel, FileSpec
+from skep_agent.frames import Channel
+from skep_agent.isolation.create import NodeFacts
+from skep_agent.protocol import FileSpec
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -35,7 +36,7 @@ def living(server: FakeControlPlane, cluster: str, tmp_path: Path) -> Living:
     @asynccontextmanager
     async def live() -> AsyncIterator[AgentProcess]:
         lives = len(server.node().hellos)
-        runtime = DockerRuntime(Node(cluster, "n1", simulated_gpus=True))
+        runtime = DockerRuntime(NodeFacts(cluster, "n1", simulated_gpus=True))
         agent = AgentProcess(config_for(tmp_path / "n1", server.url), runtime=runtime)
         async with agent.running():
             await server.until(lambda: len(server.node().hellos) > lives)

@@ -76,17 +76,17 @@ def test_an_xid_that_a_program_causes_is_ignored(machine, xid):
     assert found.keys() == {uuid(1)}
 
 
-def test_every_xid_is_told_once_also_of_programs_and_of_unknown_gpus(machine):
+def test_every_xid_is_reported_once_also_of_programs_and_of_unknown_gpus(machine):
     machine.add_gpus(2)
     machine.ask("gpus")
     seen = []
     machine.set({"event.1": "0:31", "event.2": "1:79"})
-    machine.until(lambda: seen.extend(machine.ask("xids")) or seen, lambda seen: len(seen) == 2)
-    assert seen == [[uuid(0), 31], [uuid(1), 79]]
+    machine.until(lambda: seen.extend(machine.ask("faults")) or seen, lambda seen: len(seen) == 2)
+    assert seen == [[uuid(0), "nvidia", 31], [uuid(1), "nvidia", 79]]
     machine.set({"0.error.nvmlDeviceGetUUID": UNKNOWN, "event.3": "0:119"})
-    machine.until(lambda: seen.extend(machine.ask("xids")) or seen, lambda seen: len(seen) == 3)
-    assert seen[2] == ["", 119]
-    assert machine.ask("xids") == []
+    machine.until(lambda: seen.extend(machine.ask("faults")) or seen, lambda seen: len(seen) == 3)
+    assert seen[2] == ["", "nvidia", 119]
+    assert machine.ask("faults") == []
 
 
 def test_an_xid_of_a_gpu_that_cannot_say_its_name_makes_all_unhealthy(machine):

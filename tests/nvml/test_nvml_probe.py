@@ -114,7 +114,7 @@ def test_attack_12_processes_of_every_kind_are_seen_on_a_gpu(machine):
     assert machine.ask("busy", everyone) == {uuid(2): [9]}
 
 
-def test_attack_12_a_gpu_that_does_not_tell_its_processes_is_not_taken_for_free(machine):
+def test_attack_12_a_gpu_that_does_not_report_its_processes_is_not_taken_for_free(machine):
     machine.add_gpus(1)
     machine.set({"0.error.nvmlDeviceGetComputeRunningProcesses_v3": UNKNOWN})
     assert machine.ask("busy", [uuid(0)]) == {uuid(0): [0]}
@@ -141,13 +141,13 @@ def test_pcie_levels_have_the_words_of_nvidia_smi(machine):
     for index, expected in enumerate(names):
         others = [other for other in range(4) if other != index]
         assert [found[uuid(index)][uuid(other)] for other in others] == expected
-    assert found[uuid(2)][uuid(3)] == "SYS"  # not told
+    assert found[uuid(2)][uuid(3)] == "SYS"  # not reported
 
 
 def test_direct_nvlinks_are_counted_for_each_pair(machine):
     machine.add_gpus(3)
     machine.set({"topo.0.1": 50, "topo.0.2": 50, "topo.1.2": 50})
-    # 0 and 1 share two links, 1 and 2 one; the bus is told in another case than the GPU's own.
+    # 0 and 1 share two links, 1 and 2 one; the bus is written in another case than the GPU's own.
     machine.set({"0.link.0": "00000000:08:00.0", "0.link.5": "00000000:08:00.0"})
     machine.set({"1.link.0": "00000000:07:00.0", "1.link.5": "00000000:07:00.0"})
     machine.set({"1.link.1": "00000000:09:00.0", "2.link.0": "00000000:08:00.0"})
@@ -165,7 +165,7 @@ def test_behind_a_switch_every_pair_has_all_links(machine):
     assert all(len(row) == 7 for row in found.values())
 
 
-def test_a_link_whose_end_is_not_told_joins_nobody(machine):
+def test_a_link_whose_end_is_not_reported_joins_no_one(machine):
     machine.add_gpus(2)
     machine.set({"topo.0.1": 10, "0.link.0": "00000000:08:00.0"})
     machine.set({"0.error.nvmlDeviceGetNvLinkRemotePciInfo_v2": NOT_SUPPORTED})

@@ -22,6 +22,13 @@ SHAPES = {
     "nodes without GPUs": ["--set", "agent.runtimeClassName="],
     "a claim made elsewhere": ["--set", "logs.existingClaim=mine"],
     "logs in an object store": ["--set", "logs.store=s3://logs/skep"],
+    "storages": ["--set", "agent.storages.enabled=true", "--set", "agent.storages.roots={/srv/a}"],
+    "no network policies": ["--set", "networkPolicy.enabled=false"],
+    "engines elsewhere, clients from anywhere": [
+        "--set",
+        "networkPolicy.clients=null,networkPolicy.postgres.podLabels=null,"
+        "networkPolicy.postgres.cidr=10.0.0.5/32,networkPolicy.redis.namespaceLabels.team=data",
+    ],
 }
 
 
@@ -104,6 +111,20 @@ def test_no_container_is_privileged_or_may_become_so(helm):
         assert security["capabilities"]["drop"] == ["ALL"]
 
 
+def test_an_agent_with_storages_shares_its_mounts_with_the_node(helm):
+    values = ("nfsServers={nfs-1.example.org,nfs-2.example.org}", "roots={/srv/a,/srv/b}")
+    settings = [f"--set=agent.storages.{value}" for value in ("enabled=true", *values)]
+    agents = [d for d in documents(render(helm, *settings)) if d["kind"] == "DaemonSet"]
+    (agent,) = containers(agents[0])
+    assert agent["securityContext"] == {"privileged": True}
+    env = {item["name"]: item.get("value") for item in agent["env"]}
+    assert env["SKEP_NFS_SERVERS"] == "nfs-1.example.org nfs-2.example.org"
+    assert env["SKEP_STORAGE_ROOTS"] == "/srv/a /srv/b"
+    mounts = {m["mountPath"]: m.get("mountPropagation") for m in agent["volumeMounts"]}
+    assert mounts["/run/skep-agent"] == "Bidirectional"
+    assert mounts["/srv/a"] == mounts["/srv/b"] == "HostToContainer"
+
+
 def test_every_part_of_the_server_is_there_and_probed(helm):
     found = {d["metadata"]["name"]: d for d in documents(render(helm)) if containers(d)}
     parts = {"hive-web", "hive-gateway", "hive-scheduler", "hive-worker", "hive-beat", "hive-agent"}
@@ -132,8 +153,125 @@ def test_finding_s1_what_agents_ask_goes_to_a_process_of_its_own(helm):
     assert selector.items() <= labels.items()
 
 
+def test_apps_of_jobs_have_a_wildcard_host_that_leads_to_their_proxy(helm):
+    assert "hive-apps" not in render(helm)
+    text = render(helm, "--set=apps.url=https://apps.example.net", "--set=apps.tlsSecret=wild")
+    found = {(d["kind"], d["metadata"]["name"]): d for d in documents(text)}
+    ingress = found["Ingress", "hive-apps"]["spec"]
+    assert ingress["tls"] == [{"hosts": ["*.apps.example.net"], "secretName": "wild"}]
+    assert [rule["host"] for rule in ingress["rules"]] == ["*.apps.example.net"]
+    [proxy] = containers(found["Deployment", "hive-apps"])
+    assert "skep_platform.interactive.asgi:application" in proxy["command"]
+    [web] = containers(found["Deployment", "hive-web"])
+    assert {"name": "SKEP_APPS_URL", "value": "https://apps.example.net"} in web["env"]
+    assert ("NetworkPolicy", "hive-apps") in found
+
+
 def test_logs_in_an_object_store_need_no_volume(helm):
     found = documents(render(helm, "--set", "logs.store=s3://logs/skep"))
     assert "PersistentVolumeClaim" not in {d["kind"] for d in found}
     [web] = [c for d in found for c in containers(d) if c["name"] == "web"]
     assert {"name": "SKEP_LOG_STORE", "value": "s3://logs/skep"} in web["env"]
+
+
+class Network:
+    """Evaluates NetworkPolicies as Kubernetes does: a pod that a policy selects gets only what the
+    policies allow, and a connection must be allowed at both of its ends."""
+
+    def __init__(self, policies: list[dict]) -> None:
+        self.policies = [p["spec"] for p in policies if p["kind"] == "NetworkPolicy"]
+
+    def allows(self, source: dict, target: dict, port: int | str) -> bool:
+        """`source` and `target` are {"labels", "namespace"}; labels are None outside Kubernetes."""
+        ends = [("Egress", source, target, "to"), ("Ingress", target, source, "from")]
+        return all(self._end(kind, at, other, key, port) for kind, at, other, key in ends)
+
+    def _end(self, kind: str, at: dict, other: dict, key: str, port: int | str) -> bool:
+        if at["labels"] is None or at["namespace"] != {"name": "skep"}:
+            return True
+        chosen = [
+            p
+            for p in self.policies
+            if kind in p["policyTypes"] and _selects(p["podSelector"], at["labels"])
+        ]
+        rules = [rule for p in chosen for rule in p.get(kind.lower()) or []]
+        return not chosen or any(_matches(rule, key, other, port) for rule in rules)
+
+
+def _matches(rule: dict, key: str, other: dict, port: int | str) -> bool:
+    if "ports" in rule and port not in [p["port"] for p in rule["ports"]]:
+        return False
+    return key not in rule or any(_is_peer(peer, other) for peer in rule[key])
+
+
+def _is_peer(peer: dict, other: dict) -> bool:
+    if "ipBlock" in peer:
+        return other["labels"] is None and peer["ipBlock"]["cidr"] in ("0.0.0.0/0", other["cidr"])
+    if other["labels"] is None:
+        return False
+    namespace = (
+        _selects(peer["namespaceSelector"], other["namespace"])
+        if "namespaceSelector" in peer
+        else other["namespace"] == {"name": "skep"}
+    )
+    return namespace and _selects(peer.get("podSelector", {}), other["labels"])
+
+
+def _selects(selector: dict, labels: dict) -> bool:
+    exact = selector.get("matchLabels") or {}
+    return all(labels.get(k) == v for k, v in exact.items()) and all(
+        labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions") or []
+    )
+
+
+def pod(component: str) -> dict:
+    labels = {
+        "app.kubernetes.io/name": "skep",
+        "app.kubernetes.io/instance": "hive",
+        "app.kubernetes.io/component": component,
+    }
+    return {"labels": labels, "namespace": {"name": "skep"}}
+
+
+POSTGRES = {"labels": {"app": "postgres"}, "namespace": {"name": "skep"}}
+VALKEY = {"labels": {"app": "valkey"}, "namespace": {"name": "skep"}}
+INGRESS = {"labels": {}, "namespace": {"kubernetes.io/metadata.name": "ingress-nginx"}}
+DNS = {"labels": {}, "namespace": {"kubernetes.io/metadata.name": "kube-system"}}
+NEIGHBOUR = {"labels": {"app": "other"}, "namespace": {"name": "skep"}}
+STRANGER = {"labels": {"app": "other"}, "namespace": {"name": "other"}}
+INTERNET = {"labels": None, "namespace": {}, "cidr": "203.0.113.7/32"}
+SERVER = ["web", "gateway", "scheduler", "worker", "beat", "migrate"]
+
+
+def test_finding_s5_network_policies_deny_all_but_what_the_server_needs(helm):
+    network = Network(documents(render(helm)))
+    for component in SERVER:
+        assert network.allows(pod(component), POSTGRES, 5432), component
+        assert network.allows(pod(component), VALKEY, 6379), component
+        assert network.allows(pod(component), DNS, 53), component
+        assert not network.allows(pod(component), INTERNET, 443), component
+        assert not network.allows(pod(component), STRANGER, 80), component
+    for target in ("web", "gateway"):
+        assert network.allows(INGRESS, pod(target), "http")
+        assert not network.allows(NEIGHBOUR, pod(target), "http")
+        assert not network.allows(STRANGER, pod(target), "http")
+    assert network.allows(pod("web"), pod("gateway"), "http")
+    assert not network.allows(pod("worker"), pod("gateway"), "http")
+    for other in (NEIGHBOUR, STRANGER, INGRESS):
+        assert not network.allows(other, POSTGRES, 5432)
+        assert not network.allows(other, VALKEY, 6379)
+        assert not network.allows(other, pod("scheduler"), 80)
+
+
+def test_with_an_object_store_the_server_reaches_its_port_and_no_other(helm):
+    network = Network(documents(render(helm, "--set", "logs.store=s3://logs/skep")))
+    assert network.allows(pod("web"), INTERNET, 443)
+    assert not network.allows(pod("web"), INTERNET, 80)
+
+
+def test_services_of_type_load_balancer_take_clients_from_anywhere(helm):
+    found = documents(render(helm, "--set", "networkPolicy.clients=null"))
+    network = Network(found)
+    assert network.allows(INTERNET, pod("web"), "http")
+    assert network.allows(INTERNET, pod("gateway"), "http")
+    assert not network.allows(INTERNET, POSTGRES, 5432)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from skep_platform.env_settings import proxy_list
+
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {
     "SKEP_SECRET_KEY": "one",
@@ -19,21 +21,23 @@ SECRETS = {
 BARE = {"PATH": os.environ["PATH"]}
 
 
-def compose(file: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = ["docker-compose", "-f", str(ROOT / file), "--project-directory", str(ROOT), "config"]
+def compose(*files: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    named = [f"--file={ROOT / file}" for file in files]
+    command = ["docker-compose", *named, "--project-directory", str(ROOT), "config"]
     return subprocess.run(command, env=BARE | env, capture_output=True, text=True, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, dict]:
-    done = compose("docker-compose.yml", SECRETS)
+    done = compose("docker-compose.yml", env=SECRETS)
     assert done.returncode == 0, done.stderr
     return YAML(typ="safe", pure=True).load(done.stdout)["services"]
 
 
 def test_every_part_is_there(services):
     assert services.keys() == {
-        *("postgres", "redis", "migrate", "web", "gateway", "scheduler", "worker", "beat", "agent"),
+        *("postgres", "redis", "migrate", "web", "gateway", "apps"),
+        *("scheduler", "worker", "beat", "agent"),
     }
 
 
@@ -44,14 +48,14 @@ def test_the_scheduler_queue_is_consumed_one_at_a_time(services):
 
 
 def test_nothing_starts_before_the_tables_are_there(services):
-    for name in ("web", "gateway", "scheduler", "worker", "beat"):
+    for name in ("web", "gateway", "apps", "scheduler", "worker", "beat"):
         condition = services[name]["depends_on"]["migrate"]["condition"]
         assert condition == "service_completed_successfully"
 
 
-def test_only_web_server_and_gateway_are_published_and_only_on_loopback(services):
+def test_only_what_a_proxy_reaches_is_published_and_only_on_loopback(services):
     published = {name: s["ports"] for name, s in services.items() if s.get("ports")}
-    assert published.keys() == {"web", "gateway"}
+    assert published.keys() == {"web", "gateway", "apps"}
     assert all("127.0.0.1" in str(ports) for ports in published.values())
 
 
@@ -62,20 +66,32 @@ def test_finding_s1_agents_speak_to_a_process_of_their_own(services):
 
 
 def test_failed_logins_are_counted_for_who_is_behind_the_reverse_proxy(services):
-    assert services["web"]["environment"]["SKEP_TRUSTED_PROXIES"] == "1"
+    found = services["web"]["environment"]["SKEP_TRUSTED_PROXIES"]
+    assert proxy_list(found) == ["172.16.0.0/12", "192.168.0.0/16"]
 
 
 @pytest.mark.parametrize("missing", SECRETS)
 def test_a_missing_secret_stops_it_with_its_name(missing):
-    done = compose("docker-compose.yml", {k: v for k, v in SECRETS.items() if k != missing})
+    done = compose("docker-compose.yml", env={k: v for k, v in SECRETS.items() if k != missing})
     assert done.returncode != 0
     assert missing in done.stderr
 
 
 def test_a_node_needs_only_the_address_and_a_join_token():
     env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_JOIN_TOKEN": "once"}
-    done = compose("deploy/agent.compose.yml", env)
+    done = compose("deploy/agent.compose.yml", env=env)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_node_with_storages_may_mount_and_shares_its_mounts():
+    env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_STORAGE_ROOT": "/srv/shared"}
+    done = compose("deploy/agent.compose.yml", "deploy/storages.compose.yml", env=env)
+    assert done.returncode == 0, done.stderr
+    agent = YAML(typ="safe", pure=True).load(done.stdout)["services"]["agent"]
+    assert set(agent["cap_add"]) == {"NET_ADMIN", "SYS_ADMIN"}
+    assert agent["environment"]["SKEP_STORAGE_ROOTS"] == "/srv/shared"
+    assert "/run/skep-agent:/run/skep-agent:rshared" in agent["volumes"]
+    assert "/srv/shared:/srv/shared:rslave" in agent["volumes"]
 
 
 def test_the_images_exist_as_targets_of_the_dockerfile(services):

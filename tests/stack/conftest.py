@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import docker
 import httpx
@@ -22,10 +23,17 @@ def python_image() -> str:
 
 
 @pytest.fixture(scope="session")
-def skep() -> Iterator[Stack]:
+def storage_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of which the agents may mount folders into jobs, and the server shows files."""
+    return tmp_path_factory.mktemp("storages")
+
+
+@pytest.fixture(scope="session")
+def skep(storage_root: Path) -> Iterator[Stack]:
     """Leases short enough to see a node lost, long enough for a web server to come back; victims
     need not have run for a while first."""
     timing = {"SKEP_LEASE_S": "25", "SKEP_HEARTBEAT_S": "1", "SKEP_SCHEDULING_MIN_RUN_S": "0"}
+    timing |= dict.fromkeys(("SKEP_STORAGE_ROOTS", "SKEP_STORAGE_FILES"), str(storage_root))
     with stack("--nodes", "2", "--gpus", "8", **timing) as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""The commands of docs/admin-guide.md, run in their order on the servers that it tells of."""
+"""The commands of docs/admin-guide.md, run in their order on the servers that it describes."""
 
 from __future__ import annotations
 

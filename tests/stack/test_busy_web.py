@@ -1,4 +1,4 @@
-"""A web server that hangs costs nobody anything: leases, gangs and the scheduler go on."""
+"""A web server that hangs costs no job anything: leases, gangs and the scheduler go on."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def assert_untouched(api: httpx.Client, before: dict[str, list[dict[str, Any]]])
         assert kept == [(t["attempt"]["id"], t["attempt"]["node"]) for t in was]
 
 
-def assert_nobody_judged(skep: Stack, seen: Seen, period_s: float, lease_s: float) -> None:
+def assert_no_node_judged(skep: Stack, seen: Seen, period_s: float, lease_s: float) -> None:
     assert seen.looks > 10
     assert {state for name, state in seen.states if name != OLD} == {"ONLINE"}
     assert "LOST" not in {state for _, state in seen.states}
@@ -147,7 +147,7 @@ def test_finding_s1_a_frozen_web_server_costs_no_node_and_no_job(skep, api):
         seen = watch(skep, BUSY_S)
         ended = skep.query("SELECT id::text, state FROM jobs_job WHERE state = 'SUCCEEDED'")
 
-    assert_nobody_judged(skep, seen, HEARTBEAT_S, LEASE_S)
+    assert_no_node_judged(skep, seen, HEARTBEAT_S, LEASE_S)
     assert_untouched(api, gangs)
     # The scheduler, the agents and the gateway worked on: those began and ended meanwhile.
     assert set(short) <= {job_id for job_id, _ in ended}
@@ -192,7 +192,7 @@ def test_finding_s1_no_request_of_a_person_holds_up_a_heartbeat(skep, api):
         for attacker in attackers:
             attacker.join()
 
-    assert_nobody_judged(skep, seen, HEARTBEAT_S, LEASE_S)
+    assert_no_node_judged(skep, seen, HEARTBEAT_S, LEASE_S)
     until(lambda: answers(skep))
     assert_untouched(api, gangs)
     for job_id in gangs:
@@ -205,5 +205,5 @@ def test_finding_s1_a_minute_without_the_web_server_at_the_usual_lease(tmp_path)
         gangs = running_gangs(api, 6)
         with frozen(box):
             seen = watch(box, 60)
-        assert_nobody_judged(box, seen, 5.0, 30.0)
+        assert_no_node_judged(box, seen, 5.0, 30.0)
         assert_untouched(api, gangs)

@@ -108,8 +108,8 @@ def test_finding_j7_a_batch_script_over_nodes_runs_as_in_slurm(cli, python_image
     done = cli("submit", "-", "-f", data=script.encode())
     assert done.returncode == 0, done.stderr
     assert b"-:4: note: --mail-type" in done.stderr
-    told = sorted(line.partition("| ")[2] for line in done.stdout.decode().splitlines()[1:])
-    assert told == ["heard 0 1 2 3", "once", *(f"rank {rank} of 4" for rank in range(4))]
+    found = sorted(line.partition("| ")[2] for line in done.stdout.decode().splitlines()[1:])
+    assert found == ["heard 0 1 2 3", "once", *(f"rank {rank} of 4" for rank in range(4))]
 
 
 def test_a_clone_runs_again(cli, image):
@@ -205,7 +205,7 @@ def test_a_port_of_a_task_is_reached_here(environment, service):
                 assert answer.read() == b"data\n"
         with pytest.raises(OSError) as refused:
             urlopen(f"http://{closed}/", timeout=30)
-        assert not isinstance(refused.value, TimeoutError)  # who connected is told, too
+        assert not isinstance(refused.value, TimeoutError)  # the client is notified, too
         assert "port_closed" in process.stderr.readline()
         process.terminate()
 
@@ -229,7 +229,7 @@ def test_files_are_copied_both_ways(cli, service, tmp_path: Path):
     assert b"No such file" in missing.stderr
 
 
-def test_top_tells_how_busy_the_gpus_are(cli, service):
+def test_top_says_how_busy_the_gpus_are(cli, service):
     def busy() -> bool:
         jobs = json.loads(cli("top", "--json").stdout)
         return any(job["job"] == service and job["gpu_percent"] for job in jobs)
@@ -250,7 +250,7 @@ def test_the_shell_completes_names_of_jobs(environment, service):
     assert service in done.stdout.split()
 
 
-def test_who_cannot_be_reached_is_told_why(cli, image):
+def test_who_cannot_be_reached_is_shown_why(cli, image):
     made = cli("run", "--image", image, *SMALL, "--json", "-f", "--", "true")
     name = json.loads(made.stdout.splitlines()[0])["name"]
     done = cli("exec", name, "--", "ls")

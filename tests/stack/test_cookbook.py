@@ -19,18 +19,21 @@ RECIPES = dict(
         r"^## \d+\. (.+?)$.*?^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
     )
 )
-SERVES = "A place to work in"  # runs until it is stopped
+SERVES = "An interactive session"  # runs until it is stopped
 # By recipe: what its tasks say, by rank; a recipe that is not listed only has to end well.
 SAID = {
     "All GPUs of one node": {0: "the ranks sum up to 6"},
     "Several nodes": {0: "we are 4", 1: "we are 4"},
     "A sweep": {0: "trial 0 takes learning rate 1.0", 5: "trial 5 takes learning rate 1e-05"},
     "Parameters instead of copies": {0: "epochs 3, rates 0.1 and 0.01"},
-    "A token that nobody else reads": {
+    "A secret token": {
         0: "21 characters|the log shows \\*{21}",
     },
-    "Try again where it broke": {0: "attempt 2|from the newest checkpoint to the end"},
-    "Servers and workers": {1: "worker 0 reached the server", 2: "worker 1 reached the server"},
+    "Retry from a checkpoint": {0: "attempt 2|from the newest checkpoint to the end"},
+    "Parameter servers and workers": {
+        1: "worker 0 reached the server",
+        2: "worker 1 reached the server",
+    },
 }
 
 

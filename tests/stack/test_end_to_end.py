@@ -32,7 +32,7 @@ def test_each_task_gets_gpus_of_its_own_on_both_nodes(api, image):
 
 def test_tasks_find_each_other_over_the_injected_address(api, image):
     """Rank 0 listens on MASTER_PORT; the others send it their rank until it answers. They begin
-    together: who calls while another one is heard is not."""
+    together: a peer that calls while another one is served is not."""
     script = """
 if [ "$RANK" = 0 ]; then
   for peer in 1 2 3; do echo heard | nc -l -p "$MASTER_PORT"; done
@@ -43,8 +43,8 @@ fi"""
     job_id = submit(api, gang(image, script))
     reach(api, job_id, {"SUCCEEDED"})
 
-    heard = log_lines(api, job_id)[0]
-    assert sorted(heard) == [f"hello from {rank}" for rank in (1, 2, 3)]
+    received = log_lines(api, job_id)[0]
+    assert sorted(received) == [f"hello from {rank}" for rank in (1, 2, 3)]
 
 
 def test_a_failing_task_fails_the_job_with_its_exit_code(api, image):
@@ -84,7 +84,7 @@ def test_a_gang_that_does_not_fit_waits_with_numbers_and_starts_when_it_does(api
     reach(api, second, {"SUCCEEDED"})
 
 
-def test_a_registry_that_is_not_reached_is_told_while_it_is_tried_again(api):
+def test_a_registry_that_is_not_reached_is_reported_while_it_is_tried_again(api):
     job_id = submit(api, gang("127.0.0.1:9/no/such:image", "true", tasks=1, gpus=1))
 
     def retried() -> dict | None:
@@ -98,7 +98,7 @@ def test_a_registry_that_is_not_reached_is_told_while_it_is_tried_again(api):
     reach(api, job_id, {"STOPPED"})
 
 
-def test_the_story_of_a_job_is_told_in_order(api, image):
+def test_the_history_of_a_job_is_reported_in_order(api, image):
     job_id = submit(api, gang(image, "true"))
     reach(api, job_id, {"SUCCEEDED"})
 

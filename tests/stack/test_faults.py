@@ -18,7 +18,7 @@ CHATTY = f'for i in $(seq {LINES}); do echo "line $i"; sleep 0.1; done'
 
 
 def kill(skep: Stack, name: str) -> None:
-    """SIGKILL one part, told by the beginning of its name, and wait until it is replaced."""
+    """SIGKILL one part, named by the beginning of its name, and wait until it is replaced."""
     before = {n: p for n, p in skep.pids().items() if n.startswith(name)}
     assert before, skep.pids()
     for pid in before.values():

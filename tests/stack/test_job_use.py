@@ -1,4 +1,4 @@
-"""What a finished job used, told without anybody asking for it to be counted."""
+"""What a finished job used, reported without anyone asking for it to be counted."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.support.stack_jobs import gang, reach, submit
 
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
 
-# As torchrun tells of a rank that was killed, and as a shell does.
+# As torchrun reports a rank that was killed, and as a shell does.
 KILLED = """
 if [ "$SKEP_JOB_ATTEMPT" = 2 ]; then echo again; exit 0; fi
 sh -c 'kill -9 $$'

@@ -36,7 +36,7 @@ def skep() -> Iterator[Stack]:
 
 @dataclass
 class Demo:
-    """What a demo does, and what an observer sees of it. Jobs are told by name."""
+    """What a demo does, and what an observer sees of it. Jobs are identified by name."""
 
     name: str
     api: httpx.Client
@@ -83,7 +83,7 @@ class Demo:
         return self.was[name]
 
     def waits(self, name: str) -> dict[str, Any]:
-        """Wait until it was considered and told why it waits."""
+        """Wait until it was considered and has a reason for waiting."""
 
         def look() -> dict[str, Any] | None:
             now = self.job(name)
@@ -95,12 +95,12 @@ class Demo:
         return found
 
     def was_preempted(self, name: str) -> None:
-        """Its owner was told, its place in the queue kept, its retries are all left."""
+        """Its owner was notified, its place in the queue kept, its retries are all left."""
         now = until(lambda: (now := self.job(name))["state"] == "WAITING" and now)
         assert (now["preemptions"], now["retries_used"]) == (1, 0)
         events = self.api.get(f"/jobs/{self.ids[name]}/events").json()["results"]
-        told = [event["message"] for event in events if event["kind"] == "job.preempted"]
-        assert len(told) == 1
+        messages = [event["message"] for event in events if event["kind"] == "job.preempted"]
+        assert len(messages) == 1
 
     def is_undisturbed(self, name: str) -> dict[str, Any]:
         """It runs where it ran."""

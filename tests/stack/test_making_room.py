@@ -1,4 +1,4 @@
-"""Jobs that make room: for a more important one, and for a node that shall be empty."""
+"""Jobs that are preempted: for a more important one, and for a node that shall be empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.stack_jobs import gang, job, reach, submit, tasks, until
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
 
 PROD = {"hivedScheduler": {"jobPriorityClass": "prod"}}
-# A task that saves when it is told to, and then ends by itself.
+# A task that saves when it is asked to, and then ends by itself.
 SAVES = """
 trap 'echo saved; exit 3' USR1
 echo begun
@@ -46,8 +46,8 @@ def test_a_victim_saves_its_work_and_waits_in_its_old_place_for_its_gpus(api, im
     assert (waiting["state"], waiting["preemptions"], waiting["retries_used"]) == ("WAITING", 1, 0)
     until(lambda: log_of(api, victim).count("saved") == 4)
     events = api.get(f"/jobs/{victim}/events").json()["results"]
-    (told,) = [event["message"] for event in events if event["kind"] == "job.preempted"]
-    assert job(api, preemptor)["name"] in told
+    (messages,) = [event["message"] for event in events if event["kind"] == "job.preempted"]
+    assert job(api, preemptor)["name"] in messages
 
     api.post(f"/jobs/{preemptor}/stop")
     reach(api, victim, {"RUNNING"})

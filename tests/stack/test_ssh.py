@@ -40,9 +40,9 @@ def test_finding_j3_ssh_scp_sftp_forwarding_and_mpirun_between_two_agents(api, u
 
     reach(api, job_id, {"SUCCEEDED"})
     assert {task["attempt"]["node"] for task in tasks(api, job_id)} == {"node-1", "node-2"}
-    first, *told = log_lines(api, job_id)[0]
+    first, *found = log_lines(api, job_id)[0]
     assert "the ssh server listens on port" in first
-    assert sorted(told) == sorted(
+    assert sorted(found) == sorted(
         [
             *("shell: worker-1", "address: 1", "scp: payload", "old scp: payload"),
             *("sftp: payload", "tty: yes", "input: three", "forwarding: SSH-"),

@@ -37,10 +37,10 @@ def test_a_killed_rank_costs_an_attempt_and_the_gang_learns_to_the_end(api):
     for rank in RANKS:
         losses = _losses(api, job_id)[2][rank]
         assert losses[0] > 10 > 0.01 > losses[59]
-    _assert_told(api, job_id)
+    _assert_reported(api, job_id)
 
 
-def _assert_told(api: httpx.Client, job_id: str) -> None:
+def _assert_reported(api: httpx.Client, job_id: str) -> None:
     """Which task failed first, and why the gang was tried again."""
     first = api.get(f"/jobs/{job_id}/attempts").json()["results"][-1]
     assert (first["index"], first["outcome"], first["retry"]) == (1, "FAILED", "free")
@@ -96,7 +96,7 @@ def _losses(api: httpx.Client, job_id: str) -> Losses:
 
 
 def test_the_example_is_a_job_file_as_people_write_it(api):
-    # The name is taken by the job above, which a check tells, too.
+    # The name is taken by the job above, which a check reports, too.
     text = (EXAMPLE / "job.yaml").read_text().replace("name: linear-regression", "name: unused", 1)
     headers = {"Content-Type": "application/yaml"}
     answer = api.post("/jobs/check", content=text, headers=headers)

@@ -39,7 +39,7 @@ while True:
         kept.write_text(str(step))
         say("saves")
     if flag.item():
-        for _ in range(300):  # a rank that was asked first has told the others
+        for _ in range(300):  # a rank that was asked first has notified the others
             if asked:
                 break
             time.sleep(0.1)

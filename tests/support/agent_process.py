@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from skep_agent.accelerators.base import GpuProbe
 from skep_agent.config import AgentConfig
 from skep_agent.core.events import Moment
-from skep_agent.probes.base import GpuProbe
 from skep_agent.run import run_agent
 from skep_agent.runtimes.base import Runtime
 from skep_agent.runtimes.mock import MockRuntime

@@ -16,6 +16,7 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from skep_agent.frames import LogFrame
 from skep_agent.protocol import (
     CLOSE_DUPLICATE,
     CLOSE_UNAUTHORIZED,
@@ -30,7 +31,6 @@ from skep_agent.protocol import (
     Inventory,
     InventoryChanged,
     LogAck,
-    LogFrame,
     LogPosition,
     Message,
     OpenStream,
@@ -90,7 +90,7 @@ class FakeControlPlane:
         self.welcome_agents = True
         self.store_logs = True
         self.url = ""
-        self.gateway_url = ""  # what agents are told
+        self.gateway_url = ""  # what agents are sent
         self._streams: dict[str, asyncio.Future[ServerConnection]] = {}
         self._server: Server | None = None
 
@@ -98,7 +98,7 @@ class FakeControlPlane:
         return self.nodes.setdefault(name, FakeNode(name))
 
     async def desire(self, *specs: AttemptSpec, node: str = "n1") -> None:
-        """Replace what the node shall hold, and tell it when it is connected."""
+        """Replace what the node shall hold, and send it when it is connected."""
         target = self.node(node)
         target.specs = {spec.attempt_id: spec for spec in specs}
         await self.ring(target)

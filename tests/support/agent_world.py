@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from skep_agent.containers import Container, Exit
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.core.checks import Limits
@@ -13,7 +14,6 @@ from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
 from skep_agent.core.records import Remembered
 from skep_agent.protocol import AttemptFact, AttemptSpec, Gpu
-from skep_agent.runtimes.base import Container, Exit
 
 LIMITS = Limits(cpus=8, memory_mb=1024, port_range=(20000, 20010))
 LEASE_S = 30.0
@@ -97,7 +97,7 @@ class World:
             self.send(ev.Tick())
 
     def freeze(self, seconds: float) -> None:
-        """The agent's process is stopped: time passes, and it hears of nothing, not even of its
+        """The agent's process is stopped: time passes, and it receives nothing, not even of its
         deadlines. What happens next comes to it before they do."""
         self.now += seconds
         if self.lease_until is not None and self.now >= self.lease_until:
@@ -124,7 +124,7 @@ class World:
             self.lease_until = max(self.now + LEASE_S, self.lease_until or 0)
 
     def lease_seen(self) -> None:
-        """The link renewed the lease, and the core has not heard how."""
+        """The link renewed the lease, and the core does not know how."""
         self.send(ev.LeaseSeen(self.now + LEASE_S))
         self.lease_until = max(self.now + LEASE_S, self.lease_until or 0)
 
@@ -140,8 +140,8 @@ class World:
         held: list[Any] = [*self.machine.attempts.values(), *self.containers.values()]
         for attempt in held:
             spec = self.listed.get(attempt.attempt_id)
-            told = spec and spec.epoch == attempt.epoch and spec.desired == "stop"
-            if spec is None or spec.epoch > attempt.epoch or told:
+            ordered = spec and spec.epoch == attempt.epoch and spec.desired == "stop"
+            if spec is None or spec.epoch > attempt.epoch or ordered:
                 self.evidence.add((attempt.attempt_id, attempt.epoch))
 
     def ack_facts(self) -> None:
@@ -179,7 +179,7 @@ class World:
             case do.VerifyGpus():
                 self._verify(operation)
             case do.Watch():
-                self._tell_end(operation)
+                self._report_end(operation)
 
     def fail_signal(self, attempt_id: str, epoch: int) -> None:
         """The engine did not answer when the checkpoint signal was to be sent."""
@@ -262,7 +262,7 @@ class World:
             shared = set(other.gpu_uuids) & set(container.gpu_uuids)
             assert not shared, f"{container} starts on GPUs of {other}"
 
-    def _tell_end(self, watch: do.Watch) -> None:
+    def _report_end(self, watch: do.Watch) -> None:
         key = watch.attempt_id, watch.epoch
         container = self.containers.get(watch.container_id)
         end = container.exit if container is not None else None
@@ -334,7 +334,7 @@ class World:
         if container is not None and container.status == "running":
             self.watched[watch.container_id] = watch.attempt_id, watch.epoch
         else:
-            self.pending.append(watch)  # its end is to be told
+            self.pending.append(watch)  # its end is to be reported
 
     def _check_word(self, start: do.Start) -> None:
         spec = self.listed.get(start.attempt_id)

@@ -42,6 +42,6 @@ def packed(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:
 
 
 def named(archive: bytes, path: str = "/workspace") -> WorkingFiles:
-    """As the platform tells an agent of it."""
+    """As the platform describes it to an agent."""
     digest = hashlib.sha256(archive).hexdigest()
     return WorkingFiles(sha256=digest, size=len(archive), path=path)

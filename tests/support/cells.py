@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from skep_scheduler.cells.config import ConfigError, read_config
-from skep_scheduler.cells.health import set_node
+from skep_scheduler.cells import ledger
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.health import set_device, set_node
+from skep_scheduler.cells.problems import ConfigError
+from skep_scheduler.cells.reconfigure import placements_of
 from skep_scheduler.cells.shape import Config
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
+from skep_scheduler.cells.tree import DEVICE_FAULT, NODE_FAULT
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "hived"
@@ -101,15 +106,36 @@ def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def healthy(config: Config | Mapping[str, Any]) -> State:
+def healthy(config: Config | Mapping[str, Any]) -> CellState:
     """A state with every node healthy."""
-    state = State(config if isinstance(config, Config) else read_config(config))
+    state = CellState(config if isinstance(config, Config) else read_config(config))
     for node in state.nodes:
         set_node(state, node, healthy=True)
     return state
 
 
-def counters(state: State) -> dict[str, object]:
+def rebuilt(state: CellState, seed: int) -> CellState | None:
+    """Return a new state with the same hardware, in which the same groups run, adopted in another
+    order; None where the standing of a group depends on the order."""
+    groups = list(state.groups.values())
+    if any(group.preempting or group.downgraded_by is not None for group in groups):
+        return None
+    slots = [slot for group in groups for slot in group.slots]
+    if any(leaf is None for slot in slots for leaf in slot.leaves):
+        return None
+    other, chance = CellState(state.config), random.Random(seed)
+    for node, leaves in chance.sample(sorted(state.nodes.items()), len(state.nodes)):
+        set_node(other, node, not any(leaf.faults & NODE_FAULT for leaf in leaves))
+    for (node, device), leaf in chance.sample(list(state.leaves.items()), len(state.leaves)):
+        set_device(other, node, device, not leaf.faults & DEVICE_FAULT)
+    for group in chance.sample(groups, len(groups)):
+        ledger.adopt(other, group.gang, group.chain, placements_of(group))
+    if any(group.downgraded_by is not None for group in other.groups.values()):
+        return None
+    return other
+
+
+def counters(state: CellState) -> dict[str, object]:
     """All that is counted; equal for states between which nothing has changed."""
     return {
         chain: (
@@ -124,7 +150,7 @@ def counters(state: State) -> dict[str, object]:
     }
 
 
-def trace(state: State) -> object:
+def trace(state: CellState) -> object:
     """Everything that a what-if could leave behind, with the order of the free lists."""
     lists = {
         chain: [[cell.address for cell in cells.cells] for cells in pool.free]

@@ -21,7 +21,7 @@ def own(vc: VirtualCluster, number: int, cell_type: str = NODE) -> None:
 
 
 def run(vc: VirtualCluster, node: Node, gpus: int, *, cell_type: str = NODE, **fields: Any) -> Job:
-    """A job that runs on the first GPUs of a node that nobody has: in a cell of this type of its
+    """A job that runs on the first GPUs of a node that no one has: in a cell of this type of its
     virtual cluster, or opportunistically without one."""
     member = vc.memberships.select_related("user").first()
     known = {

@@ -75,8 +75,8 @@ def python_files() -> dict[str, bytes]:
     library = Path(sysconfig.get_path("stdlib")).resolve()
     found = {path for path in library.rglob("*") if path.is_file() and _is_needed(path, library)}
     linked = [program, *(path for path in found if path.suffix == ".so")]
-    told = subprocess.run(["ldd", *map(str, linked)], capture_output=True, text=True, check=False)
-    found |= {Path(name) for name in re.findall(r"(/\S+\.so\S*) \(0x", told.stdout)}
+    result = subprocess.run(["ldd", *map(str, linked)], capture_output=True, text=True, check=False)
+    found |= {Path(name) for name in re.findall(r"(/\S+\.so\S*) \(0x", result.stdout)}
     files = {str(path).lstrip("/"): path.read_bytes() for path in found}
     files[str(program).lstrip("/")] = program.read_bytes()
     folders = ":".join(sorted({str(path.parent) for path in found if ".so" in path.name}))

@@ -22,8 +22,11 @@ class Proxy:
 
     def __init__(self, allows: Callable[[str, str], bool] = lambda method, path: True) -> None:
         self.requests: list[tuple[str, str]] = []  # method and path without version and query
+        self.answered: list[tuple[str, str]] = []
         self.refused: list[tuple[str, str]] = []
         self.hangs = False
+        self.holds_starts = False  # the engine gets them when `release_starts` is called
+        self._released = asyncio.Event()
         self.breaks = 0  # so many next connections are closed after their request
         self._allows = allows
         self._tasks: set[asyncio.Task[None]] = set()
@@ -40,6 +43,10 @@ class Proxy:
             self._tasks.discard(task)
             writer.close()
 
+    def release_starts(self) -> None:
+        self.holds_starts = False
+        self._released.set()
+
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
@@ -52,6 +59,8 @@ class Proxy:
         self.requests.append(request)
         if self.hangs:
             await asyncio.Event().wait()
+        if self.holds_starts and request[1].endswith("/start"):
+            await self._released.wait()
         if self.breaks:
             self.breaks -= 1
             return
@@ -68,6 +77,7 @@ class Proxy:
             engine_writer.write(head.encode())
             sending = asyncio.create_task(_copy(reader, engine_writer))
             await _copy(engine_reader, writer)
+            self.answered.append(request)
             sending.cancel()
         finally:
             engine_writer.close()

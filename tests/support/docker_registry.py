@@ -3,29 +3,92 @@ everybody."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
+import re
 import shutil
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 BINARIES = ("docker-registry", "htpasswd")
 USER, PASSWORD = "hive", "s3cret-of-the-registry"
+CONFIG = {"Env": ["PATH=/bin", "CUDA_VERSION=12.8.1", "PYTORCH_VERSION=2.9.0"]}
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+OTHER, OTHER_PASSWORD = "bee", "another-s3cret"
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
     address: str  # "127.0.0.1:PORT"
+    folder: Path
 
     def login(self) -> dict[str, str]:
         """For the Docker SDK's `auth_config`."""
         return {"username": USER, "password": PASSWORD}
+
+    def let_in(self, **passwords: str) -> None:
+        """Replace the accounts of the registry, which reads the file again."""
+        lines = [
+            subprocess.check_output(["htpasswd", "-nbB", user, password]).strip()
+            for user, password in passwords.items()
+        ]
+        (self.folder / "htpasswd").write_bytes(b"\n".join(lines) + b"\n")
+
+    def put(self, repository: str, tag: str = "1", *, layers: Sequence[int] = (100,)) -> str:
+        """Store an image with layers of these sizes, without an engine, and return its digest."""
+        blobs = [random.randbytes(size) for size in layers]
+        config = {"architecture": "amd64", "os": "linux", "config": CONFIG}
+        described = [
+            {"mediaType": LAYER, "digest": self._blob(repository, blob), "size": len(blob)}
+            for blob in blobs
+        ]
+        content = json.dumps(config).encode()
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {
+                "mediaType": "application/vnd.docker.container.image.v1+json",
+                "digest": self._blob(repository, content),
+                "size": len(content),
+            },
+            "layers": described,
+        }
+        url = f"http://{self.address}/v2/{repository}/manifests/{tag}"
+        headers = {"Content-Type": MANIFEST}
+        answer = httpx.put(url, content=json.dumps(manifest), headers=headers, auth=self._auth())
+        return answer.raise_for_status().headers["docker-content-digest"]
+
+    def _blob(self, repository: str, content: bytes) -> str:
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        url = f"http://{self.address}/v2/{repository}/blobs/uploads/"
+        begun = httpx.post(url, auth=self._auth()).raise_for_status()
+        place = httpx.URL(begun.headers["location"]).copy_merge_params({"digest": digest})
+        httpx.put(place, content=content, auth=self._auth()).raise_for_status()
+        return digest
+
+    def _auth(self) -> tuple[str, str]:
+        return USER, PASSWORD
+
+    def requests(self) -> int:
+        """Return how many requests the registry has answered about images."""
+        return (self.folder / "registry.log").read_text().count(" /v2/")
+
+    def manifests_asked(self, repository: str) -> int:
+        """Return how often a manifest of the repository was asked for and given."""
+        lines = (self.folder / "registry.log").read_text().splitlines()
+        asked = re.compile(rf'"(GET|HEAD) /v2/{re.escape(repository)}/manifests/\S+ \S+" 200')
+        return sum(bool(asked.search(line)) for line in lines)
 
 
 def missing() -> str:
@@ -37,14 +100,13 @@ def missing() -> str:
 @contextmanager
 def registry(folder: Path, *, is_open: bool = False) -> Iterator[Registry]:
     """Serve from `folder` until the end of the context."""
-    found = Registry(f"127.0.0.1:{_free_port()}")
+    found = Registry(f"127.0.0.1:{_free_port()}", folder)
     config = folder / "config.yml"
     settings = _config(folder, found.address)
     if is_open:
         del settings["auth"]
     config.write_text(json.dumps(settings))
-    passwords = subprocess.check_output(["htpasswd", "-nbB", USER, PASSWORD])
-    (folder / "htpasswd").write_bytes(passwords)
+    found.let_in(**{USER: PASSWORD, OTHER: OTHER_PASSWORD})
     with (folder / "registry.log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", config], stdout=log, stderr=log)
     try:

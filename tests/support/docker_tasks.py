@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import time
 import uuid
 from contextlib import suppress
@@ -11,8 +13,9 @@ from typing import Any
 import docker
 from docker.models.containers import Container
 
+from skep_agent.containers import Exit
+from skep_agent.network import names, vxlan
 from skep_agent.protocol import AttemptSpec, ImageSpec
-from skep_agent.runtimes.base import Exit
 from skep_agent.runtimes.docker import DockerRuntime
 
 
@@ -53,7 +56,7 @@ async def run(runtime: DockerRuntime, spec: AttemptSpec) -> Ended:
     """From create to the last byte of output."""
     container_id = await start(runtime, spec)
     output = {"stdout": bytearray(), "stderr": bytearray()}
-    async for stream, data in runtime.logs(container_id):
+    async for stream, data, _ in runtime.logs(container_id):
         output[stream] += data
     exit = await runtime.wait(container_id)
     return Ended(exit, output["stdout"].decode(), output["stderr"].decode())
@@ -68,6 +71,11 @@ def purge(client: docker.DockerClient, cluster: str) -> None:
     for network in client.networks.list(filters=label):
         with suppress(docker.errors.NotFound):
             network.remove()
+    for _, name in socket.if_nameindex():
+        if name.startswith(f"{names.prefix(cluster)}v"):
+            vxlan.remove(name)
+    # It may never have been written.
+    subprocess.run(["nft", "delete", "table", "inet", names.table(cluster)], capture_output=True)
 
 
 def _remove(container: Container) -> None:

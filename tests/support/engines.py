@@ -25,6 +25,8 @@ def prepare_environment() -> None:
     """Set every SKEP_ variable the settings need, starting both engines when none are given.
     Workers of xdist inherit the variables, and so the engines, of their controller."""
     os.environ.setdefault("SKEP_SECRET_KEY", "only-for-tests-0123456789-abcdefghijklmnop")
+    # Tests name images that no registry has; those of this check turn it on.
+    os.environ.setdefault("SKEP_CHECK_IMAGES", "off")
     os.environ["SKEP_DATA_DIR"] = str(_own_folder("data"))
     if not os.environ.get("SKEP_DATABASE_URL"):
         _start_engines()

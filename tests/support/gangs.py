@@ -22,15 +22,15 @@ def make_gang(nodes: Mapping[str, str], tasks: int = 1) -> GangNetwork:
     block = random.randrange(POOL.num_addresses // SIZE)
     start = POOL.network_address + block * SIZE
     addresses = iter(range(1, SIZE - 1))
-    told, number = [], 0
+    found, number = [], 0
     for name, address in nodes.items():
         mine = {}
         for _ in range(tasks):
             mine[f"worker-{number}"] = str(start + next(addresses))
             number += 1
-        told.append(GangNode(name=name, address=address, gateway="", tasks=mine))
+        found.append(GangNode(name=name, address=address, gateway="", tasks=mine))
     with_gateways = [
-        node.model_copy(update={"gateway": str(start + next(addresses))}) for node in told
+        node.model_copy(update={"gateway": str(start + next(addresses))}) for node in found
     ]
     return GangNetwork(vni=1 + block, subnet=f"{start}/28", nodes=with_gateways)
 

@@ -11,6 +11,7 @@ from tests.support.platform_factories import join_node, make_gpus, make_hello, m
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from skep_agent.frames import LogFrame
 from skep_agent.protocol import (
     AttemptFact,
     Desired,
@@ -18,7 +19,6 @@ from skep_agent.protocol import (
     Heartbeat,
     HeartbeatAck,
     Hello,
-    LogFrame,
     Message,
     Refused,
     Report,
@@ -61,9 +61,12 @@ class Agent:
             self._connection.__exit__(kind, error, trace)
 
     def send(self, message: Message | LogFrame | str | bytes) -> None:
+        """Sends a message. A server that has refused the agent may have closed the connection
+        before: whoever receives next reads that."""
         if isinstance(message, LogFrame):
             message = message.encode()
-        self.socket.send(message.model_dump_json() if isinstance(message, Message) else message)
+        with suppress(ConnectionClosed):
+            self.socket.send(message.model_dump_json() if isinstance(message, Message) else message)
 
     def enter(self, hello: Hello) -> tuple[Welcome, Desired]:
         self.send(hello)

@@ -1,5 +1,5 @@
 """What the servers of tests serve: the web server and the gateway behind one address, as a proxy
-puts them, hearing the doorbells of the test."""
+puts them, receiving the notifications of the test."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -64,13 +65,19 @@ class Page:
         self._connection.__exit__(kind, error, trace)
 
     def send(self, **message: str) -> None:
-        self.socket.send(json.dumps(message))
+        self.write(json.dumps(message))
+
+    def write(self, frame: bytes | str) -> None:
+        """Sends a frame as it is. A server that has refused this page may have closed it
+        before: `receive` and `end` report that."""
+        with suppress(ConnectionClosed):
+            self.socket.send(frame)
 
     def receive(self, seconds: float = WAIT_S) -> dict[str, Any]:
         return json.loads(self.socket.recv(timeout=seconds))
 
     def subscribe(self, topic: str, subject: object = "") -> None:
-        """Until it is heard; the first ring that follows a subscription is taken, too."""
+        """Until it is received; the first ring that follows a subscription is taken, too."""
         self.send(subscribe=topic, id=str(subject))
         assert self.expect("subscribed") == (topic, str(subject))
         assert self.expect("changed") == (topic, str(subject))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
-from skep_agent.protocol import LogFrame
+from skep_agent.frames import LogFrame
 from skep_platform.cluster.models import Node
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import AttemptState, JobState

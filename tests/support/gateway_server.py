@@ -20,9 +20,11 @@ from django.db import connection
 from tests.support.ports import free_port
 
 OPTIONS = {
-    "http": "skep_platform.core.impatient:Impatient",
+    "http": "skep_platform.core.serving:Impatient",
     "log_level": "warning",
     "ws_per_message_deflate": False,
+    "ws_ping_interval": 1,  # sooner than the 20 s of a server: a reader that stops meets it here
+    "ws_ping_timeout": 86400,
     "lifespan": "off",
 }
 START_S = 60
@@ -51,10 +53,10 @@ class ThreadServer:
 
 
 class ProcessServer:
-    """A web server in a process of its own, on the test's database and doorbells."""
+    """A web server in a process of its own, on the test's database and notifications."""
 
     def __init__(self, *, lifespan: str = "off", **environment: str) -> None:
-        """With `lifespan` "on" it tells that it is there, and takes leave of its agents."""
+        """With `lifespan` "on" it announces itself, and says goodbye to its agents."""
         self.port = free_port()
         self._lifespan = lifespan
         self._environment = environment  # on top of the test's own

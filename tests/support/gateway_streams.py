@@ -11,7 +11,7 @@ from tests.support.gateway_live import login
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from skep_agent.protocol import Channel
+from skep_agent.frames import Channel
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 
@@ -49,7 +49,13 @@ class End:
 
     def send(self, channel: Channel, data: bytes | dict[str, Any]) -> None:
         payload = json.dumps(data).encode() if isinstance(data, dict) else data
-        self.socket.send(bytes([channel]) + payload)
+        self.write(bytes([channel]) + payload)
+
+    def write(self, frame: bytes | str) -> None:
+        """Sends a frame as it is. A server that has refused this end may have closed the connection
+        before: `receive` and `end` report that, together with what the server said."""
+        with suppress(ConnectionClosed):
+            self.socket.send(frame)
 
     def receive(self, seconds: float = WAIT_S) -> tuple[Channel, bytes]:
         """Raises TimeoutError, and ConnectionClosed at the end."""
@@ -64,12 +70,12 @@ class End:
 
     def read(self, channel: Channel, size: int) -> bytes:
         """Bytes of this channel, which alone is used, until there are so many."""
-        data = b""
+        data = bytearray()
         while len(data) < size:
             got, more = self.receive()
             assert got == channel, (got, more)
             data += more
-        return data
+        return bytes(data)
 
     def end(self, seconds: float = WAIT_S) -> tuple[str, int]:
         """(code of the last error, close code) of a stream that the server ends."""
@@ -110,7 +116,7 @@ class Person(End):
         super().__init__(port, f"/ws/attempts/{attempt}/{path}", headers)
 
     def ask(self, *argv: str, **more: Any) -> None:
-        self.socket.send(json.dumps({"argv": list(argv), **more}))
+        self.write(json.dumps({"argv": list(argv), **more}))
 
 
 class Node(End):
@@ -119,6 +125,16 @@ class Node(End):
     def __init__(self, port: int, stream_id: str, credential: str) -> None:
         headers = {"Authorization": f"Bearer {credential}"}
         super().__init__(port, f"/ws/agent/streams/{stream_id}", headers)
+
+    def lives(self) -> bool:
+        """Whether the server took this one of two."""
+        try:
+            self.receive(0.5)
+        except TimeoutError:
+            return True
+        except ConnectionClosed:
+            return False
+        return True
 
 
 def token_of(user: User | None) -> str:

@@ -1,4 +1,4 @@
-"""Inventories for tests: nodes as agents report them, and random worlds."""
+"""Inventories for tests: nodes as agents report them, and random states."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.support.cells import hierarchies
 
-from skep_scheduler.facts import Claim, Device, Inventory, Node, Pin, VirtualCluster
 from skep_scheduler.inventory import build
 from skep_scheduler.inventory.names import leaf_type
+from skep_scheduler.model import Claim, Device, Inventory, Node, Pin, VirtualCluster
 
 A100 = "NVIDIA A100-SXM4-80GB"
 A100_NODE = "A100-SXM4-80GB-NODE8"
@@ -78,7 +78,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> Inventory:
+def states(draw: st.DrawFn) -> Inventory:
     """Inventories with claims and pins, most of which make sense, and maybe with a file."""
     names = draw(st.lists(st.sampled_from(["n1", "n2", "n3", "n4", "n5", "g1", "g2"]), max_size=7))
     hosts = tuple(draw(nodes(name)) for name in names)

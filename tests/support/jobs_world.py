@@ -12,9 +12,9 @@ from skep_agent.protocol import AttemptFact
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node
 from skep_platform.jobs import services
-from skep_platform.jobs.life import diagnosing
-from skep_platform.jobs.life.answering import answer
-from skep_platform.jobs.life.diagnosing import COLUMNS, Failed
+from skep_platform.jobs.lifecycle import diagnosing
+from skep_platform.jobs.lifecycle.advance import record_diagnosis
+from skep_platform.jobs.lifecycle.diagnosing import COLUMNS, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.tenancy.models import VirtualCluster
@@ -92,8 +92,8 @@ def fact(attempt: TaskAttempt, phase: str, **fields: Any) -> AttemptFact:
     return AttemptFact(attempt_id=str(attempt.pk), phase=phase, **{**known, **fields})
 
 
-def tell(attempts: TaskAttempt | Iterable[TaskAttempt], *phases: str, **fields: Any) -> None:
-    """The nodes of the attempts report these phases, each node in one batch. "exited" takes
+def report(attempts: TaskAttempt | Iterable[TaskAttempt], *phases: str, **fields: Any) -> None:
+    """Report these phases from the nodes of the attempts, each node in one batch. "exited" takes
     `exit_code` (default 0), "failed" takes `error_code`."""
     listed = [attempts] if isinstance(attempts, TaskAttempt) else list(attempts)
     for node_id, mine in _by_node(listed).items():
@@ -113,14 +113,14 @@ def _by_node(attempts: Sequence[TaskAttempt]) -> dict[Any, list[TaskAttempt]]:
 
 
 def explain(job: Job, log: bytes = b"") -> bool:
-    """As if somebody had read this in the log of each task that failed and nobody has explained
-    yet; False when nobody waits for it."""
+    """Record the diagnosis that `log` gives for each failed task without one; return False when the
+    job does not wait for a diagnosis."""
     rows = TaskAttempt.objects.filter(job=job, diagnosis__isnull=True)
     newest = Job.objects.values_list("attempt", flat=True).get(pk=job.pk)
     rows = rows.filter(index=newest, state__in=("FAILED", "LOST"))
     failed = [Failed(*row) for row in rows.values_list(*COLUMNS)]
     logs = {one.id: [log] for one in failed}
-    return answer(job.pk, newest, diagnosing.judge(failed, logs))
+    return record_diagnosis(job.pk, newest, diagnosing.judge(failed, logs))
 
 
 def attempts_of(job: Job) -> list[TaskAttempt]:
@@ -138,7 +138,7 @@ def states_of(job: Job) -> list[str]:
     return [attempt.state for attempt in attempts_of(job)]
 
 
-def story_of(job: Job) -> list[str]:
+def event_kinds(job: Job) -> list[str]:
     """The kinds of the job's events."""
     from skep_platform.jobs import queries
 

@@ -14,7 +14,7 @@ KINDS = {
     "apps/v1": ["Deployment", "DaemonSet"],
     "batch/v1": ["Job"],
     "policy/v1": ["PodDisruptionBudget"],
-    "networking.k8s.io/v1": ["Ingress"],
+    "networking.k8s.io/v1": ["Ingress", "NetworkPolicy"],
 }
 
 
@@ -24,7 +24,7 @@ def _resources(group_version: str) -> dict[str, object]:
         "groupVersion": group_version,
         "resources": [
             {
-                "name": kind.lower() + ("es" if kind.endswith("s") else "s"),
+                "name": _plural(kind.lower()),
                 "singularName": kind.lower(),
                 "namespaced": True,
                 "kind": kind,
@@ -33,6 +33,12 @@ def _resources(group_version: str) -> dict[str, object]:
             for kind in KINDS[group_version]
         ],
     }
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith("y"):
+        return kind[:-1] + "ies"
+    return kind + ("es" if kind.endswith("s") else "s")
 
 
 def _groups() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The runtime of an agent in a namespace of its own, told what to do by lines of JSON."""
+"""The runtime of an agent in a namespace of its own, controlled by lines of JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import structlog
 
-from skep_agent.isolation import Node
-from skep_agent.network.fence import Fence
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
+from skep_agent.network.firewall import Firewall
 from skep_agent.protocol import AttemptSpec, NetworkPolicy
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker import DockerRuntime
 
 
 async def main(what: dict[str, str]) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    fence = Fence(what["cluster"], what["server"]) if what["server"] else None
-    node = Node(what["cluster"], what["name"], what["address"], simulated_gpus=True)
+    fence = Firewall(what["cluster"], what["server"]) if what["server"] else None
+    node = NodeFacts(what["cluster"], what["name"], what["address"], simulated_gpus=True)
     runtime = DockerRuntime(node, what["socket"], fence=fence)
     while line := await asyncio.to_thread(sys.stdin.readline):
         name, arguments = json.loads(line)

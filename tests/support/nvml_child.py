@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import astuple, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from skep_agent.probes.nvml import NvmlProbe
+from skep_agent.accelerators.nvidia import NvmlProbe
 
 
 def main() -> None:
@@ -24,7 +26,11 @@ def main() -> None:
             probe, answer = NvmlProbe(Path(sys.argv[1])), None
         else:
             answer = getattr(probe, method)(*arguments)
-        print(json.dumps(answer, default=lambda model: model.model_dump()), flush=True)
+        print(json.dumps(answer, default=_plain), flush=True)
+
+
+def _plain(value: Any) -> object:
+    return astuple(value) if is_dataclass(value) else value.model_dump()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from skep_platform.settings import _objects
+from skep_platform import env_settings
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -37,7 +37,7 @@ class ObjectStore:
             monkeypatch.setenv(variable, value)
         bucket = boto3.resource("s3", endpoint_url=self._endpoint).Bucket(name)
         bucket.create()
-        options = _objects(f"s3://{name}/skep", storage)
+        options = env_settings.object_store(f"s3://{name}/skep", storage)
         settings.STORAGES = settings.STORAGES | {storage: {"BACKEND": backend, "OPTIONS": options}}
         return bucket
 

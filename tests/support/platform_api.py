@@ -1,4 +1,4 @@
-"""A REST client for tests: speaks JSON under /api/v1 as one user, or as nobody."""
+"""A REST client for tests: speaks JSON under /api/v1 as one user, or as no one."""
 
 from __future__ import annotations
 

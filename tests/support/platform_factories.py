@@ -19,7 +19,7 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, AttemptState, JobState
-from skep_platform.tenancy.models import Membership, Quota, VirtualCluster
+from skep_platform.tenancy.models import Membership, Quota, Role, RoleGrant, VirtualCluster
 
 PASSWORD = "correct-horse-battery"  # what every user of `make_user` has
 _numbers = itertools.count(1)
@@ -46,15 +46,17 @@ def make_vc(
     *,
     quotas: dict[str, int] | None = None,
     members: Sequence[User] = (),
-    managers: Sequence[User] = (),
+    vc_admins: Sequence[User] = (),
+    viewers: Sequence[User] = (),
 ) -> VirtualCluster:
     vc = VirtualCluster.objects.create(name=name or f"vc{next(_numbers)}")
     for model, gpus in (quotas or {}).items():
         Quota.objects.create(vc=vc, gpu_model=model, gpus=gpus)
-    for user in members:
-        Membership.objects.create(vc=vc, user=user)
-    for user in managers:
-        Membership.objects.create(vc=vc, user=user, role=Membership.Role.MANAGER)
+    roles = {Role.VIEWER: viewers, Role.MEMBER: members, Role.ADMIN: vc_admins}
+    for role, users in roles.items():
+        for user in users:
+            RoleGrant.objects.create(vc=vc, user=user, role=role)
+            Membership.objects.create(vc=vc, user=user, role=role)
     return vc
 
 

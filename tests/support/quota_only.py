@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class QuotaOnly:
-    """A job of a VC starts where there is room, while its VC uses no more than it owns. Fair in
+    """A job of a VC starts where GPUs are free, while its VC uses no more than it owns. Fair in
     numbers, and it does not help."""
 
     def __init__(self) -> None:

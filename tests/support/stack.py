@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
+import docker
 import httpx
 import psycopg
+from tests.support import components
 from tests.support.ports import free_port
 
 from skep_client.client import Skep
@@ -51,6 +53,10 @@ class Stack:
     @property
     def gateway_url(self) -> str:
         return self.home.read_status()["gateway_url"]
+
+    @property
+    def apps_url(self) -> str:
+        return json.loads(self.home.environment.read_text())["SKEP_APPS_URL"]
 
     @property
     def token(self) -> str:
@@ -125,6 +131,19 @@ def stack(*options: str, **environment: str) -> Iterator[Stack]:
         finally:
             running.process.terminate()  # a test may have started another one
             running.process.wait(timeout=60)
+            _purge(home)
+
+
+def _purge(home: Home) -> None:
+    """Remove what its agents rightly left: containers of jobs that were running."""
+    credentials = [json.loads(file.read_text()) for file in home.root.rglob("credential.json")]
+    if credentials and not components.missing("docker"):
+        from tests.support.docker_tasks import purge
+
+        client = docker.from_env()
+        for cluster in {credential["cluster"] for credential in credentials}:
+            purge(client, cluster)
+        client.close()
 
 
 def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -133,7 +152,7 @@ def start(home: Home, port: int, *options: str, **environment: str) -> subproces
     command = [sys.executable, "-m", "skep_platform.onebox", "up"]
     with (home.root.parent / "up.log").open("ab") as log:
         process = subprocess.Popen(
-            [*command, f"--port={port}", f"--gateway-port={free_port()}", *options],
+            [*command, f"--port={port}", *_ports(), *options],
             env=environment_of(home, **environment),
             stdout=log,
             stderr=log,
@@ -146,6 +165,10 @@ def start(home: Home, port: int, *options: str, **environment: str) -> subproces
 
     eventually(ready, READY_WITHIN_S, said.read_text)
     return process
+
+
+def _ports() -> list[str]:
+    return [f"--gateway-port={free_port()}", f"--apps-port={free_port()}"]
 
 
 def descendants(pid: int) -> set[int]:
@@ -165,10 +188,10 @@ def environment_of(home: Home, **more: str) -> dict[str, str]:
 
 
 def eventually(
-    condition: Callable[[], bool], within_s: float, story: Callable[[], str] = lambda: ""
+    condition: Callable[[], bool], within_s: float, history: Callable[[], str] = lambda: ""
 ) -> None:
     """Wait until `condition()` holds; fails with `story()` when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s} s; {story()}"
+        assert time.monotonic() < deadline, f"not within {within_s} s; {history()}"
         time.sleep(0.05)

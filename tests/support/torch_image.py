@@ -119,7 +119,9 @@ def _add_script(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(script, io.BytesIO(content))
 
 
-def _import(client: docker.DockerClient, archive: Path, image: str) -> None:
+def _import(client: docker.DockerClient, archive: Path, image: str, *more: str) -> None:
+    """`more` are further variables, as NAME=VALUE."""
     repository, tag = image.split(":")
-    changes = [f"ENV PYTHONPATH={SITE} PATH=/bin PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1"]
+    variables = (f"PYTHONPATH={SITE}", "PATH=/bin", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1")
+    changes = [f"ENV {' '.join((*variables, *more))}"]
     client.api.import_image_from_file(str(archive), repository=repository, tag=tag, changes=changes)

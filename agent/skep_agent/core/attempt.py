@@ -31,8 +31,8 @@ ALIVE: frozenset[State] = WITH_CONTAINER | {"pulling", "creating"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """One transition, for `story`."""
+class Transition:
+    """One transition, for `history`."""
 
     at: float  # seconds since the epoch
     start: State
@@ -40,7 +40,7 @@ class Chapter:
     cause: str  # the event's name
 
 
-Story = deque[Chapter]
+History = deque[Transition]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,10 +70,10 @@ class Attempt:
     pull_percent: int = 0
     retries: int = 0  # of the present state
     ended_at: float = 0.0  # monotonic
-    gpus_reported: bool = False  # the owner was told that its GPUs do not become free
-    told: bool = False  # the server acknowledged "released"
+    gpus_reported: bool = False  # it was reported that its GPUs do not become free
+    release_acked: bool = False  # the server acknowledged "released"
     drained: bool = False  # the server has the whole log
-    story: Story = field(default_factory=lambda: deque(maxlen=50))
+    history: History = field(default_factory=lambda: deque(maxlen=50))
 
     def record(self) -> Remembered:
         return Remembered(
@@ -96,11 +96,11 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Grave:
-    """An attempt that is gone. A late Desired may still list it: its end is then told again, and
-    it is never run a second time."""
+class Tombstone:
+    """An attempt that is gone. A late Desired may still list it: its end is then reported
+    again, and it is never run a second time."""
 
     epoch: int
     outcome: Outcome
-    story: Story
-    told_seq: int = 0  # newest fact about it; not told again before that is acknowledged
+    history: History
+    reported_seq: int = 0  # newest fact about it; not reported again before that is acknowledged

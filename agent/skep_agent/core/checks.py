@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.core.gpus import GpuTable
-from skep_agent.isolation import check_contents
-from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, AttemptSpec
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.isolation.create import check_contents
+from skep_agent.protocol import CHECKPOINT_SIGNALS, AttemptSpec
+from skep_limits import MAX_GRACE_S
 
 _ATTEMPT_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,62}")
 _HOSTNAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
@@ -25,12 +26,12 @@ class Limits:
 
 
 def well_formed(attempt_id: str) -> bool:
-    """Attempt ids become container names and labels."""
+    """Return whether an attempt id may become the name and a label of a container."""
     return _ATTEMPT_ID.fullmatch(attempt_id) is not None
 
 
 def host_ports(spec: AttemptSpec) -> tuple[int, ...]:
-    """The ports of the node itself that the attempt uses."""
+    """Return the ports of the node itself that the attempt uses."""
     if spec.network != "host":
         return ()
     return tuple(port for ports in spec.ports.values() for port in ports)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from skep_agent.containers import Container, Exit
 from skep_agent.core.records import Remembered
 from skep_agent.protocol import AttemptSpec, Gpu
-from skep_agent.runtimes.base import Container, Exit
 
 Operation = Literal["pull", "create", "start", "signal", "stop", "remove"]
 
@@ -19,7 +19,7 @@ Operation = Literal["pull", "create", "start", "signal", "stop", "remove"]
 @dataclass(frozen=True, slots=True)
 class Moment:
     """When an event happened: `mono` (seconds, never jumps) to decide, `wall` (seconds since the
-    epoch) to tell."""
+    epoch) to report."""
 
     mono: float
     wall: float
@@ -64,7 +64,7 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
-    """The lease is known to run at least so long: what renewed it is heard of later."""
+    """The lease is known to run at least so long: what renewed it is received later."""
 
     until: float  # monotonic
 
@@ -157,7 +157,7 @@ class GpusSeen:
 
 @dataclass(frozen=True, slots=True)
 class XidsSeen:
-    """Errors of GPUs: UUID ("" where it could not tell) and NVIDIA's number."""
+    """Errors of GPUs: UUID ("" where it is not known) and NVIDIA's number."""
 
     xids: tuple[tuple[str, int], ...]
 

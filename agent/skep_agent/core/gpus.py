@@ -9,12 +9,12 @@ from skep_agent.protocol import Gpu
 
 class GpuTable:
     def __init__(self) -> None:
-        self.seen: dict[str, Gpu] = {}  # by UUID, as the probe tells
+        self.seen: dict[str, Gpu] = {}  # by UUID, as the probe reports
         self.quarantined: dict[str, str] = {}  # UUID -> problem found by the agent itself
         self.holders: dict[str, str] = {}  # UUID -> attempt id; at most one holder per GPU
 
     def view(self) -> list[Gpu]:
-        """What the server is told."""
+        """Return the GPUs as the server is sent them."""
         return [
             gpu.model_copy(update={"healthy": False, "problem": self.quarantined[gpu.uuid]})
             if gpu.healthy and gpu.uuid in self.quarantined
@@ -30,7 +30,8 @@ class GpuTable:
         return changed
 
     def quarantine(self, problems: dict[str, str]) -> bool:
-        """True when this changes anything."""
+        """Add GPUs to the quarantine, with the reason of each. Returns whether any of them is
+        new."""
         new = {uuid: text for uuid, text in problems.items() if uuid not in self.quarantined}
         self.quarantined |= new
         return bool(new)

@@ -47,7 +47,7 @@ class Watch(AttemptInstruction):
 
 @dataclass(frozen=True, slots=True)
 class Signal(AttemptInstruction):
-    """Sent once; what comes of it, the watch tells."""
+    """Sent once; the watch reports what comes of it."""
 
     container_id: str
     signal: str
@@ -82,7 +82,7 @@ class EndLogs(AttemptInstruction):
 
 @dataclass(frozen=True, slots=True)
 class DropLogs(AttemptInstruction):
-    """Nobody wants the rest of this log."""
+    """Stop shipping this log: the rest of it is not wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ _TIMED = frozenset(
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the text tells which, and the attempt's story."""
+    """An invariant does not hold; the text says which, and the attempt's history."""
 
 
 def validate(machine: NodeMachine) -> None:
@@ -27,7 +27,7 @@ def validate(machine: NodeMachine) -> None:
 
 def _of_attempt(machine: NodeMachine, key: str, attempt: Attempt) -> dict[str, bool]:
     state = attempt.state
-    grave = machine.graves.get(key)
+    tombstone = machine.tombstones.get(key)
     return {
         "attempts are filed under their id": key == attempt.attempt_id,
         "a state that is kept is alive or over": state in ALIVE | OVER,
@@ -51,17 +51,19 @@ def _of_attempt(machine: NodeMachine, key: str, attempt: Attempt) -> dict[str, b
         or attempt.stop_reason is not None,
         "what is being stopped knows when it is killed": (attempt.kill_at is not None)
         >= (state == "stopping"),
-        "what saves its work has a time for it, and was not told to end": state != "saving"
+        "what saves its work has a time for it, and was not asked to end": state != "saving"
         or (attempt.save_until is not None and attempt.kill_at is None),
         "what runs is not to be stopped": state not in ("pulling", "created", "running")
         or attempt.stop_reason is None,
         "a listed attempt alone is prepared": state not in ("pulling", "creating")
         or attempt.spec is not None,
         "its log is shipped once it runs": state not in RUNNING or attempt.shipping,
-        "the container goes last": state != "removing" or (attempt.told and attempt.drained),
-        "what is told and drained does not linger": state != "released"
-        or not (attempt.told and attempt.drained),
-        "a new life is newer than the buried one": grave is None or grave.epoch < attempt.epoch,
+        "the container goes last": state != "removing"
+        or (attempt.release_acked and attempt.drained),
+        "what is acknowledged and drained does not linger": state != "released"
+        or not (attempt.release_acked and attempt.drained),
+        "a new life is newer than the buried one": tombstone is None
+        or tombstone.epoch < attempt.epoch,
     }
 
 

@@ -11,7 +11,7 @@ from skep_agent.protocol import MAX_ABSENCE_S
 class Lease:
     """All times are seconds of the monotonic clock. Each method returns whether `until` changed.
 
-    The thread that speaks with the server counts by one of these, and the core, which hears of the
+    The thread that speaks with the server counts by one of these, and the core, which receives the
     same events later, by another.
     """
 
@@ -38,7 +38,7 @@ class Lease:
 
     def extended(self, for_s: float) -> bool:
         """The server stays away on purpose. From the last renewal, which the server knows of, not
-        from now: the word may have been under way for long. Told twice, it is the same."""
+        from now: the word may have been under way for long. Received twice, it is the same."""
         if for_s <= 0:
             return False
         return self.seen(self.renewed_at + self.length_s + min(for_s, float(MAX_ABSENCE_S)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from skep_agent.core.attempt import OVER, Attempt, Chapter, Grave, State, Story
+from skep_agent.core.attempt import OVER, Attempt, History, State, Tombstone, Transition
 from skep_agent.core.checks import Limits
 from skep_agent.core.deadlines import Deadlines
 from skep_agent.core.events import Moment
@@ -39,7 +39,7 @@ STOP_MARGIN_S = 30.0  # beyond the grace time, before stop is asked again
 LOG_PATIENCE_S = 3600.0  # for a log that the server does not take, of an attempt it forgot
 # The server waits only a little longer than the lease (its margin is 5 s by default).
 FENCE_GRACE_S = 3.0
-GRAVES_KEPT = 2000
+TOMBSTONES_KEPT = 2000
 # Of a fact: engines and registries quote what tenants wrote.
 MESSAGE_CHARS = 2000
 CODE_CHARS = 64
@@ -49,16 +49,18 @@ NEVER_STARTED = Outcome("exited", message="Stopped before it started.")
 
 
 class IllegalTransition(RuntimeError):
-    """A transition that the table does not have; the text tells the attempt's story."""
+    """A transition that the table does not have; the text has the attempt's history."""
 
 
 class Lifecycle:
-    """Attempts and what they hold. `handle` of the subclass sets `now` and collects `out`."""
+    """Attempts and what they hold. Whoever handles an event calls `begin` first and takes the
+    instructions from `out` after it."""
 
-    def __init__(self, limits: Limits, next_seq: int = 1) -> None:
+    def __init__(self, limits: Limits, next_seq: int, on_gone: Callable[[str], None]) -> None:
+        """`on_gone` is called with the id of an attempt that is gone: the id is free again."""
         self.limits = limits
         self.attempts: dict[str, Attempt] = {}
-        self.graves: dict[str, Grave] = {}  # oldest first, at most GRAVES_KEPT
+        self.tombstones: dict[str, Tombstone] = {}  # oldest first, at most TOMBSTONES_KEPT
         self.gpus = GpuTable()
         self.outbox = Outbox(next_seq)
         self.acked_seq = 0
@@ -67,11 +69,16 @@ class Lifecycle:
         self.now = Moment(0.0, 0.0)
         self.cause = ""
         self.out: list[Instruction] = []
+        self._on_gone = on_gone
 
-    def story(self, attempt_id: str) -> Story:
+    def begin(self, cause: str, now: Moment) -> None:
+        """Start to collect the instructions that follow from one event."""
+        self.now, self.cause, self.out = now, cause, []
+
+    def history(self, attempt_id: str) -> History:
         """What happened to an attempt that is held, or is gone not long ago."""
-        holder = self.attempts.get(attempt_id) or self.graves.get(attempt_id)
-        return holder.story if holder else Story()
+        holder = self.attempts.get(attempt_id) or self.tombstones.get(attempt_id)
+        return holder.history if holder else History()
 
     @property
     def lease_until(self) -> float | None:
@@ -111,12 +118,12 @@ class Lifecycle:
         self.move(attempt, "ended")
 
     def move(self, attempt: Attempt, finish: State) -> None:
-        """One transition. Raises IllegalTransition for a pair that the table does not have."""
+        """Make one transition. Raises IllegalTransition for a pair that the table does not have."""
         start = attempt.state
-        attempt.story.append(Chapter(self.now.wall, start, finish, self.cause))
+        attempt.history.append(Transition(self.now.wall, start, finish, self.cause))
         step = _TABLE.get((start, finish))
         if step is None:
-            raise IllegalTransition(f"{attempt.attempt_id}: {start} → {finish}\n{attempt.story}")
+            raise IllegalTransition(f"{attempt.attempt_id}: {start} → {finish}\n{attempt.history}")
         attempt.state = finish
         attempt.retries = 0
         self.deadlines.cancel(attempt.attempt_id)
@@ -124,28 +131,25 @@ class Lifecycle:
 
     def finish_if_due(self, attempt: Attempt) -> None:
         """The container goes last: until then it is the proof of what happened."""
-        if attempt.state == "released" and attempt.told and attempt.drained:
+        if attempt.state == "released" and attempt.release_acked and attempt.drained:
             self.move(attempt, "removing" if attempt.container_id else "gone")
 
-    def tell(self, attempt: Attempt, phase: Phase, outcome: Outcome | None = None) -> None:
-        self._tell(attempt.attempt_id, attempt.epoch, phase, outcome, attempt)
+    def report(self, attempt: Attempt, phase: Phase, outcome: Outcome | None = None) -> None:
+        self._report(attempt.attempt_id, attempt.epoch, phase, outcome, attempt)
 
-    def tell_again(self, attempt_id: str, grave: Grave) -> None:
+    def report_again(self, attempt_id: str, tombstone: Tombstone) -> None:
         """A server that lists an attempt that is gone has missed its end."""
-        if grave.told_seq > self.acked_seq:
+        if tombstone.reported_seq > self.acked_seq:
             return
-        if grave.outcome.phase != "lost":
-            self._tell(attempt_id, grave.epoch, grave.outcome.phase, grave.outcome)
-        self._tell(attempt_id, grave.epoch, "released")
-        grave.told_seq = self.outbox.next_seq - 1
+        if tombstone.outcome.phase != "lost":
+            self._report(attempt_id, tombstone.epoch, tombstone.outcome.phase, tombstone.outcome)
+        self._report(attempt_id, tombstone.epoch, "released")
+        tombstone.reported_seq = self.outbox.next_seq - 1
 
     def ports_held(self) -> set[int]:
         return {port for attempt in self.attempts.values() for port in attempt.ports}
 
-    def on_gone(self, attempt_id: str) -> None:
-        """For the subclass: the id is free again."""
-
-    def _tell(
+    def _report(
         self,
         attempt_id: str,
         epoch: int,
@@ -153,7 +157,7 @@ class Lifecycle:
         outcome: Outcome | None = None,
         attempt: Attempt | None = None,
     ) -> None:
-        told = outcome or _NOTHING
+        reported = outcome or _NOTHING
         pulling = attempt is not None and phase == "pulling"
         self.outbox.add(
             AttemptFact(
@@ -163,15 +167,15 @@ class Lifecycle:
                 phase=phase,
                 at=self.now.wall,
                 container_id=attempt.container_id if attempt else "",
-                exit_code=told.exit_code,
-                signal=told.signal,
-                oom_killed=told.oom_killed,
-                error_code=told.error_code[:CODE_CHARS],
-                message=told.message[:MESSAGE_CHARS],
+                exit_code=reported.exit_code,
+                signal=reported.signal,
+                oom_killed=reported.oom_killed,
+                error_code=reported.error_code[:CODE_CHARS],
+                message=reported.message[:MESSAGE_CHARS],
                 pull_percent=attempt.pull_percent if attempt and pulling else None,
-                memory_peak_mb=told.memory_peak_mb,
-                xids=list(attempt.xids if attempt else told.xids),
-                disk_full=told.disk_full,
+                memory_peak_mb=reported.memory_peak_mb,
+                xids=list(attempt.xids if attempt else reported.xids),
+                disk_full=reported.disk_full,
             )
         )
         if not self.out or not isinstance(self.out[-1], SendFacts):
@@ -180,39 +184,39 @@ class Lifecycle:
     # --- one function per transition of the table, in the order of a life
 
     def _pull(self, attempt: Attempt) -> None:
-        self.tell(attempt, "pulling")
+        self.report(attempt, "pulling")
         key, spec = (attempt.attempt_id, attempt.epoch), _spec(attempt)
         self.out.append(Pull(*key, spec.image, spec.working_files))
-        self._within(attempt, PULL_STALL_S)
+        self.within(attempt, PULL_STALL_S)
 
     def _create(self, attempt: Attempt) -> None:
-        self.tell(attempt, "creating")
+        self.report(attempt, "creating")
         self.out.append(Create(attempt.attempt_id, attempt.epoch, _spec(attempt)))
-        self._within(attempt, OPERATION_S)
+        self.within(attempt, OPERATION_S)
 
     def _wait(self, attempt: Attempt) -> None:
         """Only the server knows whether the others of its gang are ready too; and whether it is
         still wanted, when this agent was not there for a while."""
         if attempt.whole:
             self.out.append(Remember(attempt.record()))
-            self.tell(attempt, "ready")
+            self.report(attempt, "ready")
 
     def _start(self, attempt: Attempt) -> None:
         self.out.append(Remember(attempt.record()))
         key = attempt.attempt_id, attempt.epoch, attempt.container_id
         self.out.append(Start(*key, attempt.ports))
-        self._within(attempt, OPERATION_S)
+        self.within(attempt, OPERATION_S)
 
     def _run(self, attempt: Attempt) -> None:
         key = attempt.attempt_id, attempt.epoch, attempt.container_id
         self.out += [Watch(*key), ShipLogs(*key)]
         attempt.shipping = True
-        self.tell(attempt, "running")
+        self.report(attempt, "running")
         if attempt.stop_reason is not None:
             self._begin_stop(attempt)
 
     def _save(self, attempt: Attempt) -> None:
-        self.tell(attempt, "stopping")
+        self.report(attempt, "stopping")
         key = attempt.attempt_id, attempt.epoch, attempt.container_id
         if attempt.save_until is None:
             attempt.save_until = self.now.mono + attempt.plan.signal_grace_s
@@ -222,58 +226,58 @@ class Lifecycle:
 
     def _stop(self, attempt: Attempt) -> None:
         if attempt.save_until is None:
-            self.tell(attempt, "stopping")
+            self.report(attempt, "stopping")
         if attempt.kill_at is None:
             fenced = attempt.stop_reason == "fenced"
             grace_s = FENCE_GRACE_S if fenced else attempt.plan.grace_s
             if attempt.plan.signal == "SIGTERM" and attempt.save_until is not None and not fenced:
-                # A shell's trap may be all that saves: it keeps the time that it was promised.
+                # A shell's trap may be all that saves: it keeps the time that it was given.
                 grace_s += max(attempt.save_until - self.now.mono, 0.0)
             attempt.kill_at = self.now.mono + grace_s
             self.out.append(Remember(attempt.record()))
-        self._send_stop(attempt, self._grace_left(attempt))
+        self.send_stop(attempt, self._grace_left(attempt))
 
     def _end(self, attempt: Attempt) -> None:
         outcome = attempt.outcome
         assert outcome is not None
         attempt.ended_at = self.now.mono
         if outcome.phase != "lost":
-            self.tell(attempt, outcome.phase, outcome)
+            self.report(attempt, outcome.phase, outcome)
         self._close_logs(attempt, readable=outcome.phase != "lost")
         if attempt.container_id:
             self.out.append(Remember(attempt.record()))
         if attempt.gpus:
             self.out.append(VerifyGpus(attempt.attempt_id, attempt.epoch, attempt.gpus))
-            self._within(attempt, OPERATION_S)
+            self.within(attempt, OPERATION_S)
         else:
             self.move(attempt, "released")
 
     def _release(self, attempt: Attempt) -> None:
         self.gpus.release(attempt.attempt_id, attempt.gpus)
         attempt.gpus = attempt.ports = ()
-        self.tell(attempt, "released")
+        self.report(attempt, "released")
         self.out.append(Remember(attempt.record()))
-        self._within(attempt, LOG_PATIENCE_S)
+        self.within(attempt, LOG_PATIENCE_S)
         self.finish_if_due(attempt)
 
     def _remove(self, attempt: Attempt) -> None:
         self.out.append(Remove(attempt.attempt_id, attempt.epoch, attempt.container_id))
-        self._within(attempt, OPERATION_S)
+        self.within(attempt, OPERATION_S)
 
-    def _bury(self, attempt: Attempt) -> None:
+    def _retire(self, attempt: Attempt) -> None:
         assert attempt.outcome is not None
         del self.attempts[attempt.attempt_id]
-        while len(self.graves) >= GRAVES_KEPT:
-            del self.graves[next(iter(self.graves))]
-        grave = Grave(attempt.epoch, attempt.outcome, attempt.story)
-        self.graves[attempt.attempt_id] = grave
+        while len(self.tombstones) >= TOMBSTONES_KEPT:
+            del self.tombstones[next(iter(self.tombstones))]
+        tombstone = Tombstone(attempt.epoch, attempt.outcome, attempt.history)
+        self.tombstones[attempt.attempt_id] = tombstone
         self.out.append(Forget(attempt.attempt_id))
-        self.on_gone(attempt.attempt_id)
+        self._on_gone(attempt.attempt_id)
 
     # --- what several transitions share
 
     def _begin_stop(self, attempt: Attempt) -> None:
-        """Or go on with one that an agent before this one began."""
+        """Begin to stop the attempt, or continue a stop that an earlier agent began."""
         saves = attempt.preempted and attempt.plan.signal and attempt.stop_reason != "fenced"
         saving = attempt.save_until is not None or saves
         self.move(attempt, "saving" if saving and attempt.kill_at is None else "stopping")
@@ -291,14 +295,14 @@ class Lifecycle:
         if attempt.state == "saving":
             self.move(attempt, "stopping")
         else:
-            self._send_stop(attempt, self._grace_left(attempt))
+            self.send_stop(attempt, self._grace_left(attempt))
 
-    def _within(self, attempt: Attempt, seconds: float) -> None:
+    def within(self, attempt: Attempt, seconds: float) -> None:
         self.deadlines.set(attempt.attempt_id, self.now.mono + seconds)
 
-    def _send_stop(self, attempt: Attempt, grace_s: float) -> None:
+    def send_stop(self, attempt: Attempt, grace_s: float) -> None:
         self.out.append(Stop(attempt.attempt_id, attempt.epoch, attempt.container_id, grace_s))
-        self._within(attempt, grace_s + STOP_MARGIN_S)
+        self.within(attempt, grace_s + STOP_MARGIN_S)
 
     def _close_logs(self, attempt: Attempt, *, readable: bool) -> None:
         if not attempt.shipping:
@@ -333,8 +337,8 @@ _TABLE: dict[tuple[State, State], Callable[[Lifecycle, Attempt], None]] = {
     ("stopping", "ended"): Lifecycle._end,
     ("ended", "released"): Lifecycle._release,
     ("released", "removing"): Lifecycle._remove,
-    ("released", "gone"): Lifecycle._bury,
-    ("removing", "gone"): Lifecycle._bury,
+    ("released", "gone"): Lifecycle._retire,
+    ("removing", "gone"): Lifecycle._retire,
 }
 
 

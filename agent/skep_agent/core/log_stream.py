@@ -6,9 +6,60 @@ says how far it has stored. What lies between is cut into frames, and kept until
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
+from collections.abc import Sequence
 
-from skep_agent.protocol import MAX_LOG_BYTES, LogFrame, Stream
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import MAX_LOG_BYTES, Stream
+
+
+def count_line_starts(data: bytes, inside: bool) -> int:
+    """Return how many lines begin in `data`; `inside`: its first byte goes on with a line."""
+    return data.count(b"\n", 0, len(data) - 1) + (not inside) if data else 0
+
+
+class LineTimes:
+    """Keeps the times of lines beside a mask, which holds bytes back and may cover the end of a
+    line: those lines are one then, with the time of the first."""
+
+    def __init__(self) -> None:
+        self._starts: deque[tuple[int, int]] = deque()  # offset and time of lines not yet taken
+        self._read = self._taken = 0  # bytes of the stream before the mask, and behind it
+        self._inside = self._taken_inside = False
+
+    def put(self, data: bytes, times: Sequence[int]) -> None:
+        """Note what goes into the mask: bytes, and the times of the lines that begin in them."""
+        starts = _line_starts(data, self._inside)
+        if len(starts) == len(times):
+            self._starts.extend(
+                (self._read + start, at) for start, at in zip(starts, times, strict=True)
+            )
+        self._read += len(data)
+        self._inside = not data.endswith(b"\n") if data else self._inside
+
+    def take(self, data: bytes) -> list[int]:
+        """Return the times of the lines that begin in what comes out of the mask; fewer than there
+        are lines where some are not known."""
+        times = []
+        for start in _line_starts(data, self._taken_inside):
+            offset = self._taken + start
+            while self._starts and self._starts[0][0] < offset:
+                self._starts.popleft()
+            if self._starts and self._starts[0][0] == offset:
+                times.append(self._starts.popleft()[1])
+        self._taken += len(data)
+        self._taken_inside = not data.endswith(b"\n") if data else self._taken_inside
+        return times
+
+
+def _line_starts(data: bytes, inside: bool) -> list[int]:
+    starts = [] if inside or not data else [0]
+    at = data.find(b"\n") + 1
+    while 0 < at < len(data):
+        starts.append(at)
+        at = data.find(b"\n", at) + 1
+    return starts
 
 
 class LogStream:
@@ -24,21 +75,25 @@ class LogStream:
         self.drained = False  # the server knows the final size
         self.held = False  # nothing is sent before `resume`
         self._cursor = 0  # where the present reader is
+        self._inside = False  # the byte before it does not end a line
         self._frames: deque[LogFrame] = deque()  # cut and unacknowledged, in order, without gaps
         self._unsent = 0  # how many frames at the end of `_frames` are not yet sent
         self._parts: list[bytes] = []  # not yet cut
         self._parts_size = 0
         self._parts_at = 0.0
+        self._times = array("q")  # of the lines that begin in `_parts`
+        self._line_at = 0  # time of the newest line that was read
+        self._open: int | None = None  # time of the line that `_parts` goes on with, if it does
         self._end_sent = False
 
     @property
     def buffered(self) -> int:
-        """Bytes in memory."""
+        """Return the number of bytes in memory."""
         return self.read - self.acked
 
     @property
     def unacked(self) -> int:
-        """Bytes on their way."""
+        """Return the number of bytes that were sent and not acknowledged."""
         return self.sent - self.acked
 
     @property
@@ -54,17 +109,32 @@ class LogStream:
     def reopen(self) -> None:
         """The reader begins at the first byte again."""
         self._cursor = 0
+        self._inside = False
 
-    def feed(self, data: bytes, at: float) -> None:
-        """Bytes from the reader, read at `at` (seconds since the epoch). Full frames are cut."""
-        known = self.read - self._cursor
-        self._cursor += len(data)
-        if known > 0:
-            data = data[known:]
+    def feed(self, data: bytes, at: float, times: Sequence[int] = ()) -> None:
+        """Bytes from the reader, read at `at` (seconds since the epoch), and the times of the lines
+        that begin in them (nanoseconds since the epoch; those of a reader that does not know them
+        are `at`). Full frames are cut."""
         if not data:
             return
+        begun = count_line_starts(data, self._inside)
+        if len(times) != begun:
+            times = [int(at * 1e9)] * begun
+        known, inside = max(self.read - self._cursor, 0), self._inside
+        self._cursor += len(data)
+        self._inside = not data.endswith(b"\n")
+        if known:
+            skipped = count_line_starts(data[:known], inside)
+            self._line_at = times[skipped - 1] if skipped else self._line_at
+            inside, times = not data.endswith(b"\n", 0, known), times[skipped:]
+            data = data[known:]
+            if not data:
+                return
         if not self._parts:
             self._parts_at = at
+            self._open = self._line_at if inside else None
+        self._times.extend(times)
+        self._line_at = times[-1] if times else self._line_at
         self._parts.append(data)
         self._parts_size += len(data)
         self.read += len(data)
@@ -83,7 +153,7 @@ class LogStream:
         self.ended = True
 
     def next_frame(self) -> LogFrame | None:
-        """The next frame to send, which then counts as sent; an empty one ends the stream."""
+        """Return the next frame to send, and count it as sent. An empty frame ends the stream."""
         if not self.ready:
             return None
         if self._unsent:
@@ -95,8 +165,8 @@ class LogStream:
         return LogFrame(self.attempt_id, self.stream, self.read, self._parts_at, b"")
 
     def ack(self, offset: int, *, end: bool = False) -> None:
-        """The server stored all before `offset`. An acknowledgement of what was not sent on this
-        connection means nothing."""
+        """Drop what the server has stored: all before `offset`. An acknowledgement of what was not
+        sent on this connection is ignored."""
         if self.acked < offset <= self.sent:
             self._drop_before(offset)
         if end and self._end_sent:
@@ -114,6 +184,7 @@ class LogStream:
         backwards = offset < self.acked
         self._frames.clear()
         self._parts.clear()
+        del self._times[:]
         self._unsent = self._parts_size = 0
         self.acked = self.sent = self.read = offset
         if backwards:
@@ -134,11 +205,7 @@ class LogStream:
         while self._frames and self._frames[0].offset + len(self._frames[0].data) <= offset:
             self._frames.popleft()
         if self._frames and self._frames[0].offset < offset:
-            first = self._frames.popleft()
-            rest = first.data[offset - first.offset :]
-            self._frames.appendleft(
-                LogFrame(first.attempt_id, first.stream, offset, first.at, rest)
-            )
+            self._frames.appendleft(self._frames.popleft().after(offset))
         self._unsent = min(self._unsent, len(self._frames))
         self.acked = offset
         self.sent = max(self.sent, offset)
@@ -147,7 +214,7 @@ class LogStream:
         """Frames of at most MAX_LOG_BYTES, each to a line end where there is one. What is left
         over begins to wait at `at`."""
         data = b"".join(self._parts)
-        offset, begin = self.read - len(data), 0
+        offset, begin, timed = self.read - len(data), 0, 0
         while begin < len(data):
             rest = len(data) - begin
             if keep_tail and rest < MAX_LOG_BYTES:
@@ -157,11 +224,17 @@ class LogStream:
                 break  # a line's beginning, and whole lines went before it: it may wait
             end = line_end if line_end > begin else min(begin + MAX_LOG_BYTES, len(data))
             frame = data[begin:end]
+            lines = timed + count_line_starts(frame, self._open is not None)
+            times = self._times[timed:lines]
+            if self._open is not None:
+                times.insert(0, self._open)
+            timed, self._open = lines, None if frame.endswith(b"\n") else times[-1]
             self._frames.append(
-                LogFrame(self.attempt_id, self.stream, offset + begin, self._parts_at, frame)
+                LogFrame(self.attempt_id, self.stream, offset + begin, self._parts_at, frame, times)
             )
             self._unsent += 1
             begin, self._parts_at = end, at
+        del self._times[:timed]
         left = data[begin:]
         self._parts = [left] if left else []
         self._parts_size = len(left)

@@ -1,7 +1,7 @@
 """The agent's brain: `handle(event, now)` returns the instructions that follow from an event.
 
-It does no input or output and has no clock. A container is stopped only on positive evidence: told
-so, left out of a complete `Desired` of the present session, or the node's lease is over.
+It does no input or output and has no clock. A container is stopped only on positive evidence: asked
+for, left out of a complete `Desired` of the present session, or the node's lease is over.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from skep_agent.core import events as ev
 from skep_agent.core.adoption import Adoption
-from skep_agent.core.attempt import RUNNING, Attempt
+from skep_agent.core.attempt import RUNNING, Attempt, History, Tombstone
 from skep_agent.core.checks import Limits, check, host_ports, well_formed
+from skep_agent.core.deadlines import Deadlines
+from skep_agent.core.gpus import GpuTable
 from skep_agent.core.instructions import (
     Cancel,
     DropLogs,
@@ -26,46 +28,94 @@ from skep_agent.core.instructions import (
     VerifyGpus,
     Warn,
 )
-from skep_agent.core.lifecycle import LOG_PATIENCE_S, NEVER_STARTED, OPERATION_S, PULL_STALL_S
+from skep_agent.core.lifecycle import (
+    LOG_PATIENCE_S,
+    NEVER_STARTED,
+    OPERATION_S,
+    PULL_STALL_S,
+    Lifecycle,
+)
+from skep_agent.core.outbox import Outbox
 from skep_agent.core.records import Outcome, StopPlan, unhandled
 from skep_agent.protocol import AttemptSpec
 
-PULL_STEP_PERCENT = 5  # a pull's progress is told in steps of at least this
+PULL_STEP_PERCENT = 5  # a pull's progress is reported in steps of at least this
 VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
 VERIFY_LATER_S = 30.0  # and are then looked for this often
 RETRY_MAX_S = 30.0
-MAX_XIDS = 32  # told of one attempt
+MAX_XIDS = 32  # reported of one attempt
 
 
 @dataclass(slots=True)
-class Session:
+class ServerSession:
     """One connection, from Welcome to its end."""
 
     revision: int = -1  # newest Desired of this session
     listed: dict[str, AttemptSpec] = field(default_factory=dict)
 
 
-class NodeMachine(Adoption):
+class NodeMachine:
     """All state of one agent; see `Lifecycle` for the attempts, `invariants.validate` for what
     always holds."""
 
     def __init__(self, limits: Limits, next_seq: int = 1) -> None:
-        super().__init__(limits, next_seq)
-        self.session: Session | None = None
+        self.life = Lifecycle(limits, next_seq, self._gone)
+        self._adoption = Adoption(self.life, self._adopted)
+        self.session: ServerSession | None = None
 
     def handle(self, event: ev.Event, now: ev.Moment) -> list[Instruction]:
-        self.now, self.cause, self.out = now, type(event).__name__, []
+        """Return the instructions that follow from one event."""
+        self.life.begin(type(event).__name__, now)
         if self._is_overdue() and not isinstance(event, _RENEWALS):
             # This process was stopped past the end of the lease: that comes first, before what
             # happened meanwhile is taken for an end of its own, or for leave to start something.
             self.deadlines.cancel("lease")
             self._fence()
         _HANDLERS[type(event)](self, event)
-        return self.out
+        return self.life.out
+
+    # --- what others read of it
+
+    @property
+    def limits(self) -> Limits:
+        return self.life.limits
+
+    @property
+    def attempts(self) -> dict[str, Attempt]:
+        return self.life.attempts
+
+    @property
+    def tombstones(self) -> dict[str, Tombstone]:
+        return self.life.tombstones
+
+    @property
+    def gpus(self) -> GpuTable:
+        return self.life.gpus
+
+    @property
+    def outbox(self) -> Outbox:
+        return self.life.outbox
+
+    @property
+    def acked_seq(self) -> int:
+        return self.life.acked_seq
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return self.life.deadlines
+
+    @property
+    def lease_until(self) -> float | None:
+        """The monotonic seconds of the lease's end; None before any server was met."""
+        return self.life.lease_until
+
+    def history(self, attempt_id: str) -> History:
+        """Return what happened to an attempt that is held, or is gone not long ago."""
+        return self.life.history(attempt_id)
 
     def _is_overdue(self) -> bool:
         until = self.lease_until
-        return "lease" in self.deadlines and until is not None and until <= self.now.mono
+        return "lease" in self.deadlines and until is not None and until <= self.life.now.mono
 
     @property
     def revision(self) -> int:
@@ -76,45 +126,48 @@ class NodeMachine(Adoption):
 
     def known(self) -> list[str]:
         """Attempts that are held, or are known to be over: none of them is started again."""
-        return [*self.attempts, *(id_ for id_ in self.graves if id_ not in self.attempts)]
+        return [
+            *self.attempts,
+            *(id_ for id_ in self.tombstones if id_ not in self.attempts),
+        ]
 
     # --- the server
 
     def _welcomed(self, event: ev.Welcomed) -> None:
-        self.session = Session()
-        received_at = self.now.mono if event.received_at is None else event.received_at
-        self.lease.welcomed(event.lease_s, event.sent_at, received_at)
+        self.session = ServerSession()
+        received_at = self.life.now.mono if event.received_at is None else event.received_at
+        self.life.lease.welcomed(event.lease_s, event.sent_at, received_at)
         self._lease_changed()
         self.outbox.rewind()
         if self.outbox.waiting:
-            self.out.append(SendFacts())
+            self.life.out.append(SendFacts())
 
     def _disconnected(self, event: ev.Disconnected) -> None:
         self.session = None
 
     def _heartbeat_acked(self, event: ev.HeartbeatAcked) -> None:
-        if self.session is not None and self.lease.acknowledged(event.sent_at):
+        if self.session is not None and self.life.lease.acknowledged(event.sent_at):
             self._lease_changed()
 
     def _lease_extended(self, event: ev.LeaseExtended) -> None:
-        if self.session is not None and self.lease.extended(event.for_s):
+        if self.session is not None and self.life.lease.extended(event.for_s):
             self._lease_changed()
 
     def _lease_seen(self, event: ev.LeaseSeen) -> None:
-        if self.lease.seen(event.until):
+        if self.life.lease.seen(event.until):
             self._lease_changed()
 
     def _lease_changed(self) -> None:
-        assert self.lease.until is not None
-        self.set_lease(self.lease.until)
-        self.out.append(RememberLease(self.lease.until))
+        assert self.life.lease.until is not None
+        self.life.set_lease(self.life.lease.until)
+        self.life.out.append(RememberLease(self.life.lease.until))
 
     def _fence(self) -> None:
         """The lease is over: the server may soon run our gangs elsewhere."""
         self.session = None
-        self.out.append(Reconnect())
+        self.life.out.append(Reconnect())
         for attempt in list(self.attempts.values()):
-            self.stop(attempt, "fenced")
+            self.life.stop(attempt, "fenced")
 
     def _desired(self, event: ev.DesiredArrived) -> None:
         session = self.session
@@ -124,17 +177,17 @@ class NodeMachine(Adoption):
         session.listed = {spec.attempt_id: spec for spec in event.attempts}
         for attempt in list(self.attempts.values()):
             if attempt.attempt_id not in session.listed:
-                self.stop(attempt, "unlisted")
+                self.life.stop(attempt, "unlisted")
         for spec in session.listed.values():
             self._reconcile(spec)
 
     def _reconcile(self, spec: AttemptSpec) -> None:
         held = self.attempts.get(spec.attempt_id)
-        grave = self.graves.get(spec.attempt_id)
+        tombstone = self.tombstones.get(spec.attempt_id)
         if held is not None:
             self._reconcile_held(held, spec)
-        elif grave is not None and spec.epoch <= grave.epoch:
-            self.tell_again(spec.attempt_id, grave)
+        elif tombstone is not None and spec.epoch <= tombstone.epoch:
+            self.life.report_again(spec.attempt_id, tombstone)
         else:
             self._admit(spec)
 
@@ -142,25 +195,27 @@ class NodeMachine(Adoption):
         if spec.epoch < attempt.epoch:
             return
         if spec.epoch > attempt.epoch:
-            self.stop(attempt, "superseded")
+            self.life.stop(attempt, "superseded")
             return
         attempt.spec = attempt.spec or spec
         attempt.plan = StopPlan.of(attempt.spec)
         if spec.desired == "stop":
             attempt.preempted |= spec.stop_cause == "preempted" and attempt.stop_reason is None
-            self.stop(attempt, "told")
+            self.life.stop(attempt, "requested")
             if attempt.state == "saving" and spec.stop_at_once:
-                self.move(attempt, "stopping")
+                self.life.move(attempt, "stopping")
             return
         attempt.hold = spec.desired == "hold"
         if attempt.state == "created" and not attempt.whole:
-            self.move(attempt, "creating")
+            self.life.move(attempt, "creating")
         elif attempt.state == "created" and not attempt.hold:
-            self.move(attempt, "starting")
+            self.life.move(attempt, "starting")
 
     def _admit(self, spec: AttemptSpec) -> None:
         if not well_formed(spec.attempt_id):
-            self.out.append(Warn("bad_attempt_id", f"not an attempt id: {spec.attempt_id[:80]!r}"))
+            self.life.out.append(
+                Warn("bad_attempt_id", f"not an attempt id: {spec.attempt_id[:80]!r}")
+            )
             return
         plan = StopPlan.of(spec)
         attempt = Attempt(spec.attempt_id, spec.epoch, spec.job_id, plan=plan, spec=spec)
@@ -170,40 +225,42 @@ class NodeMachine(Adoption):
             seen = [uuid for uuid in spec.gpu_uuids if uuid in self.gpus.seen]
             attempt.gpus = self.gpus.hold(spec.attempt_id, seen)
             self.attempts[spec.attempt_id] = attempt
-            self.stop(attempt, "told")
+            self.life.stop(attempt, "requested")
             return
-        refusal = check(spec, self.limits, self.gpus, self.ports_held())
+        refusal = check(spec, self.limits, self.gpus, self.life.ports_held())
         self.attempts[spec.attempt_id] = attempt
         if refusal is not None:
-            self.end(attempt, Outcome("failed", error_code=refusal.code, message=refusal.message))
+            self.life.end(
+                attempt, Outcome("failed", error_code=refusal.code, message=refusal.message)
+            )
             return
         attempt.gpus = self.gpus.hold(spec.attempt_id, spec.gpu_uuids)
         attempt.ports = host_ports(spec)
-        self.move(attempt, "pulling")
+        self.life.move(attempt, "pulling")
 
-    def on_gone(self, attempt_id: str) -> None:
+    def _gone(self, attempt_id: str) -> None:
         """A newer life of the same attempt may be waiting for this end."""
         spec = self.session.listed.get(attempt_id) if self.session else None
-        if spec is not None and spec.epoch > self.graves[attempt_id].epoch:
+        if spec is not None and spec.epoch > self.tombstones[attempt_id].epoch:
             self._admit(spec)
 
-    def on_adopted(self, attempt: Attempt) -> None:
+    def _adopted(self, attempt: Attempt) -> None:
         """Found after the start: the newest Desired already speaks about it."""
         if self.session is None or self.session.revision < 0:
             return
         spec = self.session.listed.get(attempt.attempt_id)
         if spec is None:
-            self.stop(attempt, "unlisted")
+            self.life.stop(attempt, "unlisted")
         else:
             self._reconcile_held(attempt, spec)
 
     def _facts_acked(self, event: ev.FactsAcked) -> None:
         for fact in self.outbox.ack(event.seq):
-            self.acked_seq = fact.seq
+            self.life.acked_seq = fact.seq
             attempt = self.attempts.get(fact.attempt_id)
             if fact.phase == "released" and attempt is not None and attempt.epoch == fact.epoch:
-                attempt.told = True
-                self.finish_if_due(attempt)
+                attempt.release_acked = True
+                self.life.finish_if_due(attempt)
 
     # --- the runtime
 
@@ -215,15 +272,15 @@ class NodeMachine(Adoption):
         attempt = self._held(event)
         if attempt is None or attempt.state != "pulling":
             return
-        self._within(attempt, PULL_STALL_S)
+        self.life.within(attempt, PULL_STALL_S)
         if event.percent >= attempt.pull_percent + PULL_STEP_PERCENT:
             attempt.pull_percent = min(event.percent, 100)
-            self.tell(attempt, "pulling")
+            self.life.report(attempt, "pulling")
 
     def _pulled(self, event: ev.Pulled) -> None:
         attempt = self._held(event)
         if attempt is not None and attempt.state == "pulling":
-            self.move(attempt, "creating")
+            self.life.move(attempt, "creating")
 
     def _created(self, event: ev.Created) -> None:
         attempt = self._held(event)
@@ -231,38 +288,38 @@ class NodeMachine(Adoption):
             return
         attempt.container_id, attempt.whole = event.container_id, True
         if attempt.stop_reason is not None:
-            self.end(attempt, NEVER_STARTED)
+            self.life.end(attempt, NEVER_STARTED)
         else:
-            self.move(attempt, "created" if attempt.hold else "starting")
+            self.life.move(attempt, "created" if attempt.hold else "starting")
 
     def _started(self, event: ev.Started) -> None:
         attempt = self._held(event)
         if attempt is not None and attempt.state == "starting":
-            self.move(attempt, "running")
+            self.life.move(attempt, "running")
 
     def _signalled(self, event: ev.Signalled) -> None:
-        """Where nobody handles the signal the server is told, which alone knows whether another
-        task of the gang saves its work, and needs this one for it."""
+        """Report a signal that no process handles: the server alone knows whether another task of
+        the gang saves its work, and needs this one for it."""
         attempt = self._held(event)
         if attempt is not None and attempt.state == "saving" and not event.handled:
-            self.tell(attempt, "stopping", unhandled(attempt.plan.signal))
+            self.life.report(attempt, "stopping", unhandled(attempt.plan.signal))
 
     def _exited(self, event: ev.Exited) -> None:
         attempt = self._held(event)
         if attempt is not None and attempt.state in RUNNING:
-            self.end(attempt, Outcome.of(event.exit))
+            self.life.end(attempt, Outcome.of(event.exit))
 
     def _vanished(self, event: ev.Vanished) -> None:
         attempt = self._held(event)
         if attempt is None or attempt.state not in RUNNING:
             return
         attempt.container_id = ""
-        self.end(attempt, Outcome("lost", message="Someone removed its container."))
+        self.life.end(attempt, Outcome("lost", message="Someone removed its container."))
 
     def _removed(self, event: ev.Removed) -> None:
         attempt = self._held(event)
         if attempt is not None and attempt.state == "removing":
-            self.move(attempt, "gone")
+            self.life.move(attempt, "gone")
 
     def _operation_failed(self, event: ev.OperationFailed) -> None:
         attempt = self._held(event)
@@ -274,25 +331,25 @@ class NodeMachine(Adoption):
             self._retry(attempt)
         elif event.operation == "signal":
             text = f"{attempt.attempt_id} did not get its checkpoint signal: {event.message}"
-            self.out.append(Warn("signal_failed", text))
+            self.life.out.append(Warn("signal_failed", text))
 
     def _fail(self, attempt: Attempt, code: str, message: str) -> None:
         if attempt.stop_reason is not None:
-            self.end(attempt, NEVER_STARTED)
+            self.life.end(attempt, NEVER_STARTED)
         else:
             full = code == "disk_full"
             outcome = Outcome("failed", error_code=code, message=message, disk_full=full)
-            self.end(attempt, outcome)
+            self.life.end(attempt, outcome)
 
     def _retry(self, attempt: Attempt) -> None:
         attempt.retries += 1
-        self._within(attempt, min(0.5 * 2**attempt.retries, RETRY_MAX_S))
+        self.life.within(attempt, min(0.5 * 2**attempt.retries, RETRY_MAX_S))
 
     def _logs_drained(self, event: ev.LogsDrained) -> None:
         attempt = self._held(event)
         if attempt is not None:
             attempt.drained = True
-            self.finish_if_due(attempt)
+            self.life.finish_if_due(attempt)
 
     # --- the GPUs
 
@@ -301,19 +358,19 @@ class NodeMachine(Adoption):
         if attempt is None or attempt.state != "ended":
             return
         if self.gpus.lift(attempt.gpus):
-            self.out.append(SendInventory())
-        self.move(attempt, "released")
+            self.life.out.append(SendInventory())
+        self.life.move(attempt, "released")
 
     def _gpus_busy(self, event: ev.GpusBusy) -> None:
         attempt = self._held(event)
         if attempt is None or attempt.state != "ended":
             return
-        if self.now.mono - attempt.ended_at < VERIFY_LIMIT_S:
+        if self.life.now.mono - attempt.ended_at < VERIFY_LIMIT_S:
             attempt.retries += 1
-            self._within(attempt, min(0.05 * 2**attempt.retries, 5.0))
+            self.life.within(attempt, min(0.05 * 2**attempt.retries, 5.0))
             return
         self._quarantine(attempt, event.pids)
-        self._within(attempt, VERIFY_LATER_S)
+        self.life.within(attempt, VERIFY_LATER_S)
 
     def _quarantine(self, attempt: Attempt, pids: dict[str, list[int]]) -> None:
         problems = {
@@ -323,29 +380,29 @@ class NodeMachine(Adoption):
             if uuid in pids
         }
         if self.gpus.quarantine(problems):
-            self.out.append(SendInventory())
+            self.life.out.append(SendInventory())
         outcome = attempt.outcome
         if not attempt.gpus_reported and outcome is not None and outcome.phase != "lost":
             attempt.gpus_reported = True
             text = "; ".join(f"GPU {uuid}: {problem}" for uuid, problem in problems.items())
-            self.out.append(Warn("gpu_busy", text))
-            self.tell(attempt, outcome.phase, replace(outcome, message=text))
+            self.life.out.append(Warn("gpu_busy", text))
+            self.life.report(attempt, outcome.phase, replace(outcome, message=text))
 
     def _gpus_seen(self, event: ev.GpusSeen) -> None:
         if self.gpus.see(event.gpus):
-            self.out.append(SendInventory())
+            self.life.out.append(SendInventory())
 
     def _xids_seen(self, event: ev.XidsSeen) -> None:
-        """Told with the end: the last ones may come when the process is dead already."""
+        """Reported with the end: the last ones may come when the process is dead already."""
         for attempt in self.attempts.values():
-            if attempt.state in _SUFFERING and attempt.gpus:
+            if attempt.state in _ON_GPU and attempt.gpus:
                 mine = [xid for uuid, xid in event.xids if not uuid or uuid in attempt.gpus]
                 attempt.xids = tuple(dict.fromkeys([*attempt.xids, *mine]))[:MAX_XIDS]
 
     # --- the clock
 
     def _tick(self, event: ev.Tick) -> None:
-        for name in self.deadlines.pop_due(self.now.mono):
+        for name in self.deadlines.pop_due(self.life.now.mono):
             if name == "lease":
                 self._fence()
             elif attempt := self.attempts.get(name):
@@ -355,40 +412,42 @@ class NodeMachine(Adoption):
         key = attempt.attempt_id, attempt.epoch
         match attempt.state:
             case "pulling":
-                self.out.append(Cancel(*key))
+                self.life.out.append(Cancel(*key))
                 self._fail(attempt, "image_pull", "The pull made no progress for 15 minutes.")
             case "creating" | "starting" as state:
-                self.out.append(Cancel(*key))
+                self.life.out.append(Cancel(*key))
                 if attempt.container_id:
-                    self.out.append(Stop(*key, attempt.container_id, 0.0))
+                    self.life.out.append(Stop(*key, attempt.container_id, 0.0))
                 self._fail(attempt, "engine_down", f"The engine did not answer while {state}.")
             case "saving":
-                self.move(attempt, "stopping")
+                self.life.move(attempt, "stopping")
             case "stopping":
-                self._send_stop(attempt, 0.0)
+                self.life.send_stop(attempt, 0.0)
             case "ended":
-                self.out.append(VerifyGpus(*key, attempt.gpus))
-                self._within(attempt, OPERATION_S)
+                self.life.out.append(VerifyGpus(*key, attempt.gpus))
+                self.life.within(attempt, OPERATION_S)
             case "released":
                 self._give_up_logs(attempt)
             case "removing":
-                self.out.append(Remove(*key, attempt.container_id))
-                self._within(attempt, OPERATION_S)
+                self.life.out.append(Remove(*key, attempt.container_id))
+                self.life.within(attempt, OPERATION_S)
 
     def _give_up_logs(self, attempt: Attempt) -> None:
         session = self.session
         forgotten = session and session.revision >= 0 and attempt.attempt_id not in session.listed
         if not forgotten or attempt.drained:
-            self._within(attempt, LOG_PATIENCE_S)
+            self.life.within(attempt, LOG_PATIENCE_S)
             return
-        self.out.append(Warn("log_given_up", f"nobody takes the log of {attempt.attempt_id}"))
-        self.out.append(DropLogs(attempt.attempt_id, attempt.epoch))
+        self.life.out.append(
+            Warn("log_given_up", f"the server does not take the log of {attempt.attempt_id}")
+        )
+        self.life.out.append(DropLogs(attempt.attempt_id, attempt.epoch))
         attempt.drained = True
-        self.finish_if_due(attempt)
+        self.life.finish_if_due(attempt)
 
 
 # Its process is, or was, on its GPUs.
-_SUFFERING = RUNNING | {"starting", "ended"}
+_ON_GPU = RUNNING | {"starting", "ended"}
 _DURING = {"pull": "pulling", "create": "creating", "start": "starting"}
 _RETRIED = {("stop", "stopping"), ("remove", "removing")}
 
@@ -403,8 +462,8 @@ _RENEWALS = (
 )
 
 _HANDLERS: dict[type, Callable] = {
-    ev.AgentStarted: NodeMachine._agent_started,
-    ev.ContainersSeen: NodeMachine._containers_seen,
+    ev.AgentStarted: lambda node, event: node._adoption.agent_started(event),
+    ev.ContainersSeen: lambda node, event: node._adoption.containers_seen(event),
     ev.Welcomed: NodeMachine._welcomed,
     ev.Disconnected: NodeMachine._disconnected,
     ev.HeartbeatAcked: NodeMachine._heartbeat_acked,

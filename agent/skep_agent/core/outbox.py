@@ -6,7 +6,7 @@ from collections import deque
 
 from skep_agent.protocol import AttemptFact
 
-# Told for people's eyes alone: while unsent, a newer fact of the same attempt replaces them.
+# Reported for people's eyes alone: while unsent, a newer fact of the same attempt replaces them.
 _PASSING = frozenset({"pulling", "creating", "stopping"})
 
 
@@ -34,7 +34,7 @@ class Outbox:
         return self.next_seq - 1
 
     def take(self, limit: int) -> list[AttemptFact]:
-        """The next facts to send, in order; they then count as sent."""
+        """Return the next facts to send, in order, and count them as sent."""
         batch = [fact for _, fact in zip(range(limit), self.waiting.values(), strict=False)]
         for fact in batch:
             del self.waiting[fact.seq]
@@ -44,7 +44,7 @@ class Outbox:
         return batch
 
     def ack(self, seq: int) -> list[AttemptFact]:
-        """The facts that this acknowledges: those sent, up to and with `seq`."""
+        """Return the facts that this acknowledges: those sent, up to and with `seq`."""
         acked = []
         while self.sent and self.sent[0].seq <= seq:
             acked.append(self.sent.popleft())

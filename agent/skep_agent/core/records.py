@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from skep_agent.protocol import CHECKPOINT_SIGNALS, MAX_GRACE_S, SIGNAL_UNHANDLED, AttemptSpec
-from skep_agent.runtimes.base import Exit
+from skep_agent.containers import Exit
+from skep_agent.protocol import CHECKPOINT_SIGNALS, SIGNAL_UNHANDLED, AttemptSpec
+from skep_limits import MAX_GRACE_S
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: as facts of phase "exited" or "failed" tell it; "lost" is told by
+    """How an attempt ended: as facts of phase "exited" or "failed" report it; "lost" is reported by
     nothing but "released"."""
 
     phase: Literal["exited", "failed", "lost"]
@@ -43,14 +44,14 @@ class Outcome:
 
 
 def unhandled(signal: str) -> Outcome:
-    """Return what is told of a task that no checkpoint signal reaches."""
+    """Return what is reported of a task that no checkpoint signal reaches."""
     text = f"No process of this task handles {signal}: it could not be asked to save its work."
     return Outcome("lost", error_code=SIGNAL_UNHANDLED, message=text)
 
 
-# told: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.
+# requested: desired "stop". unlisted: left out of a Desired. superseded: a higher epoch was listed.
 # fenced: the node's lease ran out.
-StopReason = Literal["told", "unlisted", "superseded", "fenced"]
+StopReason = Literal["requested", "unlisted", "superseded", "fenced"]
 
 
 @dataclass(frozen=True, slots=True)

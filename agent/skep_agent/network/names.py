@@ -1,6 +1,6 @@
 """Names of our bridges and devices: pure.
 
-A name tells whose it is, so that rules match all bridges of a cluster by a prefix, also those that
+A name says whose it is, so that rules match all bridges of a cluster by a prefix, also those that
 are made later. The kernel allows 15 characters: "sk", six digits of the cluster, one letter for the
 kind, six digits of what it is for.
 """
@@ -24,8 +24,13 @@ def interface(cluster: str, kind: Kind, key: str) -> str:
 
 
 def table(cluster: str) -> str:
-    """The nftables table of the cluster on a machine."""
+    """Return the name of the nftables table of the cluster on a machine."""
     return f"skep_{_digits(cluster)}"
+
+
+def prefix_of_table(table: str) -> str:
+    """Return `prefix` for the cluster that has this table."""
+    return f"sk{table.removeprefix('skep_')}"
 
 
 def _digits(text: str) -> str:

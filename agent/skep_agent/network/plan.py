@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
+from skep_agent.containers import require
 from skep_agent.network.rules import PRIVATE
 from skep_agent.network.vxlan import hardware_address
 from skep_agent.protocol import AttemptSpec, GangNetwork, GangNode
-from skep_agent.runtimes.base import require
 
 MAX_VNI = 2**24 - 1
 MAX_TASKS = 20_000
@@ -43,7 +43,7 @@ class Plan:
 def plan_of(spec: AttemptSpec, node: str) -> Plan:
     """Raises RuntimeFailure "spec_refused" for what a node does not do, or where it has no part."""
     gang = spec.gang
-    require(gang is not None, "no network is told for its gang")
+    require(gang is not None, "no network is given for its gang")
     assert gang is not None
     subnet = _subnet(gang)
     _check_addresses(gang, subnet)

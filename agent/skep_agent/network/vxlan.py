@@ -30,7 +30,7 @@ class LinkError(Exception):
 
 
 def hardware_address(address: str) -> str:
-    """The MAC address of a task with this IPv4 address: everybody can tell it."""
+    """The MAC address of a task with this IPv4 address: every node can compute it."""
     return "02:42:" + ":".join(f"{byte:02x}" for byte in IPv4Address(address).packed)
 
 
@@ -93,7 +93,7 @@ def strays(prefix: str) -> list[str]:
 
 
 def peers(prefix: str) -> set[tuple[str, int]]:
-    """(address of a node, VNI) for all nodes that our devices send to. Raises LinkError."""
+    """Return (address of a node, VNI) for all nodes that our devices send to. Raises LinkError."""
     found: set[tuple[str, int]] = set()
     if not _any(prefix):
         return found

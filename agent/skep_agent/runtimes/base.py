@@ -10,58 +10,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
-from skep_agent.protocol import (
-    AttemptSpec,
-    Channel,
-    ContainerSample,
-    ImageSpec,
-    NetworkPolicy,
-    Stream,
-)
-
-
-class RuntimeFailure(Exception):
-    """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
-    engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
-    disk_full, exec_failed, network_unavailable (the node cannot isolate tasks), container_gone
-    (someone else removed it)."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-def require(ok: object, problem: str) -> None:
-    """Of a spec. Raises RuntimeFailure "spec_refused"."""
-    if not ok:
-        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    exit_code: int
-    oom_killed: bool = False
-    memory_peak_mb: int | None = None
-    disk_full: bool = False  # the node's, at that time
-    # Why the agent itself killed it, such as "disk_quota_exceeded", in a code and a sentence.
-    error_code: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A container of ours as found on the node, told from its labels alone."""
-
-    container_id: str
-    attempt_id: str
-    epoch: int
-    job_id: str
-    gpu_uuids: tuple[str, ...]
-    status: str  # "created", "running" or "exited"
-    exit: Exit | None = None
+from skep_agent.containers import Container, Exit
+from skep_agent.frames import Channel
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +29,11 @@ class Command:
 
 class Process(Protocol):
     """It runs beside the task's own in its container, with the rights of that. A writer waits when
-    the process does not read, and the process when nobody reads its output."""
+    the process does not read, and the process when its output is not read."""
 
     def output(self) -> AsyncIterator[tuple[Channel, bytes]]:
-        """Until it closed its output; Channel.OUTPUT or Channel.ERROR."""
+        """Yield output until the process closed it, each piece with Channel.OUTPUT or
+        Channel.ERROR."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -92,6 +46,15 @@ class Process(Protocol):
 
     async def close(self) -> None:
         """What still runs of it is ended, as by a lost terminal. Always to be called."""
+
+
+class LogPiece(NamedTuple):
+    """Output of one stream, and when the engine took the lines that begin in it (nanoseconds since
+    the epoch; rising over all pieces of a log, and empty where the engine does not say)."""
+
+    stream: Stream
+    data: bytes
+    times: Sequence[int] = ()
 
 
 class Runtime(Protocol):
@@ -137,8 +100,9 @@ class Runtime(Protocol):
 
     async def wait(self, container_id: str) -> Exit: ...
 
-    def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
-        """All output from its first byte, in order per stream; ends after the container's end."""
+    def logs(self, container_id: str) -> AsyncIterator[LogPiece]:
+        """All output from its first byte, in the order in which the engine has it; ends after the
+        container's end."""
 
     async def remove(self, container_id: str) -> None:
         """Remove the container with its anonymous volumes; and the job's network when unused."""
@@ -160,5 +124,12 @@ class Runtime(Protocol):
 
     async def remove_scratch(self, jobs: Collection[str]) -> None:
         """What a container still uses stays."""
+
+    async def clean_images(self) -> None:
+        """Remove images that are not used while the node's disk is too full. Raises nothing."""
+
+    async def remove_leftovers(self) -> None:
+        """Remove from the machine what agents that are gone left on it, as far as that is sure.
+        Raises nothing."""
 
     async def close(self) -> None: ...

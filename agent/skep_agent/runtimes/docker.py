@@ -10,22 +10,25 @@ from typing import Any, BinaryIO
 
 import structlog
 
-from skep_agent.isolation import (
+from skep_agent.config import Watermarks
+from skep_agent.containers import Container, Exit, RuntimeFailure
+from skep_agent.isolation.create import (
     CreateCall,
     EngineFacts,
     ImageFacts,
-    Node,
+    NodeFacts,
     check_spec,
     create_call,
 )
-from skep_agent.network.fence import Fence
+from skep_agent.isolation.mounts import StoragePolicy
+from skep_agent.network.firewall import Firewall
 from skep_agent.network.plan import plan_of
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
+from skep_agent.network.presence import Presence
+from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy
 from skep_agent.registry_policy import RegistryPolicy
-from skep_agent.runtimes import docker_exec, docker_files, docker_logs, docker_toolkit, processes
-from skep_agent.runtimes.base import Command, Container, Exit, Process, RuntimeFailure
-from skep_agent.runtimes.disk import is_full, space_mb
-from skep_agent.runtimes.docker_disk import DiskWatch
+from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
+from skep_agent.runtimes.base import Command, LogPiece, Process
+from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     THREADS,
@@ -34,11 +37,13 @@ from skep_agent.runtimes.docker_engine import (
     EngineHost,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
-from skep_agent.runtimes.docker_images import Images
+from skep_agent.runtimes.docker_images import Images, is_mark
+from skep_agent.runtimes.docker_leftovers import clean_quietly
 from skep_agent.runtimes.docker_networks import Networks
-from skep_agent.runtimes.docker_scratch import Scratches
+from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
 from skep_agent.runtimes.docker_stats import MIB, Stats
-from skep_agent.runtimes.host_ports import check_free
+from skep_agent.runtimes.image_cache import ImageCache
+from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
@@ -58,22 +63,35 @@ class DockerRuntime:
 
     def __init__(
         self,
-        node: Node,
+        node: NodeFacts,
         host: str = "",
         *,
         state: Path | None = None,
         threads: int = THREADS,
-        fence: Fence | None = None,
+        fence: Firewall | None = None,
         registries: RegistryPolicy | None = None,
+        storages: StoragePolicy | None = None,
+        watermarks: Watermarks | None = None,
     ) -> None:
-        """`fence`: the rules of what containers reach; None: without any. `registries`: those that
-        images may come from; None: any."""
+        """Connect nothing yet. `fence` has the rules of what containers reach; None sets none.
+        `registries` are those that images may come from; None allows any. `storages` are those that
+        may be mounted; None allows no host path. `watermarks` say when images are removed; None
+        removes none."""
         self._node = node
         self._labels = [f"skep.cluster={node.cluster}", f"skep.node={node.name}"]
+        self._presence = Presence(node.cluster)
         self._engine = Engine(host, threads=threads)
-        self._images = Images(self._engine, state and state / "private-pulls.json", registries)
+        self._cache = ImageCache(
+            self._engine, state and state / "image-cache.json", watermarks or Watermarks(0)
+        )
+        self._images = Images(
+            self._engine, state and state / "private-pulls.json", registries, self._cache
+        )
+        self._fence = fence
+        self._unowned_since: dict[str, float] = {}  # tables of others, on the monotonic clock
         self._networks = Networks(self._engine, node, fence)
         self._scratches = Scratches(self._engine, node)
+        self._storages = StorageMounts(node, storages or StoragePolicy())
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
         self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
@@ -99,7 +117,7 @@ class DockerRuntime:
 
     async def components(self) -> dict[str, str]:
         runc = (await self._engine.version()).runc
-        found = {"runc": runc, "toolkit": await docker_toolkit.version()}
+        found = {"runc": runc, "toolkit": await toolkit_version()}
         return {name: version for name, version in found.items() if version}
 
     @property
@@ -112,6 +130,9 @@ class DockerRuntime:
     async def ensure_network(self) -> None:
         await self._networks.ensure_fence()
 
+    async def clean_images(self) -> None:
+        await self._cache.clean(self.disk_mb, is_mark)
+
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         await self._images.pull(image, progress)
 
@@ -120,23 +141,37 @@ class DockerRuntime:
         await self._networks.ensure_fence()
         image = await self._images.facts(spec.image)
         await self._scratches.ensure(spec)
-        container_id = await self._create_in_network(spec, image)
-        try:
-            await docker_files.put(self._engine, container_id, image.user, spec, archive)
-        except RuntimeFailure:
-            with suppress(RuntimeFailure):
-                await self.remove(container_id)
-            raise
+        with self._storages.prepared(spec):
+            try:
+                container_id = await self._create_in_network(spec, image)
+            except RuntimeFailure as failure:
+                if failure.code != "image_not_found":
+                    raise
+                self._images.forget(spec.image)
+                image = await self._images.facts(spec.image)
+                container_id = await self._create_in_network(spec, image)
+            try:
+                owner = await docker_files.put(
+                    self._engine, container_id, image.user, spec, archive
+                )
+                await self._storages.mount(spec, owner)
+            except RuntimeFailure:
+                with suppress(RuntimeFailure):
+                    await self.remove(container_id)
+                raise
         return container_id
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         """A container is started once: what was started before is left as it is, also when it is
         over. Waits for an engine that does not answer, for it may have started it."""
         check_free(ports)
-        while not await self._was_started(container_id):
+        while (found := await self._not_started(container_id)) is not None:
             await self._networks.ensure_fence()
+            sources = bind_sources(found)
+            await self._storages.check(sources)
             try:
                 await self._engine.call(lambda api: api.start(container_id), repeat=False)
+                await self._storages.release(sources)
                 break
             except EngineError as error:
                 if "network" in error.message and "not found" in error.message:
@@ -171,8 +206,8 @@ class DockerRuntime:
         raise RuntimeFailure("engine_down", f"{container_id[:12]} does not end after SIGKILL.")
 
     async def wait(self, container_id: str) -> Exit:
-        """Also past a restart of the engine. Raises RuntimeFailure "container_gone" when someone
-        removed the container."""
+        """Wait for the end of the container, also past a restart of the engine. Raises
+        RuntimeFailure "container_gone" when someone removed the container."""
         async with aclosing(self._exits.looks(container_id)) as looks:
             async for _ in looks:
                 found = await self._patient_inspect(container_id)
@@ -193,7 +228,7 @@ class DockerRuntime:
                         return
                     raise
 
-    def logs(self, container_id: str) -> AsyncGenerator[tuple[Stream, bytes]]:
+    def logs(self, container_id: str) -> AsyncGenerator[LogPiece]:
         async def is_running() -> bool:
             return _is_alive(await self._inspect(container_id))
 
@@ -207,6 +242,7 @@ class DockerRuntime:
             if failure.code != "container_gone":
                 raise
         else:
+            await self._storages.release(bind_sources(found))
             if found["Config"]["Labels"].get("skep.network") in ("job", "gang"):
                 await self._networks.remove_unused()
         self._stats.forget(container_id)
@@ -225,7 +261,10 @@ class DockerRuntime:
     async def list(self) -> list[Container]:
         await self._engine_facts()
         filters = {"label": self._labels}
+        made = await self._storages.made()
         found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
+        created = [summary for summary in found if summary["State"] == "created"]
+        await self._storages.tidy(made, {s for one in created for s in bind_sources(one)})
         limit = asyncio.Semaphore(PARALLEL)
 
         async def describe(summary: dict[str, Any]) -> Container | None:
@@ -253,11 +292,17 @@ class DockerRuntime:
     async def remove_scratch(self, jobs: Collection[str]) -> None:
         await self._scratches.remove(jobs)
 
+    async def remove_leftovers(self) -> None:
+        if self._fence is not None:  # without one the agent may have no rights to any table
+            await clean_quietly(self._engine, self._unowned_since)
+
     async def close(self) -> None:
         await self._exits.close()
         await self._disk.close()
+        self._storages.close()
         await self._networks.close()
         await self._engine.close()
+        self._presence.close()
 
     async def _engine_facts(self) -> EngineFacts:
         version = await self._engine.version()
@@ -287,6 +332,8 @@ class DockerRuntime:
         except EngineError as error:
             if error.status == 409:
                 return await self._adopt(call, error)
+            if error.status == 404 and "image" in error.message.lower():
+                raise error.failure("image_not_found") from None
             if self._disk_quota and "storage-opt" in error.message.lower():
                 # Only the engine knows how its disk is mounted; the watch measures instead.
                 log.info("no_disk_quota", problem=error.message)
@@ -311,10 +358,11 @@ class DockerRuntime:
             gone = error.status == 404
             raise error.failure("container_gone" if gone else "engine_down") from None
 
-    async def _was_started(self, container_id: str) -> bool:
-        """Its process ran, or runs: the engine would start a dead container a second time."""
-        state = (await self._patient_inspect(container_id))["State"]
-        return not state["StartedAt"].startswith(_NEVER)
+    async def _not_started(self, container_id: str) -> dict[str, Any] | None:
+        """Return what the engine says of a container that never ran; None when its process ran, or
+        runs: the engine would start a dead container a second time."""
+        found = await self._patient_inspect(container_id)
+        return found if found["State"]["StartedAt"].startswith(_NEVER) else None
 
     async def _patient_inspect(self, container_id: str) -> dict[str, Any]:
         while True:

@@ -1,7 +1,7 @@
 """What containers keep on the node's disk, and the end of those that keep too much.
 
 Counted are the writable layer, the anonymous volumes that an image's VOLUME makes, and the
-container's own log. Where the storage driver has quotas (isolation.py asks for them), a task meets
+container's own log. Where the storage driver has quotas (isolation asks for them), a task meets
 the limit of its layer as a full disk; everywhere a watcher measures from time to time with du(1),
 within a budget, and ends a container past its limit. Without a look into the engine's folder (a
 remote engine, an agent in a container that does not mount it) only the layer is measured, by the
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,10 @@ from typing import Any
 
 import structlog
 
-from skep_agent.runtimes.base import RuntimeFailure
-from skep_agent.runtimes.docker_engine import Engine
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts, scratch_labels, scratch_volume
+from skep_agent.protocol import AttemptSpec
+from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 MIB = 1024 * 1024
 # As many files as a file system of the size of the limit has: ext4 makes one inode per 16 KiB.
@@ -32,7 +34,7 @@ MEASURE_S = 15.0  # between two measurements of a container, at least
 # A measurement that takes long is made less often: at most this share of the time goes into it.
 DUTY = 0.05
 BLIND_MEASURE_S = 60.0  # through the engine
-# So much less room on the disk makes all measurements due: somebody writes fast.
+# So much less space on the disk makes all measurements due: a task writes fast.
 URGENT_BYTES = 1024 * MIB
 DU_TIMEOUT_S = 120.0
 
@@ -49,7 +51,7 @@ class Excess:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """In bytes; `inodes` is None where nobody counts them."""
+    """In bytes; `inodes` is None where they are not counted."""
 
     layer: int = 0
     volumes: int = 0
@@ -95,7 +97,7 @@ class DiskWatch:
             self._task = asyncio.create_task(self._run(), name="docker-disk")
 
     def excess(self, container_id: str) -> Excess | None:
-        """Why this watch, or one before it, ended the container."""
+        """Return why this watch, or one before it, ended the container."""
         return self._excess.get(container_id)
 
     async def judge(self, container: dict[str, Any], root: str) -> None:
@@ -152,7 +154,7 @@ class DiskWatch:
                 await self._end(watched.container_id)
 
     async def _measure(self, watched: _Watched) -> Use | None:
-        """None when it cannot be told."""
+        """Return the use; None when it cannot be measured."""
         size = _size(watched.log_file)
         if not watched.disk_mb:
             return Use(log=size)
@@ -229,7 +231,7 @@ async def du(*folders: str, inodes: bool = False) -> int | None:
 
 
 def _of(container: dict[str, Any], root: str) -> _Watched | None:
-    """None without limits."""
+    """Return what to watch of a container, or None when it has no limits."""
     labels = container["Config"]["Labels"] or {}
     disk_mb, log_bytes = _number(labels, "skep.disk_mb"), _number(labels, "skep.log_bytes")
     if not disk_mb and not log_bytes:
@@ -265,3 +267,67 @@ def _free(folder: str) -> int:
     except OSError:
         return 0
     return disk.f_bavail * disk.f_frsize
+
+
+class Scratches:
+    """The scratch of tasks: named volumes of the engine that stay from one attempt to the next.
+
+    A volume belongs to a job and a task of it, on one node. Only volumes that carry this node's
+    labels are ever used or removed.
+    """
+
+    def __init__(self, engine: Engine, node: NodeFacts) -> None:
+        self._engine = engine
+        self._node = node
+        self._quotas = True  # until the engine says that its file system has none
+        self._lock = asyncio.Lock()  # nothing is removed that is about to be mounted
+
+    async def ensure(self, spec: AttemptSpec) -> None:
+        """Make the volume of a task unless it is there. Its size is held by the file system where
+        that has project quotas. Raises RuntimeFailure "create_failed", also for a volume of this
+        name that was made by another."""
+        if not spec.scratch_mb:
+            return
+        name, labels = scratch_volume(spec, self._node), scratch_labels(spec, self._node)
+        async with self._lock:
+            found = await self._create(name, labels, spec.scratch_mb)
+        if (found.get("Labels") or {}) != labels or found.get("Driver") != "local":
+            raise RuntimeFailure("create_failed", f"The volume {name} is not this task's.")
+
+    async def jobs(self) -> set[str]:
+        """Return the ids of the jobs that have scratch on this node."""
+        return {job for job, _ in await self._volumes()}
+
+    async def remove(self, jobs: Collection[str]) -> None:
+        """Remove the scratch of these jobs. What a container still uses stays for now."""
+        async with self._lock:
+            for job, name in await self._volumes():
+                if job in jobs:
+                    await self._remove(name)
+
+    async def _create(self, name: str, labels: dict[str, str], size_mb: int) -> dict:
+        try:
+            options = {"size": f"{size_mb}M"} if self._quotas else {}
+            return await self._engine.call(
+                lambda api: api.create_volume(name, "local", options, labels)
+            )
+        except EngineError as error:
+            if not self._quotas or "quota" not in error.message.lower():
+                raise error.failure("create_failed") from None
+            self._quotas = False
+            log.info("scratch_without_quota", problem=error.message)
+            return await self._create(name, labels, size_mb)
+
+    async def _volumes(self) -> list[tuple[str, str]]:
+        """Return (job, name) of the volumes of this node."""
+        mine = [f"skep.cluster={self._node.cluster}", f"skep.node={self._node.name}"]
+        filters = {"label": [*mine, "skep.scratch"]}
+        answer = await self._engine.call(lambda api: api.volumes(filters=filters))
+        return [(v["Labels"]["skep.job"], v["Name"]) for v in answer["Volumes"] or ()]
+
+    async def _remove(self, name: str) -> None:
+        try:
+            await self._engine.call(lambda api: api.remove_volume(name))
+        except EngineError as error:
+            if error.status not in (404, 409):  # 409: a container uses it
+                raise

@@ -23,7 +23,7 @@ ENDPOINTS: tuple[tuple[str, str, str], ...] = (
     ("POST", "/networks/create", "a job's bridge"),
     ("DELETE", "/networks/{}", "the same, when it is unused"),
     ("GET", "/containers/json", "this node's containers"),
-    ("POST", "/containers/create", "the body is built in isolation.py alone"),
+    ("POST", "/containers/create", "the body is built in isolation/create.py alone"),
     ("GET", "/containers/{}/json", "state and end"),
     ("HEAD", "/containers/{}/archive", "whether a folder is there"),
     ("GET", "/containers/{}/archive", "/etc/passwd, for the user's number"),

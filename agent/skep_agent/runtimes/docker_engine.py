@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
 
 if TYPE_CHECKING:  # 6 MiB and 0.2 s, which an agent without an engine does not need
     from docker import APIClient
@@ -48,7 +48,7 @@ class EngineError(RuntimeFailure):
         self.status = status
 
     def failure(self, code: str) -> RuntimeFailure:
-        """Return it as a failure of the operation at hand, unless the message tells a better
+        """Return it as a failure of the operation at hand, unless the message says a better
         code."""
         if "no space left on device" in self.message:
             code = "disk_full"
@@ -72,18 +72,18 @@ class EngineHost:
 
     @property
     def socket_path(self) -> str:
-        """The path of a unix socket, "" for TCP."""
+        """Return the path of a unix socket, "" for TCP."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else ""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of a TCP engine."""
+        """Return host and port of a TCP engine."""
         parts = urlsplit(self.url)
         return parts.hostname or "127.0.0.1", parts.port or (2376 if self.certificates else 2375)
 
     @property
     def base_url(self) -> str:
-        """Of HTTP requests."""
+        """Return the base URL of HTTP requests."""
         if self.socket_path:
             return "http://docker"
         host, port = self.address
@@ -255,7 +255,7 @@ class Engine:
             raise
 
         def release(_: Future[T]) -> None:
-            # Not before the thread is free, also where nobody waits for the answer any more.
+            # Not before the thread is free, also where the answer is not waited for any more.
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._free.release)
 
@@ -265,7 +265,7 @@ class Engine:
     # --- on a thread
 
     def _ask(self, question: Callable[[APIClient], T], *, repeat: bool) -> T:
-        """Where the SDK's errors become ours."""
+        """Call the SDK, and convert its errors into ours."""
         from docker.errors import APIError, DockerException
         from requests.exceptions import ConnectionError, RequestException, Timeout
 
@@ -284,7 +284,7 @@ class Engine:
             raise self._down(f"{type(error).__name__}: {error}") from None
 
     def _connected(self) -> APIClient:
-        """The client for the version of the API that both sides speak."""
+        """Return the client for the version of the API that both sides speak."""
         with self._lock:
             if self._api is None:
                 api = self._client(NEWEST_API)

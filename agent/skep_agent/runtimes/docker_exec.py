@@ -1,7 +1,7 @@
 """A process beside the task's own in its container, attached to through the engine.
 
 It has the user, the capabilities and the limits of the container, never more. The engine cannot
-kill what it attached: therefore a small shell first tells its own process id, which is also its
+kill what it attached: therefore a small shell first prints its own process id, which is also its
 session, and later another one ends that session.
 """
 
@@ -17,13 +17,14 @@ from typing import Any
 
 import structlog
 
-from skep_agent.isolation_files import FILES_DIR
-from skep_agent.protocol import Channel
-from skep_agent.runtimes.base import Command, RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.frames import Channel
+from skep_agent.isolation.files import FILES_DIR
+from skep_agent.runtimes.base import Command
 from skep_agent.runtimes.docker_engine import ANSWER_TIMEOUT_S, Engine, EngineError
 
 READ_BYTES = 64 * 1024
-BEGIN_S = 30.0  # until it told its process id
+BEGIN_S = 30.0  # until it printed its process id
 # The image's /bin/sh is the tenant's own program, and may write anything before its process id.
 EARLY_BYTES = 64 * 1024
 ENDED_S = 5.0  # until the engine knows the end of a process that closed its output
@@ -43,7 +44,7 @@ _BEGIN = (
 # Ends all processes of the session "$1": first as a lost terminal would, then for good. The fourth
 # number after the name in /proc/*/stat is the session.
 _END = """
-tell() {
+send() {
   for stat in /proc/[0-9]*/stat; do
     read -r line < "$stat" || continue
     pid=${stat#/proc/}; how=$1
@@ -52,7 +53,7 @@ tell() {
     set -- "$how"
   done 2>/dev/null
 }
-session=$1; tell HUP; sleep 2; tell KILL
+session=$1; send HUP; sleep 2; send KILL
 """
 
 log = structlog.get_logger(__name__)
@@ -82,7 +83,7 @@ class DockerProcess:
         self._channel, self._left = Channel.OUTPUT, 0  # of the record that is being read
 
     async def begun(self) -> None:
-        """Wait until it told its process id, or why it could not begin. Raises RuntimeFailure
+        """Wait until it printed its process id, or why it could not begin. Raises RuntimeFailure
         "exec_failed" when it does neither within BEGIN_S seconds and EARLY_BYTES bytes."""
         try:
             async with asyncio.timeout(BEGIN_S):
@@ -127,7 +128,7 @@ class DockerProcess:
             yield channel, data
 
     async def write(self, data: bytes) -> None:
-        with suppress(ConnectionError):  # it ended: its output tells
+        with suppress(ConnectionError):  # it ended: its output says so
             self._writer.write(data)
             await self._writer.drain()
 
@@ -167,7 +168,7 @@ class DockerProcess:
             log.info("exec_not_ended", problem=failure.message)
 
     async def _read(self) -> tuple[Channel, bytes]:
-        """The next piece of output, at most READ_BYTES; empty at the end."""
+        """Read the next piece of output, at most READ_BYTES; empty at the end."""
         try:
             if self._tty:
                 return Channel.OUTPUT, await self._reader.read(READ_BYTES)

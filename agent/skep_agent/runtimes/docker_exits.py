@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine
 
 RECONNECT_S = 0.5
@@ -66,7 +66,7 @@ class ExitWatcher:
         # The answer begins just before the engine subscribes us: it repeats the last moment.
         params = {"since": int(time.time()) - 1, "filters": json.dumps(wanted)}
         async with self._engine.lines("GET", "/events", params) as events:
-            # Whatever ended while nobody listened.
+            # Whatever ended while this did not listen.
             self._wake(list(self._waiting))
             async for event in events:
                 self._wake([event.get("id", "")])

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from skep_agent.archives import rewritten
-from skep_agent.isolation_files import FILES_DIR, Owner, files_tar, folders_tar, task_files
+from skep_agent.isolation.files import FILES_DIR, Owner, files_tar, folders_tar, task_files
+from skep_agent.isolation.mounts import mount_of
 from skep_agent.protocol import SCRATCH_DIR, AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 from skep_agent.tar_reader import PIECE_BYTES
@@ -28,8 +29,9 @@ _GO_TYPE = 1 << 31 | 1 << 27 | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
 
 async def put(
     engine: Engine, container_id: str, user: str, spec: AttemptSpec, archive: BinaryIO | None
-) -> None:
-    """Everything that the spec says shall be there; `user` as in the image's USER. Raises
+) -> Owner:
+    """Put everything there that the spec lists; `user` as in the image's USER. Return the owner of
+    it. Storages are not mounted yet, so that nothing in them is touched. Raises
     RuntimeFailure "create_failed", "disk_full", or "spec_refused" for a bad archive."""
     files = list(task_files(spec))
     place = _Place(engine, container_id)
@@ -37,7 +39,7 @@ async def put(
         owner = await _owner(place, user)
         if spec.scratch_mb:
             await _give_folder(place, SCRATCH_DIR, owner)
-        if spec.work_dir:
+        if spec.work_dir and mount_of(spec, spec.work_dir) is None:
             await _give_folder(place, spec.work_dir, owner)
         if archive is not None and spec.working_files is not None:
             folder = spec.working_files.path
@@ -48,6 +50,7 @@ async def put(
             parent = str(PurePosixPath(FILES_DIR).parent)
             await _make_folder(place, parent, Owner())
             await place.unpack(parent, files_tar(files, owner))
+        return owner
     except EngineError as error:
         raise error.failure("create_failed") from None
 
@@ -108,7 +111,8 @@ async def _give_folder(place: _Place, folder: str, owner: Owner) -> None:
 
 
 async def _owner(place: _Place, user: str) -> Owner:
-    """By number. A user whom the container does not know cannot start it anyway."""
+    """Return the user's numeric owner. A user whom the container does not know cannot start it
+    anyway."""
     name, _, group = user.partition(":")
     passwd = await _text_of(place, "/etc/passwd") if name else ""
     entries = (line.split(":") for line in passwd.splitlines())

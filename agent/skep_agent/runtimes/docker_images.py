@@ -1,11 +1,13 @@
 """Which images of the engine's cache an attempt may use: the cache itself knows no owners.
 
 Content (an image by its id) is *public* when it was on the node before anybody pulled it with
-credentials, when it was pulled without any, or when its registry gives it to somebody without any.
+credentials, when it was pulled without any, or when its registry gives it without any.
 It may be used by everybody, also while no registry is reached.
 
 Content that was obtained with credentials alone is *private*, and marked so by a tag of ours. Each
-use of it needs the registry's word that the attempt's own credentials may read this manifest.
+use of it needs the registry's word that the attempt's own credentials may read this manifest. A
+yes holds for `ANSWER_S`, and the tasks of a gang that start together share one question. A refusal,
+and a registry that does not answer, are never remembered.
 
 What the engine is given by a registry that lies about digests is beyond this: a registry of an
 attacker who knows the digest of a private image can make the engine believe that it has it. The
@@ -17,9 +19,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,16 +31,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skep_agent.isolation import ImageFacts, check_image
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import ImageFacts, check_image
 from skep_agent.protocol import ImageSpec
 from skep_agent.registry_policy import RegistryPolicy, RegistryRefused
 from skep_agent.runtimes import docker_pull
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 from skep_agent.runtimes.docker_pull import login, pull_failure, split_reference
+from skep_agent.runtimes.image_cache import ImageCache
 
 PRIVATE_MARK = "skep.local/private"
 MAX_GRANTS = 10_000
+ANSWER_S = 60.0  # how long a registry's yes to these credentials and this content holds
+RECENT_S = 60.0  # so long `pull` saves the creation that follows a look of its own
 _DEFAULT_REGISTRY = re.compile(r"(index\.)?docker\.io/")
 
 
@@ -65,9 +72,15 @@ class Images:
     """`state` is the file in which unsettled pulls survive the agent; None keeps them in memory."""
 
     def __init__(
-        self, engine: Engine, state: Path | None = None, registries: RegistryPolicy | None = None
+        self,
+        engine: Engine,
+        state: Path | None = None,
+        registries: RegistryPolicy | None = None,
+        cache: ImageCache | None = None,
     ) -> None:
-        """`registries`: those that are asked at all; None: every one."""
+        """`registries`: those that are asked at all; None: every one. `cache` is given what is
+        pulled and used."""
+        self._cache = cache
         self._engine = engine
         self._registries = registries
         self._state = state
@@ -75,17 +88,29 @@ class Images:
         self._public: set[str] = set()  # pulled without credentials by this process
         # (who, image id): given by `pull`, for the creation that follows.
         self._grants: OrderedDict[tuple[str, str], None] = OrderedDict()
+        # who -> (monotonic seconds, facts): what `pull` found last.
+        self._recent: OrderedDict[str, tuple[float, ImageFacts]] = OrderedDict()
+        # (who, image id) -> monotonic seconds: when the registry said yes.
+        self._answers: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._questions: dict[tuple[str, str], asyncio.Future[bool]] = {}  # not answered yet
         self._salt = secrets.token_bytes(16)
 
     async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
         """See `Runtime.pull`."""
         _check(image)
-        await self._check_registry(image)
+        self._check_registry_name(image)
+        if self._cache is not None:
+            await self._cache.ask(familiar(image.reference))
         found = None if image.pull == "always" else await self._find(image.reference)
         if found is None and image.pull == "never":
             raise _not_here(image.reference)
         if found is None or not await self._allowed(image, found):
-            await self._pull(image, progress)
+            await self._check_registry(image)
+            found = await self._pull(image, progress)
+        if found is not None:
+            self._keep(image, found)
+            if self._cache is not None:
+                self._cache.use(found.image_id)
         progress(100)
 
     async def facts(self, image: ImageSpec) -> ImageFacts:
@@ -93,6 +118,8 @@ class Images:
         "image_not_found" when it is not on the node any more, "image_auth" when it is other
         content now that the attempt may not use."""
         _check(image)
+        if facts := self._recent_facts(image):
+            return facts
         found = await self._find(image.reference)
         if found is None:
             raise _not_here(image.reference)
@@ -101,8 +128,31 @@ class Images:
             raise _not_here(image.reference)
         return found.facts
 
+    def forget(self, image: ImageSpec) -> None:
+        """Look the image up again for the next `facts`: it was removed since `pull` found it."""
+        self._recent.pop(self._who(image), None)
+
+    def _keep(self, image: ImageSpec, found: _Found) -> None:
+        """Save the creation that follows a look at the image."""
+        self._recent[self._who(image)] = time.monotonic(), found.facts
+        while len(self._recent) > MAX_GRANTS:
+            self._recent.popitem(last=False)
+
+    def _recent_facts(self, image: ImageSpec) -> ImageFacts | None:
+        at, facts = self._recent.get(self._who(image), (-math.inf, None))
+        return facts if time.monotonic() - at < RECENT_S else None
+
+    def _check_registry_name(self, image: ImageSpec) -> None:
+        """Raises RuntimeFailure "spec_refused"."""
+        if self._registries is not None:
+            try:
+                self._registries.check_name(image.reference)
+            except RegistryRefused as error:
+                raise RuntimeFailure("spec_refused", str(error)) from None
+
     async def _check_registry(self, image: ImageSpec) -> None:
-        """Before anything is asked of it. Raises RuntimeFailure "spec_refused"."""
+        """Check name and addresses of the registry, before anything is asked of it. Raises
+        RuntimeFailure "spec_refused"."""
         if self._registries is not None:
             try:
                 await self._registries.check(image.reference)
@@ -126,7 +176,30 @@ class Images:
         return True
 
     async def _word(self, image: ImageSpec, found: _Found) -> bool:
-        """Whether the registry has this content and gives it for these credentials."""
+        """Return whether the registry has this content and gives it for these credentials, by its
+        answer of the last `ANSWER_S` or by one question for all who ask at the same time."""
+        key = self._who(image), found.image_id
+        if time.monotonic() - self._answers.get(key, -math.inf) < ANSWER_S:
+            return True
+        question = self._questions.get(key)
+        if question is None:
+            question = asyncio.ensure_future(self._question(image, found))
+            question.add_done_callback(lambda _: self._questions.pop(key, None))
+            self._questions[key] = question
+        # Shielded: a task of the gang that is stopped does not take the answer from the others.
+        given = await asyncio.shield(question)
+        if given:
+            self._answered(key)
+        return given
+
+    def _answered(self, key: tuple[str, str]) -> None:
+        self._answers[key] = time.monotonic()
+        self._answers.move_to_end(key)
+        while len(self._answers) > MAX_GRANTS:
+            self._answers.popitem(last=False)
+
+    async def _question(self, image: ImageSpec, found: _Found) -> bool:
+        await self._check_registry(image)
         for digest in found.digests:
             try:
                 await self._ask_registry(digest, image)
@@ -152,16 +225,27 @@ class Images:
 
     # --- what comes
 
-    async def _pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    async def _pull(self, image: ImageSpec, progress: Callable[[int], None]) -> _Found | None:
+        before = frozenset(await self._engine.call(lambda api: api.images(quiet=True, all=True)))
+        found = await self._pull_as(image, progress, before)
+        if found is None or self._cache is None:
+            return found
+        # What the machine had before is its owner's, also where it got one more name now.
+        if found.image_id not in before or self._cache.has(found.image_id):
+            self._cache.add(found.image_id, familiar(image.reference))
+        return found
+
+    async def _pull_as(
+        self, image: ImageSpec, progress: Callable[[int], None], before: frozenset[str]
+    ) -> _Found | None:
         if not image.username:
             await docker_pull.pull(self._engine, image, progress)
             found = await self._look(image.reference)
             if found is not None:
                 self._public.add(found.image_id)
                 await self._publish(found)
-            return
-        before = await self._engine.call(lambda api: api.images(quiet=True, all=True))
-        coming = _Private(image.reference, frozenset(before))
+            return found
+        coming = _Private(image.reference, before)
         with self._noted(coming):
             try:
                 await docker_pull.pull(self._engine, image, progress)
@@ -172,6 +256,9 @@ class Images:
             found = await self._settle(coming)
         if found is not None:
             self._grant(image, found.image_id)
+            if found.private:
+                self._answered((self._who(image), found.image_id))
+        return found
 
     @contextmanager
     def _noted(self, coming: _Private) -> Iterator[None]:
@@ -249,7 +336,7 @@ class Images:
         repository = _repository(wanted)
         return _Found(
             image["Id"],
-            any(tag.startswith(f"{PRIVATE_MARK}:") for tag in tags),
+            any(is_mark(tag) for tag in tags),
             tuple(digest for digest in digests if _repository(digest) == repository),
             _facts(image),
         )
@@ -261,6 +348,11 @@ class Images:
         fresh = self._state.with_suffix(".new")
         fresh.write_text(json.dumps(rows))
         os.replace(fresh, self._state)
+
+
+def is_mark(tag: str) -> bool:
+    """Return whether a tag is the mark of a private image."""
+    return tag.startswith(f"{PRIVATE_MARK}:")
 
 
 def familiar(reference: str) -> str:
@@ -309,7 +401,7 @@ def _no_word(failure: RuntimeFailure, image: ImageSpec) -> RuntimeFailure:
     if failure.code == "image_pull":
         message = (
             f"{image.reference} is on this node, but was pulled with credentials: whether this job"
-            f" may use it, only its registry can tell, which does not answer ({failure.message})."
+            f" may use it, only its registry can say, which does not answer ({failure.message})."
         )
     else:
         message = (

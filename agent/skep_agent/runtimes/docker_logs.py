@@ -10,11 +10,13 @@ import asyncio
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import Stream
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.runtimes.base import LogPiece
 from skep_agent.runtimes.docker_engine import Engine
 
 READ_BYTES = 256 * 1024
@@ -22,6 +24,7 @@ RECONNECT_S = 0.5
 _STREAMS: dict[int, Stream] = {1: "stdout", 2: "stderr"}
 # "2026-11-21T02:04:32.123456789Z " before each record.
 _TIMESTAMP_BYTES = 31
+_SECOND_BYTES = 19
 _HEADER = struct.Struct(">BxxxI")
 
 Record = tuple[Stream, bytes]  # with its timestamp
@@ -33,7 +36,7 @@ class BrokenStream(Exception):
 
 async def follow(
     engine: Engine, container_id: str, is_running: Callable[[], Awaitable[bool]]
-) -> AsyncGenerator[tuple[Stream, bytes]]:
+) -> AsyncGenerator[LogPiece]:
     """All output in order per stream; ends when the container is dead and all was read. Raises
     RuntimeFailure "container_gone" when it was removed before."""
     log = _Log(engine, container_id)
@@ -65,19 +68,20 @@ class _Log:
         self._given: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._last: Record | None = None
 
-    async def read(self) -> AsyncGenerator[tuple[Stream, bytes]]:
+    async def read(self) -> AsyncGenerator[LogPiece]:
         lines = _Lines()
         seen: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._last = None
         async with aclosing(self._records("&follow=1")) as batches:
             async for records in batches:
                 self._last = records[-1]
-                for stream, data in lines.joined(records):
-                    new = self._given[stream] - seen[stream]
-                    seen[stream] += len(data)
-                    if new < len(data):
+                for piece in lines.joined(records):
+                    stream, size = piece.stream, len(piece.data)
+                    given = self._given[stream] - seen[stream]
+                    seen[stream] += size
+                    if given < size:
                         self._given[stream] = seen[stream]
-                        yield stream, data[max(new, 0) :]
+                        yield lines.after(piece, given) if given > 0 else piece
 
     async def is_whole(self) -> bool:
         """Whether the log's last record is the last that was read."""
@@ -88,7 +92,7 @@ class _Log:
         return last == self._last
 
     async def _records(self, more: str) -> AsyncGenerator[list[Record]]:
-        """The records of each piece that arrived. Raises BrokenStream unless the answer is
+        """Yield the records of each piece that arrived. Raises BrokenStream unless the answer is
         whole."""
         path = await self._engine.path(self._path + more)
         reader, writer = await self._engine.connect(READ_BYTES)
@@ -108,31 +112,66 @@ class _Log:
 
 
 class _Lines:
-    """From records to the bytes that the task wrote.
+    """From records to the bytes that the task wrote, and the times of its lines.
 
     The engine cuts a line longer than 16 KiB into records that share a timestamp, and its "local"
     driver then forgets the newline after the last of them: it is put back before the next line.
     (The very last newline of a log that ends with such a line stays lost.)
+
+    The engine stamps the records of stdout and stderr in two threads before it writes them down, so
+    the stamps of neighbours may be some microseconds out of order; and a clock may be set back. The
+    order in which the records stand is what counts: a time that does not rise is moved to one
+    nanosecond after the one before.
     """
 
     def __init__(self) -> None:
         self._open: dict[Stream, bytes] = {}  # timestamp of the line that is not at its end
+        self._at = 0  # of the newest line, nanoseconds since the epoch
+        self._second = b""  # of the newest timestamp, and as nanoseconds since the epoch:
+        self._second_at = 0
 
-    def joined(self, records: list[Record]) -> list[tuple[Stream, bytes]]:
-        """The records' content, neighbours of the same stream in one."""
-        return [
-            (stream, b"".join(self._content(stream, record) for _, record in group))
-            for stream, group in groupby(records, key=itemgetter(0))
-        ]
+    def joined(self, records: list[Record]) -> list[LogPiece]:
+        """Return the records' content, with neighbours of the same stream joined."""
+        pieces = []
+        for stream, group in groupby(records, key=itemgetter(0)):
+            times: list[int] = []
+            data = b"".join([self._content(stream, record, times) for _, record in group])
+            pieces.append(LogPiece(stream, data, times))
+        return pieces
 
-    def _content(self, stream: Stream, record: bytes) -> bytes:
+    def after(self, piece: LogPiece, given: int) -> LogPiece:
+        """Return the piece without its first bytes, which were given before."""
+        data = piece.data[given:]
+        starts = piece.data.count(b"\n", given - 1, len(piece.data) - 1)
+        return LogPiece(piece.stream, data, piece.times[len(piece.times) - starts :])
+
+    def _content(self, stream: Stream, record: bytes, times: list[int]) -> bytes:
         content = record[_TIMESTAMP_BYTES:]
+        if not content:
+            return content
         before = self._open.pop(stream, None)
         if not content.endswith(b"\n"):
             self._open[stream] = record[:_TIMESTAMP_BYTES]
-        if before is not None and not record.startswith(before):
+        if before is None:
+            times.append(self._time(record))
+        elif not record.startswith(before):
+            times.append(self._time(record))
             return b"\n" + content
         return content
+
+    def _time(self, record: bytes) -> int:
+        """Return a record's time in nanoseconds since the epoch. Runs for every line."""
+        second = record[:_SECOND_BYTES]
+        try:
+            if second != self._second:
+                at = datetime.fromisoformat(second.decode()).replace(tzinfo=UTC)
+                self._second_at = int(at.timestamp()) * 1_000_000_000
+                self._second = second
+            at_ns = self._second_at + int(record[_SECOND_BYTES + 1 : _TIMESTAMP_BYTES - 2])
+        except ValueError:  # no engine that we know
+            at_ns = 0
+        self._at = max(at_ns, self._at + 1)
+        return self._at
 
 
 async def _read_head(reader: asyncio.StreamReader) -> None:

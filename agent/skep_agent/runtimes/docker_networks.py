@@ -6,31 +6,34 @@ one node of one cluster, by its name (the engine looks bridges up by name when a
 and by its labels, so that no agent ever removes another's.
 
 The bridge of a gang over nodes belongs to the gang: agents of the cluster that share the engine
-share it, and to nodes elsewhere it goes on through a VXLAN device. The name of its interface tells
-the fence whose a bridge is: one without such a name is never used.
+share it, and to nodes elsewhere it goes on through a VXLAN device. The name of its interface says
+to the firewall whose a bridge is: one without such a name is never used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import ipaddress
+import os
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from skep_agent.config import interfaces
-from skep_agent.isolation import Node
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
 from skep_agent.network import names, vxlan
-from skep_agent.network.fence import Fence, unavailable
-from skep_agent.network.machine import machine_lock
+from skep_agent.network.firewall import Firewall, unavailable
 from skep_agent.network.plan import Plan
 from skep_agent.protocol import NetworkPolicy
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
-# The engine itself has room for about 30 bridges; these are used past that.
+# The engine itself has subnets for about 30 bridges; these are used past that.
 MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
 SUBNET_PREFIX = 24
 _NO_COMPANY = {"com.docker.network.bridge.enable_icc": "false"}
@@ -39,10 +42,12 @@ _MTU = "com.docker.network.driver.mtu"
 LOCAL_MTU = 1500  # bytes; of a gang on one machine
 
 T = TypeVar("T")
+LOCK_WAIT_S = 60.0
+_LOCK_POLL_S = 0.02
 
 
 class Networks:
-    def __init__(self, engine: Engine, node: Node, fence: Fence | None = None) -> None:
+    def __init__(self, engine: Engine, node: NodeFacts, fence: Firewall | None = None) -> None:
         """Without a fence, bridges have no rules."""
         self._engine = engine
         self._node = node
@@ -54,7 +59,8 @@ class Networks:
         self.lock = asyncio.Lock()
 
     async def isolated(self) -> str:
-        """Id of the bridge for tasks without company, made on first use."""
+        """Return the id of the bridge for tasks that reach no other task; it is made on first
+        use."""
         async with self.lock:
             if not self._isolated:
                 interface = names.interface(self._node.cluster, "i", self._node.name)
@@ -63,7 +69,7 @@ class Networks:
         return self._isolated
 
     def forget_isolated(self) -> None:
-        """Someone removed it."""
+        """Forget the bridge, which someone removed."""
         self._isolated = ""
 
     async def of_job(self, job_id: str) -> str:
@@ -127,7 +133,7 @@ class Networks:
                     await self._remove_unused_gangs()
 
     async def _gang_bridge(self, plan: Plan, spans: bool) -> str:
-        """`spans`: to other machines."""
+        """Create the gang's bridge. `spans` says whether it reaches other machines."""
         interface = self._interface(plan.vni, "g")
         labels = {
             "skep.cluster": self._node.cluster,
@@ -194,7 +200,7 @@ class Networks:
         for name in strays:
             await self._linked(vxlan.remove, name)
         if strays and self._fence is not None:
-            with suppress(RuntimeFailure):  # what is left of them lets nobody in
+            with suppress(RuntimeFailure):  # what is left of them lets nothing in
                 await self._fence.renew()
         return bool(unused)
 
@@ -292,7 +298,7 @@ class Networks:
 
 
 def _check_free(subnet: ipaddress.IPv4Network) -> None:
-    """The engine does not look whether a subnet that it is told is the node's own."""
+    """The engine does not look whether a subnet that it is given is the node's own."""
     for name, address in interfaces():
         if ipaddress.IPv4Address(address) in subnet and not name.startswith("sk"):
             raise unavailable(
@@ -319,3 +325,42 @@ def _check_shared(interface: str) -> None:
             "network of the node (network_mode: host, hostNetwork: true)"
         )
         raise unavailable(problem) from None
+
+
+@asynccontextmanager
+async def machine_lock(cluster: str) -> AsyncIterator[None]:
+    """Hold the lock that all agents of one cluster on a machine share. Raises RuntimeFailure
+    "network_unavailable" when another agent does not release it.
+
+    Agents that share an engine share the bridge of a gang: none may remove it between another's
+    look for it and its creating of a container there.
+    """
+    path = _lock_path(cluster)
+    try:
+        # Not followed where it is a link: others may write to the folder of a user's agent.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unavailable(f"{path} cannot be opened: {error.strerror}") from None
+    try:
+        deadline = time.monotonic() + LOCK_WAIT_S
+        # Polled: a thread that waits for it could not be called back.
+        while not _locked(file):
+            if time.monotonic() > deadline:
+                raise unavailable(f"another agent holds {path} for {LOCK_WAIT_S:g} s")
+            await asyncio.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_path(cluster: str) -> Path:
+    name = f"{names.table(cluster)}.lock"
+    return Path("/run") / name if os.geteuid() == 0 else Path(f"/tmp/{os.geteuid()}-{name}")  # noqa: S108

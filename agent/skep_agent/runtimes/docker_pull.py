@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import ImageSpec
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 # Of a layer's work; the rest is unpacking.
 DOWNLOAD_SHARE = 0.8
+MOST = 99  # percent, while lines come
 MAX_SAID = 500  # characters of what the engine says
 _AUTH_WORDS = (
     "unauthorized",
@@ -39,7 +40,7 @@ async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]
                 if "error" in line:
                     raise EngineError(500, str(line["error"]))
                 if tracker.see(line):
-                    progress(min(tracker.percent, 99))
+                    progress(tracker.percent)
     except EngineError as error:
         raise pull_failure(error, image) from None
 
@@ -70,7 +71,7 @@ def login(image: ImageSpec) -> dict[str, str]:
 
 
 def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
-    """The engine tells registry errors apart by their text alone."""
+    """Classify a failed pull by its text: the engine reports registry errors in no other way."""
     text = error.message.lower()
     denied = "denied" in text
     code = "image_pull"
@@ -99,19 +100,20 @@ class _Layer:
 
 @dataclass(slots=True)
 class PullProgress:
-    """From the engine's lines about single layers to one rising number."""
+    """From the engine's lines about single layers to one rising number below 100: the pull is done
+    when the engine ends its answer."""
 
     percent: int = 0
     _layers: dict[str, _Layer] = field(default_factory=dict)
 
     def see(self, line: dict[str, Any]) -> bool:
-        """True when the percentage rose."""
+        """Take in one line of the engine. Returns whether the percentage rose."""
         status, layer_id = line.get("status", ""), line.get("id", "")
         if status == "Pulling fs layer":
             self._layers.setdefault(layer_id, _Layer())
         elif layer := self._layers.get(layer_id):
             self._update(layer, status, line.get("progressDetail") or {})
-        percent = self._overall()
+        percent = min(self._overall(), MOST)
         if percent <= self.percent:
             return False
         self.percent = percent
@@ -131,7 +133,8 @@ class PullProgress:
             layer.done = 1.0
 
     def _overall(self) -> int:
-        """Weighed by size; a layer of unknown size counts as the mean of the known."""
+        """Return the percentage over all layers, weighed by size; a layer of unknown size counts as
+        the mean of the known."""
         if not self._layers:
             return 0
         known = [layer.total for layer in self._layers.values() if layer.total]

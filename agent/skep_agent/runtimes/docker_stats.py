@@ -29,11 +29,11 @@ class Stats:
         self._peaks: dict[str, int] = {}  # bytes
 
     def started(self, container_id: str) -> None:
-        """The first sample then tells the mean since the start."""
+        """The first sample then has the mean since the start."""
         self._cpu[container_id] = _CpuReading(time.monotonic(), 0)
 
     def peak_mb(self, container_id: str) -> int | None:
-        """The most memory in MiB that any sample saw used, without the page cache."""
+        """Return the most memory in MiB that any sample saw used, without the page cache."""
         peak = self._peaks.get(container_id)
         return None if peak is None else peak // MIB
 
@@ -75,7 +75,7 @@ class Stats:
     def _note_peak(self, container_id: str, memory: dict[str, Any]) -> None:
         # Not the kernel's own peak ("max_usage" on cgroup v1): it counts the page cache, which
         # comes near the limit of any task that reads files. What is missed between two samples is
-        # told by the engine's OOM flag.
+        # reported by the engine's OOM flag.
         self._peaks[container_id] = max(self._peaks.get(container_id, 0), _used(memory))
 
 

@@ -18,7 +18,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     disk_full=1           the node's disk is full at the end
 
 An image reference may end in `?pull_seconds=2&pull_error=image_not_found`. What runs beside a task
-is told in `mock_exec`.
+is described in `mock_exec`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,67 @@ from __future__ import annotations
 import asyncio
 import builtins
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import parse_qsl
 
+from skep_agent.containers import Container, Exit, RuntimeFailure
+from skep_agent.frames import Channel
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
-from skep_agent.runtimes.base import Command, Container, Exit, RuntimeFailure
-from skep_agent.runtimes.mock_exec import MockProcess
+from skep_agent.runtimes.base import Command, LogPiece
 
 LOG_STEP_S = 0.05
 _PULL_STEPS = 10
 _SIGTERM, _SIGKILL = 143, 137
+# Of output that was not read yet; its writer then waits.
+PIECES = 16
+
+
+class MockProcess:
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.closed = False
+        self._code = 0
+        self._output: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES)
+        verb, *words = command.argv or ("sh",)
+        self._prints_size = verb == "size"
+        if verb == "echo":
+            self._output.put_nowait(" ".join(words).encode() + b"\n")
+            self._output.put_nowait(None)
+        elif verb == "fail":
+            self._code = int(words[0])
+            self._output.put_nowait(None)
+        elif verb == "size":
+            self._output.put_nowait(_size(command.rows, command.columns))
+
+    async def output(self) -> AsyncGenerator[tuple[Channel, bytes]]:
+        while (data := await self._output.get()) is not None:
+            yield Channel.OUTPUT, data
+
+    async def write(self, data: bytes) -> None:
+        if data.startswith(b"exit "):
+            self._code = int(data.split()[1])
+            await self._output.put(None)
+        else:
+            await self._output.put(data)
+
+    async def end_input(self) -> None:
+        await self._output.put(None)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        if self._prints_size:
+            await self._output.put(_size(rows, columns))
+
+    async def exit_code(self) -> int:
+        return self._code
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def _size(rows: int, columns: int) -> bytes:
+    return f"{rows} {columns}\n".encode()
 
 
 @dataclass(slots=True, eq=False)
@@ -154,16 +203,16 @@ class MockRuntime:
     async def wait(self, container_id: str) -> Exit:
         return await asyncio.shield(self._find(container_id).ended)
 
-    async def logs(self, container_id: str) -> AsyncIterator[tuple[Stream, bytes]]:
+    async def logs(self, container_id: str) -> AsyncIterator[LogPiece]:
         container = self._find(container_id)
-        told: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        sent: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         while True:
             over = container.status == "exited"
             now = asyncio.get_running_loop().time()
-            for stream, first in told.items():
-                told[stream] = container.lines_at(stream, now)
-                if told[stream] > first:
-                    yield stream, _lines(stream, first, told[stream])
+            for stream, first in sent.items():
+                sent[stream] = container.lines_at(stream, now)
+                if sent[stream] > first:
+                    yield LogPiece(stream, _lines(stream, first, sent[stream]))
             if over:
                 return
             await asyncio.wait([container.ended], timeout=self._log_pause(container))
@@ -176,7 +225,7 @@ class MockRuntime:
             container.timer.cancel()
         if not container.ended.done():
             container.ended.set_exception(RuntimeFailure("container_gone", "it was removed"))
-            container.ended.exception()  # nobody need be waiting
+            container.ended.exception()  # it may not be awaited
 
     async def list(self) -> builtins.list[Container]:
         return [
@@ -210,6 +259,12 @@ class MockRuntime:
         return set()
 
     async def remove_scratch(self, jobs: Collection[str]) -> None:
+        pass
+
+    async def clean_images(self) -> None:
+        pass
+
+    async def remove_leftovers(self) -> None:
         pass
 
     async def close(self) -> None:

@@ -20,8 +20,9 @@ from typing import Any
 from skep_agent.runtimes.base import Command, Process
 
 PROC = Path("/proc")
-# bash with a trap for EXIT catches all of these only to run that trap and die: nobody can tell from
-# outside whether it has a trap for one of them, too. Go catches SIGPROF as well, and does not die.
+# bash with a trap for EXIT catches all of these only to run that trap and die. From outside it
+# cannot be seen whether it has a trap for one of them, too. Go catches SIGPROF as well, and does
+# not die.
 _EXIT_TRAP = (
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE, signal.SIGALRM, signal.SIGTERM),
     *(signal.SIGXCPU, signal.SIGXFSZ, signal.SIGVTALRM, signal.SIGSYS),
@@ -31,7 +32,7 @@ _NOT_BASH_MASK = 1 << (signal.SIGPROF - 1)
 
 # The same, run inside of the container by an exec call: for an agent that does not see the
 # processes of the host. "$1" is the number of the signal; 32 bits hold all that can be asked for.
-# Exit code 0: somebody handles it; UNHANDLED: nobody does.
+# Exit code 0: a process handles it; UNHANDLED: none does.
 UNHANDLED = 3
 SCRIPT = f"""\
 signal_all() {{
@@ -95,7 +96,7 @@ async def send(
 
 
 def sees_host(container_id: str, init_pid: int) -> bool:
-    """Return whether `init_pid`, as the engine tells it, is a process of the container here, too:
+    """Return whether `init_pid`, as the engine reports it, is a process of the container here, too:
     not so for an agent in a PID namespace of its own."""
     return init_pid > 0 and _belongs(init_pid, container_id)
 
@@ -106,7 +107,7 @@ def signal_catching(container_id: str, init_pid: int, number: int) -> bool:
     members = list(_members(container_id))
     catching = [process for process in members if process.catches(number)]
     sure = [process for process in catching if not process.in_doubt]
-    # Where nobody else handles it, nothing is lost with a bash that dies of it.
+    # Where no other process handles it, nothing is lost with a bash that dies of it.
     for chosen in (sure, [process for process in catching if process.in_doubt]):
         reached = [one for one in chosen if _send(one.pid, container_id, number)]
         # The shell that runs the task's command has a trap for SIGTERM that saves nothing.

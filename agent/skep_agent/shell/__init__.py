@@ -1,1 +1,1 @@
-"""The agent's hands: carries out what the core wants, and tells it what happens."""
+"""The agent's hands: carries out the core's instructions, and sends it events."""

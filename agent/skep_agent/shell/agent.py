@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 import structlog
 from websockets.exceptions import ConnectionClosed
 
+from skep_agent.accelerators.base import GpuProbe
+from skep_agent.accelerators.rdma import rdma_devices
+from skep_agent.accelerators.simulated import SimulatedGpus
 from skep_agent.config import AgentConfig, own_address
+from skep_agent.containers import RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.core.adoption import UNKNOWN_LEASE_S
 from skep_agent.core.attempt import ALIVE
 from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
-from skep_agent.probes.base import GpuProbe
-from skep_agent.probes.rdma import rdma_devices
-from skep_agent.probes.simulated import SimulatedGpus
 from skep_agent.protocol import (
     Desired,
     Hello,
@@ -33,20 +34,12 @@ from skep_agent.protocol import (
     OpenStream,
     Samples,
 )
-from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.runtimes.base import Runtime
 from skep_agent.shell import scratch
 from skep_agent.shell.clock import Clock, Handle
-from skep_agent.shell.fence import Fence
-from skep_agent.shell.link import (
-    PULSE_S,
-    Acknowledged,
-    Arrived,
-    FatalClose,
-    Link,
-    Lost,
-    News,
-    Opened,
-)
+from skep_agent.shell.inbox import Acknowledged, Arrived, LinkEvent, Lost, Opened
+from skep_agent.shell.lease_guard import LeaseGuard
+from skep_agent.shell.link import PULSE_S, FatalClose, Link
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
 from skep_agent.shell.session import Session
@@ -74,7 +67,7 @@ class Agent:
         runtime: Runtime,
         probe: GpuProbe,
         clock: Clock,
-        fence: Fence,
+        fence: LeaseGuard,
     ) -> None:
         self.config = config
         self.identity = identity
@@ -109,8 +102,8 @@ class Agent:
         self._taken_over = False  # it knows what runs here
 
     async def run(self) -> None:
-        """Until cancelled: containers then keep running. Raises FatalClose when the server turned
-        this node away and nothing runs here any more."""
+        """Run until cancelled: containers then keep running. Raises FatalClose when the server
+        turned this node away and nothing runs here any more."""
         try:
             await self._take_over()
             await first_of(
@@ -128,8 +121,8 @@ class Agent:
             await self._close()
 
     def dispatch(self, event: ev.Event) -> None:
-        """Tell the core, do what it says. An error here is a bug: the agent stops, and the next
-        one adopts its containers."""
+        """Give the event to the core and do what it says. An error here is a bug: the agent stops,
+        and the next one adopts its containers."""
         if self._broken.done():
             return
         try:
@@ -144,7 +137,7 @@ class Agent:
             self.broke(error)
 
     def broke(self, error: BaseException) -> None:
-        """This agent ends."""
+        """End this agent with the error."""
         if not self._broken.done():
             self._broken.set_exception(error)
 
@@ -155,14 +148,16 @@ class Agent:
             validate(self.machine)
 
     def _operated(self, event: ev.Event) -> None:
-        """What a GPU said before a process ended shall be told with its end."""
+        """Report what a GPU said before a process ended together with its end."""
         if isinstance(event, ev.Exited):
             self._note_xids()
         self.dispatch(event)
 
     def _note_xids(self) -> None:
-        if xids := self._probe.xids():
-            self.dispatch(ev.XidsSeen(tuple(xids)))
+        # The protocol has NVIDIA's numbers alone; other vendors' faults make a GPU unhealthy.
+        faults = [fault for fault in self._probe.faults() if fault.vendor == "nvidia"]
+        if faults:
+            self.dispatch(ev.XidsSeen(tuple((fault.uuid, int(fault.code)) for fault in faults)))
 
     def hello(self) -> Hello:
         return Hello(
@@ -247,8 +242,8 @@ class Agent:
             self.link.pulse()
             await asyncio.sleep(PULSE_S)
 
-    def _take_in(self, news: News) -> None:
-        """What the link has to tell, in order."""
+    def _take_in(self, news: LinkEvent) -> None:
+        """Take in the link's events, in order."""
         try:
             match news:
                 case Opened(connection=connection):
@@ -280,7 +275,7 @@ class Agent:
             raise
 
     async def _wait_for_the_fence(self) -> None:
-        """Nobody but this agent stops these containers when the lease is over."""
+        """Wait: only this agent stops these containers when the lease is over."""
         while any(a.state in ALIVE for a in self.machine.attempts.values()):
             await self.clock.sleep(1.0)
 
@@ -401,9 +396,11 @@ class Agent:
         while True:
             await asyncio.sleep(self.config.scratch_interval_s)
             await scratch.tidy(self._runtime, self.identity)
+            await self._runtime.remove_leftovers()
+            await self._runtime.clean_images()
 
     async def _look_at_network(self) -> None:
-        """Rules that somebody flushed are written again, also while nothing starts."""
+        """Rules that were flushed are written again, also while nothing starts."""
         while True:
             await asyncio.sleep(self.config.network_interval_s)
             await self._see_to_the_network()
@@ -417,7 +414,7 @@ class Agent:
             await self._send_inventory()
 
     async def _network(self) -> dict[str, Any]:
-        """Of the inventory: what of the network the node can promise now."""
+        """Of the inventory: what of the network the node can offer now."""
         problem = ""
         try:
             await self._runtime.ensure_network()

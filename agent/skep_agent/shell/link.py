@@ -1,8 +1,8 @@
 """Keeps a connection to the server, on a thread of its own, so that nothing else in the agent can
 hold up its heartbeats.
 
-The thread connects, reconnects with a growing pause, sends heartbeats, counts the lease and tells
-it to the fence. The main loop, where everything else happens, gets what arrived in order and sends
+The thread connects, reconnects with a growing pause, sends heartbeats, counts the lease and passes
+it to the guard. The main loop, where everything else happens, gets what arrived in order and sends
 by the connection; it may be busy for as long as a lease. One that does nothing for longer is taken
 for stuck: heartbeats then stop, because the server must not count on a node that cannot act, and
 the fence ends the containers when the lease is over.
@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -42,7 +40,19 @@ from skep_agent.protocol import (
     parse_server_message,
 )
 from skep_agent.shell.clock import Clock
-from skep_agent.shell.fence import Fence
+from skep_agent.shell.inbox import (
+    Acknowledged,
+    Arrived,
+    Connection,
+    Inbox,
+    LinkEvent,
+    LinkThread,
+    Lost,
+    Opened,
+    Silence,
+    abort,
+)
+from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.tasks import first_of
 from skep_agent.statedir import Identity
 
@@ -56,12 +66,6 @@ HELLO_S = 5.0  # a busy main loop has so long to say what the node has; then the
 PULSE_S = 0.5  # between two signs of life of the main loop
 # Longer frames, which take their time, are parsed by the main loop.
 SMALL_FRAME = 4096
-# Of what the main loop did not take in yet; a connection that brings more is left.
-INBOX_FRAMES = 20_000
-INBOX_BYTES = 4 * MAX_TEXT_FRAME
-# The main loop takes in so many at a time, before it does other things.
-INBOX_BATCH = 50
-
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -75,160 +79,8 @@ class FatalClose(Exception):
         self.code = code
 
 
-class Silence(Exception):
-    """The server does not answer on this connection, or nobody takes its answers."""
-
-
 class ServerLeaves(Exception):
     """The server stops on purpose, and the lease was extended for that."""
-
-
-class LinkThread:
-    """The thread with the event loop of all links of this process: one for a node's agent, and
-    one for the thousand agents of a load test."""
-
-    _lock = threading.Lock()
-    _shared: LinkThread | None = None
-    _users = 0
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="link", daemon=True)
-        self._thread.start()
-
-    @classmethod
-    def acquire(cls) -> LinkThread:
-        with cls._lock:
-            cls._users += 1
-            cls._shared = cls._shared or LinkThread()
-            return cls._shared
-
-    @classmethod
-    def release(cls) -> None:
-        """The last user ends the thread."""
-        with cls._lock:
-            cls._users -= 1
-            if cls._users or cls._shared is None:
-                return
-            shared, cls._shared = cls._shared, None
-        shared.loop.call_soon_threadsafe(shared.loop.stop)
-        shared._thread.join()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            self.loop.close()
-
-
-class Connection:
-    """One accepted connection, as the main loop uses it."""
-
-    def __init__(
-        self,
-        socket: ClientConnection,
-        loop: asyncio.AbstractEventLoop,
-        welcome: Welcome,
-        sent_at: float,
-        welcomed_at: float,
-    ) -> None:
-        self.welcome = welcome
-        self.sent_at = sent_at  # of the Hello
-        self.welcomed_at = welcomed_at
-        self._socket = socket
-        self._loop = loop
-
-    async def send(self, frame: str | bytes) -> None:
-        """Wait until the connection took it. Raises ConnectionClosed."""
-        sending = self._socket.send(frame)
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sending, self._loop))
-
-    def abort(self) -> None:
-        """Leave it without a word."""
-        with suppress(RuntimeError):  # the link ended
-            self._loop.call_soon_threadsafe(abort, self._socket)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    connection: Connection
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """A heartbeat, sent at that time."""
-
-    connection: Connection
-    sent_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A message; as text where it is long."""
-
-    connection: Connection
-    message: ServerMessage | str
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    connection: Connection
-
-
-News = Opened | Acknowledged | Arrived | Lost
-
-
-class Inbox:
-    """From the link's thread to the main loop: in order, and bounded. `take` runs there."""
-
-    def __init__(self, take: Callable[[News], None]) -> None:
-        self._take = take
-        self._main = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._news: deque[News] = deque()
-        self._bytes = 0
-        self._called = False
-
-    def put(self, news: News) -> None:
-        """Raises Silence when the main loop is too far behind."""
-        with self._lock:
-            if isinstance(news, Lost):
-                self._forget(news.connection)
-            if isinstance(news, Arrived) and len(self._news) >= INBOX_FRAMES:
-                raise Silence("the agent is too busy to take what the server says")
-            self._bytes += _size(news)
-            if self._bytes > INBOX_BYTES:
-                raise Silence("the agent is too busy to take what the server says")
-            self._news.append(news)
-            if self._called:
-                return
-            self._called = True
-        self._call()
-
-    def _forget(self, connection: Connection) -> None:
-        """The next session says it all anew."""
-        self._news = deque(
-            news
-            for news in self._news
-            if not isinstance(news, Arrived) or news.connection is not connection
-        )
-        self._bytes = sum(map(_size, self._news))
-
-    def _call(self) -> None:
-        with suppress(RuntimeError):  # the main loop ended
-            self._main.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        for _ in range(INBOX_BATCH):
-            with self._lock:
-                if not self._news:
-                    self._called = False
-                    return
-                news = self._news.popleft()
-                self._bytes -= _size(news)
-            self._take(news)
-        self._call()
 
 
 class Link:
@@ -238,9 +90,9 @@ class Link:
         self,
         identity: Identity,
         clock: Clock,
-        fence: Fence,
+        fence: LeaseGuard,
         hello: Callable[[], Hello],
-        take: Callable[[News], None],
+        take: Callable[[LinkEvent], None],
         pause_max_s: float,
         remember_gateway: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -290,11 +142,11 @@ class Link:
 
     @property
     def lease_until(self) -> float | None:
-        """As the newest acknowledged heartbeat says, which the core may not have heard of yet."""
+        """As the newest acknowledged heartbeat says, which the core may not have received yet."""
         return self._lease.until
 
     def pulse(self) -> None:
-        """The main loop lives."""
+        """Record that the main loop lives."""
         self._pulse = time.monotonic()
 
     def reconnect(self) -> None:
@@ -317,7 +169,8 @@ class Link:
             pause = min(pause * 2, self._pause_max_s)
 
     async def _connect_once(self) -> bool:
-        """True when the server welcomed us."""
+        """Connect, and serve the connection until it ends. Returns whether the server welcomed
+        us."""
         self._welcomed = False
         try:
             async with connect(
@@ -340,16 +193,16 @@ class Link:
         return self._welcomed
 
     def _next_address(self) -> str:
-        """The gateway's. Where that cannot be reached, every second try goes to the web address,
-        whose server passes the connection on."""
+        """Return the gateway's address. Where that cannot be reached, every second try goes to the
+        web address, whose server passes the connection on."""
         return self._identity.server if self._failures % 2 else self._gateway
 
     def _learn_gateway(self, welcome: Welcome) -> None:
-        """For the next connection, if the server told another address."""
-        told = accepted_gateway(self._identity.server, welcome.gateway_url)
-        if told and told != self._gateway:
-            self._gateway = told
-            self._main.call_soon_threadsafe(self._remember_gateway, told)
+        """Store the gateway's address for the next connection, if the server sent another one."""
+        url = accepted_gateway(self._identity.server, welcome.gateway_url)
+        if url and url != self._gateway:
+            self._gateway = url
+            self._main.call_soon_threadsafe(self._remember_gateway, url)
 
     def _after_close(self, closed: ConnectionClosed) -> None:
         code = closed.rcvd.code if closed.rcvd else 1006
@@ -361,7 +214,7 @@ class Link:
     # --- one connection
 
     async def _run(self, socket: ClientConnection) -> None:
-        """Until it ends. Raises ConnectionClosed, Silence or ServerLeaves."""
+        """Serve one connection until it ends. Raises ConnectionClosed, Silence or ServerLeaves."""
         hello = await self._hello()
         sent_at = self._clock.moment().mono
         await socket.send(hello.model_dump_json())
@@ -370,7 +223,7 @@ class Link:
         self._learn_gateway(welcome)
         now = self._clock.moment().mono
         self._lease.welcomed(welcome.lease_s, sent_at, now)
-        self._tell_fence()
+        self._update_guard()
         loop = asyncio.get_running_loop()
         connection = Connection(socket, loop, welcome, sent_at, now)
         heartbeats: deque[tuple[int, float]] = deque()  # unacknowledged: seq, sent at
@@ -419,7 +272,7 @@ class Link:
                 case Leaving(for_s=for_s):
                     log.warning("server_leaves_on_purpose", for_s=for_s)
                     if self._lease.extended(for_s):
-                        self._tell_fence()
+                        self._update_guard()
                     raise ServerLeaves(f"the server stops, for at most {for_s:.0f} s")
                 case Refused() as refused:
                     _log_refusal(refused)
@@ -434,7 +287,7 @@ class Link:
             sent_at = heartbeats.popleft()[1]
         if sent_at is not None:
             if self._lease.acknowledged(sent_at):
-                self._tell_fence()
+                self._update_guard()
             self._inbox.put(Acknowledged(connection, sent_at))
 
     async def _send_heartbeats(
@@ -465,7 +318,7 @@ class Link:
         )
 
     def _is_stuck(self, limit_s: float) -> bool:
-        """The main loop gave no sign of life for so long."""
+        """Return whether the main loop gave no sign of life for so long."""
         silent_s = time.monotonic() - self._pulse
         stuck = silent_s > limit_s
         if stuck != self._stuck:
@@ -473,13 +326,14 @@ class Link:
             log.error("main_loop_stuck" if stuck else "main_loop_lives", silent_s=round(silent_s))
         return stuck
 
-    def _tell_fence(self) -> None:
+    def _update_guard(self) -> None:
         if self._lease.until is not None:
             self._fence.set_lease(self._lease.until)
 
 
 def socket_url(server: str, path: str = AGENT_PATH) -> str:
-    """A WebSocket of a server given by its web address; without a path, the one for agents."""
+    """Return the WebSocket address of a server given by its web address; without a path, the one
+    for agents."""
     url = urlsplit(server)
     scheme = "wss" if url.scheme in ("https", "wss") else "ws"
     return urlunsplit((scheme, url.netloc, url.path.rstrip("/") + path, "", ""))
@@ -495,12 +349,6 @@ def parsed(frame: str | bytes) -> ServerMessage | None:
     except ProtocolError as error:
         log.warning("frame_ignored", code=error.code, problem=str(error))
     return None
-
-
-def abort(socket: ClientConnection) -> None:
-    """Leave a connection without a word. On the link's thread."""
-    if socket.transport is not None:
-        socket.transport.abort()
 
 
 async def _receive_welcome(socket: ClientConnection) -> Welcome:
@@ -520,10 +368,6 @@ async def _receive_welcome(socket: ClientConnection) -> Welcome:
 
 async def _called(work: Callable[[], T]) -> T:
     return work()
-
-
-def _size(news: News) -> int:
-    return len(news.message) if isinstance(news, Arrived) and isinstance(news.message, str) else 0
 
 
 def _log_refusal(refused: Refused) -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
-from skep_agent.core.log_stream import LogStream
-from skep_agent.core.mask import Mask
-from skep_agent.protocol import LOG_WINDOW_BYTES, LogAck, LogFrame, LogPosition, Stream
-from skep_agent.runtimes.base import Runtime, RuntimeFailure
-from skep_agent.shell.masking import Masking
+from skep_agent.containers import RuntimeFailure
+from skep_agent.core.log_stream import LineTimes, LogStream
+from skep_agent.core.mask import Automaton, Mask
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import LOG_WINDOW_BYTES, LogAck, LogPosition, Stream
+from skep_agent.runtimes.base import Runtime
 
 FLUSH_S = 0.1
-AGAIN_S = 0.2  # pause before sending again what the server had no room for
+AGAIN_S = 0.2  # pause before sending again what the server could not take
 # Bytes read and not acknowledged: of one attempt, and of all. The reader then waits.
 ATTEMPT_BUFFER_BYTES = 1024 * 1024
 TOTAL_BUFFER_BYTES = 16 * 1024 * 1024
@@ -26,6 +31,54 @@ READ_AGAIN_MAX_S = 5.0
 READS_OF_THE_DEAD = 8
 
 log = structlog.get_logger(__name__)
+# Some 20 ms of work at the worst; the interpreter changes threads every 5 ms.
+MASKED_PIECE_BYTES = 64 * 1024
+# Less than this is masked at once: to change threads costs more.
+INLINE_BYTES = 2048
+_NOTHING = Automaton(())
+
+T = TypeVar("T")
+
+
+class Masking:
+    """Covers secrets in logs without holding up anything else of the agent.
+
+    The stream is a tenant's, and so are the secrets: whatever they are, masking is work on one
+    thread, in pieces of bounded size, taken in turn from all logs. A log that is slow to mask
+    waits, and its container's own log on disk with it.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="masking")
+        # The tasks of a gang have the same secrets.
+        self._automata: WeakValueDictionary[frozenset[str], Automaton] = WeakValueDictionary()
+
+    async def automaton(self, secrets: Collection[str]) -> Automaton:
+        """Return what finds these secrets, shared with all who look for the same ones."""
+        if not secrets:
+            return _NOTHING
+        key = frozenset(secrets)
+        found = self._automata.get(key)
+        if found is None:
+            made = await self._run(Automaton, key)
+            found = self._automata.setdefault(key, made)
+        return found
+
+    async def feed(self, mask: Mask, data: bytes) -> bytes:
+        """Return what is certain by now, as `Mask.feed` does."""
+        if mask.idle or len(data) <= INLINE_BYTES:
+            return mask.feed(data)
+        pieces = []
+        for at in range(0, len(data), MASKED_PIECE_BYTES):
+            pieces.append(await self._run(mask.feed, data[at : at + MASKED_PIECE_BYTES]))
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """What is under way ends with its piece."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
 class _Pump:
@@ -79,8 +132,9 @@ class LogShipper:
         self._buffered = 0
         self._unacked = 0
         self._connected = False
+        self._with_times = False  # the server takes them
         self._frame_due = asyncio.Event()
-        self._room = asyncio.Event()
+        self._has_space = asyncio.Event()
 
     # --- the core's instructions
 
@@ -95,13 +149,13 @@ class LogShipper:
             self._start_reader(pump)
 
     def has_unknown(self) -> bool:
-        """A log waits until somebody says what it may not show."""
+        """Return whether a log waits for the list of secrets that it must not show."""
         return any(pump.secrets is None for pump in self._pumps.values())
 
     def learn(self, secrets: Mapping[str, Collection[str]]) -> None:
-        """The server says what attempts it lists, and what no log of theirs may show. A log that
-        waits for that is read now. Of one that is not listed nobody will ever know, so it ends
-        where the server has it."""
+        """Take over which attempts the server lists, and what no log of theirs may show. A log that
+        waits for that is read now. The secrets of an attempt that is not listed will never be
+        known, so its log ends where the server has it."""
         for pump in [pump for pump in self._pumps.values() if pump.secrets is None]:
             known = secrets.get(pump.attempt_id)
             pump.secrets = known or ()
@@ -145,11 +199,12 @@ class LogShipper:
         """Attempts whose log the server does not have whole."""
         return list(self._pumps)
 
-    def connected(self, positions: Iterable[LogPosition]) -> None:
-        """Begin to send, from where the server is."""
+    def connected(self, positions: Iterable[LogPosition], *, with_times: bool = False) -> None:
+        """Begin to send, from where the server is; `with_times`: it takes the times of lines."""
         known = {(p.attempt_id, p.stream): p.offset for p in positions}
         self._ready.clear()
         self._connected = True
+        self._with_times = with_times
         for pump in list(self._pumps.values()):
             for name, stream in pump.streams.items():
                 self._resume(pump, stream, known.get((pump.attempt_id, name), stream.acked))
@@ -160,7 +215,7 @@ class LogShipper:
         self._connected = False
 
     async def next_frame(self) -> LogFrame:
-        """Waits for something to send and for room in the window of the connection."""
+        """Wait for something to send and for free bytes in the window of the connection."""
         while True:
             if self._connected and self._unacked < LOG_WINDOW_BYTES:
                 for stream in list(self._ready):
@@ -194,10 +249,11 @@ class LogShipper:
         with self._counted(stream):
             frame = stream.next_frame()
         self._mark(stream)
-        return frame
+        return frame if frame is None or self._with_times else replace(frame, times=())
 
     def _hold(self, pump: _Pump, stream: LogStream, offset: int) -> None:
-        """The server stored nothing after `offset`; one pause answers all its words about it."""
+        """Pause a stream of which the server stored nothing after `offset`; one pause covers all
+        its refusals."""
         lost = offset < stream.acked
         stream.held = True
         loop = asyncio.get_running_loop()
@@ -246,20 +302,26 @@ class LogShipper:
         assert pump.secrets is not None, "not read before they are known"
         automaton = await self._masking.automaton(pump.secrets)
         masks = {name: Mask(automaton) for name in pump.streams}
+        timed = {name: LineTimes() for name in pump.streams}
         async with aclosing(self._runtime.logs(pump.container_id)) as chunks:  # type: ignore[type-var]
-            async for name, data in chunks:
+            async for name, data, times in chunks:
                 while self._is_full(pump):
-                    self._room.clear()
-                    await self._room.wait()
+                    self._has_space.clear()
+                    await self._has_space.wait()
+                if masks[name].idle:
+                    self._take_in(pump, pump.streams[name], data, times)
+                    continue
+                timed[name].put(data, times)
                 covered = await self._masking.feed(masks[name], data)
-                self._take_in(pump, pump.streams[name], covered)
+                self._take_in(pump, pump.streams[name], covered, timed[name].take(covered))
         for name, mask in masks.items():
-            self._take_in(pump, pump.streams[name], mask.flush())
+            rest = mask.flush()
+            self._take_in(pump, pump.streams[name], rest, timed[name].take(rest))
 
-    def _take_in(self, pump: _Pump, stream: LogStream, data: bytes) -> None:
+    def _take_in(self, pump: _Pump, stream: LogStream, data: bytes, times: Sequence[int]) -> None:
         """Runs for every piece of output."""
         buffered = stream.buffered
-        stream.feed(data, self._wall())
+        stream.feed(data, self._wall(), times)
         self._buffered += stream.buffered - buffered
         if stream.ready:
             self._mark(stream)
@@ -272,7 +334,7 @@ class LogShipper:
         return full and buffered > 0
 
     def _flush_soon(self, pump: _Pump) -> None:
-        """Small frames are only worth it while somebody takes them."""
+        """Schedule a flush. Small frames are only worth it while a server takes them."""
         uncut = any(stream.uncut for stream in pump.streams.values())
         if self._connected and uncut and pump.flush is None:
             pump.flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flush, pump)
@@ -302,7 +364,7 @@ class LogShipper:
             self._ready.pop(stream, None)
             self._buffered -= stream.buffered
             self._unacked -= stream.unacked
-        self._room.set()
+        self._has_space.set()
         self._frame_due.set()
 
     @contextlib.contextmanager
@@ -313,4 +375,4 @@ class LogShipper:
         self._buffered += stream.buffered - buffered
         self._unacked += stream.unacked - unacked
         if stream.buffered < buffered:
-            self._room.set()
+            self._has_space.set()

@@ -10,11 +10,12 @@ from typing import Any, BinaryIO
 
 import structlog
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.protocol import AttemptSpec, ImageSpec
-from skep_agent.runtimes.base import Runtime, RuntimeFailure
-from skep_agent.shell.fence import Fence
+from skep_agent.runtimes.base import Runtime
+from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.tasks import TaskSet
 from skep_agent.shell.working_files import Archives
 
@@ -78,7 +79,7 @@ class Operations:
         self,
         runtime: Runtime,
         archives: Archives,
-        fence: Fence,
+        fence: LeaseGuard,
         emit: Callable[[ev.Event], None],
     ) -> None:
         self._runtime = runtime
@@ -89,6 +90,7 @@ class Operations:
         self._creates = asyncio.Semaphore(CREATES)
         # Preparing an attempt, watching it and ending it may overlap; each has one task at most.
         self._tasks = TaskSet()
+        self._starting: dict[tuple[str, int], str] = {}  # containers that the engine may start
 
     async def close(self) -> None:
         """Nothing under way is waited for; containers stay as they are."""
@@ -114,6 +116,9 @@ class Operations:
                 self._go(what, "remove", self._attempted(what, "remove", self._remove(what)))
 
     def cancel(self, what: do.Cancel) -> None:
+        """Give up what prepares an attempt. The engine may still do what it was asked for."""
+        if container_id := self._starting.pop((what.attempt_id, what.epoch), None):
+            self._fence.condemn(container_id)
         self._tasks.cancel((what.attempt_id, what.epoch, "prepare"))
 
     def _go(self, what: do.AttemptInstruction, lane: str, work: Coroutine[Any, Any, None]) -> None:
@@ -161,10 +166,22 @@ class Operations:
 
     async def _start(self, what: do.Start) -> ev.Event:
         async with self._creates:
-            self._fence.name(what.container_id)
-            await self._fence.ready()
-            await self._runtime.start(what.container_id, what.ports)
+            key = what.attempt_id, what.epoch
+            self._fence.starting(what.container_id)
+            self._starting[key] = what.container_id
+            try:
+                await self._fence.ready()
+                await self._runtime.start(what.container_id, what.ports)
+            except RuntimeFailure:  # refused, by whoever: no start is under way
+                self._started(key, what.container_id)
+                raise
+            self._started(key, what.container_id)
         return ev.Started(what.attempt_id, what.epoch)
+
+    def _started(self, key: tuple[str, int], container_id: str) -> None:
+        """Note that the engine answered."""
+        self._starting.pop(key, None)
+        self._fence.name(container_id)
 
     async def _signal(self, what: do.Signal) -> ev.Event:
         handled = await self._runtime.signal(what.container_id, what.signal)
@@ -175,6 +192,8 @@ class Operations:
         await self._runtime.stop(what.container_id, what.grace_s)
 
     async def _remove(self, what: do.Remove) -> ev.Event:
+        # An agent before this one may have asked for its start, and not have the answer.
+        self._fence.condemn(what.container_id)
         await self._runtime.remove(what.container_id)
         self._fence.unname(what.container_id)
         return ev.Removed(what.attempt_id, what.epoch)

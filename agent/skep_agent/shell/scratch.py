@@ -7,7 +7,8 @@ from itertools import islice
 import httpx
 import structlog
 
-from skep_agent.runtimes.base import Runtime, RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.runtimes.base import Runtime
 from skep_agent.statedir import Identity
 
 ANSWER_S = 30.0

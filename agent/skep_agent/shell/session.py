@@ -22,7 +22,8 @@ from skep_agent.protocol import (
     ServerMessage,
     Welcome,
 )
-from skep_agent.shell.link import Connection, parsed
+from skep_agent.shell.inbox import Connection
+from skep_agent.shell.link import parsed
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.tasks import first_of
 
@@ -64,7 +65,7 @@ class Session:
         self._node.dispatch(
             ev.Welcomed(welcome.lease_s, connection.sent_at, connection.welcomed_at)
         )
-        self._node.logs.connected(welcome.log_positions)
+        self._node.logs.connected(welcome.log_positions, with_times=welcome.log_times)
         self._node.facts_due.set()
         self._sending = asyncio.create_task(self._send_all())
 
@@ -100,7 +101,7 @@ class Session:
         try:
             await first_of(self._send_facts(), self._send_logs())
         except ConnectionClosed:
-            return  # the link tells
+            return  # the link reports it
         except Exception as error:
             self._node.broke(error)
 

@@ -17,17 +17,19 @@ import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.core.attempt import RUNNING, Attempt
-from skep_agent.protocol import STREAMS_PATH, Channel, OpenStream
-from skep_agent.runtimes.base import Command, Process, Runtime, RuntimeFailure
+from skep_agent.frames import Channel
+from skep_agent.protocol import STREAMS_PATH, OpenStream
+from skep_agent.runtimes.base import Command, Process, Runtime
 from skep_agent.shell.link import socket_url
 from skep_agent.shell.tasks import TaskSet, first_of
 from skep_agent.statedir import Identity
 
-# At a time: of the node, and of one attempt, so that nobody takes all of them.
-MAX_STREAMS = 128
+# At a time: of the node, and of one attempt, so that no attempt takes all of them.
+MAX_STREAMS = 256
 MAX_ATTEMPT_STREAMS = 32
-MAX_REFUSALS = 16  # that are told; beyond, nobody is dialled
+MAX_REFUSALS = 16  # that are reported; beyond, nothing is dialled
 MAX_FRAME = 1024 * 1024
 PIECE_BYTES = 64 * 1024
 CONNECT_S = 10.0
@@ -55,8 +57,8 @@ class Streams:
         self._refusing = 0
 
     def open(self, what: OpenStream) -> None:
-        """In the background. Nobody is told of what cannot be dialled: the server does not wait
-        for long."""
+        """Open the stream in the background. What cannot be dialled is not reported: the server
+        does not wait for long."""
         if what.stream_id in self._open or not _STREAM_ID.fullmatch(what.stream_id):
             log.warning("stream_refused", attempt_id=what.attempt_id, open=len(self._open))
             return
@@ -125,7 +127,7 @@ class Streams:
         try:
             await first_of(_feed(socket, process), _show(socket, process), socket.wait_closed())
         finally:
-            # Also when this agent ends: nobody else would.
+            # Also when this agent ends: nothing else would.
             await asyncio.shield(asyncio.create_task(_end(process)))
 
     # --- a connection to a port

@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import httpx
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import WorkingFiles
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.statedir import Identity
 
 CACHE_BYTES = 10 * 1024**3
@@ -46,7 +46,7 @@ class Archives:
             if not path.exists():
                 async with self._limit:
                     await self._download(wanted, path)
-                self._make_room(path)
+                self._free_space(path)
             os.utime(path)
             return path.open("rb")
 
@@ -63,7 +63,7 @@ class Archives:
                     file.write(piece)
             if size != wanted.size or digest.hexdigest() != wanted.sha256:
                 raise RuntimeFailure(
-                    "files_unavailable", "What the server sent is not the archive it promised."
+                    "files_unavailable", "What the server sent is not the archive it announced."
                 )
             part.replace(path)
         except OSError as error:
@@ -93,7 +93,7 @@ class Archives:
                 "files_unavailable", f"The working files cannot be had from the server: {text}."
             ) from None
 
-    def _make_room(self, newest: Path) -> None:
+    def _free_space(self, newest: Path) -> None:
         """The least recently used go first; the newest stays, whatever its size."""
         files = [(path.stat(), path) for path in self._folder.iterdir() if path != newest]
         files.sort(key=lambda found: found[0].st_mtime, reverse=True)

@@ -29,9 +29,10 @@ app.kubernetes.io/component: {{ .component }}
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
+- {name: SKEP_APPS_URL, value: {{ .Values.apps.url | quote }}}
 - {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}
 - {name: SKEP_GATEWAY_BACKEND, value: {{ printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port | quote }}}
-- {name: SKEP_TRUSTED_PROXIES, value: {{ ternary "1" "0" .Values.ingress.enabled | quote }}}
+- {name: SKEP_TRUSTED_PROXIES, value: {{ join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled) | quote }}}
 {{- if .Values.logs.store }}
 - {name: SKEP_LOG_STORE, value: {{ .Values.logs.store | quote }}}
 - {name: SKEP_S3_ENDPOINT_URL, value: {{ .Values.logs.s3EndpointUrl | quote }}}
@@ -109,4 +110,13 @@ spec:
           {{- else }}
           persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
           {{- end }}
+{{- end }}
+
+{{/* Where PostgreSQL or Redis is, as a peer of a NetworkPolicy: by labels, by network, or nothing for anywhere. */}}
+{{- define "skep.enginePeer" -}}
+{{- if .podLabels -}}
+{podSelector: {matchLabels: {{ toJson .podLabels }}}{{ with .namespaceLabels }}, namespaceSelector: {matchLabels: {{ toJson . }}}{{ end }}}
+{{- else if .cidr -}}
+{ipBlock: {cidr: {{ .cidr }}}}
+{{- end -}}
 {{- end }}

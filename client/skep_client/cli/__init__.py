@@ -12,34 +12,45 @@ import typer
 from skep_client import exits
 from skep_client.cli import (
     account,
+    apps,
+    audit,
     cells,
     check,
     cluster,
     copy,
     diagnose,
+    fs,
+    images,
     jobs,
+    limits,
     logs,
     nodes,
+    notifications,
     onebox,
     people,
-    queue,
     reach,
+    registry,
+    service_accounts,
     show,
+    steer,
+    storages,
     submit,
     top,
+    usage,
 )
 from skep_client.cli.common import say
 from skep_client.errors import SkepError
 
 app = typer.Typer(
-    help="Skep: one GPU cluster, many hives.",
+    help="Submit and follow jobs on a Skep GPU cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 PARTS = (
-    *(account, submit, check, jobs, show, logs, top, queue, reach, copy, diagnose),
-    *(nodes, cluster, cells, people, onebox),
+    *(account, submit, check, jobs, steer, show, logs, top, reach, copy, diagnose),
+    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages, fs),
+    *(audit, usage, notifications, onebox, apps),
 )
 for part in PARTS:
     part.add_to(app)
@@ -57,10 +68,12 @@ def _version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print it, and end."),
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Skep: one GPU cluster, many hives."""
+    """Use a GPU cluster that is shared by many virtual clusters."""
 
 
 def main() -> None:
@@ -71,13 +84,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(exits.PIPE)
     except SkepError as error:
-        _tell(error)
+        _report(error)
         sys.exit(exits.of_error(error))
     except KeyboardInterrupt:
         sys.exit(exits.INTERRUPTED)
 
 
-def _tell(error: SkepError) -> None:
+def _report(error: SkepError) -> None:
     if "--json" in sys.argv:
         body = {"code": error.code, "message": error.message, "details": error.details}
         print(json.dumps(body), file=sys.stderr)

@@ -1,35 +1,54 @@
-"""`skep login`, `skep whoami`."""
+"""`skep login`, `skep token`, `skep share`: who you are, and what others see."""
 
 from __future__ import annotations
 
 import socket
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, say
+from skep_client.cli.common import JobName, Json, client, find_job, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from skep_client import models
+    from skep_client.client import Skep
+
+Scope = Literal["read", "submit", "admin"]
+SCOPE_HELP = "read; submit: also work with jobs and files; admin: all that you may."
+CODE_HELP = "Code of your authenticator app; asked for where MFA is set up."
+DAY_S = 86_400
+
+tokens = typer.Typer(help="List, make and revoke your API tokens.", no_args_is_help=True)
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(login)
     app.command()(logout)
     app.command()(whoami)
+    app.add_typer(tokens, name="token")
+    app.command()(share)
 
 
 def login(
     server: Annotated[str, typer.Option(help="Address, for example https://skep.example.org")] = "",
-    username: Annotated[str, typer.Option(help="Asked for when not given.")] = "",
-    token: Annotated[str, typer.Option(help="Use this API token, no password.")] = "",
+    username: Annotated[str, typer.Option(help="User name; asked for when not given.")] = "",
+    token: Annotated[
+        str, typer.Option(help="Log in with this API token instead of a password.")
+    ] = "",
     scope: Annotated[
-        Literal["read", "submit", "admin"],
+        Scope,
         typer.Option(help="What the login may do: read; submit: also jobs and files; admin: all."),
     ] = "admin",
     password_stdin: Annotated[bool, typer.Option(help="Read the password from stdin.")] = False,
+    code: Annotated[str, typer.Option(help=CODE_HELP)] = "",
 ) -> None:
     """Log in, and remember server and token."""
     import sys
 
-    from skep_client import calls, config
+    from skep_client import config
     from skep_client.client import Skep
 
     server = (server or config.login().server).rstrip("/")
@@ -38,7 +57,7 @@ def login(
             username = username or typer.prompt("Username")
             password = sys.stdin.readline().rstrip("\n") if password_stdin else _ask_password()
             name = f"skep on {socket.gethostname()}"[:100]
-            token = skep.run(calls.token(username, password, name, scope=scope)).token
+            token = _new_token(skep, username, password, name, scope, code=code).token
             skep.token = token
         me = skep.me()
     path = config.remember(config.Login(server, token))
@@ -76,5 +95,186 @@ def whoami(as_json: Json = False) -> None:
             say(f"  {membership.name}  {membership.role}")
 
 
+def _new_token(
+    skep: Skep,
+    username: str,
+    password: str,
+    name: str,
+    scope: str,
+    expires_in_s: int | None = None,
+    *,
+    code: str = "",
+) -> models.NewToken:
+    """Make a token by password."""
+    from skep_client import calls
+
+    def attempt(code: str) -> models.NewToken:
+        call = calls.token(
+            username, password, name, scope=scope, expires_in_s=expires_in_s, code=code
+        )
+        return skep.run(call)
+
+    return with_code(attempt, code)
+
+
+def with_code(attempt: Callable[[str], models.NewToken], code: str) -> models.NewToken:
+    """Make a token by `attempt(code)`, and ask for the code where the server wants one."""
+    from skep_client.errors import SkepError
+
+    try:
+        return attempt(code)
+    except SkepError as error:
+        if error.code != "mfa_required":
+            raise
+    return attempt(str(typer.prompt("Code of your authenticator app, or a recovery code")))
+
+
+def ask_password(username: str, *, stdin: bool) -> str:
+    """Read the password of a user who is logged in, from stdin or a prompt."""
+    import sys
+
+    return sys.stdin.readline().rstrip("\n") if stdin else _ask(username)
+
+
 def _ask_password() -> str:
     return str(typer.prompt("Password", hide_input=True))
+
+
+@tokens.command("list")
+def list_tokens(
+    everyone: Annotated[bool, typer.Option("--all", help="Those of all users (admin).")] = False,
+    user: Annotated[str, typer.Option(help="Those of this user (admin).")] = "",
+    as_json: Json = False,
+) -> None:
+    """List your tokens: what each may do, when it was used last, when it ends."""
+    from skep_client import calls
+
+    if everyone or user:
+        _list_all(user, as_json=as_json)
+        return
+    with client() as skep:
+        found = skep.run(calls.tokens())
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (t.name, f"…{t.last4}", t.scope, day(t.last_used_at), day(t.expires_at), t.id)
+        for t in found
+    ]
+    print_table(("NAME", "TOKEN", "SCOPE", "LAST USED", "UNTIL", "ID"), rows)
+
+
+def _list_all(user: str, *, as_json: bool) -> None:
+    with client() as skep:
+        found = list(skep.all_tokens(**({"user": user} if user else {})))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            t.owner,
+            t.kind.replace("_", " "),
+            t.name,
+            t.scope,
+            f"{t.created_at:%Y-%m-%d}",
+            day(t.last_used_at),
+            _end(t),
+            t.id,
+        )
+        for t in found
+    ]
+    columns = ("OWNER", "KIND", "NAME", "SCOPE", "CREATED", "LAST USED", "UNTIL", "ID")
+    print_table(columns, rows)
+
+
+def _end(token: models.OwnedToken) -> str:
+    return "end of job" if token.kind == "job" else day(token.expires_at)
+
+
+@tokens.command("create")
+def create_token(
+    name: Annotated[
+        str, typer.Argument(help="Name of the token, such as the program that uses it.")
+    ],
+    scope: Annotated[Scope, typer.Option(help=SCOPE_HELP)] = "submit",
+    days: Annotated[float, typer.Option(min=0.001, help="Days until it expires.")] = 30,
+    password_stdin: Annotated[bool, typer.Option(help="Read the password from stdin.")] = False,
+    code: Annotated[str, typer.Option(help=CODE_HELP)] = "",
+) -> None:
+    """Make a token and print it, this once only. Asks for your password: a token makes none."""
+    with client() as skep:
+        username = skep.me().username
+        password = ask_password(username, stdin=password_stdin)
+        lifetime = int(days * DAY_S)
+        say(_new_token(skep, username, password, name, scope, lifetime, code=code).token)
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Name or ID of the token.")],
+    of_any: Annotated[
+        bool, typer.Option("--all", help="TOKEN is the ID of a token of any user (admin).")
+    ] = False,
+) -> None:
+    """Revoke a token: whatever uses it is refused at once."""
+    from skep_client import calls
+
+    with client() as skep:
+        if of_any:
+            skep.run(calls.revoke_token(token))
+            say(f"Revoked {token}")
+            return
+        found = [t for t in skep.run(calls.tokens()) if token in (t.name, t.id)]
+        if len(found) != 1:
+            what = "several tokens; name one by its id" if found else "no token"
+            raise typer.BadParameter(f"you have {what} named {token}")
+        skep.run(calls.delete_token(found[0].id))
+    say(f"Revoked {found[0].name}")
+
+
+def share(
+    job: JobName,
+    whom: Annotated[
+        Literal["owner", "members", "everyone", "default"] | None,
+        typer.Argument(help="default: the setting of the virtual cluster."),
+    ] = None,
+    user: Annotated[list[str], typer.Option(help="Share it with a user.")] = [],  # noqa: B006
+    group: Annotated[list[str], typer.Option(help="Share it with a group.")] = [],  # noqa: B006
+    remove_user: Annotated[list[str], typer.Option(help="End that with a user.")] = [],  # noqa: B006
+    remove_group: Annotated[list[str], typer.Option(help="End that with a group.")] = [],  # noqa: B006
+) -> None:
+    """Say who sees a job of yours besides VC admins and admins: file, logs and metrics. Without
+    options, show it."""
+    from skep_client import calls
+
+    with client() as skep:
+        found = skep.run(calls.job(find_job(skep, job).id))
+        if whom is not None:
+            wanted = None if whom == "default" else whom
+            found = skep.run(calls.set_visibility(found.id, wanted))
+        for kind, names in (("users", user), ("groups", group)):
+            for name in names:
+                skep.run(calls.share_job(found.id, kind, name))
+        for kind, names in (("users", remove_user), ("groups", remove_group)):
+            for name in names:
+                skep.run(calls.unshare_job(found.id, kind, name))
+        shares = skep.run(calls.job_shares(found.id)).shares
+    say(f"{found.name} is seen by: {WORDS[found.seen_by]}")
+    for one in shares:
+        say(f"and by the {one.kind} {one.name}")
+
+
+WORDS = {
+    "owner": "its owner, VC admins and admins",
+    "members": "the members of its virtual cluster",
+    "everyone": "everybody",
+}
+
+
+def _ask(username: str) -> str:
+    return str(typer.prompt(f"Password of {username}", hide_input=True))
+
+
+def day(moment: datetime | None) -> str:
+    """Return the day of a moment, or "never"."""
+    return f"{moment:%Y-%m-%d}" if moment else "never"

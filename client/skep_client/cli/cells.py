@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="HiveD file; '-' reads stdin.")]
 Assign = Annotated[
-    bool, typer.Option("--assign", help="Also take what it gives to virtual clusters.")
+    bool, typer.Option("--assign", help="Also assign the cells that it gives to virtual clusters.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
-    cells = typer.Typer(no_args_is_help=True, help="Cells: what there is, and who owns it.")
+    cells = typer.Typer(
+        no_args_is_help=True, help="Show the cells of the cluster and who owns them."
+    )
     cells.command()(show)
     cells.command()(check)
     cells.command("import")(import_)
@@ -29,10 +31,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show(
-    vc: Annotated[str, typer.Argument(metavar="[VC]", help="Else those of the cluster.")] = "",
+    vc: Annotated[
+        str, typer.Argument(metavar="[VC]", help="Virtual cluster; default: the whole cluster.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """The cells of a virtual cluster by type; without one, those of the cluster."""
+    """Show the cells of a virtual cluster by type; without one, those of the cluster."""
     with client() as skep:
         found = skep.cells_of(vc) if vc else skep.cells()
     if as_json:
@@ -51,7 +55,7 @@ def check(file: File, assign: Assign = False, as_json: Json = False) -> None:
     text = read_file(file)
     with client() as skep:
         found = skep.check_hived(text, assign=assign)
-    _tell(found, as_json)
+    _show(found, as_json)
     if not found.fits:
         raise typer.Exit(exits.FAILED)
 
@@ -61,7 +65,7 @@ def import_(file: File, assign: Assign = False, as_json: Json = False) -> None:
     text = read_file(file)
     with client() as skep:
         found = skep.import_hived(text, assign=assign)
-    _tell(found, as_json)
+    _show(found, as_json)
     if not found.fits:
         raise typer.Exit(exits.FAILED)
     if not as_json:
@@ -69,7 +73,9 @@ def import_(file: File, assign: Assign = False, as_json: Json = False) -> None:
 
 
 def export(
-    output: Annotated[str, typer.Option("--output", "-o", help="Else the standard output.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Output file; default: standard output.")
+    ] = "",
 ) -> None:
     """Write all cells and who owns them as a HiveD file (admin)."""
     with client() as skep:
@@ -118,7 +124,7 @@ def _or_blank(number: int | None) -> object:
     return "" if number is None else number
 
 
-def _tell(found: CheckedAssignment, as_json: bool) -> None:
+def _show(found: CheckedAssignment, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return

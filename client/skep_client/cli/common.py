@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +33,7 @@ TaskName = Annotated[
     typer.Option(
         "--task",
         "-t",
-        help="Such as worker-1, or its rank; else rank 0.",
+        help="Task, such as worker-1, or its rank; default: rank 0.",
         autocompletion=task_names,
     ),
 ]
@@ -56,12 +57,13 @@ def client() -> AbstractContextManager[Skep]:
 
 
 def find_job(skep: Skep, name: str) -> JobSummary:
-    """By id, or by name: one's own job first, names being unique per owner. Raises SkepError."""
+    """Return the job with this id, or name: one's own job first, names being unique per owner.
+    Raises SkepError."""
     return skep.find(name)
 
 
 def find_attempt(skep: Skep, job: JobSummary, name: str = "") -> tuple[Task, Attempt]:
-    """The present attempt of a task. Raises SkepError where there is none."""
+    """Return the present attempt of a task. Raises SkepError where there is none."""
     from skep_client.errors import SkepError
 
     role, _, index = name.rpartition("-")
@@ -91,7 +93,7 @@ def problem_line(file: str, problem: Mapping[str, Any]) -> str:
 
 
 def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
-    """One object, or a list of them, as the server told it."""
+    """Print one object, or a list of them, as the server sent it."""
     import json
 
     from pydantic import BaseModel
@@ -130,9 +132,9 @@ def print_table(
 def table(
     columns: Iterable[str], rows: Iterable[Iterable[Any]], *, cut_last: bool = False
 ) -> Table:
-    """Plain columns. Cells that are strings are shown as they are, never as markup, and whole:
-    names are there to be typed. With `cut_last` a row is one line: the sentence in the last column
-    is cut where the terminal ends."""
+    """Return a table with plain columns. Cells that are strings are shown as they are, never as
+    markup, and whole: names are there to be typed. With `cut_last` a row is one line: the sentence
+    in the last column is cut where the terminal ends."""
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -154,7 +156,7 @@ def state_text(state: str) -> Any:
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """ "5 s", "12 min", "3 h", "9 d" since then; "" for never."""
+    """Return the time since then, as in "5 s", "12 min", "3 h" or "9 d"; "" for never."""
     if moment is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
@@ -172,3 +174,13 @@ def until(moment: datetime, now: datetime | None = None) -> str:
     local, today = moment.astimezone(), now.astimezone().date()
     at = f"{local:%H:%M}" if local.date() == today else f"{local:%Y-%m-%d %H:%M}"
     return f"{at} (in {ago(now, moment)})"
+
+
+MOST_VCS = 1000
+
+
+def default_image(skep: Skep, vc: str) -> str:
+    """Return the default image of the virtual cluster, or of the only one; "": it has none."""
+    found = list(islice(skep.virtual_clusters(), MOST_VCS))
+    named = [one for one in found if one.name == vc] if vc else found
+    return named[0].default_image if len(named) == 1 else ""

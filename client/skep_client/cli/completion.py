@@ -16,7 +16,7 @@ MOST = 50
 
 
 def job_names(incomplete: str) -> list[str]:
-    """The newest jobs whose names begin so."""
+    """List the newest jobs whose names begin so."""
     from skep_client import calls
 
     found = _asked(calls.jobs(search=incomplete, limit=MOST))
@@ -26,7 +26,7 @@ def job_names(incomplete: str) -> list[str]:
 
 
 def vc_names(incomplete: str) -> list[str]:
-    """Virtual clusters that you belong to."""
+    """List the virtual clusters that you belong to."""
     from skep_client import calls
 
     found = _asked(calls.virtual_clusters(limit=MOST))
@@ -46,7 +46,7 @@ def task_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _asked(call: Call[T]) -> T | None:
-    """None where the server does not answer soon: a shell has no place to tell why."""
+    """None where the server does not answer soon: a shell has no place for the reason."""
     from skep_client import config
     from skep_client.client import Skep
 

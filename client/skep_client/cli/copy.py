@@ -42,7 +42,8 @@ def copy(
 
 
 def place(text: str) -> Place:
-    """Paths with a colon of their own begin with / or ./"""
+    """Parse a path of this machine or of a task. Paths with a colon of their own begin with / or
+    ./"""
     job, colon, rest = text.partition(":")
     if not colon or text.startswith((".", "/", "~")):
         return Place("", "", text)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from skep_diagnosis.verdict import Log, Verdict
 
 Logs = Annotated[
-    list[str] | None, typer.Argument(metavar="[LOG]...", help="One per task; '-' reads stdin.")
+    list[str] | None,
+    typer.Argument(metavar="[LOG]...", help="Log files, one per task; '-' reads stdin."),
 ]
 FactsFile = Annotated[
     str,
@@ -45,7 +46,7 @@ def diagnose(logs: Logs = None, facts: FactsFile = "", as_json: Json = False) ->
     if as_json:
         print(json.dumps(_plain(verdict)))
     else:
-        _tell(verdict)
+        _show(verdict)
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _tell(verdict: Verdict) -> None:
+def _show(verdict: Verdict) -> None:
     evidence = verdict.evidence
     say(f"{verdict.title} ({verdict.code} {verdict.name})")
     if evidence.source == "log":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,18 +38,25 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ls(
-    state: Annotated[list[str], typer.Option("--state", "-s", help="May be repeated.")] = [],  # noqa: B006
+    state: Annotated[
+        list[str], typer.Option("--state", "-s", help="Only jobs in this state. May be repeated.")
+    ] = [],  # noqa: B006
     vc: VcName = "",
-    owner: Annotated[str, typer.Option(help="Of this user.")] = "",
-    tag: Annotated[list[str], typer.Option(help="May be repeated: all of them.")] = [],  # noqa: B006
-    search: Annotated[str, typer.Option(help="Part of the name.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most this many.")] = 30,
+    owner: Annotated[str, typer.Option(help="Only jobs of this user.")] = "",
+    tag: Annotated[list[str], typer.Option(help="Only jobs with this tag. May be repeated.")] = [],  # noqa: B006
+    search: Annotated[str, typer.Option(help="Only jobs with this text in their name.")] = "",
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Only jobs that others shared with you.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many jobs.")] = 30,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
     from itertools import islice
 
-    filters = {"virtual_cluster": vc, "owner": owner, "search": search, "tag": tag}
+    filters: dict[str, Any] = {"virtual_cluster": vc, "owner": owner, "search": search, "tag": tag}
+    if shared:
+        filters["shared"] = "true"
     with client() as skep:
         found = skep.jobs(state=[s.upper() for s in state], limit=min(limit + 1, 500), **filters)
         jobs = list(islice(found, limit + 1))
@@ -93,10 +100,14 @@ def _check_vc(skep: Skep, name: str) -> None:
 
 def events(
     job: JobName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Followed: one object per line.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new events until the job ends.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; with --follow one object per line.")
+    ] = False,
 ) -> None:
-    """The story of a job, oldest first."""
+    """Print the events of a job, oldest first."""
     with client() as skep:
         job_id = find_job(skep, job).id
         if follow:
@@ -127,13 +138,17 @@ def retry(job: JobName, as_json: Json = False) -> None:
     if as_json:
         print_json(found)
     else:
-        say(f"{found.name} starts again as soon as it has room")
+        say(f"{found.name} starts again as soon as its resources are free")
 
 
 def tag(
     job: JobName,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="To add.")] = None,
-    remove: Annotated[list[str], typer.Option("--remove", "-r", help="May be repeated.")] = [],  # noqa: B006
+    tags: Annotated[
+        list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")
+    ] = None,
+    remove: Annotated[
+        list[str], typer.Option("--remove", "-r", help="Tag to remove. May be repeated.")
+    ] = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
     """Add tags to a job, or remove some; without any, list them."""
@@ -161,4 +176,6 @@ def _follow_events(skep: Skep, job_id: str, as_json: bool) -> None:
 
 
 def _event_row(event: Event) -> tuple[str, str, str, str]:
-    return (f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.message, event.actor)
+    # A row of the server may stand for many events of one kind; its time is that of the last.
+    times = f" ×{event.count}" if event.count > 1 else ""
+    return (f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.message + times, event.actor)

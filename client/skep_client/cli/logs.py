@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from skep_client import exits
 from skep_client.cli.common import JobName, client, console, find_job, say
+from skep_client.cli.words import reason
 from skep_client.loglines import Line, Lines, safe_for_terminal
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
-    from skep_client.models import JobSummary, LogChunk, Match
+    from skep_client.models import JobSummary, LogChunk, Match, Task
 
 SERVER_PREFIX = re.compile(rb"^\[([^\]\n]*)\] ", re.MULTILINE)
 COLORS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
+LOOK_S = 1.0
+MOST_TASKS = 500
 
 
 def add_to(app: typer.Typer) -> None:
@@ -29,29 +33,37 @@ def add_to(app: typer.Typer) -> None:
 
 def logs(
     job: JobName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
-    rank: Annotated[int | None, typer.Option(help="Of this task only.")] = None,
-    role: Annotated[str, typer.Option(help="Of this task role only.")] = "",
-    attempt: Annotated[int | None, typer.Option(help="Of this attempt of the job only.")] = None,
-    stream: Annotated[str, typer.Option(help="stdout or stderr only.")] = "",
-    tail: Annotated[int | None, typer.Option(help="Begin with the last lines only.")] = None,
-    prefix: Annotated[bool, typer.Option(help="Name the task before each line.")] = True,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")
+    ] = False,
+    rank: Annotated[int | None, typer.Option(help="Only the task with this rank.")] = None,
+    role: Annotated[str, typer.Option(help="Only tasks of this role.")] = "",
+    attempt: Annotated[int | None, typer.Option(help="Only this attempt of the job.")] = None,
+    stream: Annotated[str, typer.Option(help="Only this stream: stdout or stderr.")] = "",
+    tail: Annotated[int | None, typer.Option(help="Start with this many last lines.")] = None,
+    prefix: Annotated[bool, typer.Option(help="Print the task's name before each line.")] = True,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Tell when its node read each line.")
+        bool, typer.Option("--timestamps", "-t", help="Print the time of each line.")
     ] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Every state of progress bars, not the last.")
+        bool, typer.Option("--raw", help="Print every state of a progress bar, not only the last.")
     ] = False,
     search: Annotated[
-        str, typer.Option("--search", "-s", help="Only lines with this text in them.")
+        str, typer.Option("--search", "-s", help="Only lines that contain this text.")
     ] = "",
-    regex: Annotated[bool, typer.Option("--regex", help="--search is an RE2 pattern.")] = False,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="In --search.")] = False,
+    regex: Annotated[
+        bool, typer.Option("--regex", help="Treat --search as an RE2 pattern.")
+    ] = False,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="Ignore case in --search.")
+    ] = False,
     download: Annotated[
         Path | None,
-        typer.Option("--download", "-o", metavar="FILE", help="Write it whole to a file."),
+        typer.Option("--download", "-o", metavar="FILE", help="Write the whole log to a file."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line.")
+    ] = False,
 ) -> None:
     """Show the merged log of a job."""
     filters = {"rank": rank, "role": role, "stream": stream, "attempt": attempt, "tail": tail}
@@ -70,16 +82,20 @@ def logs(
         elif download is not None:
             with _partial(download) as file:
                 _copy(skep, found.id, file, prefix=prefix, **filters)
-        elif not (tail or timestamps or as_json or printer.is_terminal):
-            # As one transfer: page by page a large log takes thirty times as long (finding J10).
-            _copy(skep, found.id, sys.stdout.buffer, prefix=prefix, **filters)
+        elif tail:
+            _print_tail(skep, found.id, printer, **filters)
+        elif printer.is_terminal:
+            _print_whole(skep, found.id, printer, **filters)
         else:
-            _print_now(skep, found.id, printer, **filters)
+            # As one transfer: page by page a large log takes thirty times as long (finding J10).
+            out = sys.stdout.buffer
+            filters |= {"timestamps": timestamps or None, "as": "jsonl" if as_json else None}
+            _copy(skep, found.id, out, prefix=prefix and not as_json, **filters)
 
 
 def show_log(skep: Skep, job_id: str) -> int:
     """Follow a job to its end; the exit code says whether it succeeded."""
-    from skep_client.cli.starting import show_start
+    from skep_client.cli.logs import show_start
 
     show_start(skep, job_id)
     _follow(skep, job_id, Printer())
@@ -108,23 +124,23 @@ class Printer:
 
     def chunk(self, chunk: LogChunk) -> None:
         for line in self._lines.feed(chunk):
-            self._line(line)
+            self.line(line)
         sys.stdout.flush()
 
     def match(self, match: Match) -> None:
-        """One line that a search found."""
-        self._line(Line(match.role, match.index, match.rank, match.stream, match.at, match.text))
+        """Print one line that a search found."""
+        self.line(Line(match.role, match.index, match.rank, match.stream, match.at, match.text))
 
     def end(self) -> None:
         for line in self._lines.rest():
-            self._line(line)
+            self.line(line)
 
     def job(self, job: JobSummary) -> None:
         reason = job.wait_reason or job.exit_reason
         why = f": {reason.message}" if reason else ""
         say(f"{job.name} is {job.state}{why}", err=True)
 
-    def _line(self, line: Line) -> None:
+    def line(self, line: Line) -> None:
         if self._as_json:
             self._print_json(line)
             return
@@ -135,7 +151,8 @@ class Printer:
         self._write(line, prefix)
 
     def _write(self, line: Line, prefix: str) -> None:
-        """Raw bytes of text to a file or pipe; to a terminal coloured and made harmless."""
+        """Write the text as it is to a file or pipe; to a terminal coloured and without control
+        characters."""
         from rich.text import Text
 
         if not self._console.is_terminal:
@@ -229,11 +246,63 @@ def _follow(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
     printer.end()
 
 
-def _print_now(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
-    page = skep.logs(job_id, cursor=0, **filters)
+def _print_tail(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
+    page = skep.logs(job_id, cursor=0, times=True, **filters)
     filters.pop("tail")
     while page.chunks:
         for chunk in page.chunks:
             printer.chunk(chunk)
-        page = skep.logs(job_id, cursor=page.next, **filters)
+        page = skep.logs(job_id, cursor=page.next, times=True, **filters)
     printer.end()
+
+
+def _print_whole(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
+    import json
+    from datetime import datetime
+
+    filters |= {"as": "jsonl", "tail": None, "progress": filters.get("progress") or "final"}
+    rest = b""
+    for piece in skep.download_logs(job_id, **filters):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            fields = json.loads(line)
+            printer.line(Line(**fields | {"at": datetime.fromisoformat(fields["at"])}))
+    sys.stdout.flush()
+
+
+def show_start(skep: Skep, job_id: str) -> None:
+    """Show a progress bar until the first task runs, where standard error is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    from skep_client import calls
+    from skep_client.live import Subscription
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20))
+    with (
+        Progress(*columns, console=console, transient=True) as progress,
+        Subscription(skep.server, skep.token, "job", job_id) as changes,
+    ):
+        shown = progress.add_task("", total=100)
+        while not (job := skep.job(job_id)).started_at and not job.is_finished:
+            placed = job.placed_at is not None
+            tasks = skep.run(calls.tasks(job_id, limit=MOST_TASKS)).results if placed else []
+            words, percent = said(job, tasks)
+            progress.update(shown, description=words, completed=percent)
+            changes.wait(LOOK_S)
+
+
+def said(job: JobSummary, tasks: Sequence[Task]) -> tuple[str, float]:
+    """Return a sentence on the start of the job, and percent of the way."""
+    attempts = [task.attempt for task in tasks if task.attempt is not None]
+    if job.placed_at is None or not attempts:
+        return f"{job.name} waits. {reason(job)}".strip(), 0.0
+    pulling = [attempt.pull_percent or 0 for attempt in attempts if attempt.phase == "pulling"]
+    ready = sum(attempt.phase in ("ready", "running", "exited") for attempt in attempts)
+    if pulling:
+        whole = [100] * (len(attempts) - len(pulling))
+        return f"{len(pulling)} of {len(attempts)} tasks pull their image", fmean(pulling + whole)
+    return f"{ready} of {len(attempts)} tasks are ready", 100.0 * ready / len(attempts)

@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from skep_client.models import Node, NodeForecast
 
 Name = Annotated[str, typer.Argument(metavar="NODE")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Only = Annotated[bool, typer.Option("--forecast", help="Only tell who would be affected.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Only = Annotated[bool, typer.Option("--forecast", help="Only show which jobs would be affected.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why: shown with the node.")]
 ANOTHER_VC = "another virtual cluster"
 WHAT = {
-    "preempted": "makes room and starts again from the queue",
+    "preempted": "is preempted and starts again from the queue",
     "runs on": "runs on",
     "lost": "is lost here and starts again from the queue",
 }
 
 
 def add_to(app: typer.Typer) -> None:
-    nodes = typer.Typer(invoke_without_command=True, help="The nodes and their GPUs.")
+    nodes = typer.Typer(invoke_without_command=True, help="List, drain and cordon nodes.")
     nodes.callback()(list_nodes)
     for command in (drain, undrain, cordon, uncordon, declare_lost, tokens, revoke_token):
         nodes.command()(command)
@@ -48,27 +49,33 @@ def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     )
 
 
-def drain(node: Name, yes: Yes = False, forecast: Only = False, as_json: Json = False) -> None:
+def drain(
+    node: Name,
+    reason: Reason = "",
+    yes: Yes = False,
+    forecast: Only = False,
+    as_json: Json = False,
+) -> None:
     """Empty a node: nothing new is placed there, and what runs is asked to go; it starts again
     from its old place in the queue (admin)."""
     with client() as skep:
         if _agreed(skep, node, "drain", yes=yes, only=forecast, as_json=as_json):
-            _told(skep.drain(node), as_json)
+            _print_node(skep.drain(node, reason=reason), as_json)
 
 
 def undrain(node: Name, as_json: Json = False) -> None:
     """Use a node again (admin)."""
     with client() as skep:
-        _told(skep.undrain(node), as_json)
+        _print_node(skep.undrain(node), as_json)
 
 
-def cordon(node: Name, forecast: Only = False, as_json: Json = False) -> None:
+def cordon(node: Name, reason: Reason = "", forecast: Only = False, as_json: Json = False) -> None:
     """Place nothing new on a node; what runs there goes on (admin)."""
     from skep_client import calls
 
     with client() as skep:
         if _agreed(skep, node, "cordon", yes=True, only=forecast, as_json=as_json):
-            _told(skep.run(calls.cordon(node)), as_json)
+            _print_node(skep.run(calls.cordon(node, reason=reason)), as_json)
 
 
 def uncordon(node: Name, as_json: Json = False) -> None:
@@ -76,7 +83,7 @@ def uncordon(node: Name, as_json: Json = False) -> None:
     from skep_client import calls
 
     with client() as skep:
-        _told(skep.run(calls.uncordon(node)), as_json)
+        _print_node(skep.run(calls.uncordon(node)), as_json)
 
 
 def declare_lost(node: Name, yes: Yes = False, as_json: Json = False) -> None:
@@ -87,7 +94,7 @@ def declare_lost(node: Name, yes: Yes = False, as_json: Json = False) -> None:
         say(f"If {node} still runs, its tasks run twice until its agent comes back.")
         typer.confirm(f"Is the machine of {node} surely off?", abort=True)
     with client() as skep:
-        _told(skep.run(calls.declare_lost(node)), as_json)
+        _print_node(skep.run(calls.declare_lost(node)), as_json)
 
 
 def tokens(as_json: Json = False) -> None:
@@ -121,11 +128,11 @@ def revoke_token(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None
 
     with client() as skep:
         skep.run(calls.revoke_join_token(token_id))
-    say(f"The join token {token_id} lets nobody in any more.")
+    say(f"The join token {token_id} admits no node any more.")
 
 
 def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:
-    """Tells who is affected, and asks; with `yes` neither."""
+    """Print which jobs are affected, and ask; with `yes` neither."""
     if yes and not only:
         return True
     found = skep.node_forecast(node, action)
@@ -150,11 +157,12 @@ def _print_forecast(found: NodeForecast) -> None:
         say(f"{vc.name} loses {loses} meanwhile.")
 
 
-def _told(node: Node, as_json: bool) -> None:
+def _print_node(node: Node, as_json: bool) -> None:
     if as_json:
         print_json(node)
         return
-    say(f"{node.name} is {_state(node)}")
+    why = f" ({node.cordon_reason})" if node.cordoned and node.cordon_reason else ""
+    say(f"{node.name} is {_state(node)}{why}")
 
 
 def _state(node: Node) -> str:

@@ -21,7 +21,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(context: typer.Context) -> None:
-    """Start a whole Skep on this machine; `skep up --help` tells its options."""
+    """Start a whole Skep on this machine; `skep up --help` lists its options."""
     _exec("up", context.args)
 
 
@@ -31,7 +31,7 @@ def down(context: typer.Context) -> None:
 
 
 def status(context: typer.Context) -> None:
-    """What of it runs."""
+    """Show which of its parts run."""
     _exec("status", context.args)
 
 

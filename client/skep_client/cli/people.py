@@ -1,132 +1,197 @@
-"""`skep token`, `skep members`, `skep share`: who may do and see what."""
+"""`skep users`, `skep groups`, `skep members`: who uses the cluster, and in which role."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from skep_client.cli.common import JobName, Json, client, find_job, print_json, print_table, say
+from skep_client.cli.common import Json, client, print_json, print_table, say
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-Scope = Literal["read", "submit", "admin"]
-SCOPE_HELP = "read; submit: also work with jobs and files; admin: all that you may."
-DAY_S = 86_400
-
-tokens = typer.Typer(help="List, make and revoke your API tokens.", no_args_is_help=True)
+Role = Literal["viewer", "member", "admin"]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of a group.")]
+UserNames = Annotated[list[str], typer.Argument(metavar="USER…", help="User names.")]
+External = Annotated[
+    str, typer.Option(help="Follow this group of the identity provider at each login.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
-    app.add_typer(tokens, name="token")
+    users = typer.Typer(invoke_without_command=True, help="List the users (admin).")
+    users.callback()(list_users)
+    users.command("list")(list_users)
+    users.command("import")(import_users)
+    app.add_typer(users, name="users")
+    groups = typer.Typer(
+        invoke_without_command=True, help="List and change groups of users (admin)."
+    )
+    groups.callback()(list_groups)
+    groups.command("list")(list_groups)
+    for command in (show, create, delete, add, remove):
+        groups.command()(command)
+    app.add_typer(groups, name="groups")
     app.command()(members)
-    app.command()(share)
 
 
-@tokens.command("list")
-def list_tokens(as_json: Json = False) -> None:
-    """List your tokens: what each may do, when it was used last, when it ends."""
-    from skep_client import calls
-
+def list_users(context: typer.Context, as_json: Json = False) -> None:
+    """List the users (admin)."""
+    if context.invoked_subcommand is not None:
+        return
     with client() as skep:
-        found = skep.run(calls.tokens())
+        found = list(skep.users())
     if as_json:
         print_json(found)
         return
-    rows = [
-        (t.name, f"…{t.last4}", t.scope, _day(t.last_used_at), _day(t.expires_at), t.id)
-        for t in found
-    ]
-    print_table(("NAME", "TOKEN", "SCOPE", "LAST USED", "UNTIL", "ID"), rows)
+    print_table(
+        ("USER", "E-MAIL", "ADMIN", "ACTIVE"),
+        [
+            (user.username, user.email, "yes" if user.is_admin else "", _yes(user.is_active))
+            for user in found
+        ],
+    )
 
 
-@tokens.command("create")
-def create_token(
-    name: Annotated[str, typer.Argument(help="Where it will be used.")],
-    scope: Annotated[Scope, typer.Option(help=SCOPE_HELP)] = "submit",
-    days: Annotated[float, typer.Option(min=0.001, help="How long it lives.")] = 30,
-    password_stdin: Annotated[bool, typer.Option(help="Read the password from stdin.")] = False,
+def import_users(
+    path: Annotated[
+        typer.FileText,
+        typer.Argument(
+            metavar="FILE",
+            help="CSV with the columns username, email, groups (a;b) and virtual_clusters "
+            "(vc:role;vc); - for stdin.",
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the file.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Make a token and print it, this once only. Asks for your password: a token makes none."""
-    import sys
+    """Create users, and add users to groups and virtual clusters: all of the file or nothing. New
+    users get a link to set their password."""
+    from skep_client import calls
+    from skep_client.errors import SkepError
 
+    with client() as skep:
+        try:
+            found = skep.run(calls.import_users(path.read(), dry_run=dry_run)).users
+        except SkepError as error:
+            for problem in error.details.get("problems", ()):
+                where = f"{Path(path.name).name}:{problem['line']}"
+                say(f"{where}: {problem['column']}: {problem['message']}", err=True)
+            raise
+    if as_json:
+        print_json(found)
+        return
+    new = [user for user in found if user.is_new]
+    verb = "would be created" if dry_run else "created"
+    say(f"{len(new)} {verb}, {len(found) - len(new)} known")
+    if new and not dry_run:
+        print_table(("USER", "SETS A PASSWORD AT"), [(u.username, u.reset_url) for u in new])
+
+
+def list_groups(context: typer.Context, as_json: Json = False) -> None:
+    """List the groups (admin)."""
+    if context.invoked_subcommand is not None:
+        return
+    with client() as skep:
+        found = list(skep.groups())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("GROUP", "USERS", "FOLLOWS", "DESCRIPTION"),
+        [(one.name, one.members, one.external_name, one.description) for one in found],
+    )
+
+
+def show(group: GroupName, as_json: Json = False) -> None:
+    """List the users of a group."""
     from skep_client import calls
 
     with client() as skep:
-        username = skep.me().username
-        password = sys.stdin.readline().rstrip("\n") if password_stdin else _ask(username)
-        made = calls.token(username, password, name, scope=scope, expires_in_s=int(days * DAY_S))
-        say(skep.run(made).token)
+        found = list(skep.all(lambda cursor: calls.group_members(group, cursor=cursor)))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(m.username, "identity provider" if m.external else "an admin") for m in found]
+    print_table(("USER", "ADDED BY"), rows)
 
 
-@tokens.command("revoke")
-def revoke_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name or id.")],
+def create(
+    group: GroupName,
+    description: Annotated[str, typer.Option(help="What it is for.")] = "",
+    external_name: External = "",
 ) -> None:
-    """Revoke a token: whatever uses it is refused at once."""
+    """Create an empty group."""
     from skep_client import calls
 
     with client() as skep:
-        found = [t for t in skep.run(calls.tokens()) if token in (t.name, t.id)]
-        if len(found) != 1:
-            what = "several tokens; name one by its id" if found else "no token"
-            raise typer.BadParameter(f"you have {what} named {token}")
-        skep.run(calls.delete_token(found[0].id))
-    say(f"Revoked {found[0].name}")
+        made = skep.run(calls.create_group(group, description, external_name))
+    say(f"Created. To give its users a role: skep members VC --group {made.name}")
+
+
+def delete(group: GroupName) -> None:
+    """Delete a group; jobs of users who lose their role by that stop."""
+    from skep_client import calls
+
+    with client() as skep:
+        skep.run(calls.delete_group(group))
+    say(f"Deleted {group}")
+
+
+def add(group: GroupName, users: UserNames) -> None:
+    """Add users to a group."""
+    from skep_client import calls
+
+    with client() as skep:
+        for name in users:
+            skep.run(calls.add_group_member(group, name))
+            say(f"{name} is in {group}")
+
+
+def remove(group: GroupName, users: UserNames) -> None:
+    """Remove users from a group; their jobs stop where they have no role any more."""
+    from skep_client import calls
+
+    with client() as skep:
+        for name in users:
+            skep.run(calls.remove_group_member(group, name))
+            say(f"{name} is not in {group} any more")
 
 
 def members(
     vc: Annotated[str, typer.Argument(metavar="VC", help="Virtual cluster.")],
     add: Annotated[list[str], typer.Option(help="Make a user a member.")] = [],  # noqa: B006
-    manager: Annotated[list[str], typer.Option(help="Make a user a manager.")] = [],  # noqa: B006
-    remove: Annotated[list[str], typer.Option(help="Take a user out; its jobs stop.")] = [],  # noqa: B006
-    confirm: Annotated[bool, typer.Option(help="Also when no manager is left.")] = False,
+    viewer: Annotated[list[str], typer.Option(help="Make a user a viewer.")] = [],  # noqa: B006
+    vc_admin: Annotated[
+        list[str], typer.Option("--vc-admin", "--manager", help="Make a user a VC admin.")
+    ] = [],  # noqa: B006
+    remove: Annotated[list[str], typer.Option(help="Remove a user; the user's jobs stop.")] = [],  # noqa: B006
+    group: Annotated[list[str], typer.Option(help="Give a group the role of --role.")] = [],  # noqa: B006
+    role: Annotated[Role, typer.Option(help="Role of the groups.")] = "member",
+    remove_group: Annotated[list[str], typer.Option(help="Take a group's role away.")] = [],  # noqa: B006
+    confirm: Annotated[bool, typer.Option(help="Also where no VC admin would be left.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the members of a virtual cluster; change them, if you manage it."""
+    """List the members of a virtual cluster and where their roles come from; change them, if you
+    manage it."""
     from skep_client import calls
 
     with client() as skep:
-        for role, names in (("member", add), ("manager", manager)):
+        for given, names in (("viewer", viewer), ("member", add), ("admin", vc_admin)):
             for name in names:
-                skep.run(calls.set_member(vc, name, role, confirm=confirm))
+                skep.run(calls.set_member(vc, name, given, confirm=confirm))
+        for name in group:
+            skep.run(calls.set_group_role(vc, name, role, confirm=confirm))
         for name in remove:
             skep.run(calls.remove_member(vc, name, confirm=confirm))
+        for name in remove_group:
+            skep.run(calls.remove_group_role(vc, name, confirm=confirm))
         found = list(skep.all(lambda cursor: calls.members(vc, cursor=cursor)))
     if as_json:
         print_json(found)
         return
-    print_table(("USER", "ROLE"), [(member.username, member.role) for member in found])
+    rows = [(one.username, one.role, ", ".join(one.groups or ())) for one in found]
+    print_table(("USER", "ROLE", "BY GROUPS"), rows)
 
 
-def share(
-    job: JobName,
-    whom: Annotated[
-        Literal["owner", "members", "everyone", "default"],
-        typer.Argument(help="default: as its virtual cluster says."),
-    ],
-) -> None:
-    """Say who sees a job of yours besides managers and admins: file, logs and metrics."""
-    from skep_client import calls
-
-    with client() as skep:
-        found = find_job(skep, job)
-        wanted = None if whom == "default" else whom
-        changed = skep.run(calls.set_visibility(found.id, wanted))
-    say(f"{changed.name} is seen by: {WORDS[changed.seen_by]}")
-
-
-WORDS = {
-    "owner": "its owner, managers and admins",
-    "members": "the members of its virtual cluster",
-    "everyone": "everybody",
-}
-
-
-def _ask(username: str) -> str:
-    return str(typer.prompt(f"Password of {username}", hide_input=True))
-
-
-def _day(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d}" if moment else "never"
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,4 +1,4 @@
-"""Bars on standard error, where somebody looks at it."""
+"""Progress bars on standard error, where that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Told = Callable[[int], None]  # bytes so far
+Report = Callable[[int], None]  # bytes so far
 
 
 @contextmanager
-def bar(what: str, size: int | None) -> Iterator[Told]:
-    """`size` in bytes; None where nobody knows."""
+def bar(what: str, size: int | None) -> Iterator[Report]:
+    """Show a progress bar; the value is the function that reports the bytes so far. `size` in
+    bytes; None where it is unknown."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
     columns = [BarColumn()] if size is not None else []

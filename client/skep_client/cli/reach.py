@@ -26,10 +26,11 @@ def add_to(app: typer.Typer) -> None:
 def execute(
     job: JobName,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="After `--`; else a shell.")
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]...", help="Command, after `--`; default: a shell."),
     ] = None,
     task: TaskName = "",
-    no_tty: Annotated[bool, typer.Option("-T", "--no-tty", help="Plain pipes.")] = False,
+    no_tty: Annotated[bool, typer.Option("-T", "--no-tty", help="Allocate no terminal.")] = False,
 ) -> None:
     """Run a command in a task; ends with its exit code. At a terminal it gets one, too."""
     from skep_client import terminal
@@ -43,10 +44,11 @@ def ssh(
     job: JobName,
     task: TaskName = "",
     proxy: Annotated[
-        bool, typer.Option("--proxy", help="Print how OpenSSH reaches an image's sshd instead.")
+        bool,
+        typer.Option("--proxy", help="Print how OpenSSH reaches the sshd of an image instead."),
     ] = False,
 ) -> None:
-    """A shell in a task. It needs no sshd: the platform carries it."""
+    """Open a shell in a task. It needs no sshd: the platform carries it."""
     with client() as skep:
         if proxy:
             say(_proxied(skep, job, task))
@@ -57,15 +59,23 @@ def ssh(
 def port_forward(
     job: JobName,
     ports: Annotated[
-        list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="Local 0 takes a free one.")
+        list[str],
+        typer.Argument(
+            metavar="[LOCAL:]REMOTE...", help="Ports to forward; local port 0 picks a free one."
+        ),
     ],
     task: TaskName = "",
     address: Annotated[
         str,
-        typer.Option(help="Listen here instead, such as 127.0.0.1 (shares cookies with others)."),
+        typer.Option(
+            help="Address to listen on, such as 127.0.0.1 (shares cookies with other pages)."
+        ),
     ] = "",
     stdio: Annotated[
-        bool, typer.Option("--stdio", help="One connection, by stdin and stdout (ProxyCommand).")
+        bool,
+        typer.Option(
+            "--stdio", help="Forward one connection over stdin and stdout (for ProxyCommand)."
+        ),
     ] = False,
 ) -> None:
     """Reach ports of a task at a loopback address of its own, until Ctrl-C."""
@@ -97,7 +107,7 @@ def _running(skep: Skep, job: str, task: str) -> str:
 
 
 def _reachable(skep: Skep, job: str, task: str) -> str:
-    """As `_running`, but refused now, not when somebody connects."""
+    """As `_running`, but the refusal comes now, not at the first connection."""
     from skep_client.errors import SkepError
 
     found = skep.job(find_job(skep, job).id)
@@ -112,7 +122,7 @@ def _reachable(skep: Skep, job: str, task: str) -> str:
 
 
 def _proxied(skep: Skep, job: str, task: str) -> str:
-    """A line of shell."""
+    """Return the shell command that reaches the image's sshd."""
     import shlex
 
     found, attempt = find_attempt(skep, find_job(skep, job), task)
@@ -123,7 +133,7 @@ def _proxied(skep: Skep, job: str, task: str) -> str:
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Local and remote."""
+    """Parse a pair of local and remote port. Raises BadParameter."""
     local, joined, remote = text.rpartition(":")
     numbers = [local or remote, remote] if not joined else [local or "0", remote]
     if not all(n.isascii() and n.isdigit() and int(n[:6]) <= MAX_PORT for n in numbers):
@@ -140,7 +150,7 @@ def _listen(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]], address:
     with ExitStack() as stack:
         for local, remote in wanted:
             try:
-                forward = Forward(skep, attempt_id, local, remote, _tell, address)
+                forward = Forward(skep, attempt_id, local, remote, _report, address)
             except OSError as error:
                 raise typer.BadParameter(f"port {local}: {error.strerror}") from None
             stack.enter_context(forward)
@@ -170,5 +180,5 @@ def _join_stdio(skep: Skep, attempt_id: str, wanted: list[tuple[int, int]]) -> N
         terminal.join(stream)
 
 
-def _tell(error: SkepError) -> None:
+def _report(error: SkepError) -> None:
     say(f"{error.message} ({error.code})", err=True)

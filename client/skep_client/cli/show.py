@@ -56,6 +56,7 @@ def _facts(job: Job) -> dict[str, str]:
         "State": job.state,
         "Why": words.reason(job),
         "Expected": f"to start {words.until(job.expected_start)}" if job.expected_start else "",
+        "After": ", ".join(f"{one.job} ({one.condition})" for one in job.depends_on),
         "Standing": words.standing(job),
         "Size": f"{words.number(job.tasks, 'task')}, {words.number(job.gpus, 'GPU')}",
         "Submitted": _moment(job.submitted_at),
@@ -78,17 +79,18 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 def _print_diagnosis(job: Job) -> None:
     if job.diagnosing:
-        say("Its logs are being read to tell why it failed.\n")
+        say("Its logs are being read to find out why it failed.\n")
     found = job.diagnosis
     if found is None:
         return
-    evidence = found.evidence
-    line = f", line {evidence.line}" if evidence.line else ""
-    source = f"{evidence.log or evidence.source}{line}" if evidence.text else ""
+    evidence, source = found.evidence, ""
+    if evidence and evidence.text:
+        line = f", line {evidence.line}" if evidence.line else ""
+        source = f"{evidence.log or evidence.source}{line}"
     _print_facts({
         # A job may succeed although tasks of it failed: that is no failure of the job.
         "Failed task" if job.state == "SUCCEEDED" else "Failure": words.diagnosis(found),
-        "Evidence": evidence.text,
+        "Evidence": evidence.text if evidence else "",
         "Found in": source,
         "Remedy": found.remedy,
     })  # fmt: skip
@@ -111,9 +113,11 @@ def _print_use(use: JobUse | None) -> None:
         return
     percent = "" if use.gpu_utilization is None else f", {use.gpu_utilization:.0f} % of them busy"
     memory = "" if use.memory_peak_mb is None else f"{use.memory_peak_mb} MiB at most"
+    if memory and use.asked:
+        memory += f" of {use.asked.memory_mb} MiB asked for"
     _print_facts({
         "GPU-hours": f"{use.gpu_hours:.2f}{percent}" if use.gpu_hours else "",
-        "Memory": f"{memory} of {use.asked.memory_mb} MiB asked for" if memory else "",
+        "Memory": memory,
         "Advice": " ".join(advice.message for advice in use.advice),
     })  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from skep_client.cli.common import (
     Json,
     VcName,
     client,
+    default_image,
     find_job,
     print_json,
     problem_line,
@@ -26,18 +28,34 @@ if TYPE_CHECKING:
     from skep_client.archives import Archive
     from skep_client.client import Skep
     from skep_client.models import Job
-    from skep_jobfile.importers import Converted, Format
+    from skep_jobfile.importers import Array, Converted, Format
     from skep_jobfile.shorthand import Run
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="Job file; '-' reads stdin.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Show its log; fail when it fails.")]
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Follow the log, and exit with an error if the job fails."),
+]
 FormatOption = Annotated[
-    str, typer.Option("--format", help="auto, skep, slurm or kubeflow.", metavar="FORMAT")
+    str,
+    typer.Option(
+        "--format", help="Format of the file: auto, skep, slurm or kubeflow.", metavar="FORMAT"
+    ),
 ]
 WorkDir = Annotated[
     Path | None,
-    typer.Option("--workdir", metavar="DIR", help="Send this folder along, to /workspace."),
+    typer.Option("--workdir", metavar="DIR", help="Upload this folder to /workspace of each task."),
 ]
+After = Annotated[
+    list[str],
+    typer.Option(
+        "--after",
+        metavar="[CONDITION:]JOB",
+        help="Wait for this job; may be repeated. CONDITION is afterok (default), afternotok, "
+        "afterany or after.",
+    ),
+]
+MAX_LOOKED_AT = 1000  # unfinished jobs, among which those of one name are sought
 FORMATS = ("auto", "skep", "slurm", "kubeflow")
 
 
@@ -49,53 +67,132 @@ def add_to(app: typer.Typer) -> None:
 def submit(
     file: File,
     format: FormatOption = "auto",
-    name: Annotated[str, typer.Option(help="Instead of the name in the file.")] = "",
+    name: Annotated[str, typer.Option(help="Use this name instead of the one in the file.")] = "",
     new_name: Annotated[
         bool,
-        typer.Option("--force-name-suffix", help="Add letters that no earlier job's name has."),
+        typer.Option("--force-name-suffix", help="Append letters that make the name unique."),
     ] = False,
+    after: After = [],  # noqa: B006
     workdir: WorkDir = None,
     ignore_storage: Annotated[
         bool,
-        typer.Option("--ignore-storage", help="Also where a storage of it is not mounted."),
+        typer.Option(
+            "--ignore-storage", help="Submit even if a storage of the job is not mounted."
+        ),
     ] = False,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
     """Submit a job: a job file, a batch script of Slurm, or a manifest of Kubeflow."""
-    text = as_job_file(file, format)
-    if name or new_name:
-        text = _renamed(text, name, new_name=new_name)
+    texts, singleton = _job_files(file, format, name, new_name=new_name)
+    if follow and len(texts) > 1:
+        raise typer.BadParameter(f"--follow shows one job, and {file} has {len(texts)}")
+    if after:
+        texts = [_with_dependencies(text, after, file) for text in texts]
     if not ignore_storage:
-        _refuse_lost_storage(text, file)
+        _refuse_lost_storage(texts[0], file)
     with client() as skep:
         if workdir is not None:
             from skep_jobfile.shorthand import with_archive
 
-            text = with_archive(text, _uploaded(skep, workdir))
-        with _all_problems_told(file, as_json=as_json):
-            job = skep.submit(text)
-        _submitted(skep, job, follow=follow, as_json=as_json)
+            archive = _uploaded(skep, workdir)
+            texts = [with_archive(text, archive) for text in texts]
+        if singleton and (unfinished := _unfinished(skep, singleton)):
+            texts = [_with_dependencies(text, unfinished, file) for text in texts]
+        for text in texts:
+            with _problems_printed(file, as_json=as_json):
+                job = skep.submit(text, ignore_storage=ignore_storage)
+            _submitted(skep, job, follow=follow, as_json=as_json)
+
+
+def _job_files(file: str, format: str, name: str, *, new_name: bool) -> tuple[list[str], str]:
+    """Return the job files to submit: one, or one for each index of an array over several nodes;
+    and their name without a suffix where they wait for other jobs of this name, else ""."""
+    from skep_jobfile.importers import SINGLETON
+
+    source = read_file(file)
+    array = _array(source, file, format)
+    if array is None:
+        converted = _converted_if_foreign(file, format, source)
+        text = converted.text
+        waits = any(note.code == SINGLETON for note in converted.notes)
+        singleton = (name or _name_of(text)) if waits else ""
+        return [_renamed(text, name, new_name=new_name) if name or new_name else text], singleton
+    texts: list[str] = []
+    names: list[str] = []
+    suffix = _unlike_earlier("") if new_name else ""
+    for at, index in enumerate(array.indices):
+        found = _converted(source, file, format, index)
+        if not at:
+            _print_notes(found, file)
+        own = f"{name}-{index}" if name else _name_of(found.text)
+        names.append(f"{own}{suffix}")
+        text = _renamed(found.text, names[-1], new_name=False)
+        if array.limit and at >= array.limit:
+            # As many chains of jobs as may run at a time.
+            text = _with_dependencies(text, [f"afterany:{names[at - array.limit]}"], file)
+        texts.append(text)
+    return texts, ""
+
+
+def _unfinished(skep: Skep, name: str) -> list[str]:
+    """Return, as dependencies, the caller's unfinished jobs of this name, with or without the
+    suffix that makes it unique: the newest, as many as a job may wait for."""
+    from itertools import islice
+
+    from skep_jobfile.skep_extras import MAX_DEPENDENCIES
+
+    mine = skep.jobs(search=name, owner=skep.me().username, state="WAITING,RUNNING,STOPPING")
+    same = re.compile(rf"{re.escape(name)}(?:-[0-9a-f]{{4}})?")
+    found = (job.id for job in islice(mine, MAX_LOOKED_AT) if same.fullmatch(job.name))
+    return [f"afterany:{job}" for job in islice(found, MAX_DEPENDENCIES)]
+
+
+def _array(text: str, path: str, format: str) -> Array | None:
+    if format not in ("auto", "slurm") or not _is_foreign(text):
+        return None
+    from skep_jobfile.importers import array_over_nodes
+
+    with _problems_end_it(path):
+        return array_over_nodes(text)
+
+
+def _name_of(text: str) -> str:
+    from skep_jobfile.document import read
+
+    return str(read(text).data["name"])
 
 
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="After `--`.")],
-    name: Annotated[str, typer.Option(help="Of the job; else after the command.")] = "",
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="Command, after `--`.")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the job; default: from the command.")] = "",
     vc: VcName = "",
     gpus: Annotated[int, typer.Option(min=0, help="GPUs on each node.")] = 0,
-    nodes: Annotated[int, typer.Option(min=1, help="Equal tasks that start together.")] = 1,
-    gpu_type: Annotated[str, typer.Option(help="Model, as `skep nodes` shows it.")] = "",
-    image: Annotated[str, typer.Option(help="Container image.")] = "ubuntu:24.04",
-    cpus: Annotated[int, typer.Option(min=0, help="On each node; else by its GPUs.")] = 0,
-    memory: Annotated[str, typer.Option(help="On each node, such as 64g.")] = "",
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Number of equal tasks that start together.")
+    ] = 1,
+    gpu_type: Annotated[str, typer.Option(help="GPU model, as `skep nodes` shows it.")] = "",
+    image: Annotated[
+        str, typer.Option(help="Container image; default: that of the VC, or ubuntu.")
+    ] = "",
+    cpus: Annotated[int, typer.Option(min=0, help="CPUs on each node; default: by its GPUs.")] = 0,
+    memory: Annotated[str, typer.Option(help="Memory on each node, such as 64g.")] = "",
     env: Annotated[
-        list[str], typer.Option("--env", "-e", help="NAME=VALUE, or NAME for your own value.")
+        list[str],
+        typer.Option(
+            "--env", "-e", help="Environment variable: NAME=VALUE, or NAME to pass your own value."
+        ),
     ] = [],  # noqa: B006
-    time: Annotated[str, typer.Option(help="It is ended after so long: 2h, 90m.")] = "",
-    priority: Annotated[str, typer.Option(help="prod, test or oppo.")] = "",
+    time: Annotated[str, typer.Option(help="End the job after this time, such as 2h or 90m.")] = "",
+    priority: Annotated[str, typer.Option(help="Priority class: prod, test or oppo.")] = "",
+    after: After = [],  # noqa: B006
     workdir: WorkDir = None,
-    tag: Annotated[list[str], typer.Option(help="May be repeated.")] = [],  # noqa: B006
-    print_: Annotated[bool, typer.Option("--print", help="Show the job file; no job.")] = False,
+    tag: Annotated[list[str], typer.Option(help="Tag of the job. May be repeated.")] = [],  # noqa: B006
+    print_: Annotated[
+        bool, typer.Option("--print", help="Print the job file without submitting it.")
+    ] = False,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
@@ -116,6 +213,7 @@ def run(
         max_duration=time,
         priority_class=priority,
         tags=tag,
+        after=_dependencies(after),
     )
     if print_:
         _print_job_file(_job_file(wanted, workdir), as_json=as_json)
@@ -123,6 +221,8 @@ def run(
     with client() as skep:
         if workdir is not None:
             wanted = _with(wanted, archive=_uploaded(skep, workdir))
+        if not image:
+            wanted = _with(wanted, image=default_image(skep, vc))
         if not name:
             wanted = _with(wanted, name=_unlike_earlier(wanted.name))
         _submitted(skep, skep.submit(_job_file(wanted)), follow=follow, as_json=as_json)
@@ -141,7 +241,9 @@ def _print_job_file(text: str, *, as_json: bool) -> None:
 
 def clone(
     job: JobName,
-    name: Annotated[str, typer.Option(help="Of the new job; else numbered.")] = "",
+    name: Annotated[
+        str, typer.Option(help="Name of the new job; default: the old one with a number.")
+    ] = "",
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
@@ -151,23 +253,33 @@ def clone(
         _submitted(skep, made, follow=follow, as_json=as_json)
 
 
-def convert(file: File, format: FormatOption = "auto", as_json: Json = False) -> None:
-    """Print a batch script of Slurm or a manifest of Kubeflow as a job file. What did not come
-    along is told on standard error, with its line. Asks no server."""
+def convert(
+    file: File,
+    format: FormatOption = "auto",
+    array_index: Annotated[
+        int | None,
+        typer.Option(
+            "--array-index", help="Index of one job of an array whose jobs span several nodes."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a batch script of Slurm or a manifest of Kubeflow as a job file. What is not
+    carried over is printed on standard error, with its line. Asks no server."""
     import json
     from dataclasses import asdict
 
-    found = _converted(read_file(file), file, format)
+    found = _converted(read_file(file), file, format, array_index)
     if as_json:
         print(json.dumps(asdict(found)))
         return
     print(found.text, end="")
-    _tell_notes(found, file)
+    _print_notes(found, file)
 
 
 def _refuse_lost_storage(text: str, path: str) -> None:
-    """Ends where the job would write to a storage that is not mounted. What is wrong with a file
-    otherwise, the server tells."""
+    """End where the job would write to a storage that is not mounted. What is wrong with a file
+    otherwise, the server reports."""
     if "storage" not in text.lower():
         return
     from skep_client import exits
@@ -180,6 +292,8 @@ def _refuse_lost_storage(text: str, path: str) -> None:
         return
     if job is None:
         return
+    if job is not None and job.extras.skep.ignore_storages:
+        return
     lost = [n for n in notes(job, document.data) if n.code == STORAGE]
     if not lost:
         return
@@ -189,16 +303,24 @@ def _refuse_lost_storage(text: str, path: str) -> None:
     raise typer.Exit(exits.FAILED)
 
 
-def as_job_file(path: str, format: str = "auto") -> str:
-    """The text of a job file, converted where it is something else."""
+def as_job_file(path: str, format: str = "auto", *, source: str | None = None) -> str:
+    """The text of a job file, converted where it is something else. `source` is the content of the
+    file where the caller has read it already."""
+    text = read_file(path) if source is None else source
+    return _converted_if_foreign(path, format, text).text
+
+
+def _converted_if_foreign(path: str, format: str, text: str) -> Converted:
+    """Return the job file of the text, with what was noted where it is something else."""
+    from skep_jobfile.importers import Converted
+
     if format not in FORMATS:
         raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}")
-    text = read_file(path)
     if format == "skep" or (format == "auto" and not _is_foreign(text)):
-        return text
+        return Converted(text, ())
     found = _converted(text, path, format)
-    _tell_notes(found, path)
-    return found.text
+    _print_notes(found, path)
+    return found
 
 
 def _is_foreign(text: str) -> bool:
@@ -207,30 +329,38 @@ def _is_foreign(text: str) -> bool:
     return detect(text) is not None
 
 
-def _converted(text: str, path: str, format: str) -> Converted:
-    """Tells what is wrong, and ends, where it cannot be converted."""
+def _converted(text: str, path: str, format: str, array_index: int | None = None) -> Converted:
+    """Print what is wrong, and end, where it cannot be converted."""
     from typing import cast
 
-    from skep_client import exits
-    from skep_jobfile import InvalidJobFile
     from skep_jobfile.importers import convert
 
+    with _problems_end_it(path):
+        return convert(text, cast("Format", format), array_index)
+
+
+@contextmanager
+def _problems_end_it(path: str) -> Iterator[None]:
+    """Print the problems of a text that is no job, and end."""
+    from skep_client import exits
+    from skep_jobfile import InvalidJobFile
+
     try:
-        return convert(text, cast("Format", format))
+        yield
     except InvalidJobFile as error:
         for problem in error.problems:
             say(problem_line(path, problem.as_dict()), err=True)
         raise typer.Exit(exits.FAILED) from None
 
 
-def _tell_notes(found: Converted, path: str) -> None:
+def _print_notes(found: Converted, path: str) -> None:
     for note in found.notes:
         say(f"{path}:{note.line}: note: {note.message}", err=True)
 
 
 @contextmanager
-def _all_problems_told(path: str, *, as_json: bool) -> Iterator[None]:
-    """A job file that the server finds bad is told about as `check` does."""
+def _problems_printed(path: str, *, as_json: bool) -> Iterator[None]:
+    """Print the problems of a job file that the server refuses, as `check` does."""
     from skep_client import exits
     from skep_client.errors import SkepError
 
@@ -260,7 +390,7 @@ def _submitted(skep: Skep, job: Job, *, follow: bool, as_json: bool) -> None:
 
 @contextmanager
 def _goes_on(job: Job) -> Iterator[None]:
-    """Ctrl-C ends the following and not the job: say so."""
+    """Say that the job goes on when Ctrl-C ends the following of its output."""
     try:
         yield
     except KeyboardInterrupt:
@@ -294,6 +424,23 @@ def _renamed(text: str, name: str, *, new_name: bool) -> str:
         return text  # the server says what is wrong with it
     wanted = name or str(document.data.get("name", ""))
     return renamed(document, _unlike_earlier(wanted) if new_name else wanted)
+
+
+def _dependencies(after: list[str]) -> list[dict[str, str]]:
+    from skep_jobfile.shorthand import dependency
+
+    try:
+        return [dependency(one) for one in after]
+    except ValueError as error:
+        raise typer.BadParameter(f"--after: {error}") from None
+
+
+def _with_dependencies(text: str, after: list[str], path: str) -> str:
+    from skep_jobfile.shorthand import with_dependencies
+
+    wanted = _dependencies(after)
+    with _problems_end_it(path):
+        return with_dependencies(text, wanted)
 
 
 def _with(wanted: Run, **fields: str) -> Run:
@@ -339,7 +486,7 @@ def _packed(folder: Path) -> Iterator[Archive]:
 
 
 def _uploaded(skep: Skep, folder: Path) -> str:
-    """The name of the archive in a job file."""
+    """Upload the folder, and return the name of the archive in a job file."""
     from skep_client.cli.progress import bar
 
     with _packed(folder) as archive, bar(f"Sending {folder}", archive.size) as progress:

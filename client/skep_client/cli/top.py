@@ -30,11 +30,13 @@ def top(
     job: Annotated[
         str,
         typer.Argument(
-            metavar="[JOB]", help="Its GPUs and tasks; else all jobs.", autocompletion=job_names
+            metavar="[JOB]",
+            help="Show the GPUs and tasks of this job; default: all jobs.",
+            autocompletion=job_names,
         ),
     ] = "",
-    once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as JSON.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print once, as JSON, and exit.")] = False,
 ) -> None:
     """Running jobs, how busy their GPUs are, and how full; Ctrl-C ends it."""
     with client() as skep:
@@ -65,7 +67,7 @@ def of_all(skep: Skep) -> list[dict[str, Any]]:
 
 
 def of_job(skep: Skep, job_id: str) -> list[dict[str, Any]]:
-    """One row per GPU, and one per task for its CPUs and memory."""
+    """Return one row per GPU, and one per task for its CPUs and memory."""
     import time
 
     found = skep.metrics(job_id, since=int(time.time()) - RECENT_S)

@@ -46,11 +46,11 @@ def standing(job: JobSummary) -> str:
 def attempt(job: Job) -> str:
     used = f"{job.retries_used} {'retry' if job.retries_used == 1 else 'retries'} used"
     times = "once" if job.preemptions == 1 else f"{job.preemptions} times"
-    return f"{job.attempt} ({used}{f', made room {times}' if job.preemptions else ''})"
+    return f"{job.attempt} ({used}{f', preempted {times}' if job.preemptions else ''})"
 
 
 def diagnosis(found: Diagnosis) -> str:
-    """Which failure, and where."""
+    """Describe which failure it is, and where."""
     where = f" in {found.task}" if found.task else ""
     where += f" on {found.node}" if found.node else ""
     return f"{found.title or found.category} ({found.code} {found.name}){where}"

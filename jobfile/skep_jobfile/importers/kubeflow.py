@@ -1,12 +1,12 @@
-"""From a manifest of Kubeflow (PyTorchJob, TFJob, MPIJob, TrainJob) to a job file. Other objects in
-the same text are told in notes."""
+"""From a manifest of Kubeflow (PyTorchJob, TFJob, MPIJob, TrainJob) to a job file. Notes
+report other objects in the same text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from skep_jobfile import document
-from skep_jobfile.importers import kubeflow_jobs, kubeflow_train
+from skep_jobfile.importers import kubeflow_jobs
 from skep_jobfile.importers.kubeflow_draft import Draft
 from skep_jobfile.importers.kubeflow_view import View
 from skep_jobfile.importers.result import Converted, Note, finished, refused
@@ -17,7 +17,7 @@ KINDS: dict[str, Callable[[View], Draft]] = {
     "PyTorchJob": kubeflow_jobs.pytorch,
     "TFJob": kubeflow_jobs.tensorflow,
     "MPIJob": kubeflow_jobs.mpi,
-    "TrainJob": kubeflow_train.train,
+    "TrainJob": kubeflow_jobs.train,
 }
 OF_KUBEFLOW = ("kubeflow.org/", "trainer.kubeflow.org/")
 

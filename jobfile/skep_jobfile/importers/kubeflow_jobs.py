@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from skep_jobfile import torchrun
-from skep_jobfile.importers import kubeflow_pod
+from skep_jobfile.framework import torchrun_exports
+from skep_jobfile.importers import kubeflow_jobs, kubeflow_pod
 from skep_jobfile.importers.kubeflow_draft import NEVER, Draft, Role
 from skep_jobfile.importers.kubeflow_view import View
 
@@ -25,13 +25,24 @@ SPEC = {
 }
 ELASTIC = {"metrics": "the size of a gang is not changed by what it uses."}
 SSHD = re.compile(r"(?:^|/|\s)sshd(?:\s|$)")
+ROLE = "worker"
+OVERRIDES = "write to the job file what they change."
+TRAIN_SPEC = {
+    "initializer": "get data and models by the commands of the role.",
+    "podTemplateOverrides": OVERRIDES,
+    "podSpecOverrides": OVERRIDES,
+    "runtimePatches": OVERRIDES,
+    "labels": "they are for Kubernetes.",
+    "annotations": "they are for Kubernetes.",
+    **kubeflow_jobs.RUN_POLICY,
+}
 
 
 def pytorch(job: View) -> Draft:
     spec, draft = _begun(job)
     draft.roles = _replicas(spec, draft, "pytorchReplicaSpecs", ("Master", "Worker"), "pytorch")
     processes = _processes(spec, draft.roles)
-    line = torchrun.exports(processes) + _elastic(spec, draft)
+    line = torchrun_exports(processes) + _elastic(spec, draft)
     for role in draft.roles:
         role.setup.insert(0, line)
         if role.name != draft.roles[0].name:
@@ -41,7 +52,7 @@ def pytorch(job: View) -> Draft:
 
 
 def tensorflow(job: View) -> Draft:
-    """The tasks learn of each other by TF_CONFIG, with the port of label `tf`."""
+    """Convert a TFJob. Its tasks find each other by TF_CONFIG, with the port of label `tf`."""
     spec, draft = _begun(job)
     order = ("Chief", "Master", "Worker", "PS", "Evaluator")
     draft.roles = _replicas(spec, draft, "tfReplicaSpecs", order, "tensorflow")
@@ -81,7 +92,7 @@ _NEEDS_SSH = "The image needs ssh and sshd; keys, host names and a hostfile are 
 
 
 def _serve(role: Role) -> None:
-    """A worker that ran sshd: ours runs already."""
+    """Replace the command of a worker that ran sshd: ours runs already."""
     role.min_succeeded = NEVER
     if not role.command or SSHD.search(role.command):
         role.command = "exec sleep 2147483647  # until the launcher has ended the job"
@@ -146,7 +157,7 @@ def _run_policy(view: View, draft: Draft) -> None:
 def _replicas(
     spec: View, draft: Draft, key: str, order: Sequence[str], container: str
 ) -> list[Role]:
-    """In the order of their ranks."""
+    """Return the roles in the order of their ranks."""
     replicas = spec.child(key)
     roles = []
     for kind in order:
@@ -187,7 +198,7 @@ def _restart_policy(replica: View, pod: View, draft: Draft) -> None:
 
 
 def _processes(spec: View, roles: Sequence[Role]) -> int:
-    """That torchrun starts in each task."""
+    """Return the number of processes that torchrun starts in each task."""
     elastic = spec.data.get("elasticPolicy")
     values = [spec.take("nprocPerNode")]
     values += [elastic.get("nProcPerNode")] if isinstance(elastic, dict) else []
@@ -211,3 +222,30 @@ def _elastic(spec: View, draft: Draft) -> str:
     policy.note("elastic", message, "minReplicas")
     policy.rest(ELASTIC)
     return "" if restarts is None else f" PET_MAX_RESTARTS={restarts}"
+
+
+def train(job: View) -> Draft:
+    spec, draft = job.child("spec"), Draft(name="job")
+    kubeflow_jobs.metadata(job, draft)
+    runtime = spec.child("runtimeRef").text("name")
+    trainer = spec.child("trainer")
+    nodes, processes = trainer.whole("numNodes") or 1, trainer.take("numProcPerNode")
+    draft.max_duration_s = spec.whole("activeDeadlineSeconds") or 0
+    role = kubeflow_pod.of_container(trainer, ROLE, nodes)
+    if not role.command:
+        kubeflow_jobs.note_no_command(spec, "trainer")
+    each = int(processes) if re.fullmatch("[0-9]{1,4}", str(processes)) else max(1, role.gpus)
+    role.setup.insert(0, torchrun_exports(each))
+    draft.roles = [role]
+    if runtime:
+        _note_runtime(spec, runtime, has_image="image" in trainer.data)
+    spec.rest(TRAIN_SPEC)
+    return draft
+
+
+def _note_runtime(spec: View, name: str, *, has_image: bool) -> None:
+    message = f"What the runtime {name[:100]} adds is not known here"
+    message += "." if has_image else ": put its image under prerequisites."
+    if re.search("mpi|deepspeed|mlx", name):
+        message += " It starts the command by mpirun: write that to the commands."
+    spec.note("runtime", message, "runtimeRef")

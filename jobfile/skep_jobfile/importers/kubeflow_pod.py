@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from decimal import Decimal
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from skep_jobfile.importers import kubeflow_values
 from skep_jobfile.importers.kubeflow_draft import ENTRYPOINT, Role
 from skep_jobfile.importers.kubeflow_view import View
+from skep_jobfile.importers.result import nested_script, refused
+from skep_limits import is_node_variable, is_platform_variable
 
 IMAGE = "ubuntu:24.04"
 CPUS_OF_A_GPU = 4
@@ -19,8 +21,7 @@ SHM = "/dev/shm"  # noqa: S108
 # Every task of ours has these, or they belong to what Kubeflow starts itself.
 USUAL_PORTS = ("pytorchjob-port", "tfjob-port", "mpijob-port", "sshd", "ssh")
 VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-OURS = re.compile("(PAI_|SKEP_|MASTER_|PET_).*|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE|TF_CONFIG")
-CLOSED = re.compile("(NVIDIA_|LD_PRELOAD|DOCKER_RESOURCE_).*")
+KUBEFLOW_PREFIX = "PET_"  # of variables that Kubeflow sets for torchrun
 POD = {
     "nodeSelector": "name a GPU model by extras.hivedScheduler.taskRoles.<role>.skuType.",
     "affinity": "name a GPU model by skuType, or a cell by withinOneCell, under extras.",
@@ -52,6 +53,18 @@ FROM = {
     "resourceFieldRef": "see PAI_RESOURCE_<role>.",
 }
 VOLUME = "get data by the commands, or send files by extras.skep.workingFiles."
+UNITS = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
+    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
+    "P": Decimal(10**15), "E": Decimal(10**18),
+    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?)(?:[eE]([0-9]{1,2})|([numkMGTPE]i?|Ki)?)")
+MIB = 2**20
+MAX_VALUE = 100_000  # characters of one variable, expanded
+REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 
 
 def role(pod: View, name: str, instances: int, container_name: str) -> Role:
@@ -75,9 +88,9 @@ def of_container(container: View, name: str, instances: int) -> Role:
     command, args = container.texts("command"), container.texts("args")
     if args and not command:
         container.note("entrypoint", "The args go to the image's entrypoint, by this word.", "args")
-        script = f"{ENTRYPOINT} {kubeflow_values.arguments(args, known)}"
+        script = f"{ENTRYPOINT} {arguments(args, known)}"
     else:
-        script = kubeflow_values.script([*command, *args], known) if command else ""
+        script = as_script([*command, *args], known) if command else ""
     made = Role(
         name=name,
         instances=instances,
@@ -90,7 +103,7 @@ def of_container(container: View, name: str, instances: int) -> Role:
         ports=list(_ports(container)),
     )
     if work_dir := container.text("workingDir"):
-        made.setup.append(f"cd {kubeflow_values.script([work_dir], ())}")
+        made.setup.append(f"cd {as_script([work_dir], ())}")
     container.skip("name", "tty", "stdin", "terminationMessagePath", "terminationMessagePolicy")
     container.rest(CONTAINER)
     return made
@@ -110,7 +123,7 @@ def _main(pod: View, wanted: str) -> View:
 
 
 def _environment(container: View) -> tuple[dict[str, str], set[str]]:
-    """What can be told, and all names that the container knew."""
+    """Return the known values, and all names that the container has."""
     found: dict[str, str] = {}
     known = set()
     for variable in container.children("env"):
@@ -120,11 +133,14 @@ def _environment(container: View) -> tuple[dict[str, str], set[str]]:
             _note_source(variable, name)
         elif not VARIABLE.fullmatch(name):
             variable.note("not_carried_over", f"{name[:100]}: no name for a variable.", "name")
-        elif OURS.fullmatch(name) or CLOSED.fullmatch(name):
+        elif name.startswith(KUBEFLOW_PREFIX) or is_platform_variable(name):
             message = f"{name[:100]} is given by the platform and was left out."
             variable.note("not_carried_over", message, "name")
+        elif is_node_variable(name):
+            message = f"{name[:100]} is set by the node: export it in `commands` instead."
+            variable.note("not_carried_over", message, "name")
         else:
-            found[name] = kubeflow_values.expanded(variable.text("value"), found)
+            found[name] = expanded(variable.text("value"), found)
     return found, known & set(found)
 
 
@@ -140,7 +156,7 @@ def _resources(container: View, key: str) -> tuple[int, int, int]:
     """CPUs, MiB and GPUs: the limits, else what is requested."""
     asked = container.child(key)
     limits, requests = asked.child("limits"), asked.child("requests")
-    gpus = kubeflow_values.whole(_quantity(limits, requests, GPU) or Decimal(0))
+    gpus = whole(_quantity(limits, requests, GPU) or Decimal(0))
     cpus = _quantity(limits, requests, "cpu")
     memory = _quantity(limits, requests, "memory")
     if cpus is None or memory is None:
@@ -151,8 +167,8 @@ def _resources(container: View, key: str) -> tuple[int, int, int]:
         view.rest({"ephemeral-storage": "the disk of a task is its container's."})
     asked.rest({})
     return (
-        kubeflow_values.whole(cpus) if cpus is not None else CPUS_OF_A_GPU * max(1, gpus),
-        kubeflow_values.mib(memory) if memory is not None else MEMORY_OF_A_GPU_MB * max(1, gpus),
+        whole(cpus) if cpus is not None else CPUS_OF_A_GPU * max(1, gpus),
+        mib(memory) if memory is not None else MEMORY_OF_A_GPU_MB * max(1, gpus),
         gpus,
     )
 
@@ -161,7 +177,7 @@ def _quantity(limits: View, requests: View, key: str) -> Decimal | None:
     values = [(view, view.take(key)) for view in (limits, requests)]
     for view, value in values:
         if value is not None:
-            found = kubeflow_values.amount(value)
+            found = amount(value)
             if found is None:
                 raise view.wrong(key, "a quantity such as 500m or 16Gi")
             return found
@@ -181,7 +197,8 @@ def _ports(container: View) -> Iterator[str]:
 
 
 def _volumes(pod: View, container: View) -> tuple[list[str], int]:
-    """Folders to make instead of empty volumes, and the size of /dev/shm in MiB (0: default)."""
+    """Return the folders to make instead of empty volumes, and the size of /dev/shm in MiB (0:
+    default)."""
     mounts: dict[str, Any] = {}
     for mount in container.children("volumeMounts"):
         mounts[mount.text("name")] = mount.text("mountPath")
@@ -192,8 +209,89 @@ def _volumes(pod: View, container: View) -> tuple[list[str], int]:
             kind = next((key for key in volume.data if key != "name"), "")
             volume.note("volume", f"{kind[:100]} at {path[:200] or 'no path'}: {VOLUME}", "name")
         elif path == SHM:
-            size = kubeflow_values.amount(volume.child("emptyDir").take("sizeLimit"))
-            shm_mb = kubeflow_values.mib(size) if size else 0
+            size = amount(volume.child("emptyDir").take("sizeLimit"))
+            shm_mb = mib(size) if size else 0
         elif path:
-            folders.append(kubeflow_values.script([path], ()))
+            folders.append(as_script([path], ()))
     return folders, shm_mb
+
+
+def amount(value: Any) -> Decimal | None:
+    """None for what is no quantity, or below zero."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    found = QUANTITY.fullmatch(str(value).strip())
+    if found is None or (found[3] or "") not in UNITS:
+        return None
+    return Decimal(found[1]) * UNITS[found[3] or ""] * 10 ** int(found[2] or 0)
+
+
+def whole(value: Decimal) -> int:
+    """Rounded up: half a CPU is one."""
+    return int(value.to_integral_value(ROUND_CEILING))
+
+
+def mib(value: Decimal) -> int:
+    return whole(value / MIB)
+
+
+def as_script(words: Sequence[str], known: Collection[str]) -> str:
+    """The command line as shell, where $(NAME) becomes the variable if it is one of `known`."""
+    if len(words) == 3 and words[0].rpartition("/")[2] in SHELLS and words[1] in ("-c", "-ec"):
+        return _shell(words[0].rpartition("/")[2], words[1], _replaced(words[2], known).strip())
+    return " ".join(_word(word, known) for word in words)
+
+
+def arguments(words: Sequence[str], known: Collection[str]) -> str:
+    """Return the words as shell, where $(NAME) becomes the variable if it is one of `known`."""
+    return " ".join(_word(word, known) for word in words)
+
+
+def expanded(value: str, known: Mapping[str, str]) -> str:
+    """Return the value of a variable that uses earlier ones: at most MAX_VALUE characters of what
+    they expand to. Raises InvalidJobFile: variables that use each other twice grow
+    exponentially."""
+    left = MAX_VALUE
+
+    def printed(found: re.Match[str]) -> str:
+        nonlocal left
+        text = "$" if found[2] is None else known.get(found[2], found[0])
+        left -= len(text)
+        if left < 0:
+            raise refused("too_much_text", f"A variable has at most {MAX_VALUE} characters.")
+        return text
+
+    return REFERENCE.sub(printed, value)
+
+
+def _shell(name: str, option: str, text: str) -> str:
+    """Commands are run by sh anyway."""
+    if name == "sh":
+        return f"set -e\n{text}" if option == "-ec" else text
+    return nested_script([name, option], text, "COMMAND")
+
+
+def _word(word: str, known: Collection[str]) -> str:
+    """Quote a word for a shell, but for the variables in it."""
+    parts, place = [], 0
+    for found in REFERENCE.finditer(word):
+        if found[2] is not None and found[2] not in known:
+            continue  # stays as it is written
+        parts.append(_quoted(word[place : found.start()]))
+        parts.append("'$'" if found[2] is None else f'"${{{found[2]}}}"')
+        place = found.end()
+    parts.append(_quoted(word[place:]))
+    return "".join(parts) or "''"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if text else ""
+
+
+def _replaced(text: str, known: Collection[str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return "$"
+        return f"${{{found[2]}}}" if found[2] in known else found[0]
+
+    return REFERENCE.sub(value, text)

@@ -1,4 +1,4 @@
-"""An object of a manifest, read key by key: what nobody asked for is told in a note."""
+"""An object of a manifest, read key by key. A note reports the keys that are not read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from skep_jobfile.document import Document
 from skep_jobfile.importers.result import Note
-from skep_jobfile.problems import InvalidJobFile, Path, Trouble
+from skep_jobfile.problems import InvalidJobFile, Issue, Path
 
 
 class View:
@@ -59,7 +59,7 @@ class View:
         return [str(value) for value in values]
 
     def skip(self, *keys: str) -> None:
-        """These mean nothing outside of Kubernetes."""
+        """Mark keys as read that mean nothing outside of Kubernetes."""
         self._taken.update(keys)
 
     def note(self, code: str, message: str, *below: str | int) -> None:
@@ -73,8 +73,8 @@ class View:
                 self.note("not_carried_over", f"{key[:100]}: {hint}", key)
 
     def line(self, *below: str | int) -> int:
-        trouble = Trouble("", "", (*self._path, *below), at_key=True)
-        return self._document.locate(trouble).line
+        issue = Issue("", "", (*self._path, *below), at_key=True)
+        return self._document.locate(issue).line
 
     def wrong(self, key: str, expected: str) -> InvalidJobFile:
         return self._wrong((key,), expected)
@@ -89,5 +89,5 @@ class View:
 
     def _wrong(self, below: Path, expected: str) -> InvalidJobFile:
         path = (*self._path, *below)
-        trouble = Trouble("invalid_value", f"Here stands {expected}.", path)
-        return InvalidJobFile([self._document.locate(trouble)])
+        issue = Issue("invalid_value", f"Here stands {expected}.", path)
+        return InvalidJobFile([self._document.locate(issue)])

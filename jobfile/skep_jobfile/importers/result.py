@@ -1,7 +1,9 @@
-"""What an importer gives back."""
+"""What an importer returns, and how it writes a script inside of a script."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +51,8 @@ def finished(data: dict[str, Any], notes: list[Note]) -> Converted:
 
 
 def _literal(data: dict[str, Any]) -> dict[str, Any]:
-    """Commands that happen to hold the beginning of a template's tag print it by a parameter."""
+    """Escape the beginning of a template's tag in commands that happen to hold it: a parameter
+    prints it."""
     tag = f"{OPENING} $parameters.{PARAMETER} %>"
     found = False
 
@@ -66,3 +69,12 @@ def _literal(data: dict[str, Any]) -> dict[str, Any]:
 
     walked: dict[str, Any] = walk(data)
     return {**walked, "parameters": {PARAMETER: OPENING}} if found else walked
+
+
+def nested_script(program: Sequence[str], text: str, end: str) -> str:
+    """Return a shell command that runs `program` (such as `bash -c`) with the text as its next
+    word, read as it is written; `end` is a word for the line behind it."""
+    lines = {line for line in text.split("\n") if line.startswith(end)}
+    while end in lines:
+        end += "_"
+    return f"{shlex.join(program)} \"$(cat <<'{end}'\n{text}\n{end}\n)\""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from skep_jobfile.importers import shell_text
-from skep_jobfile.importers.result import Note
+from skep_jobfile.importers import slurm_steps
+from skep_jobfile.importers.result import Note, nested_script
 
 ROLE = "worker"
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
@@ -26,39 +26,41 @@ FROM_OURS = {
     "printf %d 0x${id#????})",
     "SLURM_JOBID": "$SLURM_JOB_ID",
     "SLURM_JOB_USER": "$PAI_USER_NAME",
-    "SLURM_JOB_NODELIST": f"$(echo \"$PAI_TASK_ROLE_{ROLE}_HOST_LIST\" | sed 's/:[0-9]*//g')",
+    "SLURM_JOB_NODELIST": "",  # of the component
     "SLURM_NODELIST": "$SLURM_JOB_NODELIST",
     "SLURM_NODEID": "$PAI_TASK_INDEX",
     "SLURMD_NODENAME": "$PAI_CURRENT_CONTAINER_IP",
     "SLURM_SUBMIT_DIR": "$PWD",
 }
-# srun skips its options: some stand alone, all others have a value.
-FUNCTIONS = """\
-srun() {  # starts the tasks of this node, and fails as the worst of them
+# The options that stand alone are those of slurm_steps, which reads them over several nodes.
+FUNCTIONS = f"""\
+srun() {{  # starts the tasks of this node, and fails as the worst of them
+    skep_tasks="$SLURM_NTASKS_PER_NODE"
     while [ $# -gt 0 ]; do
         case $1 in
             --) shift; break ;;
-            --*=*|-[EHIKOQXZklqsuv]*) shift ;;
-            --contiguous|--disable-status|--exact|--exclusive|--help|--interactive) shift ;;
-            --kill-on-bad-exit|--label|--no-*|--overcommit|--overlap|--oversubscribe) shift ;;
-            --preserve-env|--pty|--quiet|--reboot|--spread-job|--unbuffered) shift ;;
-            --use-min-nodes|--verbose|--whole) shift ;;
+            --ntasks=*|--ntasks-per-node=*) skep_tasks="${{1#*=}}"; shift ;;
+            --ntasks|--ntasks-per-node|-n) skep_tasks="$2"; shift 2 ;;
+            -n*) skep_tasks="${{1#-n}}"; shift ;;
+            --*=*|-[{"".join(sorted(slurm_steps.ALONE))}]*) shift ;;
+            {"|".join(f"--{name}" for name in sorted(slurm_steps.ALONE_LONG))}|--no-*) shift ;;
             --*|-?) shift 2 ;;
             -*) shift ;;
             *) break ;;
         esac
     done
+    case $skep_tasks in ''|*[!0-9]*) echo "srun: $skep_tasks tasks?" >&2; return 2 ;; esac
     skep_pids= skep_local=0 skep_worst=0
-    while [ "$skep_local" -lt "$SLURM_NTASKS_PER_NODE" ]; do
+    while [ "$skep_local" -lt "$skep_tasks" ]; do
         (
             export SLURM_LOCALID="$skep_local"
-            export SLURM_PROCID="$((SLURM_NODEID * SLURM_NTASKS_PER_NODE + skep_local))"
-            export RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS"
-            export LOCAL_RANK="$skep_local" LOCAL_WORLD_SIZE="$SLURM_NTASKS_PER_NODE"
-            if [ -n "${SLURM_GPUS_PER_TASK:-}" ]; then
+            export SLURM_PROCID="$skep_local" SLURM_NTASKS="$skep_tasks" SLURM_NPROCS="$skep_tasks"
+            export RANK="$skep_local" WORLD_SIZE="$skep_tasks"
+            export LOCAL_RANK="$skep_local" LOCAL_WORLD_SIZE="$skep_tasks"
+            if [ -n "${{SLURM_GPUS_PER_TASK:-}}" ]; then
                 skep_gpu="$((skep_local * SLURM_GPUS_PER_TASK))" skep_gpus=
                 while [ "$skep_gpu" -lt "$(((skep_local + 1) * SLURM_GPUS_PER_TASK))" ]; do
-                    skep_gpus="$skep_gpus${skep_gpus:+,}$skep_gpu" skep_gpu="$((skep_gpu + 1))"
+                    skep_gpus="$skep_gpus${{skep_gpus:+,}}$skep_gpu" skep_gpu="$((skep_gpu + 1))"
                 done
                 export CUDA_VISIBLE_DEVICES="$skep_gpus"
             fi
@@ -72,14 +74,14 @@ srun() {  # starts the tasks of this node, and fails as the worst of them
         if [ "$skep_code" -gt "$skep_worst" ]; then skep_worst="$skep_code"; fi
     done
     return "$skep_worst"
-}
-scontrol() {  # of it only: show hostnames
-    case "${1:-} ${2:-}" in
-        "show hostname"*) echo "${3:-$SLURM_JOB_NODELIST}" | tr ',' '\\n' ;;
+}}
+scontrol() {{  # of it only: show hostnames
+    case "${{1:-}} ${{2:-}}" in
+        "show hostname"*) echo "${{3:-$SLURM_JOB_NODELIST}}" | tr ',' '\\n' ;;
         *) echo "scontrol $*: there is no Slurm here" >&2; return 1 ;;
     esac
-}
-module() { echo "module $*: there are no modules here" >&2; }
+}}
+module() {{ echo "module $*: there are no modules here" >&2; }}
 """
 
 
@@ -96,22 +98,55 @@ class Shape:
     memory_mb: int
 
 
-def commands(script: str, shape: Shape, extra: Mapping[str, str]) -> list[str]:
-    """The variables, then the script as its first line wants it run."""
+def role_name(component: int) -> str:
+    """Return the task role of a component of a heterogeneous job; of any other job it is 0."""
+    return f"{ROLE}{component}" if component else ROLE
+
+
+def commands(
+    script: str, shapes: Sequence[Shape], extra: Mapping[str, str], *, steps: bool = False
+) -> list[str]:
+    """Return the variables, then the script as its first line wants it run. With several shapes,
+    one for each component of a heterogeneous job, this is for the first of them; `steps` means
+    that `srun` is the program even on one node."""
+    shape = shapes[0]
     program = _program(script)
     functions = FUNCTIONS if program[0].rpartition("/")[2] in SHELLS else ""
     text = script.partition("\n")[2] if script.startswith("#!") else script
-    exports = "\n".join(_exports(shape, extra))
-    if shape.nodes == 1:
-        run = shell_text.run([*program, "-c"], functions + text.strip(), "SLURM_SCRIPT")
+    exports = "\n".join([*_exports(shape, extra), *_of_components(shapes)])
+    if shape.nodes == 1 and len(shapes) == 1 and not steps:
+        run = nested_script([*program, "-c"], functions + text.strip(), "SLURM_SCRIPT")
         return [exports, run]
     others = functions.partition("scontrol()")
-    run = shell_text.run([*program, "-c"], "".join(others[1:]) + text.strip(), "SLURM_SCRIPT")
-    return [exports, *_over_nodes(run)]
+    run = nested_script([*program, "-c"], "".join(others[1:]) + text.strip(), "SLURM_SCRIPT")
+    write = _write_steps(shapes)
+    return [exports, *write, SERVE, f"skep_code=0\n(\n{run}\n) || skep_code=$?", END]
+
+
+def component_commands(
+    shapes: Sequence[Shape], component: int, extra: Mapping[str, str]
+) -> list[str]:
+    """Return the commands of a further component of a heterogeneous job: its nodes serve the
+    steps of the script, which runs in the first component."""
+    offset = sum(shape.nodes for shape in shapes[:component])
+    own = _exports(shapes[component], extra, role_name(component), offset)
+    return ["\n".join(own), *_write_steps(shapes), SERVE]
+
+
+def _of_components(shapes: Sequence[Shape]) -> Iterator[str]:
+    """Return Slurm's variables about the components of a heterogeneous job."""
+    if len(shapes) == 1:
+        return
+    yield f"export SLURM_HET_SIZE={len(shapes)}"
+    for number, shape in enumerate(shapes):
+        yield f'export SLURM_JOB_NODELIST_HET_GROUP_{number}="{_nodes_of(role_name(number))}"'
+        yield f"export SLURM_NNODES_HET_GROUP_{number}={shape.nodes}"
+        tasks = shape.nodes * shape.tasks_per_node
+        yield f"export SLURM_NTASKS_HET_GROUP_{number}={tasks}"
 
 
 def array_index(indices: Sequence[int]) -> list[str]:
-    """Slurm's variables of an array, by the task's number in it."""
+    """Set Slurm's variables of an array, by the task's number in it."""
     if not indices:
         return []
     listed = " ".join(map(str, indices))
@@ -123,10 +158,16 @@ def array_index(indices: Sequence[int]) -> list[str]:
     ]
 
 
-def _over_nodes(run: str) -> list[str]:
-    """The script on the first node, and a server of its steps on all others."""
+def _write_steps(shapes: Sequence[Shape]) -> list[str]:
+    """Write the program of the steps, with which the first node starts them and all others serve
+    them."""
+    listed = ",".join(f"$PAI_TASK_ROLE_{role_name(n)}_HOST_LIST" for n in range(len(shapes)))
+    hosts = f'export SKEP_STEP_HOSTS="{listed}"'
+    if len(shapes) > 1:
+        sizes = ",".join(f"{shape.nodes}:{shape.tasks_per_node}" for shape in shapes)
+        hosts += f" SKEP_STEP_GROUPS={sizes}"
     write = "cat > \"$skep_steps/steps.py\" <<'SKEP_STEPS'\n" + _steps() + "SKEP_STEPS"
-    return [PREPARE, write, SERVE, f"skep_code=0\n(\n{run}\n) || skep_code=$?", END]
+    return [f"{PREPARE}\n{hosts}", write]
 
 
 @cache
@@ -136,13 +177,12 @@ def _steps() -> str:
     return text.partition('"""\n\n')[2]
 
 
-PREPARE = f"""\
-command -v python3 >/dev/null || {{
-    echo 'skep: srun over several nodes needs python3 in the image' >&2
+PREPARE = """\
+command -v python3 >/dev/null || {
+    echo 'skep: srun over several nodes, or with several programs, needs python3 in the image' >&2
     exit 127
-}}
-skep_steps=$(mktemp -d)
-export SKEP_STEP_HOSTS="$PAI_TASK_ROLE_{ROLE}_HOST_LIST\""""
+}
+skep_steps=$(mktemp -d)"""
 SERVE = """\
 if [ "$SLURM_NODEID" != 0 ]; then exec python3 "$skep_steps/steps.py" serve; fi
 printf '#!/bin/sh\\nexec python3 "%s/steps.py" run "$@"\\n' "$skep_steps" > "$skep_steps/srun"
@@ -167,7 +207,13 @@ def _program(script: str) -> list[str]:
     return [words[0].rpartition("/")[2] or "sh", *words[1:]]
 
 
-def _exports(shape: Shape, extra: Mapping[str, str]) -> Iterator[str]:
+def _nodes_of(role: str) -> str:
+    return f"$(echo \"$PAI_TASK_ROLE_{role}_HOST_LIST\" | sed 's/:[0-9]*//g')"
+
+
+def _exports(
+    shape: Shape, extra: Mapping[str, str], role: str = ROLE, offset: int = 0
+) -> Iterator[str]:
     tasks = shape.nodes * shape.tasks_per_node
     per_node = str(shape.tasks_per_node)
     known = {
@@ -186,7 +232,9 @@ def _exports(shape: Shape, extra: Mapping[str, str]) -> Iterator[str]:
         known["SLURM_GPUS"] = str(shape.gpus * shape.nodes)
     if shape.gpus_per_task:
         known["SLURM_GPUS_PER_TASK"] = str(shape.gpus_per_task)
-    for name, value in FROM_OURS.items():
+    own = {"SLURM_JOB_NODELIST": _nodes_of(role)}
+    own |= {"SLURM_NODEID": f"$((PAI_TASK_INDEX + {offset}))"} if offset else {}
+    for name, value in {**FROM_OURS, **own}.items():
         yield f'export {name}="{value}"'
     for name, value in {**known, **extra}.items():
         yield f"export {name}={shlex.quote(value)}"
@@ -242,6 +290,19 @@ OF_WHOLE_LINES = (
      "Mounts are left out: get data by the commands, or send files by "
      "extras.skep.workingFiles.", False),
 )  # fmt: skip
+
+
+SEVERAL_PROGRAMS = re.compile(r"srun\s.*?\s:\s")
+
+
+def starts_several_programs(text: str) -> bool:
+    """Return whether a line starts one step of several programs: `srun -n1 a : -n4 b`."""
+    for line in text.replace("\\\n", "  ").split("\n"):
+        if " : " in line and "srun" in line and not line.lstrip().startswith("#"):
+            parts = (part.lstrip() for part in STARTS.split(line[:MAX_LINE]))
+            if any(SEVERAL_PROGRAMS.match(part) for part in parts):
+                return True
+    return False
 
 
 def habits(text: str, nodes: int) -> Iterator[Note]:

@@ -56,18 +56,24 @@ def main(argv):
 
 
 def run(argv):
-    options, command = parse(argv)
-    if not command:
+    parts = [parse(part) for part in components(argv)]
+    if not all(command for _, command in parts):
         sys.stderr.write("srun: no command\n")
         return 2
-    nodes, tasks = share(options)
-    total, first = sum(tasks), 0
+    # The processes of all components are of one step, and numbered through.
+    shares = [
+        (command, node, count)
+        for options, command in parts
+        for group in het_groups(options)
+        for node, count in zip(*share(options, group))
+    ]
+    total, first = sum(count for _, _, count in shares), 0
     # Into a pipe or file of the script what other nodes print comes back; else it stays in the
     # log of the node that printed it.
     captured = captured_stdout()
     waiting = []  # type: list[Local | Remote]
     codes = []
-    for node, count in zip(nodes, tasks):
+    for command, node, count in shares:
         step = {"argv": command, "count": count, "first": first, "total": total, "node": node}
         first += count
         if not count:
@@ -81,10 +87,47 @@ def run(argv):
         signal.signal(number, lambda *_: [work.stop() for work in waiting])
     for work in waiting:
         codes.append(work.wait())
-        if codes[-1] and "kill-on-bad-exit" in options:
+        if codes[-1] and any("kill-on-bad-exit" in options for options, _ in parts):
             for other in waiting:
                 other.stop()
     return max(codes) if codes else 0
+
+
+def components(argv):
+    """The words of each component: a `:` of its own stands between them"""
+    found = [[]]  # type: list[list[str]]
+    for word in argv:
+        if word == ":":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def het_groups(options):
+    """The components of the job on which a component of the step runs: of `0`, `0,2` or `0-1`"""
+    text, known = options.get("het-group") or options.get("pack-group") or "0", len(groups())
+    found = []  # type: list[int]
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        last = last or first
+        if not (first.isdigit() and last.isdigit() and int(first) <= int(last) < known):
+            sys.exit("srun: --het-group=%s: the job has components 0 to %d" % (text, known - 1))
+        found += range(int(first), int(last) + 1)
+    return found
+
+
+def groups():
+    """(first node, nodes, processes on each) of each component of the job"""
+    text = os.environ.get("SKEP_STEP_GROUPS")
+    if not text:
+        return [(0, len(hosts()), int(os.environ["SLURM_NTASKS_PER_NODE"]))]
+    found, first = [], 0
+    for part in text.split(","):
+        nodes, _, tasks = part.partition(":")
+        found.append((first, int(nodes), int(tasks)))
+        first += int(nodes)
+    return found
 
 
 def parse(argv):
@@ -114,10 +157,11 @@ def parse(argv):
     return options, argv[at:]
 
 
-def share(options):
+def share(options, group):
     """(the nodes of the step, how many processes each of them starts)"""
     names = hosts()
-    nodes = list(range(len(names)))
+    first, count, per_node = groups()[group]
+    nodes = list(range(first, first + count))
     if options.get("nodelist"):
         wanted = options["nodelist"].split(",")
         nodes = [n for n in nodes if names[n][0] in wanted]
@@ -125,7 +169,6 @@ def share(options):
             sys.exit("srun: no node of this job is named %s" % options["nodelist"])
     if options.get("nodes"):
         nodes = nodes[: int(options["nodes"].split("-")[0])]
-    per_node = int(os.environ["SLURM_NTASKS_PER_NODE"])
     if options.get("ntasks-per-node"):
         per_node = int(options["ntasks-per-node"])
     if not options.get("ntasks"):

@@ -11,6 +11,8 @@ from django.middleware.csrf import get_token
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
@@ -18,12 +20,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from skep_platform.accounts import acting, queries, services
-from skep_platform.accounts.models import ApiToken, User
-from skep_platform.accounts.scopes import Scope
-from skep_platform.core.api import Body, IsAdmin, page, validated
+from skep_platform.accounts import confirmation, current_user, mfa, queries, security_keys, services
+from skep_platform.accounts.models import ApiToken, Scope, User
+from skep_platform.core.api import Body, IsAdmin, validated
 from skep_platform.core.errors import Forbidden
-from skep_platform.core.schema import PAGE_PARAMETERS, page_of
+from skep_platform.core.paging import page, paged
+from skep_platform.core.throttling import Guesses
 
 
 class PasswordField(serializers.CharField):
@@ -34,7 +36,7 @@ class PasswordField(serializers.CharField):
 
 class MembershipSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
-    role = serializers.ChoiceField(["member", "manager"])
+    role = serializers.ChoiceField(["viewer", "member", "admin"])
 
 
 class MeSerializer(serializers.Serializer[Any]):
@@ -42,10 +44,14 @@ class MeSerializer(serializers.Serializer[Any]):
     username = serializers.CharField()
     email = serializers.CharField(allow_blank=True)
     is_admin = serializers.BooleanField()
+    mfa_setup_required = serializers.BooleanField(
+        required=False,
+        help_text="Until MFA is set up, all other requests of this session are refused.",
+    )
     virtual_clusters = MembershipSerializer(many=True)
     admins = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Whom to ask for a virtual cluster; told to those who are in none.",
+        help_text="Whom to ask for a virtual cluster; empty for members of one.",
     )
 
 
@@ -55,6 +61,7 @@ class UserSerializer(serializers.Serializer[User]):
     email = serializers.CharField(allow_blank=True)
     is_admin = serializers.BooleanField(source="is_superuser")
     is_active = serializers.BooleanField()
+    mfa = serializers.BooleanField(default=False, help_text="Logging in by password needs a code.")
     created_at = serializers.DateTimeField(source="date_joined")
     last_login_at = serializers.DateTimeField(source="last_login", allow_null=True)
 
@@ -70,16 +77,46 @@ class TokenSerializer(serializers.Serializer[ApiToken]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    token = serializers.CharField(help_text="Told only here.")
+    token = serializers.CharField(help_text="Shown only once.")
+
+
+class KeyChallenge(serializers.Serializer[Any]):
+    options = serializers.DictField(help_text="For `navigator.credentials`, as JSON.")
+    state = serializers.CharField(help_text="To be sent back with the answer.")
 
 
 class CsrfSerializer(serializers.Serializer[Any]):
     csrf_token = serializers.CharField()
 
 
+class CodeField(serializers.CharField):
+    """A code of an authenticator app, or a recovery code."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=40, **kwargs)
+
+
 class Credentials(Body):
     username = serializers.CharField(max_length=150)
     password = PasswordField()
+    code = CodeField(
+        required=False,
+        allow_blank=True,
+        help_text="Where MFA is set up: without it the answer is `mfa_required`.",
+    )
+
+
+class KeyAnswer(Body):
+    """What a browser's `navigator.credentials` gave for a challenge, and the challenge's seal."""
+
+    credential = serializers.JSONField(help_text="PublicKeyCredential.toJSON()")
+    state = serializers.CharField(max_length=4000)
+
+
+class SessionLogin(Credentials):
+    key = KeyAnswer(
+        required=False, help_text="In place of a code: `key` of `mfa_required`, signed."
+    )
 
 
 class TokenBody(Body):
@@ -112,7 +149,7 @@ class PasswordReset(Body):
 
 
 class ResetLinkSerializer(serializers.Serializer[Any]):
-    url = serializers.CharField(help_text="Told only here; whoever has it may set the password.")
+    url = serializers.CharField(help_text="Shown only once; whoever has it can set the password.")
     expires_at = serializers.DateTimeField()
 
 
@@ -147,16 +184,45 @@ class CsrfView(Public):
 @method_decorator(csrf_protect, name="dispatch")
 class LoginView(Public):
     @extend_schema(
-        operation_id="login", request=Credentials, responses=MeSerializer, auth=[], tags=["auth"]
+        operation_id="login", request=SessionLogin, responses=MeSerializer, auth=[], tags=["auth"]
     )
     def post(self, request: Request) -> Response:
         """Starts a session (cookie `skep_session`)."""
-        user = services.check_password(request, **validated(Credentials, request))
-        login(request._request, user)
-        return Response(_me(user))
+        user, second = services.check_login(request, **validated(SessionLogin, request))
+        return Response(begin_session(request, user, second, user.login_method))
+
+
+class PasskeyChallengeView(Public):
+    @extend_schema(
+        operation_id="start_passkey_login",
+        request=None,
+        responses=KeyChallenge,
+        auth=[],
+        tags=["auth"],
+    )
+    def post(self, request: Request) -> Response:
+        """Return what a passkey signs to log in without a password."""
+        return Response(security_keys.challenge(request))
+
+
+@method_decorator(csrf_protect, name="dispatch")
+class PasskeyLoginView(Public):
+    @extend_schema(
+        operation_id="login_by_passkey",
+        request=KeyAnswer,
+        responses=MeSerializer,
+        auth=[],
+        tags=["auth"],
+    )
+    def post(self, request: Request) -> Response:
+        """Start a session by a passkey, which is the second factor as well."""
+        user = services.log_in_by_passkey(request, **validated(KeyAnswer, request))
+        return Response(begin_session(request, user, True, "passkey"))
 
 
 class PasswordResetView(Public):
+    throttle_classes = (Guesses,)
+
     @extend_schema(
         operation_id="reset_password",
         request=PasswordReset,
@@ -173,13 +239,15 @@ class PasswordResetView(Public):
 
 
 class LogoutView(APIView):
+    before_mfa = True
     token_scope = Scope.READ
 
     @extend_schema(operation_id="logout", request=None, responses={204: None}, tags=["auth"])
     def post(self, request: Request) -> Response:
         """Ends the session, or deletes the token that the request was made with."""
+        services.note_logout(current_user.user(request))
         if isinstance(request.auth, ApiToken):
-            request.auth.delete()
+            services.revoke_token(request.auth)
         logout(request._request)
         return Response(status=204)
 
@@ -193,9 +261,14 @@ class TokenLoginView(Public):
         tags=["auth"],
     )
     def post(self, request: Request) -> Response:
-        """A token for name and password: how a command line logs in."""
+        """Exchange a name and password for a token: how a command line logs in."""
         body = validated(TokenLogin, request)
-        user = services.check_password(request, body["username"], body["password"])
+        user, second = services.check_login(
+            request, body["username"], body["password"], body.get("code", "")
+        )
+        if mfa.is_required(user) and not second:
+            message = "Log in on the web page first, and set up MFA there."
+            raise Forbidden(message, code="mfa_setup_required")
         services.note_login(user)
         return _new_token(user, body)
 
@@ -204,7 +277,7 @@ class TokensView(APIView):
     @extend_schema(operation_id="list_tokens", responses=TokenSerializer(many=True), tags=["auth"])
     def get(self, request: Request) -> Response:
         """Your own tokens, newest first; there are at most 50."""
-        tokens = queries.tokens_of(acting.user(request))
+        tokens = queries.tokens_of(current_user.user(request))
         return Response([TokenSerializer(token).data for token in tokens])
 
     @extend_schema(
@@ -218,23 +291,27 @@ class TokensView(APIView):
         if isinstance(request.auth, ApiToken):
             message = "A token cannot make tokens: log in with your password (skep login)."
             raise Forbidden(message, code="token_by_token")
-        return _new_token(acting.user(request), validated(TokenBody, request))
+        return _new_token(current_user.user(request), validated(TokenBody, request))
 
 
 class TokenView(APIView):
     @extend_schema(operation_id="delete_token", responses={204: None}, tags=["auth"])
     def delete(self, request: Request, id: str) -> Response:
-        services.delete_token(acting.user(request), id)
+        services.delete_token(current_user.user(request), id)
         return Response(status=204)
 
 
 class MeView(APIView):
+    before_mfa = True
+
     @extend_schema(operation_id="get_me", responses=MeSerializer, tags=["me"])
     def get(self, request: Request) -> Response:
-        return Response(_me(acting.user(request)))
+        return Response(_me(current_user.user(request), request))
 
 
 class MyPasswordView(APIView):
+    before_mfa = True
+
     @extend_schema(
         operation_id="change_my_password",
         request=PasswordChange,
@@ -246,7 +323,7 @@ class MyPasswordView(APIView):
         body = validated(PasswordChange, request)
         user = services.change_own_password(
             request,
-            acting.user(request),
+            current_user.user(request),
             body["current"],
             body["new"],
             keep_tokens=body.get("keep_tokens", False),
@@ -258,14 +335,9 @@ class MyPasswordView(APIView):
 class UsersView(APIView):
     permission_classes = (IsAdmin,)
 
-    @extend_schema(
-        operation_id="list_users",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(UserSerializer),
-        tags=["users"],
-    )
+    @paged("list_users", UserSerializer, ["users"])
     def get(self, request: Request) -> Response:
-        return page(self, request, queries.users(), _users, "username")
+        return page(request, queries.users(), _users, "username")
 
     @extend_schema(
         operation_id="create_user",
@@ -274,7 +346,7 @@ class UsersView(APIView):
         tags=["users"],
     )
     def post(self, request: Request) -> Response:
-        user = services.create_user(acting.user(request), **validated(UserBody, request))
+        user = services.create_user(current_user.user(request), **validated(UserBody, request))
         return Response(UserSerializer(user).data, status=201)
 
 
@@ -289,16 +361,17 @@ class UserView(APIView):
         operation_id="update_user", request=UserChange, responses=UserSerializer, tags=["users"]
     )
     def patch(self, request: Request, username: str) -> Response:
-        """A new password or `is_active: false` ends all sessions and tokens of the user;
-        `is_active: false` also stops the user's jobs."""
+        """Change a user. A new password or `is_active: false` ends all sessions and tokens of the
+        user; `is_active: false` also stops the user's jobs."""
         changes = validated(UserChange, request, partial=True)
-        user = services.update_user(acting.user(request), username, changes)
+        user = services.update_user(current_user.user(request), username, changes)
         return Response(UserSerializer(user).data)
 
     @extend_schema(operation_id="delete_user", responses={204: None}, tags=["users"])
     def delete(self, request: Request, username: str) -> Response:
-        """For good. Its jobs stop; what is left of them belongs to a nameless user."""
-        services.delete_user(acting.user(request), username)
+        """Delete a user for good. The user's jobs stop; their records then belong to a nameless
+        user."""
+        services.delete_user(current_user.user(request), username)
         return Response(status=204)
 
 
@@ -312,20 +385,32 @@ class ResetLinkView(APIView):
         tags=["users"],
     )
     def post(self, request: Request, username: str) -> Response:
-        """A link by which the user sets a new password, once. The present one works till then."""
-        url = services.reset_link(acting.user(request), username)
+        """Create a link by which the user can set a new password, once. The present one works till
+        then."""
+        url = services.reset_link(current_user.user(request), username)
         expires = timezone.now() + timedelta(seconds=settings.PASSWORD_RESET_TIMEOUT)
-        told = {"url": url, "expires_at": expires}
-        return Response(ResetLinkSerializer(told).data, status=201)
+        link = {"url": url, "expires_at": expires}
+        return Response(ResetLinkSerializer(link).data, status=201)
 
 
-def _me(user: User) -> dict[str, Any]:
+def begin_session(request: Request, user: User, second_factor: bool, method: str) -> dict[str, Any]:
+    """Log a user in who was checked; the answer is what `get_me` says."""
+    login(request._request, user, "django.contrib.auth.backends.ModelBackend")
+    request._request.session[mfa.VERIFIED] = second_factor
+    confirmation.note(request._request.session)
+    services.note_session(user, method)
+    return _me(user, request)
+
+
+def _me(user: User, request: Request) -> dict[str, Any]:
+    by_token = isinstance(request.auth, ApiToken)
     memberships = queries.memberships(user)
     return {
         "id": user.pk,
         "username": user.get_username(),
         "email": user.email,
         "is_admin": user.is_admin,
+        "mfa_setup_required": not by_token and mfa.is_missing(user, request._request.session),
         "virtual_clusters": memberships,
         "admins": [] if memberships else queries.admins(),
     }
@@ -340,3 +425,20 @@ def _new_token(user: User, body: dict[str, Any]) -> Response:
         user, body.get("name", ""), body.get("expires_in_s"), body.get("scope", Scope.ADMIN)
     )
     return Response({**TokenSerializer(row).data, "token": secret}, status=201)
+
+
+class TokenScheme(OpenApiAuthenticationExtension):
+    target_class = "skep_platform.accounts.current_user.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer"}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = "skep_platform.accounts.current_user.SessionAuthentication"
+    name = "session"
+    priority = 1  # before the one that drf-spectacular brings
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "skep_session"}

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
 from django.db import models
 from django.utils.crypto import salted_hmac
 from knox.models import AbstractAuthToken
 
-from skep_platform.accounts.scopes import Scope
-from skep_platform.core.ids import uuid7
+from skep_platform.core.models import Entity, uuid7
+
+GROUP_NAME = RegexValidator(
+    r"\A[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}\Z", "Use letters, digits, '-', '_' and '.'."
+)
+
+
+class Scope(models.TextChoices):
+    """In ascending order: each may do what those before it may."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
 
 
 class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
@@ -20,13 +34,27 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
     sign_outs = models.PositiveIntegerField(default=0)
     # Set when the user was deleted but rows still refer to it (its jobs, for example).
     deleted_at = models.DateTimeField(null=True)
+    # Owned by a virtual cluster (`tenancy.ServiceAccount`): it has no password and cannot log in.
+    is_service_account = models.BooleanField(default=False, db_default=False)
+    # Bits of the events (`core.user_events`) that any channel of the user reports; null: those of
+    # a user who has chosen nothing.
+    notified_events = models.PositiveIntegerField(null=True)
 
     # Of the token by which this instance was found; a session may do all that its user may.
     token_scope = Scope.ADMIN.value
+    used_token: ApiToken | None = None
+    # How this instance was found by a password: the password of this account, or of the directory.
+    login_method = "password"
 
     @property
     def is_admin(self) -> bool:
-        return self.is_active and self.is_superuser
+        return self.is_active and self.is_superuser and self.only_vc is None
+
+    @property
+    def only_vc(self) -> UUID | None:
+        """The id of the one virtual cluster in which the token of this instance is of use; None:
+        it is not limited to one."""
+        return self.used_token.vc_id if self.used_token else None
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
         key_salt = "skep_platform.accounts.User.session"
@@ -34,14 +62,53 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
         return salted_hmac(key_salt, signed, secret=secret, algorithm="sha256").hexdigest()
 
 
+class Group(Entity):
+    """Users who get the same roles in virtual clusters. `external_name` is the group of the
+    identity provider whose members join at login and leave when it no longer names them."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[GROUP_NAME])
+    description = models.CharField(max_length=500, blank=True)
+    external_name = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["external_name"],
+                condition=~models.Q(external_name=""),
+                name="group_external_name_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GroupMember(models.Model):
+    """A user of a group. `external`: by the identity provider, which may take the user out again;
+    the others were added by an admin."""
+
+    group = models.ForeignKey(Group, models.CASCADE, related_name="members")
+    user = models.ForeignKey(User, models.CASCADE, related_name="group_members")
+    external = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_member_once")]
+
+
 class ApiToken(AbstractAuthToken):
-    """A knox token (only its SHA-512 is kept) with what its owner tells it apart by."""
+    """A knox token (only its SHA-512 is kept) with what its owner recognizes it by.
+
+    The token of a job has its `job_id` and `vc_id`: it acts as the owner of the job, in that
+    virtual cluster only, until the job has ended (see
+    `jobs.submission.followers`)."""
 
     public_id = models.UUIDField(default=uuid7, unique=True, editable=False)
     name = models.CharField(max_length=100)
     last4 = models.CharField(max_length=4)  # end of the token itself: 16 of its 256 bits
     scope = models.CharField(max_length=8, choices=Scope.choices, default=Scope.ADMIN)
     last_used_at = models.DateTimeField(null=True)  # to the hour
+    job_id = models.UUIDField(null=True, unique=True)
+    vc_id = models.UUIDField(null=True)
 
     def __str__(self) -> str:
         return self.name

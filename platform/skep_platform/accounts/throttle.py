@@ -15,18 +15,20 @@ from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from skep_platform.core.doorbells import valkey
 from skep_platform.core.errors import TooMany
+from skep_platform.core.notifications import valkey
 
 log = structlog.get_logger(__name__)
 
 WINDOW_S = 60
 PER_USER = 10  # failures per window from one address for one user name
 PER_ADDRESS = 50
+CODES = 20  # wrong codes of one user per CODES_WINDOW_S, from all addresses
+CODES_WINDOW_S = 3600
 
 
 def address(request: Request | HttpRequest) -> str:
-    """Who asks. A forwarded address counts only behind SKEP_TRUSTED_PROXIES proxies."""
+    """Return the address of the client; see `core.serving.behind_proxies`."""
     return BaseThrottle().get_ident(cast(Request, request)) or ""
 
 
@@ -69,3 +71,32 @@ class Attempt:
             pipeline.incr(key)
             pipeline.expire(key, WINDOW_S, nx=True)
         return pipeline.execute()[::2]
+
+
+class Codes:
+    """One guess of a second factor. It needs the password first, so that the limit may be the
+    user's: only who knows the password can lock the user out."""
+
+    def __init__(self, user_id: int) -> None:
+        self.key = f"skep:mfa:{user_id}"
+
+    def count(self) -> None:
+        """Raises TooMany. Counts nothing while Valkey is down, as `Attempt` does."""
+        try:
+            pipeline = valkey().pipeline()
+            pipeline.incr(self.key)
+            pipeline.expire(self.key, CODES_WINDOW_S, nx=True)
+            guesses = int(pipeline.execute()[0])
+        except redis.RedisError as error:
+            log.warning("login_throttle_down", error=type(error).__name__)
+            return
+        if guesses > CODES:
+            message = f"More than {CODES} wrong codes; try again in an hour, or ask an admin."
+            raise TooMany(message, code="throttled", retry_after_s=CODES_WINDOW_S)
+
+    def forgive(self) -> None:
+        """A code was right: none of the guesses before it counts."""
+        try:
+            valkey().delete(self.key)
+        except redis.RedisError as error:
+            log.warning("login_throttle_down", error=type(error).__name__)

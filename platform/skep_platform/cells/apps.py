@@ -11,6 +11,6 @@ class CellsConfig(AppConfig):
 
     def ready(self) -> None:
         from skep_platform.cells import services
-        from skep_platform.tenancy import changes
+        from skep_platform.core import ports
 
-        changes.checked_by(services.check_raised)
+        ports.check_raised_claims.bind(services.check_raised)

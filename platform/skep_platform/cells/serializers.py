@@ -9,12 +9,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from skep_platform.core.api import Body
-from skep_platform.jobs.serializers import ReasonSerializer
+from skep_platform.jobs.reasons import ReasonSerializer, WaitReasonSerializer
 from skep_platform.jobs.states import JobState
 from skep_platform.tenancy.models import NAME
 
 Serializer = serializers.Serializer[Any]
-NO_VC = "Of which virtual cluster; null for nobody's, or for one that you may not see."
+NO_VC = "Of which virtual cluster; null when none owns it, or one that you may not see."
 STATES = ["free", "used", "reserved", "bad", "lent"]
 MAX_VCS, MAX_CLAIMS, MAX_PINS = 2000, 500, 2000
 MAX_NUMBER = 1_000_000
@@ -44,7 +44,7 @@ class CellTotalSerializer(Serializer):
     type = serializers.CharField()
     total = serializers.IntegerField()
     owned = serializers.IntegerField(help_text="By the virtual clusters that you may see.")
-    left = serializers.IntegerField(allow_null=True, help_text="Nobody's. Only for admins.")
+    left = serializers.IntegerField(allow_null=True, help_text="Owned by none. Only for admins.")
     bad = serializers.IntegerField(help_text="With at least one GPU that cannot be used.")
 
 
@@ -183,7 +183,7 @@ class CheckedAssignmentSerializer(Serializer):
     revision = serializers.IntegerField(help_text="The present one.")
     fits = serializers.BooleanField()
     errors = AssignmentErrorSerializer(many=True)  # type: ignore[assignment]
-    left = LeftSerializer(many=True, help_text="Cells that would be nobody's.")
+    left = LeftSerializer(many=True, help_text="Cells that no virtual cluster would own.")
     downgraded = AffectedJobSerializer(
         many=True, help_text="Running jobs that would become opportunistic."
     )
@@ -216,7 +216,8 @@ class VirtualCellSerializer(Serializer):
         allow_null=True, help_text="Null: it gets its place when it is used."
     )
     children = VirtualCells(
-        allow_null=True, help_text="Null where there are too many to tell: ask with `under`."
+        allow_null=True,
+        help_text="Null where there are too many to show: request them with `under`.",
     )
     job = CellJobSerializer(
         allow_null=True, help_text="Of a GPU; null also for one that you may not see."
@@ -260,7 +261,7 @@ class ReservedSerializer(Serializer):
 
 
 class QueuedJobSerializer(Serializer):
-    """A job in the queue of a virtual cluster. Of one that the reader may not see it tells how
+    """A job in the queue of a virtual cluster. Of one that the reader may not see it shows how
     large it is and since when it is there, and not whose it is."""
 
     id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see this job.")
@@ -281,7 +282,7 @@ class QueuedJobSerializer(Serializer):
 
 class RunningSerializer(Serializer):
     job = QueuedJobSerializer()
-    expected_end = serializers.DateTimeField(allow_null=True, help_text="Null: nobody knows.")
+    expected_end = serializers.DateTimeField(allow_null=True, help_text="Null: not known.")
     opportunistic = serializers.BooleanField()
     preemptible = serializers.BooleanField()
 
@@ -291,8 +292,10 @@ class WaitingSerializer(Serializer):
     job = QueuedJobSerializer()
     needs_words = serializers.CharField()
     reserved = ReservedSerializer(allow_null=True)
-    expected_start = serializers.DateTimeField(allow_null=True, help_text="Null: nobody knows.")
-    reason = ReasonSerializer(allow_null=True, help_text="Null also for one that you may not see.")
+    expected_start = serializers.DateTimeField(allow_null=True, help_text="Null: not known.")
+    reason = WaitReasonSerializer(
+        allow_null=True, help_text="Null also for one that you may not see."
+    )
 
 
 class VcQueueSerializer(Serializer):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.cells import api, node_api, vc_api
+from skep_platform.cells import api
 
 urlpatterns: list[URLPattern] = [
     path("cells", api.CellsView.as_view()),
@@ -11,10 +11,10 @@ urlpatterns: list[URLPattern] = [
     path("cells/assignment/check", api.AssignmentCheckView.as_view()),
     path("cells/hived", api.HivedView.as_view()),
     path("cells/hived/check", api.HivedCheckView.as_view()),
-    path("virtual-clusters/<str:name>/cells", vc_api.CellsView.as_view()),
-    path("virtual-clusters/<str:name>/queue", vc_api.QueueView.as_view()),
-    path("virtual-clusters/<str:name>/history", vc_api.HistoryView.as_view()),
-    path("nodes/<str:name>/drain", node_api.DrainView.as_view()),
-    path("nodes/<str:name>/undrain", node_api.UndrainView.as_view()),
-    path("nodes/<str:name>/forecast", node_api.ForecastView.as_view()),
+    path("virtual-clusters/<str:name>/cells", api.VcCellsView.as_view()),
+    path("virtual-clusters/<str:name>/queue", api.QueueView.as_view()),
+    path("virtual-clusters/<str:name>/history", api.HistoryView.as_view()),
+    path("nodes/<str:name>/drain", api.DrainView.as_view()),
+    path("nodes/<str:name>/undrain", api.UndrainView.as_view()),
+    path("nodes/<str:name>/forecast", api.ForecastView.as_view()),
 ]

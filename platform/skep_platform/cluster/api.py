@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +16,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from skep_platform.accounts import acting
+from skep_platform import env_settings
+from skep_platform.accounts import current_user
 from skep_platform.cluster import floors, queries, services
-from skep_platform.cluster.models import Device, JoinToken, Node, NodeFault, NodeState
-from skep_platform.core.addresses import gateway_url
-from skep_platform.core.api import AdminWrites, Body, IsAdmin, page, validated
-from skep_platform.core.schema import PAGE_PARAMETERS, page_of
+from skep_platform.cluster.models import Device, JoinToken, NodeFault, NodeState
+from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
+from skep_platform.core.errors import NotFound
+from skep_platform.core.paging import page, paged
+from skep_platform.core.parsers import LargeJsonRenderer
+from skep_platform.core.serving import gateway_url
+from skep_platform.core.throttling import Guesses
 
 TAGS = ["nodes"]
 DEFAULT_JOIN_TTL_S = 3600
@@ -59,7 +65,7 @@ class NodeSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(NodeState.values)
     cordoned = serializers.BooleanField()
     cordon_reason = serializers.CharField(
-        allow_blank=True, help_text="Why it was cordoned; empty where an admin did it."
+        allow_blank=True, help_text="As the admin wrote, or what the platform found."
     )
     faults_24h = serializers.IntegerField(help_text="Tasks that failed by its fault of late.")
     draining = serializers.BooleanField(help_text="Its jobs were asked to go, and some are there.")
@@ -111,7 +117,7 @@ class FaultSerializer(serializers.Serializer[Any]):
 
 
 class JoinTokenSerializer(serializers.Serializer[Any]):
-    token = serializers.CharField(help_text="Told only here; lets nodes join.")
+    token = serializers.CharField(help_text="Shown only once; lets nodes join.")
     expires_at = serializers.DateTimeField()
     command = serializers.CharField(help_text="What to type on the new node.")
 
@@ -128,7 +134,7 @@ class JoinTokenRowSerializer(serializers.Serializer[Any]):
 class JoinedSerializer(serializers.Serializer[Any]):
     node_id = serializers.UUIDField()
     name = serializers.CharField()
-    credential = serializers.CharField(help_text="Told only here.")
+    credential = serializers.CharField(help_text="Shown only once.")
     gateway_url = serializers.CharField(
         allow_blank=True, help_text="Where the agent connects; empty: at the address it joined."
     )
@@ -138,6 +144,12 @@ class NodeBody(Body):
     labels = serializers.DictField(
         child=serializers.CharField(max_length=63, allow_null=True),
         help_text="rack, fabric: overrule what the agent reports; null goes back to that.",
+    )
+
+
+class ReasonBody(Body):
+    reason = serializers.CharField(
+        max_length=300, required=False, allow_blank=True, help_text="Shown with the node."
     )
 
 
@@ -162,16 +174,15 @@ class JoinBody(Body):
 
 
 class NodesView(APIView):
-    @extend_schema(
-        operation_id="list_nodes",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter("state", str, description="Comma-separated states."),
-            OpenApiParameter("gpu_model", str),
-            OpenApiParameter("search", str, description="Part of the name."),
-        ],
-        responses=page_of(NodeSerializer),
-        tags=TAGS,
+    renderer_classes = (LargeJsonRenderer,)
+
+    @paged(
+        "list_nodes",
+        NodeSerializer,
+        TAGS,
+        OpenApiParameter("state", str, description="Comma-separated states."),
+        OpenApiParameter("gpu_model", str),
+        OpenApiParameter("search", str, description="Part of the name."),
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -181,7 +192,8 @@ class NodesView(APIView):
             query.get("gpu_model", ""),
             query.get("search", ""),
         )
-        return page(self, request, rows, lambda nodes: show(request.user, nodes), "name")
+        shown = partial(show, request.user)
+        return page(request, queries.as_rows(rows), shown, "name")
 
 
 class NodeView(APIView):
@@ -195,36 +207,38 @@ class NodeView(APIView):
         operation_id="update_node", request=NodeBody, responses=NodeSerializer, tags=TAGS
     )
     def patch(self, request: Request, name: str) -> Response:
-        services.set_labels(acting.user(request), name, validated(NodeBody, request)["labels"])
+        services.set_labels(
+            current_user.user(request), name, validated(NodeBody, request)["labels"]
+        )
         return _one(request, name)
 
     @extend_schema(operation_id="remove_node", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str) -> Response:
-        """Only when nothing runs there. Its credential is worthless from then on."""
-        services.remove_node(acting.user(request), name)
+        """Remove a node on which nothing runs. Its credential is worthless from then on."""
+        services.remove_node(current_user.user(request), name)
         return Response(status=204)
 
 
 class FaultsView(APIView):
-    @extend_schema(
-        operation_id="list_node_faults",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(FaultSerializer),
-        tags=TAGS,
-    )
+    @paged("list_node_faults", FaultSerializer, TAGS)
     def get(self, request: Request, name: str) -> Response:
-        """Tasks that failed by the node's fault, newest first."""
+        """List the tasks that failed by the node's fault, newest first."""
         rows = NodeFault.objects.filter(node=queries.find(name))
-        return page(self, request, rows, lambda faults: show_faults(request.user, faults), "-id")
+        return page(
+            request, rows, lambda faults: show_faults(request.user, faults), "id", descending=True
+        )
 
 
 class CordonView(APIView):
     permission_classes = (IsAdmin,)
 
-    @extend_schema(operation_id="cordon_node", request=None, responses=NodeSerializer, tags=TAGS)
+    @extend_schema(
+        operation_id="cordon_node", request=ReasonBody, responses=NodeSerializer, tags=TAGS
+    )
     def post(self, request: Request, name: str) -> Response:
-        """Nothing new is placed there; what runs goes on. (To make it go, drain.)"""
-        services.cordon(acting.user(request), name)
+        """Place nothing new on the node; what runs there goes on. To make it leave, drain the
+        node."""
+        services.cordon(current_user.user(request), name, reason_of(request))
         return _one(request, name)
 
 
@@ -233,7 +247,7 @@ class UncordonView(APIView):
 
     @extend_schema(operation_id="uncordon_node", request=None, responses=NodeSerializer, tags=TAGS)
     def post(self, request: Request, name: str) -> Response:
-        services.uncordon(acting.user(request), name)
+        services.uncordon(current_user.user(request), name)
         return _one(request, name)
 
 
@@ -244,24 +258,19 @@ class DeclareLostView(APIView):
         operation_id="declare_node_lost", request=None, responses=NodeSerializer, tags=TAGS
     )
     def post(self, request: Request, name: str) -> Response:
-        """Do not wait until its lease is over: its tasks count as lost, and start elsewhere. Only
-        when its machine is surely off; else they run twice."""
-        services.declare_lost(acting.user(request), name)
+        """Declare a node lost before its lease is over: its tasks count as lost, and start on other
+        nodes. Do this only when the machine is surely off; else they run twice."""
+        services.declare_lost(current_user.user(request), name)
         return _one(request, name)
 
 
 class JoinTokensView(APIView):
     permission_classes = (IsAdmin,)
 
-    @extend_schema(
-        operation_id="list_join_tokens",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(JoinTokenRowSerializer),
-        tags=TAGS,
-    )
+    @paged("list_join_tokens", JoinTokenRowSerializer, TAGS)
     def get(self, request: Request) -> Response:
-        """Those that still let nodes in, newest first; never the tokens themselves."""
-        return page(self, request, services.join_tokens(), show_join_tokens, "-id")
+        """List the join tokens that still let nodes in, newest first; never their secrets."""
+        return page(request, services.join_tokens(), show_join_tokens, "id", descending=True)
 
     @extend_schema(
         operation_id="create_join_token",
@@ -270,12 +279,14 @@ class JoinTokensView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """Works for one node, unless asked for more: then mind who can read it."""
+        """Create a join token, for one node unless the request asks for more."""
         asked = validated(JoinTokenBody, request)
         ttl = asked.get("expires_in_s", DEFAULT_JOIN_TTL_S)
         nodes, node = asked.get("nodes", 1), asked.get("node", "")
-        row, token = services.issue_join_token(acting.user(request), ttl, nodes, node)
+        row, token = services.issue_join_token(current_user.user(request), ttl, nodes, node)
         command = f"skep-agent join --server {settings.SKEP_PUBLIC_URL} --token {token}"
+        if env_settings.public_url_problem(settings.SKEP_PUBLIC_URL, allow_http=False):
+            command += " --allow-http"
         answer = {"token": token, "expires_at": row.expires_at, "command": command}
         return Response(JoinTokenSerializer(answer).data, status=201)
 
@@ -285,14 +296,15 @@ class JoinTokenView(APIView):
 
     @extend_schema(operation_id="revoke_join_token", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, token_id: UUID) -> Response:
-        """It lets nobody in from now on; nodes that joined with it stay."""
-        services.revoke_join_token(acting.user(request), token_id)
+        """Revoke a join token. Nodes that joined with it stay."""
+        services.revoke_join_token(current_user.user(request), token_id)
         return Response(status=204)
 
 
 class JoinView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
+    throttle_classes = (Guesses,)
 
     @extend_schema(
         operation_id="join_node",
@@ -302,22 +314,37 @@ class JoinView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """What `skep-agent join` calls: trades a join token for a node's credential."""
+        """Exchange a join token for a node's credential, as `skep-agent join` does."""
         node, credential = services.join_node(**validated(JoinBody, request))
         answer = {"node_id": node.pk, "name": node.name, "credential": credential}
         answer["gateway_url"] = gateway_url(request.get_host())
         return Response(JoinedSerializer(answer).data, status=201)
 
 
-def show(user: Any, nodes: list[Node]) -> list[Any]:
-    """Nodes from `queries.nodes()` as JSON; a fixed number of queries, however many they are."""
-    held, live = queries.holders(user, nodes), queries.live(nodes)
-    gpus = queries.gpus(nodes)
-    return [_node(node, gpus.get(node.pk, []), held, live) for node in nodes]
+def show(user: Any, nodes: list[dict[str, Any]]) -> list[Any]:
+    """Return rows of `queries.as_rows` as JSON; a fixed number of queries, however many there
+    are."""
+    ids = [node["id"] for node in nodes]
+    online = [node["id"] for node in nodes if node["state"] == NodeState.ONLINE]
+    held, live, gpus = queries.holders(user, ids), queries.live(online), queries.gpus(ids)
+    return [_node(node, gpus.get(node["id"], []), held, live) for node in nodes]
+
+
+def show_one(user: Any, name: str) -> Any:
+    """Return one node as JSON. Raises NotFound."""
+    node = queries.as_rows(queries.nodes().filter(name=name)).first()
+    if node is None:
+        raise NotFound(f"There is no node named {name}.")
+    return show(user, [node])[0]
+
+
+def reason_of(request: Request) -> str:
+    """Return why an admin takes a node out of use; "" where they did not say."""
+    return str(validated(ReasonBody, request).get("reason", "")).strip()
 
 
 def show_join_tokens(tokens: list[JoinToken]) -> list[Any]:
-    """As JSON, without the secrets, of which only hashes are kept."""
+    """Return join tokens as JSON, without their secrets, of which only hashes are kept."""
     return [
         {
             "id": token.pk,
@@ -332,7 +359,7 @@ def show_join_tokens(tokens: list[JoinToken]) -> list[Any]:
 
 
 def show_faults(user: Any, faults: list[NodeFault]) -> list[Any]:
-    """As JSON; a fixed number of queries, however many they are."""
+    """Return faults as JSON, with a fixed number of queries."""
     failed = queries.failed_jobs(user, faults)
     return [_fault(fault, failed.get(fault.attempt_id)) for fault in faults]
 
@@ -353,39 +380,28 @@ def _fault(fault: NodeFault, failed: queries.Holder | None) -> dict[str, Any]:
     }
 
 
+PLAIN = (
+    *("id", "name", "state", "cordoned", "cordon_reason", "faults_24h", "address", "memory_mb"),
+    *("runtime", "driver_version", "engine_version", "network_problem", "agent_version", "labels"),
+    *("last_heartbeat_at", "lease_expires_at", "disk_free_mb", "disk_total_mb"),
+    "log_bytes_waiting",
+)  # columns that are shown as they are
+
+
 def _node(
-    node: Any,
+    node: Mapping[str, Any],
     gpus: list[queries.Gpu],
-    held: dict[str, queries.Holder],
-    live: dict[str, queries.Live],
+    held: Mapping[str, queries.Holder],
+    live: Mapping[str, queries.Live],
 ) -> dict[str, Any]:
+    versions = node["components"] | {"driver": node["driver_version"]}
     return {
-        "id": node.pk,
-        "name": node.name,
-        "state": node.state,
-        "cordoned": node.cordoned,
-        "cordon_reason": node.cordon_reason,
-        "faults_24h": node.faults_24h,
-        "draining": node.draining and node.busy,
-        "empty": not node.busy,
-        "address": node.address,
-        "cpus": node.cpu_millis / 1000,
-        "memory_mb": node.memory_mb,
-        "runtime": node.runtime,
-        "driver_version": node.driver_version,
-        "engine_version": node.engine_version,
-        "network_problem": node.network_problem,
-        "below_floor": [
-            asdict(one) for one in floors.below(node.components | {"driver": node.driver_version})
-        ],
-        "agent_version": node.agent_version,
-        "labels": node.labels,
-        "last_heartbeat_at": node.last_heartbeat_at,
-        "lease_expires_at": node.lease_expires_at,
-        "disk_free_mb": node.disk_free_mb,
-        "disk_total_mb": node.disk_total_mb,
-        "disk_low": queries.disk_low(node),
-        "log_bytes_waiting": node.log_bytes_waiting,
+        **{name: node[name] for name in PLAIN},
+        "draining": node["draining"] and node["busy"],
+        "empty": not node["busy"],
+        "cpus": node["cpu_millis"] / 1000,
+        "below_floor": [asdict(one) for one in floors.below(versions)],
+        "disk_low": queries.disk_low(node["disk_free_mb"], node["disk_total_mb"]),
         "gpus": [_gpu(gpu, held.get(gpu.uuid), live.get(gpu.uuid)) for gpu in gpus],
     }
 
@@ -398,7 +414,7 @@ def _gpu(
     return {
         "uuid": gpu.uuid,
         "model": gpu.model,
-        "index": gpu.index,
+        "index": gpu.number,
         "memory_mb": gpu.memory_mb,
         "health": gpu.health,
         "problem": gpu.problem,
@@ -419,4 +435,4 @@ def _used_by(holder: queries.Holder) -> dict[str, Any]:
 
 
 def _one(request: Request, name: str) -> Response:
-    return Response(show(request.user, [queries.find(name)])[0])
+    return Response(show_one(request.user, name))

@@ -7,9 +7,9 @@ class ClusterConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from skep_platform.cluster import layouts
         from skep_platform.cluster.queries import gpus_by_model
-        from skep_platform.tenancy import capacity, changes
+        from skep_platform.cluster.services import cells_changed
+        from skep_platform.core import ports
 
-        capacity.told_by(gpus_by_model)
-        changes.counted_by(layouts.changed)
+        ports.gpus_by_model.bind(gpus_by_model)
+        ports.claims_changed.bind(cells_changed)

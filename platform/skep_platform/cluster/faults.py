@@ -1,4 +1,4 @@
-"""Failures of tasks that were their node's fault: told, counted, and what follows from them."""
+"""Failures of tasks that were the fault of their node: store and count them, and cordon nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
+from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeFault, NodeState
-from skep_platform.core import doorbells
+from skep_platform.core import notifications
 from skep_platform.core.events import record
 
 WINDOW = timedelta(hours=24)  # older faults count no more
@@ -45,8 +46,8 @@ def cordon_faulty() -> list[str]:
         if len(left) > 1 and node_id in left:
             cordoned.append(_cordon(left.pop(node_id)))
     if cordoned:
-        doorbells.ring_scheduler()
-        doorbells.ring_topic("cluster")
+        notifications.notify_scheduler()
+        notifications.notify_topic("cluster")
     return cordoned
 
 
@@ -56,7 +57,8 @@ def forget(node_id: UUID) -> None:
 
 
 def _due() -> list[UUID]:
-    """Nodes in use with events of enough witnesses; the latest fault of each tells its event."""
+    """Return the nodes in use with failures that enough witnesses have seen. The latest fault of
+    each witness decides to which failure it belongs."""
     enough = settings.SKEP_CORDON_FAULTS
     if enough < 1:
         return []
@@ -76,10 +78,12 @@ def _counted() -> QuerySet[NodeFault]:
 
 def _cordon(node: Node) -> str:
     names = Counter(_counted().filter(node=node).values_list("name", flat=True))
-    told = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in names.most_common())
+    counts = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in names.most_common())
     total = sum(names.values())
-    reason = f"{total} tasks failed within 24 h by the node's fault ({told})."[:300]
+    reason = f"{total} tasks failed within 24 h by the node's fault ({counts})."[:300]
     Node.objects.filter(pk=node.pk).update(cordoned=True, cordon_reason=reason, updated_at=Now())
     message = f"Node {node.name} was cordoned: {reason} Uncordon it when it is repaired."
     record("node", node.pk, "node.cordoned", message, faults=dict(names))
+    after = {"cordoned": True, "cordon_reason": reason}
+    audit.record("node.cordon", "node", node.pk, node.name, after=after)
     return node.name

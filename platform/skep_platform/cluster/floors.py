@@ -1,14 +1,14 @@
 """The oldest versions of a node's own software that keep tenants apart, and the CVE behind each.
 
-A component whose version is not told (an agent in a container does not see NVIDIA's toolkit) is not
-judged. Pure.
-"""
+A component whose version is not reported (an agent in a container does not see NVIDIA's toolkit) is
+not judged. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 Version = tuple[int, ...]
 
@@ -63,9 +63,14 @@ class Below:
 
 
 def below(versions: Mapping[str, str]) -> list[Below]:
-    """Return what of these versions, given by component, is below its floor."""
-    found = [(floor, versions.get(floor.component, "")) for floor in FLOORS]
-    return [_told(floor, text) for floor, text in found if not _is_fixed(floor, text)]
+    """Return the components whose versions, given by component, are below their floors."""
+    return list(_below(tuple(versions.get(floor.component, "") for floor in FLOORS)))
+
+
+@lru_cache(maxsize=1024)  # thousands of nodes have the same few versions
+def _below(versions: tuple[str, ...]) -> tuple[Below, ...]:
+    found = zip(FLOORS, versions, strict=True)
+    return tuple(_describe(floor, text) for floor, text in found if not _is_fixed(floor, text))
 
 
 def _is_fixed(floor: Floor, text: str) -> bool:
@@ -76,7 +81,7 @@ def _is_fixed(floor: Floor, text: str) -> bool:
 
 
 def _wanted(floor: Floor, version: Version) -> Version:
-    """The fix in the branch of the version, else the newest."""
+    """Return the fix in the branch of the version, else the newest."""
     own = version[: floor.branch]
     return next((f for f in floor.fixed if f[: floor.branch] == own), floor.fixed[-1])
 
@@ -92,7 +97,7 @@ def _parsed(text: str) -> Version:
     return tuple(int(part) for part in number[1].split(".")) if number else ()
 
 
-def _told(floor: Floor, text: str) -> Below:
+def _describe(floor: Floor, text: str) -> Below:
     wanted = ".".join(map(str, _wanted(floor, _parsed(text))))
     message = (
         f"{floor.name} {text} is older than {wanted} ({floor.cve}): a task may break out of its"

@@ -7,7 +7,6 @@ another living node reports stays there.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +46,7 @@ def check(inventory: Inventory) -> None:
         ),
         "the port range is not within 1024..65535": not 1024 <= first <= last <= 65535,
         "too many labels": len(inventory.labels) > MAX_LABELS,
-        "text with a NUL character": "\\u0000" in json.dumps(inventory.model_dump()),
+        "text with a NUL character": "\\u0000" in inventory.model_dump_json(),
     }
     wrong = [problem for problem, holds in problems.items() if holds]
     if wrong:

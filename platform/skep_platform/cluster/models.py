@@ -6,8 +6,7 @@ from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 
-from skep_platform.core.machine import StateMachine
-from skep_platform.core.models import Entity
+from skep_platform.core.models import Entity, StateMachine
 
 # Host names and addresses, too: HiveD's files call nodes so.
 NODE_NAME = RegexValidator(
@@ -38,6 +37,8 @@ NODE = StateMachine(
 class Node(Entity):
     """A machine with an agent. `desired_revision` rises with every change of what it shall run."""
 
+    first_session = False  # of the row that `sessions.open_session` returns: it never had one
+
     name = models.CharField(max_length=63, validators=[NODE_NAME])
     state = models.CharField(max_length=16, choices=NodeState.choices, default=NodeState.JOINED)
     cordoned = models.BooleanField(default=False)  # admin: place nothing new here
@@ -57,7 +58,7 @@ class Node(Entity):
     gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs
     network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)
-    # What the agent reports, overruled by what an admin set; both are kept to tell them apart.
+    # What the agent reports, overridden by what an admin set; both are kept.
     labels = models.JSONField(default=dict)
     reported_labels = models.JSONField(default=dict)
     admin_labels = models.JSONField(default=dict)
@@ -72,8 +73,8 @@ class Node(Entity):
     last_heartbeat_at = models.DateTimeField(null=True)
     lease_expires_at = models.DateTimeField(null=True)  # the server's view, margin included
     desired_revision = models.PositiveBigIntegerField(default=0)
-    # What the newest heartbeat told of the node's own disk (null: not known), and of output that
-    # it holds back because it is not stored yet.
+    # What the newest heartbeat reported of the node's own disk (null: not known), and of output
+    # that it holds back because it is not stored yet.
     disk_free_mb = models.PositiveIntegerField(null=True)
     disk_total_mb = models.PositiveIntegerField(null=True)
     log_bytes_waiting = models.PositiveBigIntegerField(default=0)
@@ -96,7 +97,7 @@ class Node(Entity):
 
 class ControlPlane(models.Model):
     """One row: whether any gateway is there to accept agents. Written by all of them every second;
-    while none is, no node is judged by the end of its lease (see `cluster.presence`)."""
+    while none is, no node is judged by the end of its lease (see `cluster.sessions`)."""
 
     seen_at = models.DateTimeField()  # when a gateway was last up
     since = models.DateTimeField()  # from when on at least one was, without a break
@@ -139,8 +140,8 @@ class JoinToken(Entity):
 
 class CellLayout(models.Model):
     """One row: how the admin wants the cells to be. `text` is an imported HiveD file ("": as the
-    agents report). `revision` rises with every change of layout, claims or pins, and tells an
-    editor that someone was faster."""
+    agents report). `revision` rises with every change of layout, claims or pins, and shows an
+    editor that another admin was faster."""
 
     text = models.TextField(blank=True)
     revision = models.PositiveBigIntegerField(default=0)
@@ -168,4 +169,36 @@ class NodeFault(models.Model):
             models.Index(
                 fields=["at"], condition=models.Q(witness__isnull=False), name="fault_counted"
             ),
+        ]
+
+
+class AnnouncementSeverity(models.TextChoices):
+    INFO = "info"
+    WARNING = "warning"
+
+
+class Announcement(Entity):
+    """A message of the administrators to all users, such as a planned maintenance."""
+
+    message = models.CharField(max_length=500)
+    severity = models.CharField(
+        max_length=16, choices=AnnouncementSeverity.choices, default=AnnouncementSeverity.INFO
+    )
+    expires_at = models.DateTimeField(null=True)  # null: shown until it is deleted
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+
+
+class AnnouncementDismissal(models.Model):
+    """That a user has read an announcement and wants to see it no longer."""
+
+    announcement = models.ForeignKey(Announcement, models.CASCADE, related_name="dismissals")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["announcement", "user"], name="announcement_dismissed_once"
+            )
         ]

@@ -1,4 +1,4 @@
-"""What tasks may reach beside the internet, as nodes are told."""
+"""The network policy that nodes are sent: what tasks may reach beside the internet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ _lock = Lock()
 _known: tuple[float, str] = (0.0, "")  # until when it is fresh, and the frame
 
 
+def fresh_frame() -> str | None:
+    """Return the policy for agents as far as it is known and fresh: no query, no waiting."""
+    until, known = _known
+    return known if known and time.monotonic() < until else None
+
+
 def frame() -> str:
     """The policy for agents, at most FRESH_S old but for while it is worked out anew. Safe for
     threads: one of them does it, for all."""
     global _known
-    until, known = _known
-    if known and time.monotonic() < until:
-        return known
+    if fresh := fresh_frame():
+        return fresh
+    known = _known[1]
     if not _lock.acquire(blocking=not known):
         return known
     try:

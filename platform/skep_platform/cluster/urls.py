@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.cluster import api
+from skep_platform.cluster import announcements, api
 
 # "join" and "join-tokens" come first: no node may have these names.
 urlpatterns: list[URLPattern] = [
+    path("announcements", announcements.AnnouncementsView.as_view()),
+    path("announcements/<uuid:id>", announcements.AnnouncementView.as_view()),
+    path("announcements/<uuid:id>/dismissal", announcements.DismissalView.as_view()),
     path("nodes", api.NodesView.as_view()),
     path("nodes/join-tokens", api.JoinTokensView.as_view()),
     path("nodes/join-tokens/<uuid:token_id>", api.JoinTokenView.as_view()),

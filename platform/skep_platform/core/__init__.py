@@ -1,1 +1,1 @@
-"""What every app shares: ids, typed errors, state machines, events, doorbells, settings."""
+"""What every app shares: ids, typed errors, state machines, events, notifications, settings."""

@@ -1,22 +1,20 @@
-"""What every API view shares: errors as {code, message, details}, pages, permissions, parsing."""
+"""What every API view shares: errors as {code, message, details}, permissions, parsing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, ValidationError
-from django.db import DatabaseError, DataError, InterfaceError
-from django.db.models import Model, QuerySet
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DatabaseError, InterfaceError
 from django.http import Http404
 from rest_framework import exceptions, permissions, serializers, status
-from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, set_rollback
 
 from skep_jobfile.plain import is_plain
-from skep_platform.core import outages
+from skep_platform.core import failures
 from skep_platform.core.errors import SkepError
 
 CODES = {
@@ -42,7 +40,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         error = SkepError("The request is too large.", code="request_too_large")
         error.status = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     elif isinstance(error, DatabaseError | InterfaceError):
-        error = outages.told(error) or error
+        error = failures.as_refusal(error) or error
     if isinstance(error, SkepError):
         set_rollback()
         return Response(error.as_dict(), status=error.status, headers=_skep_headers(error))
@@ -61,41 +59,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     return None
 
 
-class CursorPages(CursorPagination):
-    """{"results": [...], "next": url or null, "previous": url or null}; never counts a table."""
-
-    page_size = 50
-    max_page_size = 500
-    page_size_query_param = "limit"
-    ordering: Any = "-created_at"
-
-    def paginate_queryset(self, *args: Any, **kwargs: Any) -> list[Any] | None:
-        """Raises NotFound for a cursor that nobody was given."""
-        try:
-            return super().paginate_queryset(*args, **kwargs)
-        except (ValueError, ValidationError, DataError):
-            raise exceptions.NotFound("Invalid cursor") from None
-
-
-Row = TypeVar("Row", bound=Model)
-
-
-def page(
-    view: APIView,
-    request: Request,
-    rows: QuerySet[Row],
-    show: Callable[[list[Row]], list[Any]],
-    ordering: str | tuple[str, ...],
-) -> Response:
-    """One page of `rows` in this order, which must be unique; `show` renders the rows of the page
-    together, so that what they share is read once."""
-    pages = CursorPages()
-    pages.ordering = ordering
-    found = pages.paginate_queryset(rows, request, view=view)
-    return pages.get_paginated_response(show(list(found or [])))
-
-
-SECRET = frozenset({"password", "current", "new", "token"})  # nobody is shown them
+SECRET = frozenset({"password", "current", "new", "token"})  # never shown
 
 
 def _plain(value: Any) -> bool:
@@ -144,8 +108,15 @@ class AdminWrites(permissions.IsAuthenticated):
 
 
 def validated(body: type[Body], request: Request, *, partial: bool = False) -> dict[str, Any]:
-    """The request's body, checked. Raises ValidationError."""
+    """Return the request's body, checked. Raises ValidationError."""
     parsed = body(data=request.data, partial=partial)
+    parsed.is_valid(raise_exception=True)
+    return dict(parsed.validated_data)
+
+
+def parameters(query: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """Return the parameters in the request's address, checked. Raises ValidationError."""
+    parsed = query(data=request.query_params)
     parsed.is_valid(raise_exception=True)
     return dict(parsed.validated_data)
 

@@ -5,15 +5,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import AutoField, Field, Model
 
 
+class UnstorableValue(TypeError):
+    """A value of a row has no form in the database: a fault of the caller."""
+
+
+def encode(rows: Any) -> str:
+    """Return rows as the JSON that `recordset` reads. UUIDs, times and decimals become text.
+    Raises UnstorableValue for every other object and for numbers that are not finite: an object
+    is never stored as its repr."""
+    try:
+        return json.dumps(rows, default=_text, allow_nan=False)
+    except ValueError as error:
+        raise UnstorableValue(f"a row cannot be stored: {error}") from None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, UUID | Decimal):
+        return str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    raise UnstorableValue(f"a {type(value).__name__} cannot be stored in a row")
+
+
 def fetch(sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a query; jsonb comes as text."""
+    """Return the rows of a query; jsonb comes as text."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall()
@@ -27,14 +52,14 @@ def update_rows(
     if not rows:
         return 0
     with connection.cursor() as cursor:
-        cursor.execute(_update(model, fields, guard), [json.dumps(rows, default=str)])
+        cursor.execute(_update(model, fields, guard), [encode(rows)])
         return int(cursor.rowcount)
 
 
 @lru_cache
 def recordset(model: type[Model], fields: tuple[str, ...], name: str = "v") -> str:
-    """`jsonb_to_recordset(%s) AS v(column type, …)`: rows of these fields from a list of objects
-    in JSON."""
+    """Return SQL for the rows of these fields in a list of objects in JSON:
+    `jsonb_to_recordset(%s) AS v(column type, …)`."""
     found = [_field(model, field) for field in fields]
     columns = ", ".join(f'"{f.column}" {f.rel_db_type(connection)}' for f in found)
     return f"jsonb_to_recordset(%s::jsonb) AS {name}({columns})"
@@ -52,16 +77,16 @@ def _update(model: type[Model], fields: tuple[str, ...], guard: str) -> str:
 
 
 def insert(rows: Sequence[Model]) -> tuple[str, str]:
-    """An INSERT of unsaved rows (at least one, of one model) as SQL with one parameter, to be run
-    alone or inside a WITH."""
+    """Return an INSERT of unsaved rows (at least one, of one model) as SQL with one parameter, to
+    be run alone or inside a WITH."""
     columns = _columns(type(rows[0]))
     plain = [{f.column: f.pre_save(row, add=True) for f in columns} for row in rows]
-    return _insert(type(rows[0])), json.dumps(plain, default=str)
+    return _insert(type(rows[0])), encode(plain)
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
     """Insert unsaved rows of one model, in their order. Keys that the database counts up are not
-    told. Raises IntegrityError."""
+    reported. Raises IntegrityError."""
     if rows:
         sql, values = insert(rows)
         with connection.cursor() as cursor:
@@ -76,7 +101,7 @@ def _field(model: type[Model], name: str) -> Field[Any, Any]:
 
 @lru_cache
 def _columns(model: type[Model]) -> list[Any]:
-    """All but a key that the database counts up."""
+    """Return all columns but a key that the database counts up."""
     return [f for f in model._meta.concrete_fields if not isinstance(f, AutoField)]
 
 

@@ -54,17 +54,17 @@ def configure(level: str | None = None) -> None:
 
 
 def rarely(logger: Any, about: str, event: str, **fields: Any) -> None:
-    """A warning at most once a minute for each event and what it is `about`; the next one tells
+    """Log a warning, at most once a minute for each event and what it is `about`; the next one says
     how many were left out."""
     key, now = (event, about), time.monotonic()
     with _rare:
-        last, left_out = _told.get(key, (-RARELY_S, 0))
+        last, left_out = _logged.get(key, (-RARELY_S, 0))
         if now - last < RARELY_S:
-            _told[key] = last, left_out + 1
+            _logged[key] = last, left_out + 1
             return
-        if len(_told) >= MOST_RARE:
-            _told.clear()
-        _told[key] = now, 0
+        if len(_logged) >= MOST_RARE:
+            _logged.clear()
+        _logged[key] = now, 0
     if left_out:
         fields["left_out"] = left_out
     logger.warning(event, **fields)
@@ -73,7 +73,7 @@ def rarely(logger: Any, about: str, event: str, **fields: Any) -> None:
 RARELY_S = 60.0
 MOST_RARE = 1000  # kinds of events remembered
 _rare = threading.Lock()
-_told: dict[tuple[str, str], tuple[float, int]] = {}
+_logged: dict[tuple[str, str], tuple[float, int]] = {}
 
 
 def mask_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
@@ -102,7 +102,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _quiet_libraries() -> None:
-    """Libraries that brought handlers of their own, or talk too much."""
+    """Quiet libraries that bring handlers of their own, or log too much."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "django", "django.server"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -1,21 +1,30 @@
-"""What happens around every HTTP request: probes, a request id, one log line."""
+"""What happens around every HTTP request: probes, a request id, one log line, and answers that a
+page has already cost it a few hundred bytes."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 import time
 from collections.abc import Callable
 from typing import Any
 
+import redis
 import structlog
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
+from django.middleware.http import ConditionalGetMiddleware
 from django.utils.functional import SimpleLazyObject
+from django.utils.http import quote_etag
 
-from skep_platform.core import failures, health
-from skep_platform.core.ids import uuid7
+from skep_platform.core import caller, failures
+from skep_platform.core.models import uuid7
+from skep_platform.core.notifications import valkey
 
 log = structlog.get_logger("skep.request")
 
@@ -35,7 +44,7 @@ class Probes:
             if request.path == "/healthz":
                 return HttpResponse("ok\n", content_type="text/plain")
             if request.path == "/readyz":
-                return health.ready()
+                return ready()
         return self.get_response(request)
 
 
@@ -44,7 +53,7 @@ class Compress(GZipMiddleware):
     ones are not worth the CPU; downloads and logs of tasks go as they are: the compression of a
     stream would hold their lines back."""
 
-    LEAST_BYTES = 16 * 1024
+    LEAST_BYTES = 1024
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
         if (
@@ -57,8 +66,8 @@ class Compress(GZipMiddleware):
 
 
 class RequestLog:
-    """Gives the request an id (the caller's, when it is plain), and logs it once. The path goes
-    into the log, the query string does not."""
+    """Gives the request an id (the caller's, when it is plain), makes its client the present caller
+    (`core.caller`), and logs it once. The path goes into the log, the query string does not."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -69,18 +78,20 @@ class RequestLog:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         started = time.perf_counter()
-        response = self._refusal(request) or self.get_response(request)
+        address, agent = request.META.get("REMOTE_ADDR", ""), request.headers.get("User-Agent", "")
+        with caller.calling(address, agent, request_id):
+            response = self._refusal(request) or self.get_response(request)
         response["X-Request-Id"] = request_id
-        self._tell(request, response, time.perf_counter() - started)
+        self._log(request, response, time.perf_counter() - started)
         return response
 
     def _refusal(self, request: HttpRequest) -> HttpResponseBase | None:
-        """No address of ours has a NUL character, and PostgreSQL takes none."""
+        """Refuse a NUL character: no address of ours has one, and PostgreSQL takes none."""
         if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
             return failures.error(400, "malformed_request", "The address has a NUL character.")
         return None
 
-    def _tell(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
+    def _log(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
         if request.path.startswith(settings.STATIC_URL) and response.status_code < 400:
             return
         level = "error" if response.status_code >= 500 else "info"
@@ -95,8 +106,101 @@ class RequestLog:
 
 
 def _username(request: HttpRequest) -> str:
-    """Of a user who was looked up anyway: the log costs no query."""
+    """Return the name of a user who was looked up anyway: the log costs no query."""
     user = getattr(request, "user", None)
     if isinstance(user, SimpleLazyObject):
         user = getattr(request, "_cached_user", None)
     return user.get_username() if user is not None else ""
+
+
+def ready() -> JsonResponse:
+    """Return whether this process is ready to serve: {"database": bool, "valkey": bool}, with
+    status 503 unless both answer."""
+    answers = {"database": _database(), "valkey": _valkey()}
+    return JsonResponse(answers, status=200 if all(answers.values()) else 503)
+
+
+def _database() -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return True
+    except (DatabaseError, OSError) as error:
+        log.warning("not_ready", part="database", error=type(error).__name__)
+        return False
+
+
+def _valkey() -> bool:
+    try:
+        return bool(valkey().ping())
+    except (redis.RedisError, OSError) as error:
+        log.warning("not_ready", part="valkey", error=type(error).__name__)
+        return False
+
+
+TAG = 6  # letters: 36 bits
+MAX_TAGS = TAG * 500  # of the largest page
+
+
+class Conditional(ConditionalGetMiddleware):
+    """Tags JSON answers to GET, and leaves out what the caller has.
+
+    A page reads its lists again at every notification. It names what it has, and gets only the
+    rest:
+
+    * `If-None-Match`: the whole answer is the same, 304 without a body.
+    * `A-IM: rows` (RFC 3229, delta encoding): 226 with a list in which rows that the page has are
+      replaced by `[first, count]`, their place in the page's copy, and with `row_tags`, one tag of
+      6 letters for each row that is sent. The page sends the tags of its copy in `Skep-Row-Tags`.
+
+    No cache on the way keeps an answer (`Cache-Control: no-store`): the page keeps its copies
+    itself.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> Any:
+        if request.method != "GET" or response.status_code != 200 or not _is_json(response):
+            return response
+        # Of the whole answer, so that it is the same whatever the caller has of it.
+        response.headers.setdefault("ETag", quote_etag(_digest(response.content)))  # type: ignore[attr-defined]
+        if request.headers.get("A-IM") == "rows":
+            response.headers["Vary"] = ", ".join(filter(None, [response.get("Vary"), "A-IM"]))
+        answer = super().process_response(request, response)
+        if answer.status_code == 200 and request.headers.get("A-IM") == "rows":
+            _leave_out_known_rows(answer, request.headers.get("Skep-Row-Tags", "")[:MAX_TAGS])
+        return answer
+
+    def needs_etag(self, response: HttpResponseBase) -> bool:
+        return False  # set above: Django's own rule skips answers that are not to be stored
+
+
+def _is_json(response: HttpResponseBase) -> bool:
+    kind = response.headers.get("Content-Type", "")
+    return not response.streaming and kind.startswith("application/json")
+
+
+def _leave_out_known_rows(response: Any, known: str) -> None:
+    body = json.loads(response.content)
+    if not isinstance(body, dict) or not isinstance(body.get("results"), list):
+        return
+    places = {known[at : at + TAG]: at // TAG for at in range(0, len(known), TAG)}
+    rows: list[Any] = []
+    tags = ""
+    for row in body["results"]:
+        tag = _digest(json.dumps(row).encode())[:TAG]
+        place = places.get(tag)
+        if place is None:
+            rows.append(row)
+            tags += tag
+        elif rows and isinstance(rows[-1], list) and sum(rows[-1]) == place:
+            rows[-1][1] += 1
+        else:
+            rows.append([place, 1])
+    changed = body | {"results": rows, "row_tags": tags}
+    response.content = json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
+    response.status_code = 226
+    response.headers["IM"] = "rows"
+    response.headers["Content-Length"] = str(len(response.content))
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.blake2b(content, digest_size=12).digest()).decode()

@@ -94,7 +94,7 @@ class ParsePool:
         if "spent" in answer:
             raise self._too_costly(answer["spent"])
         if "error" in answer:
-            raise _told(answer["error"])
+            raise _as_error(answer["error"])
         return answer["ok"]
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ class _Forks:
             self._process.wait()
 
 
-def _told(error: dict[str, Any]) -> SkepError:
+def _as_error(error: dict[str, Any]) -> SkepError:
     found = SkepError(error["message"], code=error["code"])
     found.details = error["details"]
     found.status = error["status"]

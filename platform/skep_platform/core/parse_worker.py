@@ -34,10 +34,11 @@ GROWTH_MIB = 64
 # Seconds after which the kernel ends a worker that did not notice its CPU limit.
 HARD_S = 2
 CALLS = {
-    "read": "skep_platform.jobs.intake.reading:read_call",
-    "locate": "skep_platform.jobs.intake.reading:locate_call",
-    "rename": "skep_platform.jobs.intake.reading:rename_call",
-    "convert": "skep_platform.jobs.intake.reading:convert_call",
+    "read": "skep_platform.jobs.submission.reading:read_call",
+    "locate": "skep_platform.jobs.submission.reading:locate_call",
+    "rename": "skep_platform.jobs.submission.reading:rename_call",
+    "revise": "skep_platform.jobs.submission.reading:revise_call",
+    "convert": "skep_platform.jobs.submission.reading:convert_call",
     "archive": "skep_platform.files.contents:inspect_call",
 }
 FREE = "free"  # what a worker says when it is started
@@ -48,7 +49,7 @@ class OutOfTime(BaseException):
 
 
 def main() -> None:
-    """The server of forks. Ends when the pool closes its socket."""
+    """Fork workers on request until the pool closes its socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
     cpu_s, memory_mib = float(sys.argv[2]), int(sys.argv[3])
     signal.signal(signal.SIGINT, signal.SIG_IGN)

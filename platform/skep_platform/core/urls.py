@@ -3,8 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from skep_platform.core.info import InfoView
-from skep_platform.core.schema_api import OpenApiView
+from skep_platform.core.schema import InfoView, OpenApiView
 
 urlpatterns: list[URLPattern] = [
     path("info", InfoView.as_view(), name="info"),

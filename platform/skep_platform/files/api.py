@@ -13,8 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from skep_platform.accounts.models import User
-from skep_platform.accounts.scopes import Scope
+from skep_platform.accounts.models import Scope, User
 from skep_platform.files import queries, services
 from skep_platform.files.models import Archive
 
@@ -45,6 +44,7 @@ class ArchiveSerializer(serializers.ModelSerializer[Archive]):
 
 
 class ArchivesView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = (Unread,)
 
@@ -55,18 +55,20 @@ class ArchivesView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """A gzipped tar file of a working directory, at most 256 MiB, and unpacked 2 GiB in 50,000
-        members. Names and links stay inside; devices are refused."""
+        """Upload a gzipped tar file of a working directory, at most 256 MiB, and unpacked 2 GiB in
+        50,000 members. Names and links stay inside; devices are refused."""
         if (request.content_type or "").partition(";")[0].strip() not in GZIP:
             raise UnsupportedMediaType(request.content_type)
-        # The stream itself: `request.data` is empty where no length was told.
+        # The stream itself: `request.data` is empty where no length was sent.
         stream = cast(IO[bytes], request._request)
         archive = services.upload(cast(User, request.user), stream)
         return Response(ArchiveSerializer(archive).data, status=201)
 
 
 class ArchiveView(APIView):
+    job_tokens = True
+
     @extend_schema(operation_id="get_files", responses=ArchiveSerializer, tags=TAGS)
     def get(self, request: Request, sha256: str) -> Response:
-        """Whether you have uploaded this archive already."""
+        """Get an archive that you have uploaded already."""
         return Response(ArchiveSerializer(queries.find(request.user, sha256)).data)

@@ -13,11 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import IO
 
 from skep_agent.tar_reader import TarReader
+from skep_limits import MAX_ARCHIVE_MEMBERS, MAX_UNPACKED_BYTES, inner_parts
 from skep_platform.core.errors import SkepError
 
-MAX_PACKED = 256 * 1024**2  # bytes
-MAX_UNPACKED = 2 * 1024**3
-MAX_FILES = 50_000
 MAX_NAME = 1024  # characters
 STEP = 256 * 1024
 KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE)
@@ -36,19 +34,19 @@ class Contents:
 
 
 def inspect_call(file: IO[bytes]) -> dict[str, int]:
-    """As a worker of `core.parse_pool` answers it."""
+    """Inspect an archive in a worker of `core.parse_pool`; the answer is JSON."""
     return asdict(inspect(file))
 
 
 def inspect(packed: IO[bytes]) -> Contents:
-    """Of a gzipped tar file. Raises ArchiveRefused."""
+    """Inspect a gzipped tar file. Raises ArchiveRefused."""
     unpacked, files = _Unpacked(packed), 0
     try:
         links = _Links()
         for member in TarReader(unpacked.read).members():
             files += 1
-            if files > MAX_FILES:
-                raise ArchiveRefused(f"An archive has at most {MAX_FILES} members.")
+            if files > MAX_ARCHIVE_MEMBERS:
+                raise ArchiveRefused(f"An archive has at most {MAX_ARCHIVE_MEMBERS} members.")
             _check(member)
             links.check(member)
         unpacked.drain()
@@ -66,15 +64,15 @@ class _Unpacked:
         self.position = 0
 
     def drain(self) -> None:
-        """To the end, where the checksum is."""
+        """Read to the end, where the checksum is."""
         while self.read(STEP):
             pass
 
     def read(self, size: int) -> bytes:
         data = self._bytes.read(size)
         self.position += len(data)
-        if self.position > MAX_UNPACKED:
-            most = MAX_UNPACKED // 1024**2
+        if self.position > MAX_UNPACKED_BYTES:
+            most = MAX_UNPACKED_BYTES // 1024**2
             raise ArchiveRefused(f"Unpacked, an archive has at most {most} MiB.")
         return data
 
@@ -92,9 +90,9 @@ def _check(member: tarfile.TarInfo) -> None:
 
 
 def _parts(name: str, member: tarfile.TarInfo) -> tuple[str, ...]:
-    """Of a name that stays inside. Raises ArchiveRefused."""
-    parts = tuple(part for part in name.split("/") if part not in ("", "."))
-    if name.startswith("/") or ".." in parts or "\0" in name:
+    """Return the parts of a name that stays inside. Raises ArchiveRefused."""
+    parts = inner_parts(name)
+    if parts is None:
         message = f"{member.name[:100]!r} leads out of the archive."
         raise ArchiveRefused(message, name=member.name[:100])
     return parts

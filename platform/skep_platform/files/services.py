@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import IO
 
-from django.apps import apps
-from django.db.models import Exists, OuterRef, Sum
+from django.core.files import File
+from django.db import transaction
+from django.db.models import Sum
 from django.utils import timezone
 
+from skep_limits import MAX_ARCHIVE_BYTES
 from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
+from skep_platform.core import ports
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import archives
-from skep_platform.files import storing
-from skep_platform.files.contents import MAX_PACKED, STEP, Contents
+from skep_platform.files import queries
+from skep_platform.files.contents import STEP, Contents
 from skep_platform.files.models import Archive
 
 MAX_PER_OWNER = 20 * 1024**3  # bytes
 KEPT = timedelta(days=30)  # without use
-# What no row tells of: an upload that is just coming, or what is left of one that was cut.
+# Bytes without a row are those of an upload that is under way, or of one that was cut.
 ORPHANED = timedelta(days=1)
+FOLDERS = [f"{number:02x}" for number in range(256)]
 
 
 class TooLarge(SkepError):
+    """The archive has more bytes than are accepted."""
+
     status = 413
     code = "archive_too_large"
 
@@ -36,32 +44,62 @@ def upload(user: User, stream: IO[bytes]) -> Archive:
         copy.seek(0)
         contents = Contents(**archives.call("archive", user=user.pk, descriptor=copy.fileno()))
         _check_quota(user, sha256, size)
-        storing.store(sha256, copy)
-        archive = _row(user, sha256, size, contents)
-        storing.store(sha256, copy)  # it was tidied away just before the row told of it
+        store(sha256, copy)
+        with transaction.atomic():
+            archive = _row(user, sha256, size, contents)
+            audit.record("file.upload", "file", sha256, "", bytes=size, files=contents.files)
+        store(sha256, copy)  # `tidy` may have deleted the bytes before the row was there
     return archive
 
 
 def tidy() -> None:
-    """Forget archives that were not used for long; delete the bytes that nobody may use."""
+    """Delete archives that were not used for long, and bytes that belong to no archive."""
     now = timezone.now()
-    uses = apps.get_model("jobs", "JobFiles")._default_manager  # of an app above this one
-    needed = uses.filter(archive=OuterRef("pk"), job__finished_at=None)
-    unused = Archive.objects.filter(~Exists(needed), used_at__lt=now - KEPT)
-    uses.filter(archive__in=unused).delete()
+    needed = ports.archives_in_use.call()
+    unused = Archive.objects.exclude(pk__in=needed).filter(used_at__lt=now - KEPT)
+    ports.forget_archives.call(unused)
     unused.delete()
-    for name in storing.older_than(now - ORPHANED):
+    for name in _stored_before(now - ORPHANED):
         if not Archive.objects.filter(sha256=name).exists():
-            storing.delete(name)
+            delete_stored(name)
+
+
+def store(sha256: str, archive: IO[bytes]) -> None:
+    """Store the bytes of an archive under their hash, once however often they are uploaded."""
+    if queries.is_stored(sha256):
+        return
+    archive.seek(0)
+    path = queries.path_of(sha256)
+    name = queries.storage().save(path, File(archive))
+    if name != path:  # another upload of the same bytes was faster
+        queries.storage().delete(name)
+
+
+def delete_stored(sha256: str) -> None:
+    """Delete the bytes with this hash, if there are any."""
+    queries.storage().delete(queries.path_of(sha256))
+
+
+def _stored_before(moment: datetime) -> Iterator[str]:
+    """Yield the hashes of all bytes that were stored before this moment."""
+    storage = queries.storage()
+    for folder in FOLDERS:
+        try:
+            names = storage.listdir(folder)[1]
+        except FileNotFoundError:
+            continue
+        for name in names:
+            if storage.get_modified_time(f"{folder}/{name}") < moment:
+                yield name
 
 
 def _copied(stream: IO[bytes], copy: IO[bytes]) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     while data := stream.read(STEP):
         size += len(data)
-        if size > MAX_PACKED:
-            most = MAX_PACKED // 1024**2
-            raise TooLarge(f"An archive has at most {most} MiB.", most_bytes=MAX_PACKED)
+        if size > MAX_ARCHIVE_BYTES:
+            most = MAX_ARCHIVE_BYTES // 1024**2
+            raise TooLarge(f"An archive has at most {most} MiB.", most_bytes=MAX_ARCHIVE_BYTES)
         digest.update(data)
         copy.write(data)
     return digest.hexdigest(), size

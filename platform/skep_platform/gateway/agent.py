@@ -1,8 +1,12 @@
-"""`/ws/agent`: who is it, may it, and then a session."""
+"""`/ws/agent`: authenticates the agent, admits it in its turn, and serves its session."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -23,15 +27,13 @@ from skep_agent.protocol import (
 )
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
-from skep_platform.core import doorbells
-from skep_platform.core.addresses import client_address, gateway_url
+from skep_platform.core import notifications
 from skep_platform.core.errors import SkepError
-from skep_platform.gateway import seats, threads
-from skep_platform.gateway.admission import Admission
-from skep_platform.gateway.flusher import flush, flusher
+from skep_platform.core.serving import client_address, gateway_url
+from skep_platform.gateway import concurrency
 from skep_platform.gateway.listener import listener
 from skep_platform.gateway.presence import presence
-from skep_platform.gateway.session import Session, parse, refused
+from skep_platform.gateway.session import Session, flush, flusher, parse, refused
 from skep_platform.gateway.socket import (
     CLOSE_INTERNAL,
     CLOSE_RESTART,
@@ -41,15 +43,17 @@ from skep_platform.gateway.socket import (
     Scope,
     Send,
     Socket,
+    agent_limits,
 )
 from skep_platform.jobs import services as jobs
+from skep_platform.jobs.containers import desired
 from skep_platform.telemetry import services as telemetry
 
 log = structlog.get_logger(__name__)
 
 HELLO_S = 10.0
-TELL_TO_WAIT_S = 5.0
-AT_ONCE = 3  # sessions that are opened at a time: as many as `threads.control` has threads
+WAIT_EVERY_S = 5.0
+AT_ONCE = 3  # sessions that are opened at a time: as many as `concurrency.control` has threads
 MAX_ATTEMPTS = 10_000  # named in a Hello
 MAX_HELD = 100_000
 # The agent gives up for good on two of them; whatever else is refused it tries again.
@@ -61,8 +65,8 @@ CLOSE_CODES = {
 
 
 async def agent_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI application. It accepts before it looks at the credential, because only then can a
-    close code reach the agent: the codes tell it whether to come back."""
+    """Serve an agent (an ASGI application). It accepts before it looks at the credential, because
+    only then can a close code reach the agent: the codes say whether to connect again."""
     socket = Socket(scope, receive, send)
     try:
         await socket.accept()
@@ -85,8 +89,10 @@ async def _serve(socket: Socket) -> None:
     node, positions = await _admitted(socket, node, hello)
     try:
         _refuse_when_leaving()
-        session = Session(socket, node.pk, node.session_epoch)
-        async with listener().hearing(doorbells.node_group(node.pk), session.on_bell):
+        session = Session(socket, node.pk, node.session_epoch, desired.frame_of_new_node(node))
+        async with listener().subscribed(
+            notifications.node_group(node.pk), session.on_notification
+        ):
             welcome = _welcome(node, positions, socket)
             await socket.send(welcome.model_dump_json())
             flusher().start()
@@ -103,8 +109,8 @@ def _refuse_when_leaving() -> None:
 async def _authenticated(socket: Socket) -> Node:
     credential, node = socket.bearer(), None
     if credential:
-        async with seats.agents.stranger(client_address(socket.scope)):
-            node = await threads.credentials.run(cluster.authenticate_node, credential)
+        async with agent_limits.authenticating(client_address(socket.scope)):
+            node = await concurrency.credentials.run(cluster.authenticate_node, credential)
     if node is None:
         message = "The credential is missing, unknown, or its node was removed; join again."
         raise Refusal("credential_invalid", message, CLOSE_UNAUTHORIZED)
@@ -130,7 +136,8 @@ async def _hello(socket: Socket) -> Hello:
 
 
 async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
-    """In its turn: those whose lease ends first come first. Who waits is told so."""
+    """Open the session in its turn: agents whose lease ends first come first. An agent that waits
+    is sent `Wait`."""
     expires = node.lease_expires_at
 
     async def in_turn() -> tuple[Node, list[LogPosition]]:
@@ -139,7 +146,7 @@ async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, lis
 
     opening = asyncio.ensure_future(in_turn())
     try:
-        while not (await asyncio.wait([opening], timeout=TELL_TO_WAIT_S))[0]:
+        while not (await asyncio.wait([opening], timeout=WAIT_EVERY_S))[0]:
             await socket.send(Wait().model_dump_json())
         return opening.result()
     finally:
@@ -148,7 +155,7 @@ async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, lis
 
 async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
     try:
-        return await threads.control.run(_open, node.pk, hello)
+        return await concurrency.control.run(_open, node.pk, hello)
     except SkepError as error:
         close = CLOSE_CODES.get(error.code, CLOSE_INTERNAL)
         raise Refusal(error.code, error.message, close, **error.details) from error
@@ -156,18 +163,18 @@ async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
 
 def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
     node = cluster.open_session(node_id, hello.instance_id, hello)
-    if hello.held is not None:
+    if hello.held is not None and not node.first_session:
         _settle_memory(node, hello, hello.held)
     return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
 
 
 def _settle_memory(node: Node, hello: Hello, held: list[str]) -> None:
-    """Its journal counts as known once what it forgot is settled: cut off in between, the next
-    Hello settles it."""
+    """Settle what the agent forgot, and then record its journal as known: if this is cut off in
+    between, the next Hello settles it."""
     remembers = hello.memory_id != "" and node.memory_id == hello.memory_id[:64]
     jobs.lose_forgotten(node.pk, held[:MAX_HELD], remembers=remembers)
     if not remembers:
-        cluster.remember(node.pk, hello.memory_id)
+        cluster.record_journal(node.pk, hello.memory_id)
 
 
 def _welcome(node: Node, positions: list[LogPosition], socket: Socket) -> Welcome:
@@ -180,12 +187,13 @@ def _welcome(node: Node, positions: list[LogPosition], socket: Socket) -> Welcom
         sample_interval_s=settings.SKEP_SAMPLE_S,
         log_positions=positions,
         gateway_url=gateway_url(socket.header("host")) if forwarded else "",
+        log_times=True,
     )
 
 
 async def _closed(node_id: UUID, epoch: int) -> None:
     try:
-        await threads.control.run(cluster.close_session, node_id, epoch)
+        await concurrency.control.run(cluster.close_session, node_id, epoch)
     except Exception:
         log.exception("session_not_closed", node=str(node_id))  # its lease will run out
     await flush()
@@ -199,9 +207,49 @@ async def _refuse(socket: Socket, refusal: Refusal) -> None:
     await socket.close(refusal.close, refusal.code)
 
 
+class Admission:
+    """Lets at most `at_once` tasks into `turn` at a time. The others enter in the order of
+    `lease_end` (seconds since the epoch), whichever came first."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    @asynccontextmanager
+    async def turn(self, lease_end: float) -> AsyncIterator[None]:
+        await self._enter(lease_end)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, lease_end: float) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (lease_end, next(self._numbers), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():  # it was given to us just now
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Give the place to the next one, or free it."""
+        while self._waiting:
+            _, _, next_one = heapq.heappop(self._waiting)
+            if not next_one.done():
+                next_one.set_result(None)
+                return
+        self._free += 1
+
+
 _admissions: WeakKeyDictionary[asyncio.AbstractEventLoop, Admission] = WeakKeyDictionary()
 
 
 def admission() -> Admission:
-    """The one of this event loop."""
+    """Return the admission of this event loop."""
     return _admissions.setdefault(asyncio.get_running_loop(), Admission(AT_ONCE))

@@ -1,5 +1,5 @@
-"""The few HTTP routes of the gateway. Whoever asks, only a few requests at a time work on the
-database, so that heartbeats always find a connection to it."""
+"""The few HTTP routes of the gateway. Only a few requests at a time work on the database, so that
+heartbeats always find a connection to it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from skep_platform.core import health
+from skep_platform.core import middleware
 from skep_platform.core.errors import NotFound, SkepError, Unavailable
-from skep_platform.core.limits import App, Receive, Scope, Send, refuse
-from skep_platform.gateway import threads
+from skep_platform.core.serving import App, Receive, Scope, Send, refuse
+from skep_platform.gateway import concurrency
 
 MAX_BODY = 16 * 1024  # bytes
 BODY_S = 10.0
@@ -48,13 +48,14 @@ class AgentHttp:
         return await refuse(send, NotFound(message, code="unknown_route"))
 
     async def _probe(self, path: str, send: Send) -> None:
-        """Anybody may ask as often as they like: database and Valkey are asked once a second."""
+        """Answer a probe. Probes need no credential, so database and Valkey are asked once a second
+        at most."""
         if path == "/healthz":
             return await _answer(send, 200, b"ok\n", b"text/plain")
         loop = asyncio.get_running_loop()
         async with self._looking.setdefault(loop, asyncio.Lock()):
             if time.monotonic() - self._looked_at >= READY_S:
-                found = await threads.credentials.run(health.ready)
+                found = await concurrency.credentials.run(middleware.ready)
                 self._ready = found.status_code, found.content
                 self._looked_at = time.monotonic()
         return await _answer(send, *self._ready, b"application/json")
@@ -62,7 +63,7 @@ class AgentHttp:
 
 class Turnstile:
     """ASGI: lets `at_once` requests in, each from when its body is here until its answer begins. A
-    peer that sends or takes its bytes slowly keeps nobody else waiting."""
+    peer that sends or takes its bytes slowly delays no other."""
 
     def __init__(self, app: App, at_once: int, most: int) -> None:
         self._app = app
@@ -82,7 +83,7 @@ class Turnstile:
         except TimeoutError:
             return await refuse(send, _too_slow())
         else:
-            return await self._let_in(scope, _Again(body, receive), send)
+            return await self._let_in(scope, _Replay(body, receive), send)
         finally:
             self._here -= 1
 
@@ -108,8 +109,8 @@ class Turnstile:
             leave()
 
 
-class _Again:
-    """Gives a body that was read already, and then what comes after it: the end of the peer."""
+class _Replay:
+    """Receives a body that was read already, and then what comes after it: the disconnect."""
 
     def __init__(self, body: list[Mapping[str, Any]], receive: Receive) -> None:
         self._body = body
@@ -120,7 +121,7 @@ class _Again:
 
 
 async def _body(receive: Receive) -> list[Mapping[str, Any]]:
-    """As much as `BodyLimit` lets through and a little more; that one says no."""
+    """Read as much as `BodyLimit` lets through and a little more; `BodyLimit` refuses it."""
     messages, size = [await receive()], 0
     while messages[-1].get("more_body") and size <= MAX_BODY:
         size += len(messages[-1].get("body", b""))

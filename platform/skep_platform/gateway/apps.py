@@ -7,4 +7,4 @@ class GatewayConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from skep_platform.gateway import signals  # noqa: F401 registers itself
+        from skep_platform.gateway import callers  # noqa: F401 registers itself

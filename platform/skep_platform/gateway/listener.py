@@ -1,9 +1,10 @@
-"""Hears doorbells for all sockets of this process, over one connection to the broker.
+"""Receives notifications for all sockets of this process, over one connection to the broker.
 
 `channels_redis` keeps an unbounded queue and a subscription of its own for each consumer, leaks
-both while the broker is away, and does not tell that bells were missed. Here a bell calls a plain
-function, and after an outage every function is called once with `MISSED`. The wire format stays
-that of the channel layer (see `core.doorbells`), so an ordinary Channels consumer hears the same.
+both while the broker is away, and does not say that notifications were missed. Here one calls a
+plain function, and after an outage every function is called once with `MISSED`. The wire format
+stays that of the channel layer (see `core.notifications`), so an ordinary Channels consumer
+receives the same.
 """
 
 from __future__ import annotations
@@ -23,66 +24,66 @@ from redis import asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from skep_platform.core.doorbells import Message
+from skep_platform.core.notifications import Message
 
 log = structlog.get_logger(__name__)
 
 MISSED: Message = {"type": "missed"}
-JOIN_S = 2.0  # how long a new listener waits for the broker's word that it will hear
+JOIN_S = 2.0  # how long a subscriber waits for the broker's confirmation
 QUIET_S = 5.0  # ask the broker for a sign of life after this much silence
 DEAD_S = 15.0
 RETRY_S = 1.0
 
-OnBell = Callable[[Message], None]
+OnNotification = Callable[[Message], None]
 
 
 class Listener:
     def __init__(self) -> None:
-        self._ears: dict[str, set[OnBell]] = {}
-        self._heard: dict[str, asyncio.Event] = {}  # set: the broker confirmed the subscription
+        self._subscribers: dict[str, set[OnNotification]] = {}
+        self._confirmed: dict[str, asyncio.Event] = {}  # set: the broker confirmed the subscription
         self._pubsub: aioredis.client.PubSub | None = None
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def hearing(self, group: str, on_bell: OnBell) -> AsyncIterator[None]:
-        """Call `on_bell` for each bell of a channel group. Also without a broker: bells are heard
+    async def subscribed(self, group: str, notify: OnNotification) -> AsyncIterator[None]:
+        """Call `notify` for each notification of a channel group. Without a broker they arrive
         from the moment it is back."""
         try:
-            await self.join(group, on_bell)
+            await self.join(group, notify)
             yield
         finally:
-            await self.leave(group, on_bell)
+            await self.leave(group, notify)
 
-    async def join(self, group: str, on_bell: OnBell) -> None:
+    async def join(self, group: str, notify: OnNotification) -> None:
         channel = channel_of(group)
-        self._ears.setdefault(channel, set()).add(on_bell)
-        confirmed = self._heard.setdefault(channel, asyncio.Event())
+        self._subscribers.setdefault(channel, set()).add(notify)
+        confirmed = self._confirmed.setdefault(channel, asyncio.Event())
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        elif len(self._ears[channel]) == 1:
-            await self._tell_broker(channel)
+        elif len(self._subscribers[channel]) == 1:
+            await self._update_broker(channel)
         try:
             async with asyncio.timeout(JOIN_S):
                 await confirmed.wait()
         except TimeoutError:
-            log.warning("doorbells_unheard", group=group)
+            log.warning("subscription_unconfirmed", group=group)
 
-    async def leave(self, group: str, on_bell: OnBell) -> None:
+    async def leave(self, group: str, notify: OnNotification) -> None:
         channel = channel_of(group)
-        ears = self._ears.get(channel, set())
-        ears.discard(on_bell)
-        if not ears and self._ears.pop(channel, None) is not None:
-            del self._heard[channel]
-            await self._tell_broker(channel)
+        subscribers = self._subscribers.get(channel, set())
+        subscribers.discard(notify)
+        if not subscribers and self._subscribers.pop(channel, None) is not None:
+            del self._confirmed[channel]
+            await self._update_broker(channel)
 
-    async def _tell_broker(self, channel: str) -> None:
-        """Whether anybody listens to this channel now; without a connection, the next one tells."""
+    async def _update_broker(self, channel: str) -> None:
+        """Subscribe to this channel, or end it; without a connection, the next one does so."""
         async with self._lock:
             if self._pubsub is None:
                 return
             try:
-                if channel in self._ears:
+                if channel in self._subscribers:
                     await self._pubsub.subscribe(channel)
                 else:
                     await self._pubsub.unsubscribe(channel)
@@ -94,9 +95,9 @@ class Listener:
             try:
                 await self._listen()
             except (redis.RedisError, OSError) as error:
-                log.warning("doorbells_lost", error=type(error).__name__)
+                log.warning("notifications_lost", error=type(error).__name__)
             except Exception:
-                log.exception("doorbells_failed")
+                log.exception("notifications_failed")
             await asyncio.sleep(RETRY_S)
 
     async def _listen(self) -> None:
@@ -106,13 +107,13 @@ class Listener:
         try:
             pubsub = broker.pubsub()
             await pubsub.subscribe(channel_of("listener"))
-            self._pubsub = pubsub  # from here on, who joins subscribes
-            if self._ears:
-                await pubsub.subscribe(*self._ears)
+            self._pubsub = pubsub  # from here on, a new subscriber subscribes
+            if self._subscribers:
+                await pubsub.subscribe(*self._subscribers)
             await self._read(pubsub)
         finally:
             self._pubsub = None
-            for confirmed in self._heard.values():
+            for confirmed in self._confirmed.values():
                 confirmed.clear()
             await broker.aclose(close_connection_pool=True)
 
@@ -130,19 +131,19 @@ class Listener:
 
     def _handle(self, message: dict[str, Any]) -> None:
         channel = message["channel"].decode() if message["channel"] else ""
-        if message["type"] == "subscribe" and channel in self._heard:
-            self._heard[channel].set()
-            self._ring(channel, MISSED)
+        if message["type"] == "subscribe" and channel in self._confirmed:
+            self._confirmed[channel].set()
+            self._dispatch(channel, MISSED)
         elif message["type"] == "message":
-            self._ring(channel, cast(Any, get_channel_layer()).deserialize(message["data"]))
+            self._dispatch(channel, cast(Any, get_channel_layer()).deserialize(message["data"]))
 
-    def _ring(self, channel: str, bell: Message) -> None:
-        for on_bell in tuple(self._ears.get(channel, ())):
-            on_bell(bell)
+    def _dispatch(self, channel: str, message: Message) -> None:
+        for notify in tuple(self._subscribers.get(channel, ())):
+            notify(message)
 
 
 def channel_of(group: str) -> str:
-    """The name of a channel group at the broker."""
+    """Return the name of a channel group at the broker."""
     return f"{settings.CHANNEL_LAYERS['default']['CONFIG']['prefix']}__group__{group}"
 
 
@@ -150,7 +151,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 
 
 def listener() -> Listener:
-    """The one of this event loop."""
+    """Return the listener of this event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _listeners:
         _listeners[loop] = Listener()

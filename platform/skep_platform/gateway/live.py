@@ -1,4 +1,5 @@
-"""`/ws/live`: doorbells for pages. It never carries data: who hears one reads by REST."""
+"""`/ws/live`: notifications for pages. It never carries data: a client that gets one reads by
+REST."""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ from uuid import UUID
 import structlog
 
 from skep_platform.accounts.models import User
-from skep_platform.core import doorbells
-from skep_platform.core.addresses import client_address
-from skep_platform.gateway import seats, threads
+from skep_platform.core import notifications
+from skep_platform.core.serving import client_address
+from skep_platform.gateway import concurrency
 from skep_platform.gateway.callers import Credential, origin_allowed, user_group
-from skep_platform.gateway.listener import OnBell, listener
-from skep_platform.gateway.mailbox import Newest
-from skep_platform.gateway.retry import steadily
+from skep_platform.gateway.concurrency import LatestValue, retry_while_unavailable
+from skep_platform.gateway.listener import OnNotification, listener
 from skep_platform.gateway.socket import (
     CLOSE_INTERNAL,
+    CLOSE_MALFORMED,
+    CLOSE_UNAUTHORIZED,
     Closed,
     Receive,
     Refusal,
@@ -28,25 +30,25 @@ from skep_platform.gateway.socket import (
     Send,
     Socket,
     first_to_end,
+    people_limits,
 )
 from skep_platform.jobs import queries as jobs
 
 log = structlog.get_logger(__name__)
 
-CLOSE_MALFORMED = 4400
-CLOSE_UNAUTHORIZED = 4401
 MAX_SUBSCRIPTIONS = 100
 MAX_FRAME = 4096  # characters
-PAUSE_S = 0.2  # between two rings of a topic
+PAUSE_S = 0.2  # between two notifications of a topic
 RECHECK_S = 30.0
 OF_JOB = frozenset({"job", "job-logs"})
 OF_ALL = frozenset({"jobs", "cluster"})
+OF_USER = frozenset({"notifications"})  # each user's own
 
 Topic = tuple[str, str]  # name, and the job's id or ""
 
 
 async def live_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI application."""
+    """Serve a page (an ASGI application)."""
     socket = Socket(scope, receive, send)
     if not origin_allowed(socket):
         await send({"type": "websocket.close"})  # before accept: HTTP 403
@@ -66,35 +68,35 @@ async def live_socket(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _serve(socket: Socket) -> None:
     credential, address = Credential.of(socket), client_address(socket.scope)
-    async with seats.people.stranger(address):
-        user = await threads.credentials.run(credential.user)
+    async with people_limits.authenticating(address):
+        user = await concurrency.credentials.run(credential.user)
     if user is None:
         raise _not_logged_in()
-    with seats.people.taken(address, user.pk):
-        await Live(socket, credential, user).run()
+    with people_limits.connected(address, user.pk):
+        await LiveSession(socket, credential, user).run()
 
 
-class Live:
-    """One open socket. What it owes its peer is a set of topics: a peer that does not read costs
-    no memory, and gets one ring for all it missed."""
+class LiveSession:
+    """One open socket. What is not sent yet is a set of topics: a peer that does not read costs
+    no memory, and gets one notification for all that it missed."""
 
     def __init__(self, socket: Socket, credential: Credential, user: User) -> None:
         self._socket = socket
         self._credential = credential
         self._user = user
-        self._topics: dict[Topic, OnBell] = {}
+        self._topics: dict[Topic, OnNotification] = {}
         self._changed: dict[Topic, None] = {}
         self._something = asyncio.Event()
-        self._rights: Newest[None] = Newest()
+        self._rights: LatestValue[None] = LatestValue()
 
     async def run(self) -> None:
         ends = (self._credential.group(), user_group(self._user.pk))
         async with AsyncExitStack() as stack:
             for group in ends:
-                hearing = listener().hearing(group, lambda _: self._rights.put(None))
-                await stack.enter_async_context(hearing)
+                subscription = listener().subscribed(group, lambda _: self._rights.put(None))
+                await stack.enter_async_context(subscription)
             stack.push_async_callback(self._leave_all)
-            await first_to_end(self._read(), self._ring(), self._recheck())
+            await first_to_end(self._read(), self._send_changes(), self._recheck())
 
     async def _read(self) -> None:
         while True:
@@ -112,7 +114,7 @@ class Live:
 
     async def _subscribe(self, topic: Topic) -> None:
         name, subject = topic
-        if name not in OF_JOB | OF_ALL or (name in OF_ALL and subject):
+        if name not in OF_JOB | OF_ALL | OF_USER or (name not in OF_JOB and subject):
             await self._error(topic, "topic_unknown", "There is no such topic.")
         elif topic not in self._topics and len(self._topics) >= MAX_SUBSCRIPTIONS:
             message = f"At most {MAX_SUBSCRIPTIONS} subscriptions for each connection."
@@ -122,29 +124,35 @@ class Live:
         else:
             await self._join(topic)
             await self._send(type="subscribed", topic=name, id=subject)
-            self._on_bell(topic)  # what changed since the peer last read, it did not hear
+            self._mark_changed(topic)  # for what changed since the peer last read
 
     async def _join(self, topic: Topic) -> None:
         if topic in self._topics:
             return
-        on_bell: OnBell = partial(self._on_bell, topic)
-        self._topics[topic] = on_bell
-        await listener().join(doorbells.topic_group(*topic), on_bell)
+        notify: OnNotification = partial(self._mark_changed, topic)
+        self._topics[topic] = notify
+        await listener().join(self._group(topic), notify)
 
     async def _leave(self, topic: Topic) -> None:
         self._changed.pop(topic, None)
-        if on_bell := self._topics.pop(topic, None):
-            await listener().leave(doorbells.topic_group(*topic), on_bell)
+        if notify := self._topics.pop(topic, None):
+            await listener().leave(self._group(topic), notify)
+
+    def _group(self, topic: Topic) -> str:
+        """Return the channel group of a topic. That of a user is made from who is logged in, so
+        that no peer can name another user's."""
+        name, subject = topic
+        return notifications.topic_group(name, self._user.pk if name in OF_USER else subject)
 
     async def _leave_all(self) -> None:
         for topic in list(self._topics):
             await self._leave(topic)
 
-    def _on_bell(self, topic: Topic, _: doorbells.Message | None = None) -> None:
+    def _mark_changed(self, topic: Topic, _: notifications.Message | None = None) -> None:
         self._changed[topic] = None
         self._something.set()
 
-    async def _ring(self) -> None:
+    async def _send_changes(self) -> None:
         while True:
             await self._something.wait()
             self._something.clear()
@@ -154,14 +162,15 @@ class Live:
             await asyncio.sleep(PAUSE_S)
 
     async def _recheck(self) -> None:
-        """Now and then, and at once when something happened to the credential or the user."""
+        """Check the credential and the topics every RECHECK_S seconds, and at once when something
+        happened to the credential or the user."""
         while True:
             try:
                 async with asyncio.timeout(RECHECK_S):
                     await self._rights.take()
             except TimeoutError:
                 pass
-            user = await steadily(threads.control, self._credential.user)
+            user = await retry_while_unavailable(concurrency.control, self._credential.user)
             if user is None or user.pk != self._user.pk:
                 raise _not_logged_in()
             self._user = user
@@ -176,7 +185,7 @@ class Live:
                 await self._error(topic, "not_found", "There is no such job.")
 
     async def _visible(self, job_ids: Collection[str]) -> set[str]:
-        return await steadily(threads.control, visible_jobs, self._user, job_ids)
+        return await retry_while_unavailable(concurrency.control, visible_jobs, self._user, job_ids)
 
     async def _error(self, topic: Topic, code: str, message: str) -> None:
         name, subject = topic

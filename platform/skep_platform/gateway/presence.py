@@ -1,5 +1,5 @@
-"""This gateway as a whole: it says that it is there, and when it is asked to stop it takes leave of
-its agents, so that a planned stop costs no job."""
+"""This gateway as a whole: it records that it is up, and before a planned stop it notifies its
+agents, so that the stop costs no job."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from weakref import WeakKeyDictionary
 import structlog
 from django.conf import settings
 
-from skep_platform.cluster import presence as cluster_presence
 from skep_platform.cluster import services as cluster
-from skep_platform.gateway import threads
+from skep_platform.cluster import sessions as cluster_presence
+from skep_platform.gateway import concurrency
 from skep_platform.gateway.socket import Receive, Scope, Send
 
 log = structlog.get_logger(__name__)
 
-# Of a stop, in seconds: to store that the nodes are waited for, and to hear that they know.
+# Of a planned stop, in seconds: to store the absence, and until the agents have confirmed it.
 STORE_S = 4.0
-TELL_S = 4.0
+NOTIFY_S = 4.0
 
 
 class Leaver(Protocol):
-    """A session, as far as taking leave needs it."""
+    """A session, as far as a planned stop needs it."""
 
     node_id: UUID
     epoch: int
@@ -37,7 +37,7 @@ class Leaver(Protocol):
 
 
 class Presence:
-    """Of one process. `leaving`: it takes no more agents."""
+    """The sessions of one process, and its beat. `leaving`: it takes no more agents."""
 
     def __init__(self) -> None:
         self.leaving = False
@@ -59,38 +59,40 @@ class Presence:
             await asyncio.gather(self._beats, return_exceptions=True)
 
     async def leave(self) -> None:
-        """Tell all agents that the server stops on purpose. What is promised is stored first; who
-        cannot be promised anything, as without a database, is told nothing and keeps its lease."""
+        """Notify all agents that the server stops on purpose. The absence is stored first; an agent
+        whose absence cannot be stored, as without a database, is sent nothing and keeps its
+        lease."""
         self.leaving = True
         sessions = list(self._sessions)
         for session in sessions:
             session.prepare_to_leave()
         for_s = settings.SKEP_PLANNED_ABSENCE_S
-        promised = await self._promise(sessions, for_s) if for_s > 0 else set()
-        told = [s.leave(for_s if s.node_id in promised else None) for s in sessions]
+        planned = await self._plan_absence(sessions, for_s) if for_s > 0 else set()
+        leaving = [s.leave(for_s if s.node_id in planned else None) for s in sessions]
         try:
-            async with asyncio.timeout(TELL_S):
-                await asyncio.gather(*told, return_exceptions=True)
+            async with asyncio.timeout(NOTIFY_S):
+                await asyncio.gather(*leaving, return_exceptions=True)
         except TimeoutError:
-            log.warning("agents_not_told_in_time")
-        log.info("left_on_purpose", agents=len(sessions), promised=len(promised))
+            log.warning("agents_not_notified_in_time")
+        log.info("left_on_purpose", agents=len(sessions), planned=len(planned))
 
-    async def _promise(self, sessions: list[Leaver], for_s: float) -> set[UUID]:
+    async def _plan_absence(self, sessions: list[Leaver], for_s: float) -> set[UUID]:
         epochs = {session.node_id: session.epoch for session in sessions}
         if not epochs:
             return set()
         try:
             async with asyncio.timeout(STORE_S):
-                return set(await threads.beats.run(cluster.plan_absence, epochs, for_s))
+                return set(await concurrency.beats.run(cluster.plan_absence, epochs, for_s))
         except Exception as error:
             log.warning("absence_not_planned", error=str(error)[:200] or type(error).__name__)
             return set()
 
     async def _beat(self) -> None:
-        """On the loop that serves the agents: one that is stuck is not there."""
+        """Record that the gateway is up, on the loop that serves the agents: a stuck loop records
+        nothing."""
         while True:
             try:
-                await threads.beats.run(cluster_presence.beat)
+                await concurrency.beats.run(cluster_presence.beat)
             except Exception as error:
                 log.warning("presence_not_stored", error=str(error)[:200])
             await asyncio.sleep(cluster_presence.beat_interval_s())
@@ -100,19 +102,20 @@ _presences: WeakKeyDictionary[asyncio.AbstractEventLoop, Presence] = WeakKeyDict
 
 
 def presence() -> Presence:
-    """The one of this event loop."""
+    """Return the presence of this event loop."""
     return _presences.setdefault(asyncio.get_running_loop(), Presence())
 
 
 async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI application of the server's start and stop. SIGTERM and SIGINT first take leave of
-    the agents, then go on to the web server's own handler; a second one does not wait."""
+    """Handle the server's start and stop (the ASGI lifespan). SIGTERM and SIGINT first notify the
+    agents, and then go on to the web server's own handler; a second signal does not wait."""
     await receive()
     here = presence()
     here.start()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             _leave_first(here, number)
+    log.info("gateway_started")
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await here.stop()
@@ -142,6 +145,6 @@ def _leave_first(here: Presence, number: signal.Signals) -> None:
 def _call(handler: Callable[[int, object], object] | Any, number: signal.Signals) -> None:
     if callable(handler):
         handler(number, None)
-    else:  # nobody else handles it
+    else:  # there is no other handler
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)

@@ -1,24 +1,32 @@
 """One session of one node: frames in, facts to the database, desired state out.
 
-The reader never waits for the database: heartbeats, inventories and doorbells keep only their
-newest, facts and log frames pile up to a bound and then stop the reading. Each kind of work has
-one worker, so that a node never has two builds of its desired state, or two heartbeats, at once.
+The reader never waits for the database: of heartbeats, inventories and notifications only the
+newest is kept, facts and log frames queue up to a bound and then stop the reading. Each kind of
+work has one worker, so that a node never has two builds of its desired state, or two heartbeats, at
+once.
+
+Its log frames go to the store by a `LogShipper`, which gathers, bounds and acknowledges them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import structlog
 from django.conf import settings
 from redis import RedisError
 
+from skep_agent.frames import LogFrame
 from skep_agent.protocol import (
     CLOSE_PROTOCOL,
     CLOSE_REPLACED,
     CLOSE_SILENT,
+    LOG_WINDOW_BYTES,
     AgentMessage,
     AttemptFact,
     Heartbeat,
@@ -27,7 +35,7 @@ from skep_agent.protocol import (
     Inventory,
     InventoryChanged,
     Leaving,
-    LogFrame,
+    LogAck,
     ProtocolError,
     Refused,
     Report,
@@ -38,18 +46,21 @@ from skep_agent.protocol import (
 )
 from skep_platform.cluster import network
 from skep_platform.cluster import services as cluster
-from skep_platform.core import outages
-from skep_platform.core.doorbells import Message
+from skep_platform.core import failures
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.logs import rarely
-from skep_platform.gateway import relay, threads
-from skep_platform.gateway.desired import build
-from skep_platform.gateway.mailbox import Newest, Pile
+from skep_platform.core.notifications import Message
+from skep_platform.gateway import concurrency, relay
+from skep_platform.gateway.concurrency import (
+    BatchQueue,
+    LatestValue,
+    raise_unless_away,
+    retry_while_unavailable,
+)
 from skep_platform.gateway.presence import presence
-from skep_platform.gateway.retry import raise_unless_away, steadily
-from skep_platform.gateway.shipping import LogShipper
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.jobs import services as jobs
+from skep_platform.jobs.containers.desired import DesiredFrame, build_frame
 from skep_platform.telemetry import services as telemetry
 
 log = structlog.get_logger(__name__)
@@ -60,39 +71,45 @@ BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other conn
 
 
 class Session:
-    def __init__(self, socket: Socket, node_id: UUID, epoch: int) -> None:
+    def __init__(
+        self, socket: Socket, node_id: UUID, epoch: int, first_state: DesiredFrame | None = None
+    ) -> None:
+        """`first_state`: the desired state, where it is known without asking the database."""
         self._socket = socket
         self.node_id = node_id
         self.epoch = epoch
-        self._told_revision: int | None = None
-        self._heartbeats: Newest[Heartbeat] = Newest()
-        self._inventories: Newest[Inventory] = Newest()
-        self._bells: Newest[None] = Newest()
-        self._orders: Newest[None] = Newest()
+        self._first_state = first_state
+        self._sent_revision: int | None = None
+        self._heartbeats: LatestValue[Heartbeat] = LatestValue()
+        self._inventories: LatestValue[Inventory] = LatestValue()
+        self._changes: LatestValue[None] = LatestValue()
+        self._orders: LatestValue[None] = LatestValue()
         self._replaced = asyncio.Event()
         self._left = asyncio.Event()  # nothing more is handled: this server stops
         self._farewell: asyncio.Future[float | None] | None = None
         self._over = asyncio.Event()
-        self._facts: Pile[AttemptFact] = Pile(MAX_FACTS)
+        self._facts: BatchQueue[AttemptFact] = BatchQueue(MAX_FACTS)
         self._logs = LogShipper(node_id, socket)
 
-    def on_bell(self, bell: Message) -> None:
-        if bell["type"] == "node.replaced":
-            if bell["epoch"] > self.epoch:
+    def on_notification(self, message: Message) -> None:
+        if message["type"] == "node.replaced":
+            if message["epoch"] > self.epoch:
                 self._replaced.set()
             return
-        if bell["type"] != "node.open_stream":
-            self._bells.put(None)
-        if bell["type"] != "node.changed":  # also when bells were missed
+        if message["type"] == "node.changed":
+            self._first_state = None  # it may be older than this change
+        if message["type"] != "node.open_stream":
+            self._changes.put(None)
+        if message["type"] != "node.changed":  # also when notifications were missed
             self._orders.put(None)
 
     def prepare_to_leave(self) -> None:
-        """From now on the agent gets no answers: none may be older than what it is told next."""
+        """From now on the agent gets no answers: none may be older than what it is sent next."""
         self._farewell = asyncio.get_running_loop().create_future()
         self._left.set()
 
     async def leave(self, for_s: float | None) -> None:
-        """Tell the agent that the server stops, and for how long its lease is extended (None: it
+        """Notify the agent that the server stops, and for how long its lease is extended (None: it
         is not). Returns when it closed the connection: then it knows."""
         assert self._farewell is not None
         if not self._farewell.done():
@@ -100,14 +117,17 @@ class Session:
         await self._over.wait()
 
     async def run(self) -> None:
-        """Until the peer goes (Closed), misbehaves or is replaced (Refusal), or the server goes."""
+        """Serve until the peer goes (Closed), misbehaves or is replaced (Refusal), or the server
+        goes."""
         presence().add(self)
+        telemetry.node_connected(self.node_id)
         try:
             await self._work()
             if self._farewell is not None:
                 await self._take_leave(await self._farewell)
         finally:
             presence().discard(self)
+            telemetry.node_disconnected(self.node_id)
             self._over.set()
 
     async def _take_leave(self, for_s: float | None) -> None:
@@ -122,13 +142,13 @@ class Session:
         raise Refusal("server_stops", message, CLOSE_RESTART)
 
     async def _work(self) -> None:
-        self._bells.put(None)  # the first desired state
+        self._changes.put(None)  # the first desired state
         try:
             await first_to_end(
                 self._read(),
                 self._beat(),
-                self._tell(),
-                self._tell_orders(),
+                self._send_state(),
+                self._send_orders(),
                 self._apply_facts(),
                 self._logs.run(),
                 self._store_inventories(),
@@ -169,8 +189,9 @@ class Session:
                 raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
 
     async def _beat(self) -> None:
-        """One query each. A database that is away renews no lease; the agent then fences itself
-        by its own clock, and goes on if the database is back before that."""
+        """Renew the lease, with one query for each heartbeat. A database that is away renews no
+        lease; the agent then fences itself by its own clock, and goes on if the database is back
+        before that."""
         while True:
             try:
                 async with asyncio.timeout(settings.SKEP_LEASE_S):
@@ -179,44 +200,47 @@ class Session:
                 message = f"No heartbeat for {settings.SKEP_LEASE_S:g} s."
                 raise Refusal("heartbeat_missing", message, CLOSE_SILENT) from None
             try:
-                revision = await threads.beats.run(
+                revision = await concurrency.beats.run(
                     cluster.heartbeat, self.node_id, self.epoch, heartbeat
                 )
-            except outages.DATABASE_ERRORS as error:
+            except failures.DATABASE_ERRORS as error:
                 raise_unless_away(error)
                 rarely(log, "heartbeat", "heartbeat_not_stored", error=str(error)[:200])
                 continue
             await self._socket.send(HeartbeatAck(seq=heartbeat.seq).model_dump_json())
-            if revision != self._told_revision:
-                self._bells.put(None)
+            if revision != self._sent_revision:
+                self._changes.put(None)
 
-    async def _tell(self) -> None:
-        """What tasks may reach first: then nothing starts under an older policy."""
-        told = await steadily(threads.control, network.frame)
-        await self._socket.send(told)
-        await first_to_end(self._tell_desired(), self._tell_policies(told))
+    async def _send_state(self) -> None:
+        """Send what tasks may reach first: then nothing starts under an older policy."""
+        sent = await _network_policy()
+        await self._socket.send(sent)
+        await first_to_end(self._send_desired(), self._send_policies(sent))
 
-    async def _tell_policies(self, told: str) -> None:
+    async def _send_policies(self, sent: str) -> None:
         while True:
             await asyncio.sleep(network.FRESH_S)
-            frame = await steadily(threads.control, network.frame)
-            if frame != told:
+            frame = await _network_policy()
+            if frame != sent:
                 await self._socket.send(frame)
-                told = frame
+                sent = frame
 
-    async def _tell_desired(self) -> None:
+    async def _send_desired(self) -> None:
         while True:
-            await self._bells.take()
-            state = await steadily(
-                threads.control, build, self.node_id, self.epoch, self._told_revision
-            )
+            await self._changes.take()
+            state, self._first_state = self._first_state, None
+            if state is None:
+                state = await retry_while_unavailable(
+                    concurrency.control, build_frame, self.node_id, self.epoch, self._sent_revision
+                )
             if state is not None:
                 telemetry.hold(self.node_id, state.attempts)
                 await self._socket.send(state.frame)
-                self._told_revision = state.revision
+                self._sent_revision = state.revision
 
-    async def _tell_orders(self) -> None:
-        """To open streams. One that is lost with the broker is asked for again by its client."""
+    async def _send_orders(self) -> None:
+        """Send orders to open streams. One that is lost with the broker is asked for again by its
+        client."""
         while True:
             await self._orders.take()
             try:
@@ -230,7 +254,7 @@ class Session:
     async def _apply_facts(self) -> None:
         while True:
             facts = await self._facts.take()
-            await steadily(threads.facts, jobs.apply_facts, self.node_id, facts)
+            await retry_while_unavailable(concurrency.facts, jobs.apply_facts, self.node_id, facts)
             last = max(fact.seq for fact in facts)
             await self._socket.send(ReportAck(seq=last).model_dump_json())
 
@@ -238,8 +262,8 @@ class Session:
         while True:
             inventory = await self._inventories.take()
             try:
-                await steadily(
-                    threads.control,
+                await retry_while_unavailable(
+                    concurrency.control,
                     cluster.update_inventory,
                     self.node_id,
                     self.epoch,
@@ -248,7 +272,7 @@ class Session:
             except SkepError as error:
                 if error.code == "session_fenced":
                     raise
-                # What runs on the node matters more: say no, and go on with the old inventory.
+                # What runs on the node matters more: refuse it, and go on with the old inventory.
                 await self._socket.send(refused(error).model_dump_json())
 
     async def _end_when_replaced(self) -> None:
@@ -260,12 +284,160 @@ class Session:
         await self._left.wait()
 
 
+async def _network_policy() -> str:
+    if fresh := network.fresh_frame():  # spares a change of threads at each Hello
+        return fresh
+    return await retry_while_unavailable(concurrency.control, network.frame)
+
+
 async def parse(text: str) -> AgentMessage:
     """Raises ProtocolError."""
     if len(text) > BIG_FRAME:
-        return await threads.control.run(parse_agent_message, text)
+        return await concurrency.control.run(parse_agent_message, text)
     return parse_agent_message(text)
 
 
 def refused(error: SkepError | Refusal) -> Refused:
     return Refused(code=error.code, message=error.message, details=error.details)
+
+
+log = structlog.get_logger(__name__)
+
+LIVE_EVERY_S = 1.0
+ROLLUP_EVERY = 15  # live flushes
+
+
+class Flusher:
+    """Stores the samples of all agents of this process, while it has some."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            for _ in range(ROLLUP_EVERY):
+                await asyncio.sleep(LIVE_EVERY_S)
+                await _tried(telemetry.flush_live)
+            await flush()
+
+
+async def flush() -> None:
+    await _tried(telemetry.flush_rollups)
+
+
+async def _tried(store: Callable[[], object]) -> None:
+    """Run it and log a failure: samples that cannot be stored now are stored later or lost."""
+    try:
+        await concurrency.control.run(store)
+    except Exception:
+        log.exception("samples_not_stored")
+
+
+_flushers: WeakKeyDictionary[asyncio.AbstractEventLoop, Flusher] = WeakKeyDictionary()
+
+
+def flusher() -> Flusher:
+    """Return the flusher of this event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _flushers:
+        _flushers[loop] = Flusher()
+    return _flushers[loop]
+
+
+GATHER_S = 0.02  # after a silence: what comes together is stored together
+PAUSE_S = 0.2  # a trickle becomes five chunks a second, not one for each line
+PLENTY = 256 * 1024  # bytes that are stored without waiting for more
+MAX_CALL = LOG_WINDOW_BYTES  # bytes in one call
+MAX_WAITING = 2 * LOG_WINDOW_BYTES
+FRAME_COST = 200  # bytes that a frame occupies besides its data
+PATIENCE_S = 2.0  # how long the socket is not read while the buffer is full
+
+
+class LogShipper:
+    """Stores the log frames of one agent: `put` is called by the reader of the socket, `run` stores
+    and acknowledges.
+
+    An agent keeps its window; one that does not is first made to wait. When the store hangs its
+    frames are dropped, so that heartbeats get through, and asked for again later."""
+
+    def __init__(self, node_id: UUID, socket: Socket) -> None:
+        self._node_id = node_id
+        self._socket = socket
+        self._frames: list[LogFrame] = []
+        self._bytes = 0
+        self._dropped: set[str] = set()  # attempts
+        self._some = asyncio.Event()
+        self._hurry = asyncio.Event()  # the store need not wait for more
+        self._free = asyncio.Event()
+
+    async def put(self, frame: LogFrame) -> None:
+        if self._bytes >= MAX_WAITING and not self._dropped:
+            self._free.clear()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._free.wait()
+            except TimeoutError:
+                pass
+        if self._bytes >= MAX_WAITING:
+            self._dropped.add(frame.attempt_id)
+            return
+        self._frames.append(frame)
+        self._bytes += len(frame.data) + FRAME_COST
+        self._some.set()
+        if self._bytes >= PLENTY or not frame.data:
+            self._hurry.set()
+
+    async def run(self) -> None:
+        stored_at = 0.0
+        while True:
+            await self._some.wait()
+            await self._gather(stored_at)
+            frames = self._take()
+            acks = await retry_while_unavailable(
+                concurrency.logs, telemetry.append_logs, self._node_id, frames
+            )
+            stored_at = time.monotonic()
+            await self._acknowledge(acks)
+            if self._dropped and not self._frames:
+                await self._ask_again()
+
+    async def _gather(self, stored_at: float) -> None:
+        pause = max(GATHER_S, stored_at + PAUSE_S - time.monotonic())
+        try:
+            async with asyncio.timeout(pause):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+
+    def _take(self) -> list[LogFrame]:
+        taken = size = 0
+        while taken < len(self._frames) and size < MAX_CALL:
+            size += len(self._frames[taken].data) + FRAME_COST
+            taken += 1
+        frames, self._frames = self._frames[:taken], self._frames[taken:]
+        self._bytes -= size
+        self._free.set()
+        if not self._frames:
+            self._some.clear()
+            self._hurry.clear()
+        return frames
+
+    async def _ask_again(self) -> None:
+        dropped, self._dropped = self._dropped, set()
+        positions = await retry_while_unavailable(
+            concurrency.logs, telemetry.log_positions, self._node_id, dropped
+        )
+        await self._acknowledge(
+            [
+                LogAck(attempt_id=p.attempt_id, stream=p.stream, offset=p.offset, again=True)
+                for p in positions
+            ]
+        )
+
+    async def _acknowledge(self, acks: list[LogAck]) -> None:
+        for ack in acks:
+            await self._socket.send(ack.model_dump_json())

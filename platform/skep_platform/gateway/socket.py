@@ -1,15 +1,20 @@
 """The server's end of one WebSocket, on plain ASGI.
 
-Not a Channels consumer: that one handles a frame and a doorbell strictly one after the other, and
-hops into a thread for each of them. A reader that does not call `next` stops reading from the
+Not a Channels consumer: that one handles a frame and a notification strictly one after the other,
+and hops into a thread for each of them. A reader that does not call `next` stops reading from the
 network: uvicorn then pauses the transport, so a peer that sends too fast waits.
+
+A process keeps a limited number of sockets: of callers not yet known, of an address, of a user.
+They are counted in each process. What the limits protect is memory and the threads that look
+credentials up: an open socket holds no database connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -20,6 +25,9 @@ Send = Callable[[Event], Awaitable[None]]
 CLOSE_NORMAL = 1000
 CLOSE_INTERNAL = 1011
 CLOSE_RESTART = 1012
+CLOSE_MALFORMED = 4400
+CLOSE_UNAUTHORIZED = 4401
+CLOSE_TOO_MANY = 4429
 CANCEL_AGAIN_S = 2.0
 
 
@@ -49,13 +57,13 @@ class Socket:
         self._send = send
 
     def header(self, name: str) -> str:
-        """ "" where it is missing, or given more than once."""
+        """Return the header, or "" where it is missing or given more than once."""
         wanted = name.lower().encode()
         found = [value for key, value in self.scope["headers"] if key.lower() == wanted]
         return found[0].decode("latin-1") if len(found) == 1 else ""
 
     def bearer(self) -> str:
-        """The token of the Authorization header, or ""."""
+        """Return the token of the Authorization header, or ""."""
         scheme, _, token = self.header("authorization").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
@@ -63,7 +71,7 @@ class Socket:
         await self._send({"type": "websocket.accept", "subprotocol": subprotocol})
 
     async def next(self) -> str | bytes:
-        """The next frame. Raises Closed."""
+        """Return the next frame. Raises Closed."""
         while True:
             event = await self._receive()
             if event["type"] == "websocket.disconnect":
@@ -73,7 +81,7 @@ class Socket:
                 return text if text is not None else event["bytes"]
 
     async def send(self, frame: str | bytes) -> None:
-        """Waits while the peer does not read. Raises Closed."""
+        """Send a frame; wait while the peer does not read. Raises Closed."""
         kind = "text" if isinstance(frame, str) else "bytes"
         try:
             await self._send({"type": "websocket.send", kind: frame})
@@ -101,3 +109,75 @@ async def first_to_end(*work: Awaitable[None]) -> None:
     for task in tasks:
         if task in done:
             task.result()
+
+
+AUTHENTICATED_S = 10.0  # in which a credential is checked
+
+
+class ConnectionLimits:
+    """`unauthenticated`: sockets at once whose credential is being looked up, of one address and of
+    all. Further ones of the same address, or user, are refused until others end."""
+
+    def __init__(
+        self, *, unauthenticated: int, all_unauthenticated: int, of_address: int, of_user: int
+    ) -> None:
+        self.unauthenticated = unauthenticated
+        self.all_unauthenticated = all_unauthenticated
+        self.of_address = of_address
+        self.of_user = of_user
+        self._authenticating: Counter[Hashable] = Counter()
+        self._connected: Counter[Hashable] = Counter()
+
+    @asynccontextmanager
+    async def authenticating(self, address: str) -> AsyncIterator[None]:
+        """Count a socket while its credential is checked. Raises Refusal."""
+        if self._authenticating.total() >= self.all_unauthenticated:
+            message = f"{self.all_unauthenticated} connections are being authenticated; try again."
+            raise Refusal("too_many_connections", message, CLOSE_TOO_MANY)
+        if self._authenticating[address] >= self.unauthenticated:
+            message = (
+                f"At most {self.unauthenticated} connections of an address at once that are not "
+            )
+            raise Refusal("too_many_connections", message + "logged in yet.", CLOSE_TOO_MANY)
+        with _counted(self._authenticating, address):
+            try:
+                async with asyncio.timeout(AUTHENTICATED_S):
+                    yield
+            except TimeoutError:
+                message = f"The credential was not checked within {AUTHENTICATED_S:g} s; try again."
+                raise Refusal("not_authenticated_in_time", message, CLOSE_TOO_MANY) from None
+
+    @contextmanager
+    def connected(self, address: str, user_id: object) -> Iterator[None]:
+        """Count a socket of a known user while it is connected. Raises Refusal."""
+        limits = (("address", address, self.of_address), ("user", user_id, self.of_user))
+        for whose, name, most in limits:
+            if self._connected[whose, name] >= most:
+                message = f"At most {most} connections of one {whose} at once."
+                raise Refusal("too_many_connections", message, CLOSE_TOO_MANY)
+        with (
+            _counted(self._connected, ("address", address)),
+            _counted(self._connected, ("user", user_id)),
+        ):
+            yield
+
+
+@contextmanager
+def _counted(counter: Counter[Hashable], key: Hashable) -> Iterator[None]:
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
+
+
+# Pages and shells share an address behind a proxy that SKEP_TRUSTED_PROXIES does not list.
+people_limits = ConnectionLimits(
+    unauthenticated=64, all_unauthenticated=256, of_address=2048, of_user=64
+)
+# Agents come back all at once, and many of them from one address.
+agent_limits = ConnectionLimits(
+    unauthenticated=5000, all_unauthenticated=5000, of_address=100_000, of_user=2
+)

@@ -1,4 +1,5 @@
-"""Images by name, so that users pick one instead of remembering a reference."""
+"""Images by name, so that users pick one instead of remembering a reference, and the credentials
+that pull private ones."""
 
 from __future__ import annotations
 
@@ -6,16 +7,30 @@ from django.conf import settings
 from django.db import models
 
 from skep_platform.core.models import Entity
-from skep_platform.tenancy.models import NAME
+from skep_platform.tenancy.models import NAME, VirtualCluster
 
 
 class Image(Entity):
     """`reference` is what the engine pulls, for example "pytorch/pytorch:2.9". No virtual clusters
-    listed means that everyone may use it."""
+    listed means that everyone may use it. `managed_by` is the virtual cluster whose VC admins may
+    change the entry; None: only admins may.
+
+    What its registry said of it last: `digest`, `size` (bytes of its compressed layers), and
+    `problem` where it said nothing; `inspected_at` is None until it was asked."""
 
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     reference = models.CharField(max_length=512)
     description = models.CharField(max_length=500, blank=True)
+    framework = models.CharField(max_length=60, blank=True)  # "PyTorch 2.9"
+    cuda_version = models.CharField(max_length=20, blank=True)
+    min_driver = models.CharField(max_length=32, blank=True)  # NVIDIA's, "570.26"
+    managed_by = models.ForeignKey(
+        VirtualCluster, models.CASCADE, null=True, related_name="managed_images"
+    )
+    digest = models.CharField(max_length=80, blank=True)
+    size = models.PositiveBigIntegerField(null=True)
+    problem = models.CharField(max_length=300, blank=True)
+    inspected_at = models.DateTimeField(null=True)
     virtual_clusters = models.ManyToManyField("tenancy.VirtualCluster", related_name="images")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
@@ -23,3 +38,47 @@ class Image(Entity):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RegistryCredential(Entity):
+    """How a user, or the jobs of a virtual cluster, log in at a registry. `sealed` is encrypted
+    JSON {registry, password}: a row that is copied to another registry does not open."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="registry_credentials"
+    )
+    vc = models.ForeignKey(
+        VirtualCluster, models.CASCADE, null=True, related_name="registry_credentials"
+    )
+    registry = models.CharField(max_length=255)  # "docker.io", "registry.example.org:5000"
+    username = models.CharField(max_length=255)
+    sealed = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "registry"], name="registry_credential_of_user"
+            ),
+            models.UniqueConstraint(fields=["vc", "registry"], name="registry_credential_of_vc"),
+            models.CheckConstraint(
+                condition=models.Q(user=None, vc__isnull=False)
+                | models.Q(user__isnull=False, vc=None),
+                name="registry_credential_has_one_holder",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} at {self.registry}"
+
+
+class ImageRule(models.Model):
+    """A pattern of images that the jobs of a virtual cluster may use; see `rules`."""
+
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="image_rules")
+    pattern = models.CharField(max_length=512)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["vc", "pattern"], name="image_rule_once")]
+
+    def __str__(self) -> str:
+        return self.pattern

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from skep_platform.core.errors import NotFound
 from skep_platform.images.models import Image
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.models import VirtualCluster
 
 
 def visible_to(user: Any) -> QuerySet[Image]:
-    """By name; `known_vcs` are those of its virtual clusters that the user may know of."""
-    images = Image.objects.order_by("name")
+    """Select the images that the user may use, by name; `known_vcs` are those of its virtual
+    clusters that the user may know of."""
+    images = Image.objects.order_by("name").select_related("managed_by")
     mine = tenancy.visible_to(user).order_by("name")
     if not tenancy.is_admin(user):
         listed = Image.virtual_clusters.through.objects.filter(image=OuterRef("pk"))
@@ -22,8 +25,23 @@ def visible_to(user: Any) -> QuerySet[Image]:
 
 
 def find(user: Any, name: str) -> Image:
-    """Raises NotFound, also when it exists and the user may not know."""
+    """Return an image. Raises NotFound, also when it exists and the user may not see it."""
     image = visible_to(user).filter(name=name).first()
     if image is None:
         raise NotFound(f"There is no image named {name}.")
     return image
+
+
+def reference_of(vc: VirtualCluster, name: str) -> str:
+    """Return what jobs of a virtual cluster pull for a name of the catalogue; other texts as they
+    are."""
+    usable = Q(virtual_clusters=None) | Q(virtual_clusters=vc)
+    found = Image.objects.filter(usable, name=name).values_list("reference", flat=True).first()
+    return found or name
+
+
+def only_of(virtual_cluster: UUID) -> list[str]:
+    """Return the names of the images that no other virtual cluster may use."""
+    alone = Image.objects.annotate(holders=Count("virtual_clusters")).filter(holders=1)
+    mine = alone.filter(virtual_clusters=virtual_cluster).order_by("name")
+    return list(mine.values_list("name", flat=True))

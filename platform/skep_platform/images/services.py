@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from skep_limits import can_be_pulled
 from skep_platform.accounts.models import User
-from skep_platform.core.errors import Conflict, NotFound, SkepError
+from skep_platform.audit import services as audit
+from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.images.models import Image
+from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
-# [host[:port]/]path[:tag][@digest], as Docker reads it; each part is matched in linear time.
-REFERENCE = re.compile(
-    r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::[0-9]{1,5})?/)?[a-z0-9][a-z0-9._/-]*"
-    r"(?::[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-MAX_REFERENCE = 512
+DRIVER = re.compile(r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}")
 
 
 @transaction.atomic
@@ -29,15 +28,22 @@ def create(
     reference: str,
     description: str = "",
     virtual_clusters: Sequence[str] = (),
+    managed_by: str = "",
+    **details: str,
 ) -> Image:
-    """An image for these virtual clusters, or for everybody. Raises Conflict `name_taken`,
-    SkepError `name_invalid`, `reference_invalid`, NotFound."""
+    """Create an image for these virtual clusters, or for every user; with `managed_by` for that
+    virtual cluster alone, whose VC admins may do this. `details`: framework, cuda_version,
+    min_driver. Raises Conflict `name_taken`, SkepError `name_invalid`, `reference_invalid`,
+    `driver_invalid`, NotFound, Forbidden."""
+    vc = _managing(user, managed_by)
     _check_name(name)
     image = Image(name=name, reference=_checked(reference), description=description)
-    image.created_by = user
+    image.created_by, image.managed_by = user, vc
+    _describe(image, details)
     _save(image)
-    image.virtual_clusters.set(_found(virtual_clusters))
+    image.virtual_clusters.set([vc] if vc else _found(virtual_clusters))
     _record(user, image, "created")
+    audit.record("image.create", "image", image.pk, name, vc=vc, after=_audited(image))
     return image
 
 
@@ -50,26 +56,81 @@ def update(
     reference: str | None = None,
     description: str | None = None,
     virtual_clusters: Sequence[str] | None = None,
+    **details: str,
 ) -> Image:
-    """Jobs keep the reference that they were submitted with. Raises what `create` does."""
+    """Change an image; jobs keep the reference that they were submitted with. Raises what `create`
+    does."""
+    check_may_change(user, image)
+    before = _audited(image)
     if name is not None:
         _check_name(name)
         image.name = name
-    if reference is not None:
+    if reference is not None and reference != image.reference:
         image.reference = _checked(reference)
+        # What its registry said was about another image.
+        image.digest, image.size, image.problem, image.inspected_at = "", None, "", None
     if description is not None:
         image.description = description
+    _describe(image, details)
     _save(image)
-    if virtual_clusters is not None:
+    if virtual_clusters is not None and image.managed_by is None:
         image.virtual_clusters.set(_found(virtual_clusters))
     _record(user, image, "changed")
+    after = _audited(image)
+    vc = image.managed_by
+    audit.record("image.update", "image", image.pk, image.name, vc=vc, before=before, after=after)
     return image
 
 
 @transaction.atomic
 def delete(user: User, image: Image) -> None:
+    """Delete an image of the catalogue. Raises Forbidden."""
+    check_may_change(user, image)
     _record(user, image, "deleted")
+    vc = image.managed_by
+    audit.record("image.delete", "image", image.pk, image.name, vc=vc, before=_audited(image))
     image.delete()
+
+
+def check_may_change(user: User, image: Image) -> None:
+    """Raises Forbidden where the user is no admin, and no VC admin of what manages the image."""
+    if image.managed_by is not None and tenancy.manages(user, image.managed_by):
+        return
+    if not tenancy.is_admin(user):
+        raise Forbidden("Only an admin, or a VC admin of what manages the image, may do this.")
+
+
+def _managing(user: User, name: str) -> VirtualCluster | None:
+    """Return the virtual cluster that manages a new image; None for one of admins."""
+    if not name:
+        if not tenancy.is_admin(user):
+            message = "Only an admin may do this; VC admins name a virtual cluster in managed_by."
+            raise Forbidden(message)
+        return None
+    vc = tenancy.find(user, name)
+    if not tenancy.manages(user, vc):
+        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
+    return vc
+
+
+def _describe(image: Image, details: Mapping[str, str]) -> None:
+    for name, value in details.items():
+        setattr(image, name, value.strip())
+    if image.min_driver and not DRIVER.fullmatch(image.min_driver):
+        message = 'A driver version looks like "570.26" or "570.124.06".'
+        raise SkepError(message, code="driver_invalid", field="min_driver")
+
+
+def _audited(image: Image) -> dict[str, Any]:
+    return {
+        "name": image.name,
+        "reference": image.reference,
+        "description": image.description,
+        "framework": image.framework,
+        "cuda_version": image.cuda_version,
+        "min_driver": image.min_driver,
+        "virtual_clusters": sorted(image.virtual_clusters.values_list("name", flat=True)),
+    }
 
 
 def _check_name(name: str) -> None:
@@ -80,7 +141,7 @@ def _check_name(name: str) -> None:
 
 
 def _checked(reference: str) -> str:
-    if len(reference) > MAX_REFERENCE or not REFERENCE.fullmatch(reference):
+    if not can_be_pulled(reference):
         message = 'An image reference looks like "pytorch/pytorch:2.9".'
         raise SkepError(message, code="reference_invalid", reference=reference[:100])
     return reference

@@ -1,4 +1,4 @@
-"""REST: jobs, their tasks and events."""
+"""REST: jobs, their tasks, events and attempts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -15,31 +16,39 @@ from rest_framework.views import APIView
 
 from skep_jobfile import schema
 from skep_jobfile.addresses import without_credentials
-from skep_platform.accounts import acting
-from skep_platform.accounts.scopes import Scope
-from skep_platform.core.api import page
-from skep_platform.core.errors import SkepError
-from skep_platform.core.keyset import keyset_page
+from skep_platform.accounts import current_user
+from skep_platform.accounts.models import Scope
+from skep_platform.core.errors import NotFound, SkepError
 from skep_platform.core.models import Event
+from skep_platform.core.paging import page, paged
 from skep_platform.core.parsers import body_text, yaml_parsers
-from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.jobs import queries, services, telling
-from skep_platform.jobs.intake import belongings
-from skep_platform.jobs.models import Job, Task, TaskRole
+from skep_platform.core.throttling import Searches
+from skep_platform.jobs import queries, services, visibility
+from skep_platform.jobs.models import (
+    ACTIVE_JOB_STATES,
+    Job,
+    JobAttempt,
+    Task,
+    TaskAttempt,
+    TaskRole,
+)
 from skep_platform.jobs.serializers import (
     TASK_STATES,
     AttemptSerializer,
     CheckSerializer,
     EventSerializer,
+    JobAttemptSerializer,
+    JobCountSerializer,
     JobSerializer,
     JobSummarySerializer,
     TaskRoleSerializer,
     TaskSerializer,
 )
 from skep_platform.jobs.states import JobState
-from skep_platform.tenancy import visibility
+from skep_platform.jobs.submission import attachments
 
 TAGS = ["jobs"]
+COUNTED = 10_000  # jobs that a total counts at most
 # What the list can be ordered by, and the column behind it.
 ORDERINGS = {
     "submitted_at": "created_at",
@@ -49,61 +58,61 @@ ORDERINGS = {
     "gpus": "gpus",
     "tasks": "tasks_total",
 }
-# Of a job's detail: where it shall lie, and how it makes room.
+# Of a job's detail: where it is placed, and how it is preempted.
 PLACING = (
     *("lazy_preemption", "preemptible", "pinned_cell", "within"),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
 )
-# And what else of its row is told as it is.
+# And what else of its row is shown as it is stored.
 ASKED = (
     *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
     *("begun_at", "diagnosis", "logs_deleted_at"),
 )
+TRUE = ("true", "1")
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
 JOB_FILE_PARSERS = yaml_parsers("A job file", settings.SKEP_MAX_SPEC_BYTES, "spec_too_large")
-LIST_PARAMETERS = [
-    *PAGE_PARAMETERS,
+FILTERS = [
     OpenApiParameter("state", str, description="Comma list."),
     OpenApiParameter("virtual_cluster", str, description="Comma list of names."),
     OpenApiParameter("owner", str, description="Comma list of usernames."),
     OpenApiParameter("tag", str, description="Comma list, or repeated: all of them."),
-    OpenApiParameter("search", str, description="Part of the name, in any case."),
+    OpenApiParameter(
+        "search",
+        str,
+        description="Part of the name, in any case; its beginning below 3 characters.",
+    ),
+    OpenApiParameter("shared", bool, description="Only jobs that others shared with you."),
+]
+LIST_PARAMETERS = [
+    *FILTERS,
     OpenApiParameter("ordering", str, description=f"Of {', '.join(ORDERINGS)}; '-' descends."),
 ]
 
 
 class JobsView(APIView):
+    throttle_classes = (Searches,)
+    job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
-    @extend_schema(
-        operation_id="list_jobs",
-        parameters=LIST_PARAMETERS,
-        responses=page_of(JobSummarySerializer),
-        tags=TAGS,
-    )
+    @paged("list_jobs", JobSummarySerializer, TAGS, *LIST_PARAMETERS)
     def get(self, request: Request) -> Response:
-        """The jobs that you may see, newest first: your own, those of the virtual clusters that
-        you manage, and those that were opened to you; all of them for an admin."""
-        jobs = queries.search(
-            Job.objects.select_related("owner", "vc"),
-            states=_choices(request, "state", JobState.values),
-            virtual_clusters=_list(request, "virtual_cluster"),
-            owners=_list(request, "owner"),
-            tags=_list(request, "tag"),
-            text=request.query_params.get("search", "")[:255],
-        )
+        """List the jobs that you may see, newest first: your own, those of the virtual clusters
+        that you manage, and those that were opened to you; all of them for an admin."""
+        jobs = _filtered(request, Job.objects.select_related("owner", "vc"))
         ordering = request.query_params.get("ordering") or "-submitted_at"
         column = one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
         rows = jobs.defer("spec", "spec_text", "environment")
-        return keyset_page(
+        return page(
             request,
             rows,
             lambda found: _summaries(request, found),
             ORDERINGS[column],
+            "pk",
             descending=ordering.startswith("-"),
-            among=visibility.branches(request.user),
+            among=(among := visibility.branches(request.user)),
+            sort=column != "submitted_at" and (bool(among) or _selective(request)),
         )
 
     @extend_schema(
@@ -115,83 +124,110 @@ class JobsView(APIView):
                 str,
                 OpenApiParameter.HEADER,
                 description="A submit repeated with the same key answers with the same job.",
-            )
+            ),
+            OpenApiParameter(
+                "ignore_storage",
+                bool,
+                description="Accept a job whose storages are not mounted, as "
+                "extras.skep.ignoreStorages does; otherwise it is refused: storage_not_mounted.",
+            ),
         ],
         responses={201: JobSerializer},
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
         """Submit a job file of OpenPAI's job protocol v2, as YAML or JSON."""
-        token = request.headers.get("Idempotency-Key", "")
-        job = services.submit(acting.user(request), body_text(request), client_token=token)
+        job = services.submit(
+            current_user.user(request),
+            body_text(request),
+            client_token=request.headers.get("Idempotency-Key", ""),
+            ignore_storage=request.query_params.get("ignore_storage", "").lower() in TRUE,
+        )
         return Response(detail(request, job), status=201)
 
 
+class CountView(APIView):
+    throttle_classes = (Searches,)
+    job_tokens = True
+
+    @extend_schema(
+        operation_id="count_jobs", parameters=FILTERS, responses=JobCountSerializer, tags=TAGS
+    )
+    def get(self, request: Request) -> Response:
+        """Count the jobs that the same list has in all. Beyond 10,000 it stops counting."""
+        jobs = _filtered(request, Job.objects.all())
+        counted = queries.count_up_to(jobs, visibility.branches(request.user), COUNTED)
+        return Response({"total": min(counted, COUNTED), "more": counted > COUNTED})
+
+
 class CheckView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
     @extend_schema(operation_id="check_job", request=JOB_FILE, responses=CheckSerializer, tags=TAGS)
     def post(self, request: Request) -> Response:
-        """What is wrong with a job file, and when it would start. Changes nothing."""
-        found = services.check(acting.user(request), body_text(request))
-        (forecast,) = telling.reasons_for_reader(request.user, [found.forecast])
+        """Show what is wrong with a job file, and when it would start. Changes nothing."""
+        found = services.check(current_user.user(request), body_text(request))
+        (forecast,) = queries.reasons_for_reader(request.user, [found.forecast])
         return Response(CheckSerializer(replace(found, forecast=forecast)).data)
 
 
 class SchemaView(APIView):
+    job_tokens = True
+
     @extend_schema(operation_id="job_schema", responses=OpenApiTypes.OBJECT, tags=TAGS)
     def get(self, request: Request) -> Response:
-        """JSON Schema of a job file, for editors."""
+        """Get the JSON Schema of a job file, for editors."""
         return Response(schema(), headers={"Cache-Control": "private, max-age=3600"})
 
 
 class JobView(APIView):
+    job_tokens = True
+
     @extend_schema(operation_id="get_job", responses=JobSerializer, tags=TAGS)
     def get(self, request: Request, id: UUID) -> Response:
         return Response(detail(request, queries.find(request.user, id)))
 
 
 class StopView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
 
     @extend_schema(operation_id="stop_job", request=None, responses={202: JobSerializer}, tags=TAGS)
     def post(self, request: Request, id: UUID) -> Response:
-        """For its owner, managers of its virtual cluster and admins. Repeating it is harmless."""
-        job = services.stop(acting.user(request), id)
+        """Stop a job. For its owner, VC admins and admins. May be
+        repeated."""
+        job = services.stop(current_user.user(request), id)
         return Response(detail(request, job), status=202)
 
 
 class TasksView(APIView):
-    @extend_schema(
-        operation_id="list_tasks",
-        parameters=[
-            *PAGE_PARAMETERS,
-            OpenApiParameter("role", str, description="Comma list."),
-            OpenApiParameter("state", str, description="Comma list."),
-        ],
-        responses=page_of(TaskSerializer),
-        tags=TAGS,
+    job_tokens = True
+
+    @paged(
+        "list_tasks",
+        TaskSerializer,
+        TAGS,
+        OpenApiParameter("role", str, description="Comma list."),
+        OpenApiParameter("state", str, description="Comma list."),
     )
     def get(self, request: Request, id: UUID) -> Response:
-        """By rank, each with its newest attempt."""
+        """List the tasks by rank, each with its newest attempt."""
         job = queries.find(request.user, id)
         roles, states = _list(request, "role"), _choices(request, "state", TASK_STATES)
         rows = queries.tasks(job, roles=roles, states=states)
-        return page(self, request, rows, lambda tasks: _tasks(job, tasks), "rank")
+        return page(request, rows, lambda tasks: _tasks(job, tasks), "rank")
 
 
 class EventsView(APIView):
-    @extend_schema(
-        operation_id="list_job_events",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(EventSerializer),
-        tags=TAGS,
-    )
+    job_tokens = True
+
+    @paged("list_job_events", EventSerializer, TAGS)
     def get(self, request: Request, id: UUID) -> Response:
-        """The story of the job, oldest first."""
+        """List the history of the job, oldest first."""
         rows = queries.events(queries.find(request.user, id))
-        return page(self, request, rows, lambda found: _events(request, found), "id")
+        return page(request, rows, lambda found: _events(request, found), "id")
 
 
 # Making a serializer takes longer than what it does.
@@ -200,29 +236,54 @@ _role_shown = TaskRoleSerializer().to_representation
 
 
 def _summaries(request: Request, jobs: list[Job]) -> list[dict[str, Any]]:
-    return [_summary(job) for job in telling.jobs_for_reader(request.user, jobs)]
+    return [_summary(job) for job in queries.jobs_for_reader(request.user, jobs)]
 
 
 def detail(request: Request, job: Job) -> dict[str, Any]:
     roles = queries.roles_with_states(job)
-    telling.jobs_for_reader(request.user, [job])
+    queries.jobs_for_reader(request.user, [job])
     return {
         **_summary(job),
         # Jobs of before this was refused may show credentials in addresses.
         "spec_text": without_credentials(job.spec_text),
         "task_roles": [_role_shown(_role(role, states)) for role, states in roles],
         **{name: getattr(job, name) for name in (*PLACING, *ASKED)},
-        **belongings.sources(job),
+        **attachments.sources(job),
+        "parent": _parent(request, job),
+        "api_token": _token_scope(job),
+        "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),
         "may_exec": queries.may_exec(request.user, job),
         "may_stop": queries.may_stop(request.user, job),
-        "may_prioritise": queries.may_prioritise(request.user, job),
+        "idle_exempt": job.idle_exempt,
+        "may_exempt": queries.may_exempt(request.user, job),
+        "may_prioritise": queries.may_prioritise(request.user, job)
+        and (job.priority >= 0 or queries.may_regain_guarantee(job)),
         "may_share": queries.may_share(request.user, job),
+        "may_clone": job.owner_id == request.user.pk,
+        "retries_ended": job.retries_ended,
+        "more_memory": queries.more_memory(job, [role for role, _ in roles]),
         "visibility": job.visibility or None,
         "seen_by": job.visibility or job.vc.job_visibility,
     }
+
+
+def _parent(request: Request, job: Job) -> dict[str, Any] | None:
+    """Return the job that submitted this one, where the reader may see it. No query without one."""
+    parents = [job.parent_id] if job.parent_id else []
+    return next(
+        ({"id": pk, "name": name} for pk, name in queries.names_for(request.user, parents).items()),
+        None,
+    )
+
+
+def _token_scope(job: Job) -> str | None:
+    asked = job.spec.get("extras", {}).get("skep", {}).get("apiToken")
+    if isinstance(asked, dict):
+        return str(asked["scope"])
+    return "submit" if asked else None
 
 
 def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
@@ -241,6 +302,7 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "command": without_credentials(role.command),
         "ports": role.ports,
         "task_retries": role.task_retries,
+        "parallelism": role.parallelism,
         "states": states,
     }
 
@@ -264,7 +326,7 @@ def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
 
 def _events(request: Request, events: list[Event]) -> list[dict[str, Any]]:
     show = EventSerializer().to_representation
-    return [show(event) for event in telling.for_reader(request.user, events)]
+    return [show(event) for event in queries.events_for_reader(request.user, events)]
 
 
 def _list(request: Request, name: str) -> list[str]:
@@ -272,13 +334,98 @@ def _list(request: Request, name: str) -> list[str]:
     return [part for part in asked.split(",") if part][:100]
 
 
+def _filtered(request: Request, jobs: QuerySet[Job]) -> QuerySet[Job]:
+    if request.query_params.get("shared", "").lower() in TRUE:
+        jobs = jobs.filter(pk__in=visibility.shared_with(request.user))
+    return queries.search(
+        jobs,
+        states=_choices(request, "state", JobState.values),
+        virtual_clusters=_list(request, "virtual_cluster"),
+        owners=_list(request, "owner"),
+        tags=_list(request, "tag"),
+        text=request.query_params.get("search", "")[:255],
+    )
+
+
+def _selective(request: Request) -> bool:
+    """Return whether the filters of the list leave few of all jobs."""
+    states = set(_list(request, "state"))
+    named = ("virtual_cluster", "owner", "tag", "search")
+    return any(request.query_params.get(name) for name in named) or bool(
+        states and states <= set(ACTIVE_JOB_STATES)
+    )
+
+
 def _choices(request: Request, name: str, known: list[str]) -> list[str]:
     return [one_of(name, part, known) for part in _list(request, name)]
 
 
 def one_of(name: str, value: str, known: Any) -> str:
-    """Raises SkepError `invalid_filter`."""
+    """Return the value if it is known. Raises SkepError `invalid_filter`."""
     if value not in known:
         message = f"{name} is one of {', '.join(known)}."
         raise SkepError(message, code="invalid_filter", parameter=name, value=value[:100])
     return value
+
+
+class JobAttemptsView(APIView):
+    job_tokens = True
+
+    @paged("list_job_attempts", JobAttemptSerializer, TAGS)
+    def get(self, request: Request, id: UUID) -> Response:
+        """List every placement of the job, newest first; the first page begins with the present
+        one."""
+        job = queries.find(request.user, id)
+        show = JobAttemptSerializer().to_representation
+        rows = JobAttempt.objects.filter(job=job)
+        answer = page(
+            request, rows, lambda found: _attempts(request, found), "index", descending=True
+        )
+        queries.jobs_for_reader(request.user, [job])
+        present = _present(job)
+        if present and "cursor" not in request.query_params:
+            answer.data["results"].insert(0, show(present))
+        return answer
+
+
+class TaskAttemptsView(APIView):
+    job_tokens = True
+
+    @paged("list_task_attempts", AttemptSerializer, TAGS)
+    def get(self, request: Request, id: UUID, rank: int) -> Response:
+        """List every attempt of one task, newest first."""
+        job = queries.find(request.user, id)
+        task = job.tasks.filter(rank=rank).first()
+        if task is None:
+            raise NotFound(f"The job has no task of rank {rank}.")
+        rows = TaskAttempt.objects.filter(task=task).select_related("node")
+        show = AttemptSerializer().to_representation
+        return page(
+            request, rows, lambda found: list(map(show, found)), "index", "retry", descending=True
+        )
+
+
+def _attempts(request: Request, attempts: list[JobAttempt]) -> list[dict[str, Any]]:
+    reasons = queries.reasons_for_reader(request.user, [one.reason for one in attempts])
+    for attempt, reason in zip(attempts, reasons, strict=True):
+        attempt.reason = reason
+    show = JobAttemptSerializer().to_representation
+    return [show(attempt) for attempt in attempts]
+
+
+def _present(job: Job) -> dict[str, Any] | None:
+    """Return the placement that goes on, in the form of those that have ended."""
+    if job.placed_at is None or job.finished_at is not None:
+        return None
+    if JobAttempt.objects.filter(job=job, index=job.attempt).exists():
+        return None
+    return {
+        "index": job.attempt,
+        "outcome": "",
+        "retry": "",
+        "placed_at": job.placed_at,
+        "started_at": job.started_at,
+        "finished_at": None,
+        "reason": job.exit_reason,
+        "diagnosis": job.diagnosis if job.exit_reason else None,
+    }

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, BigIntegerRangeField, RangeOperators
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Upper
 
+from skep_limits import MAX_TAG
 from skep_platform.core.models import Entity
 from skep_platform.jobs.states import AttemptState, JobState
 from skep_platform.tenancy.models import Visibility
@@ -19,7 +21,7 @@ ACTIVE_JOB_STATES = [JobState.WAITING, JobState.RUNNING, JobState.STOPPING]
 
 
 class Job(Entity):
-    """One submitted job. Names are unique per owner for ever, as OpenPAI's users know it."""
+    """One submitted job. Names are unique per owner for ever, as in OpenPAI."""
 
     # Of one that was submitted a moment ago, so that they need not be read back; without keys.
     new_roles: Sequence[TaskRole] | None = None
@@ -33,10 +35,12 @@ class Job(Entity):
     spec_text = models.TextField()  # as submitted, but for the values of its secrets
     spec_digest = models.CharField(max_length=64, blank=True)  # keyed, of all that was submitted
     spec = models.JSONField()  # validated, defaults filled in, without secrets
-    tags = ArrayField(models.CharField(max_length=64), default=list)
+    tags = ArrayField(models.CharField(max_length=MAX_TAG), default=list)
     gpus = models.PositiveIntegerField()  # of the whole gang
     tasks_total = models.PositiveIntegerField()
-    duration_s = models.PositiveIntegerField(null=True)  # as declared; null: nobody knows
+    duration_s = models.PositiveIntegerField(null=True)  # as declared; null: not known
+    # The median of how long earlier jobs like it ran, at its submission; null: there was none.
+    predicted_s = models.PositiveIntegerField(null=True)
     max_duration_s = models.PositiveIntegerField(null=True)  # of one job attempt, from its start
     deadline_at = models.DateTimeField(null=True)  # when its owner wants it to be done
     rdma = models.BooleanField(default=False)  # a role of it asks for InfiniBand devices
@@ -53,21 +57,31 @@ class Job(Entity):
     checkpoint_signal = models.CharField(max_length=16, blank=True)  # sent before SIGTERM
     checkpoint_grace_s = models.PositiveIntegerField(default=0)
     client_token = models.CharField(max_length=64, blank=True)  # repeated submit = the same job
+    # Rows of JobDependency do not hold yet: it is not queued.
+    awaits_dependencies = models.BooleanField(default=False, db_default=False)
+    # Of a job that was submitted with the token of another one (a follower): that job, the first
+    # one of the row, and how many came before it.
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="followers")
+    root_id = models.UUIDField(null=True)
+    depth = models.PositiveIntegerField(default=0, db_default=0)
     # Who else sees it; "": as its virtual cluster says.
     visibility = models.CharField(
         max_length=8, choices=Visibility.choices, blank=True, default="", db_default=""
     )
 
+    # Bits of the events of which the job file wants its owner to be notified.
+    notified_events = models.PositiveIntegerField(default=0, db_default=0)
+
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
     not_before = models.DateTimeField(null=True)  # retry backoff
-    # Of the present attempt: its tasks were all ready, and were told to begin.
+    # Of the present attempt: its tasks were all ready, and began.
     begun_at = models.DateTimeField(null=True)
     ends_at = models.DateTimeField(null=True)  # its maximum duration is over then
     # {node name: seconds since the epoch}: where it is not placed before then.
     avoid_nodes = models.JSONField(default=dict)
     unplaced = models.PositiveIntegerField(default=0)  # tasks of it without a place (incremental)
-    preempting_at = models.DateTimeField(null=True)  # of the present attempt: asked to make room
+    preempting_at = models.DateTimeField(null=True)  # of the present attempt: when it was preempted
     # {code, message, details}: guaranteed, but runs opportunistically for the present attempt.
     downgraded = models.JSONField(null=True)
     preemptions = models.PositiveIntegerField(default=0)
@@ -77,16 +91,25 @@ class Job(Entity):
     # since when, and how many.
     failing_since = models.DateTimeField(null=True)
     failing_retries = models.PositiveSmallIntegerField(default=0, db_default=0)
-    # The present attempt failed, and nobody has read its logs yet to say why.
+    # Its owner wants no more attempts after a failure; a preempted job is still started again.
+    retries_ended = models.BooleanField(default=False, db_default=False)
+    # The present attempt failed, and its logs were not read yet to find the cause.
     diagnosing_at = models.DateTimeField(null=True)
     diagnosis_claimed_until = models.DateTimeField(null=True)  # by a worker that reads them
     diagnosis = models.JSONField(null=True)  # of the newest job attempt that failed
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     stop_requested_at = models.DateTimeField(null=True)
-    # {code, message, details}: why it waits (cleared when placed), how it ended.
+    # How the present attempt ends, once that is decided (a `decisions.Verdict`); "": it goes on.
+    verdict = models.CharField(max_length=16, blank=True, default="", db_default="")
+    # {code, message, details}: why it waits (cleared when placed), how it ended. For people only:
+    # codes of `exit_reason` come from nodes.
     wait_reason = models.JSONField(null=True)
     exit_reason = models.JSONField(null=True)
+    # Its GPUs were idle for too long at that time; see telemetry.idle. Null: no warning stands.
+    idle_warned_at = models.DateTimeField(null=True)
+    # A VC admin lets it keep its GPUs however idle they are.
+    idle_exempt = models.BooleanField(default=False, db_default=False)
     logs_deleted_at = models.DateTimeField(null=True)  # by the retention policy
     use_counted = models.BooleanField(default=False, db_default=False)  # see telemetry.JobUse
 
@@ -107,6 +130,11 @@ class Job(Entity):
                 name="job_queue",
             ),
             models.Index(fields=["id"], condition=Q(unplaced__gt=0), name="job_incomplete"),
+            models.Index(
+                fields=["id"],
+                condition=Q(awaits_dependencies=True, state="WAITING"),
+                name="job_with_dependencies",
+            ),
             models.Index(
                 fields=["state", "updated_at"],
                 condition=Q(state__in=["WAITING", "RUNNING", "STOPPING"]),
@@ -136,13 +164,24 @@ class Job(Entity):
                 condition=Q(finished_at__isnull=False, logs_deleted_at__isnull=True),
                 name="job_with_logs",
             ),
-            # Finished jobs whose use nobody has counted yet.
+            # Finished jobs whose use was not counted yet.
             models.Index(
                 fields=["finished_at"],
                 condition=Q(finished_at__isnull=False, use_counted=False),
                 name="job_uncounted",
             ),
+            models.Index(
+                fields=["root_id"], condition=Q(root_id__isnull=False), name="job_by_root"
+            ),
             GinIndex(fields=["tags"], name="job_tags"),
+            # What the name contains, compared as Django compares in any case.
+            GinIndex(OpClass(Upper("name"), "gin_trgm_ops"), name="job_name_search"),
+            # The orders of the list, each with the key that makes it unique.
+            models.Index(fields=["name", "id"], name="job_order_name"),
+            models.Index(fields=["state", "id"], name="job_order_state"),
+            models.Index(fields=["priority", "id"], name="job_order_priority"),
+            models.Index(fields=["gpus", "id"], name="job_order_gpus"),
+            models.Index(fields=["tasks_total", "id"], name="job_order_tasks"),
             models.Index(fields=["-created_at", "id"], name="job_newest"),
             models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
             models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
@@ -172,6 +211,14 @@ class JobSecrets(models.Model):
     sealed = models.BinaryField()
 
 
+class JobApiToken(models.Model):
+    """The API token of a job that asked for one, encrypted; its hash is an `ApiToken`. The row ends
+    with the job."""
+
+    job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="api_token")
+    sealed = models.BinaryField()
+
+
 class JobFiles(models.Model):
     """The working files that a job starts with."""
 
@@ -179,8 +226,62 @@ class JobFiles(models.Model):
     archive = models.ForeignKey("files.Archive", models.PROTECT, related_name="jobs")
 
 
+class JobStorage(models.Model):
+    """A storage that the containers of a job mount, by its name at the time of the submit."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="storages")
+    storage = models.ForeignKey("storage.Storage", models.SET_NULL, null=True, related_name="+")
+    name = models.CharField(max_length=63)
+    target = models.CharField(max_length=1024)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "target"], name="storage_target_once")
+        ]
+
+
+class JobShare(models.Model):
+    """A user, or all users of a group, who may read a job of another owner."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="shares", db_index=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="shared_jobs"
+    )
+    group = models.ForeignKey(
+        "accounts.Group", models.CASCADE, null=True, related_name="shared_jobs"
+    )
+    shared_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(user=None) ^ models.Q(group=None), name="job_share_to_one"
+            ),
+            models.UniqueConstraint(fields=["job", "user"], name="job_share_user_once"),
+            models.UniqueConstraint(fields=["job", "group"], name="job_share_group_once"),
+        ]
+
+
+class JobDependency(models.Model):
+    """`job` is queued once `upstream` has started or ended as `condition` says."""
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="dependencies")
+    upstream = models.ForeignKey(Job, models.CASCADE, related_name="dependents")
+    condition = models.CharField(max_length=16)  # afterok, afternotok, afterany or after
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "upstream", "condition"], name="job_dependency_once"
+            ),
+        ]
+
+
 class JobAttempt(models.Model):
-    """A placement of a job that has ended; the present one is told by the job itself."""
+    """A placement of a job that has ended; the row of the job itself has the present one."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="job_attempts")
     index = models.PositiveIntegerField()  # from 1, as in TaskAttempt.index
@@ -198,8 +299,23 @@ class JobAttempt(models.Model):
         ]
 
 
+class RankChange(models.Model):
+    """A job that was downgraded while it ran (from then on not `guaranteed`), or restored. Until
+    the first change of a job attempt its tasks rank as they were placed (`TaskAttempt.cell_type`).
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.CASCADE, related_name="rank_changes", db_index=False)
+    index = models.PositiveIntegerField()  # of the job attempt
+    at = models.DateTimeField()
+    guaranteed = models.BooleanField()
+
+    class Meta:
+        indexes = [models.Index(fields=["job", "index", "at"], name="rank_change_by_job")]
+
+
 class TaskRole(models.Model):
-    """A group of equal tasks of a job, with what each of them needs."""
+    """A group of equal tasks of a job, and what each of them needs."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="roles")
     name = models.CharField(max_length=255)
@@ -211,6 +327,7 @@ class TaskRole(models.Model):
     cells = models.PositiveIntegerField(default=0)
     within = models.CharField(max_length=200, blank=True)  # cell type that shall hold the role
     affinity_group = models.CharField(max_length=255, blank=True)
+    parallelism = models.PositiveIntegerField(null=True)  # tasks at a time; null: all of them
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     shm_mb = models.PositiveIntegerField(default=512)
@@ -263,7 +380,7 @@ class TaskAttempt(Entity):
     address = models.CharField(max_length=15, blank=True)  # in the network of its gang
     ports = models.JSONField(default=dict)  # label -> [numbers]
     container_id = models.CharField(max_length=80, blank=True)
-    phase = models.CharField(max_length=16, blank=True)  # the node's newest word
+    phase = models.CharField(max_length=16, blank=True)  # as the node reported it last
     pull_percent = models.PositiveSmallIntegerField(null=True)
     exit_code = models.IntegerField(null=True)
     exit_signal = models.PositiveSmallIntegerField(null=True)
@@ -275,9 +392,9 @@ class TaskAttempt(Entity):
     disk_full = models.BooleanField(default=False)
     diagnosis = models.JSONField(null=True)  # of the task that is to blame, and of one retried
     ready_at = models.DateTimeField(null=True)  # its container waits for the rest of the gang
-    log_sizes = models.JSONField(default=dict)  # stream -> final bytes, once the node told its end
-    # When its node was first told to run it, or was about to be: from then on it may have started.
-    told_run_at = models.DateTimeField(null=True)
+    log_sizes = models.JSONField(default=dict)  # stream -> final bytes, once its end was reported
+    # When it was first sent to its node, or was about to be: from then on it may have started.
+    sent_run_at = models.DateTimeField(null=True, db_column="told_run_at")
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     # Set when the node verified that the GPUs are clean, or its own lease ran out.
@@ -310,6 +427,8 @@ class Lease(models.Model):
     attempt = models.ForeignKey(TaskAttempt, models.CASCADE, related_name="leases")
     acquired_at = models.DateTimeField(auto_now_add=True)
     released_at = models.DateTimeField(null=True)
+    # What it held before then is in the rows of usage for good; `released_at`: all of it is.
+    counted_until = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -317,6 +436,16 @@ class Lease(models.Model):
                 fields=["device", "slot"],
                 condition=Q(released_at__isnull=True),
                 name="lease_slot_held_once",
+            )
+        ]
+        indexes = [
+            # Leases that are not counted for good: those that are held, and a few more.
+            models.Index(
+                fields=["id"],
+                condition=Q(released_at__isnull=True)
+                | Q(counted_until__isnull=True)
+                | ~Q(counted_until=F("released_at")),
+                name="lease_uncounted",
             )
         ]
 

@@ -1,35 +1,60 @@
-"""All reads of jobs, and who may do what with them."""
+"""All reads of jobs, and who may do what with them.
+
+Stored reasons and events name no other job: their details have ids, and their sentences say
+"another job". When they are read, the sentences are rendered again with the names of the jobs that
+the reader may see; the ids of the others are left out.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+)
 from django.db.models.functions import Coalesce
 
+from skep_jobfile.extras import PriorityClass
 from skep_platform.cluster.models import Device
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
+from skep_platform.core.ports import GpuTask, JobSeen
+from skep_platform.jobs import visibility
+from skep_platform.jobs.lifecycle import messages
+from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
-from skep_platform.tenancy import visibility
 from skep_platform.tenancy.queries import AnyUser
+from skep_scheduler.explain import sentences
+from skep_scheduler.explain.job_names import mentioned
+from skep_scheduler.model import Code
 
 FEW = 1000  # jobs that are named one by one
+TRIGRAM = 3  # characters that the index of names needs
 
 
 def visible_to(user: AnyUser) -> QuerySet[Job]:
-    """The jobs that exist for this user (see `tenancy.visibility`), all for an admin."""
+    """Select the jobs that exist for this user (see `jobs.visibility`), all for an admin."""
     jobs = Job.objects.select_related("owner", "vc")
     return jobs if tenancy.is_admin(user) else jobs.filter(visibility.of_jobs(user))
 
 
 def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
-    """{job id: name} of those of the jobs that the user may see, in one query, or none for no
+    """Return {job id: name} of those of the jobs that the user may see: one query, and none for no
     jobs."""
     ids = {str(job_id) for job_id in job_ids}
     if not ids:
@@ -39,7 +64,7 @@ def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
 
 
 def find(user: AnyUser, job_id: UUID) -> Job:
-    """Raises NotFound, also when it exists and the user may not know."""
+    """Return the job. Raises NotFound, also when it exists and the user may not see it."""
     job = visible_to(user).filter(pk=job_id).first()
     if job is None:
         raise NotFound("There is no such job.")
@@ -51,17 +76,35 @@ def may_stop(user: AnyUser, job: Job) -> bool:
 
 
 def may_prioritise(user: AnyUser, job: Job) -> bool:
-    """Rank it anew: whoever answers for all jobs of its virtual cluster."""
+    """Return whether the user may rank it anew: VC admins and admins may, and its owner up to the
+    highest priority that members may submit with."""
+    owns = job.owner_id == user.pk and tenancy.may_submit(user, job.vc)
+    return owns or tenancy.manages(user, job.vc)
+
+
+def asked_class(job: Job) -> str:
+    """Return the priority class that the job file asks for."""
+    placing = job.spec.get("extras", {}).get("hivedScheduler", {})
+    return str(placing.get("jobPriorityClass") or PriorityClass.TEST)
+
+
+def may_regain_guarantee(job: Job) -> bool:
+    """Return whether it was submitted with a guarantee and waits without it."""
+    return in_queue(job) and asked_class(job) != PriorityClass.OPPO
+
+
+def may_exempt(user: AnyUser, job: Job) -> bool:
+    """Return whether the user may exempt it from the idle rule: VC admins and admins may."""
     return tenancy.manages(user, job.vc)
 
 
 def may_share(user: AnyUser, job: Job) -> bool:
-    """Open it to others, or close it again: its owner alone says who may read it."""
+    """Return whether the user may change who sees it: its owner and admins may."""
     return job.owner_id == user.pk or tenancy.is_admin(user)
 
 
 def may_exec(user: AnyUser, job: Job) -> bool:
-    """Reach into its containers: what is in them is its owner's alone."""
+    """Return whether the user may run commands in its containers: its owner and superusers may."""
     return job.owner_id == user.pk or user.is_superuser
 
 
@@ -74,7 +117,8 @@ def search(
     tags: Sequence[str] = (),
     text: str = "",
 ) -> QuerySet[Job]:
-    """Empty filters let all pass; a job has all of the `tags`; `text` is looked for in the name."""
+    """Filter the jobs. Empty filters let all pass; a job has all of the `tags`; `text` is looked
+    for in the name, and at its beginning where it has less than three characters."""
     if states:
         jobs = jobs.filter(state__in=states)
     if virtual_clusters:
@@ -82,24 +126,63 @@ def search(
     if owners:
         jobs = jobs.filter(owner__username__in=owners)
     if tags:
-        jobs = jobs.filter(_tagged(list(tags)))
-    return jobs.filter(name__icontains=text) if text else jobs
+        jobs = jobs.filter(_few_first(Q(tags__contains=list(tags))))
+    return jobs.filter(_few_first(_named(text))) if text else jobs
 
 
-def _tagged(tags: list[str]) -> Q:
-    """Jobs with all of these tags, one by one where they are few: the database guesses how many it
-    will find on its way from the newest job to the oldest, and walks past all of them for none."""
-    few = list(Job.objects.filter(tags__contains=tags).values_list("pk", flat=True)[: FEW + 1])
-    return Q(pk__in=few) if len(few) <= FEW else Q(tags__contains=tags)
+def count_up_to(jobs: QuerySet[Job], among: Sequence[Q], most: int) -> int:
+    """Return the number of jobs to which one of the alternatives applies (none: of all), or
+    `most` + 1 where there are more. One query, which reads at most so many rows of each."""
+    # Without an order the database takes whichever index is cheapest.
+    ids = jobs.order_by().values("pk")
+    if not among:
+        return int(ids[: most + 1].count())
+    first, *others = [ids.filter(q)[: most + 1] for q in among]
+    return min(int(first.union(*others).count()), most + 1)
+
+
+def _named(text: str) -> Q:
+    """Match jobs with this text in the name; the index has no entries for less than a trigram, but
+    for the beginnings of words."""
+    how = "icontains" if len(text) >= TRIGRAM else "istartswith"
+    return Q(**{f"name__{how}": text})
+
+
+def _few_first(matches: Q) -> Q:
+    """Match the same jobs, one by one where they are few: the database guesses how many it will
+    find on its way from the newest job to the oldest, and walks past all of them for none."""
+    few = list(Job.objects.filter(matches).order_by().values_list("pk", flat=True)[: FEW + 1])
+    return Q(pk__in=few) if len(few) <= FEW else matches
+
+
+OUT_OF_MEMORY = {"UserContainerDockerOOMKilled", "HostOutOfMemory"}  # names of failures
+MIB_OF_GIB = 1024
+
+
+def more_memory(job: Job, roles: Sequence[TaskRole]) -> dict[str, Any] | None:
+    """Return the role whose task ran out of memory in the newest failure, its memory in MiB, and
+    the next larger size: a power of two of GiB that is at least half as much again. None where
+    memory was not the cause."""
+    if job.diagnosis is None or job.diagnosis["name"] not in OUT_OF_MEMORY:
+        return None
+    name = (job.diagnosis["task"] or "").rpartition("-")[0]
+    role = next((role for role in roles if role.name == name), None)
+    if role is None:
+        return None
+    size = MIB_OF_GIB
+    while size * 2 < role.memory_mb * 3:
+        size *= 2
+    return {"role": role.name, "memory_mb": role.memory_mb, "suggested_mb": size}
 
 
 def in_queue(job: Job) -> bool:
-    """Its tasks have no present attempts: not placed yet, or waiting for a retry."""
+    """Return whether its tasks have no present attempts: not placed yet, or waiting for a retry."""
     return job.placed_at is None and job.state == JobState.WAITING
 
 
 def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
-    """The roles in the order of the job file, and how many of their tasks are in which state."""
+    """Return the roles in the order of the job file, and how many of their tasks are in each
+    state."""
     if job.new_roles is not None and in_queue(job):
         return [(role, _with_unplaced(role, {})) for role in job.new_roles]
     states: dict[int, dict[str, int]] = defaultdict(dict)
@@ -113,7 +196,8 @@ def roles_with_states(job: Job) -> list[tuple[TaskRole, dict[str, int]]]:
 
 
 def _present(job: Job) -> QuerySet[TaskAttempt]:
-    """Attempts of the job's present attempt, without those of tasks that are tried again alone."""
+    """Select the present attempts of its tasks, without those of tasks that are tried again
+    alone."""
     newer = TaskAttempt.objects.filter(
         task=OuterRef("task"), index=OuterRef("index"), retry__gt=OuterRef("retry")
     )
@@ -129,8 +213,8 @@ def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
 
 
 def state_of(job: Job, newest: TaskAttempt | None) -> str:
-    """Of a task, by its newest attempt (with its task). Of an incremental job that may be one of
-    the job's earlier attempts, or one that is tried again: the task waits for a place."""
+    """Return the state of a task by its newest attempt (with its task). In an incremental job that
+    may be one of the job's earlier attempts, or one that is tried again: the task waits then."""
     if newest is None or newest.index != job.attempt or in_queue(job):
         return JobState.WAITING
     again = job.state in JOB.active and newest.task.not_before is not None
@@ -138,7 +222,8 @@ def state_of(job: Job, newest: TaskAttempt | None) -> str:
 
 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
-    """The job's tasks with their state, which is that of the present attempt, or WAITING."""
+    """Select the job's tasks with these roles and states; without a present attempt a task is
+    WAITING."""
     rows = Task.objects.filter(job=job).select_related("role")
     if roles:
         rows = rows.filter(role__name__in=roles)
@@ -152,7 +237,7 @@ def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()
 
 
 def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
-    """By task id, one query."""
+    """Return the newest attempt of each task, by task id; one query."""
     rows = (
         TaskAttempt.objects.filter(task__in=[task.pk for task in tasks])
         .select_related("node", "task")
@@ -167,23 +252,23 @@ def events(job: Job) -> QuerySet[Event]:
 
 
 def queue() -> QuerySet[Job]:
-    """Jobs that wait for the scheduler."""
+    """Select the jobs that wait for the scheduler, in the order of the queue."""
     return Job.objects.filter(
-        state=JobState.WAITING, placed_at=None, stop_requested_at=None
+        state=JobState.WAITING, placed_at=None, stop_requested_at=None, awaits_dependencies=False
     ).order_by(F("priority").desc(), "created_at")
 
 
 def placeable() -> QuerySet[Job]:
-    """Those, and incremental jobs of whose tasks some have no place yet."""
+    """Select the jobs of the queue, and incremental jobs of whose tasks some have no place yet."""
     incomplete = Q(unplaced__gt=0, placed_at__isnull=False, state__in=JOB.active)
     staying = Q(preempting_at=None, exit_reason__isnull=True)
-    waiting = Q(state=JobState.WAITING, placed_at=None)
+    waiting = Q(state=JobState.WAITING, placed_at=None, awaits_dependencies=False)
     return Job.objects.filter(waiting | (incomplete & staying), stop_requested_at=None)
 
 
 def bad_gpus(job: Job) -> list[dict[str, Any]]:
-    """The GPUs that the job holds and that failed, at most MOST_BAD. No query for a job without a
-    placement."""
+    """Return the GPUs that the job holds and that failed, at most MOST_BAD. No query for a job
+    without a placement."""
     if job.placed_at is None or not job.gpus or job.state not in JOB.active:
         return []
     rows = (
@@ -202,3 +287,164 @@ def bad_gpus(job: Job) -> list[dict[str, Any]]:
 
 
 MOST_BAD = 20
+
+
+def jobs_on_gpus(user: AnyUser, nodes: Sequence[UUID]) -> list[JobSeen]:
+    """Return the job of each GPU of these nodes that is leased now, by the UUID of the GPU."""
+    leases = Lease.objects.filter(device__node__in=nodes, released_at=None)
+    return _jobs_seen(user, leases, "device_id", "attempt__job")
+
+
+def jobs_of_attempts(user: AnyUser, attempts: Sequence[UUID]) -> list[JobSeen]:
+    """Return the job of each of these task attempts, by the id of the attempt."""
+    return _jobs_seen(user, TaskAttempt.objects.filter(pk__in=attempts), "pk", "job")
+
+
+def _jobs_seen(user: AnyUser, rows: QuerySet[Any], of: str, job: str) -> list[JobSeen]:
+    may_see = visibility.of_jobs(user, f"{job}__")
+    seen = ExpressionWrapper(may_see, output_field=BooleanField())
+    columns = (of, "seen", f"{job}_id", f"{job}__name", f"{job}__vc__name")
+    return [JobSeen(*row) for row in rows.annotate(seen=seen).order_by().values_list(*columns)]
+
+
+def tasks_on_gpus(gpus: Sequence[str]) -> list[GpuTask]:
+    """Return the task of each of these GPUs that is leased now."""
+    rows = Lease.objects.filter(device__in=gpus, released_at=None).order_by("device_id")
+    columns = ("device_id", "attempt__job_id", "attempt__role__name", "attempt__task__index")
+    return [
+        GpuTask(gpu, job_id, f"{role}-{index}")
+        for gpu, job_id, role, index in rows.values_list(*columns)
+    ]
+
+
+def leased_gpus() -> QuerySet[Lease, str]:
+    """Select the UUIDs of the GPUs that are leased now."""
+    return Lease.objects.filter(released_at=None).values_list("device_id", flat=True)
+
+
+def attempts_on(node: Any) -> QuerySet[TaskAttempt]:
+    """Select the task attempts that are not released on a node (its id, or an expression)."""
+    return TaskAttempt.objects.filter(node=node, released_at=None)
+
+
+def gpus_in_use(virtual_clusters: Sequence[UUID]) -> list[tuple[UUID, str, int]]:
+    """Return how many GPUs of which model each of these virtual clusters uses."""
+    leases = Lease.objects.filter(attempt__job__vc__in=virtual_clusters, released_at=None)
+    rows = leases.values_list("attempt__job__vc_id", "device__model").order_by()
+    return list(rows.annotate(gpus=Count("device", distinct=True)))
+
+
+def jobs_in(virtual_cluster: UUID) -> int:
+    """Return how many jobs were ever submitted to a virtual cluster."""
+    return Job.objects.filter(vc=virtual_cluster).count()
+
+
+def goes_on(job_id: UUID) -> bool:
+    """Return whether a job exists and has not ended. One query."""
+    return Job.objects.filter(pk=job_id, finished_at=None).exists()
+
+
+Names = Mapping[str, str]
+# Of a job's row: reasons that may be about other jobs.
+REASONS = ("wait_reason", "downgraded", "exit_reason")
+# What older rows have beside or instead of ids.
+OLDER = ("name", "by_name", "virtual_cluster", "named")
+
+
+def jobs_for_reader(user: AnyUser, jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return the jobs with the reasons in their rows as this reader may know them; one query, and
+    only where reasons mention other jobs. The rows are to be shown, not saved."""
+    reasons = [reason for job in jobs for name in REASONS if (reason := getattr(job, name))]
+    names = _names_in(user, (reason["details"] for reason in reasons))
+    for job in jobs:
+        for name in REASONS:
+            setattr(job, name, _reason_for(getattr(job, name), names))
+        if job.owner_id == user.pk:
+            job.wait_reason = to_owner(job.wait_reason)
+    return jobs
+
+
+def reasons_for_reader(user: AnyUser, reasons: Sequence[Reason | None]) -> list[Reason | None]:
+    """Return the reasons, which may be None, as this reader may know them."""
+    names = _names_in(user, (reason["details"] for reason in reasons if reason))
+    return [_reason_for(reason, names) for reason in reasons]
+
+
+def events_for_reader(user: AnyUser, events: Sequence[Event]) -> list[Event]:
+    """Return the events of a job as this reader may know them. Nothing is stored."""
+    names = _names_in(user, (event.data for event in events))
+    for event in events:
+        code = EVENT_CODES.get(event.kind, "") if event.kind != "job.requeued" else _why(event.data)
+        event.message = _message_for(code, event.message, event.data, names)
+        event.data = _details_for(event.data, names)
+    return list(events)
+
+
+def _names_in(user: AnyUser, details: Iterable[Mapping[str, Any]]) -> Names:
+    return names_for(user, {pk for one in details for pk in _job_ids(one)})
+
+
+def _job_ids(details: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the jobs in it; `by` is a user where a user stopped the job."""
+    return {pk for pk in mentioned(details) if UUID_TEXT.fullmatch(pk)}
+
+
+UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _reason_for(reason: Reason | None, names: Names) -> Reason | None:
+    if reason is None or not _job_ids(reason["details"]):
+        return reason
+    details = reason["details"]
+    message = _message_for(reason["code"], reason["message"], details, names)
+    return {**reason, "message": message, "details": _details_for(details, names)}
+
+
+def to_owner(reason: Reason | None) -> Reason | None:
+    """Address the owner of a job, where a reason is about what its owner holds."""
+    if reason is None or reason["code"] not in (Code.USER_GPU_LIMIT, Code.USER_JOB_LIMIT):
+        return reason
+    details = {**reason["details"], "owner": ""}
+    return {**reason, "message": sentences.sentence(reason["code"], details), "details": details}
+
+
+def _message_for(code: str, message: str, details: Mapping[str, Any], names: Names) -> str:
+    if "told_at" in details and "needs" in details:  # the scheduler's: why it waits
+        return sentences.sentence(code, details, names)
+    return messages.for_reader(code, message, details, names)
+
+
+# Of kinds of events, whose reasons may be about another job.
+EVENT_CODES = {
+    "job.preempted": "preempted",
+    "job.evicted": "evicted",
+    "job.downgraded": "downgraded",
+}
+
+
+def _why(details: Mapping[str, Any]) -> str:
+    """Return the code of the reason for which a job was queued again."""
+    return "preempted" if "peer" in details else "evicted"
+
+
+def _details_for(details: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """Return the details with ids and names of those jobs only that the reader may see."""
+    ids = _job_ids(details)
+    if not ids:
+        return dict(details)
+    shown = {key: value for key, value in details.items() if key not in OLDER}
+    if "used_by" in details:
+        shown["used_by"] = [_holder(holder, names) for holder in details["used_by"]]
+    for key in ("leaving", "victims"):
+        if isinstance(details.get(key), list):
+            shown[key] = [names.get(pk) for pk in details[key]]
+    if (by := details.get("by")) in ids:
+        del shown["by"]
+        if by in names:
+            shown |= {"by": by, "by_name": names[by]}
+    return shown
+
+
+def _holder(holder: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    gang = holder["gang"] if holder["gang"] in names else None
+    return {**holder, "gang": gang, "name": names.get(holder["gang"])}

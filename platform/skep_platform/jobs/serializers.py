@@ -10,17 +10,12 @@ from rest_framework import serializers
 from skep_diagnosis.table import table
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
+from skep_platform.jobs.reasons import ForecastSerializer, ReasonSerializer, WaitReasonSerializer
 from skep_platform.jobs.states import AttemptState, JobState
 from skep_platform.tenancy.models import Visibility
 
 Serializer = serializers.Serializer[Any]
 TASK_STATES = [JobState.WAITING.value, *AttemptState.values]
-
-
-class ReasonSerializer(Serializer):
-    code = serializers.CharField()
-    message = serializers.CharField()
-    details = serializers.DictField()
 
 
 class EvidenceSerializer(Serializer):
@@ -36,7 +31,7 @@ class DiagnosisSerializer(Serializer):
     code = serializers.IntegerField()
     name = serializers.CharField()
     type = serializers.CharField()
-    title = serializers.SerializerMethodField(help_text="What a person calls the failure.")
+    title = serializers.SerializerMethodField(help_text="The failure in plain words.")
     category = serializers.CharField(help_text="The reason, as the Philly study names it.")
     axis = serializers.CharField()
     retry = serializers.CharField()
@@ -79,23 +74,21 @@ class JobSummarySerializer(serializers.Serializer[Job]):
     diagnosis_code = serializers.SerializerMethodField(
         help_text="Name of the newest attempt's failure."
     )
-    diagnosis_title = serializers.SerializerMethodField(
-        help_text="What a person calls that failure."
-    )
+    diagnosis_title = serializers.SerializerMethodField(help_text="That failure in plain words.")
     submitted_at = serializers.DateTimeField(source="created_at")
     placed_at = serializers.DateTimeField(allow_null=True, help_text="Null: in the queue.")
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
     duration_s = serializers.IntegerField(allow_null=True, help_text="As declared.")
-    preemptions = serializers.IntegerField(help_text="How often it made room.")
-    preempting = serializers.SerializerMethodField(help_text="It was asked to make room.")
+    preemptions = serializers.IntegerField(help_text="How often it was preempted.")
+    preempting = serializers.SerializerMethodField(help_text="It was asked to leave its nodes.")
     downgraded = ReasonSerializer(
         allow_null=True, help_text="Guaranteed, but runs as opportunistic now."
     )
     incremental = serializers.BooleanField(help_text="Each task starts when it finds a place.")
     unplaced = serializers.IntegerField(help_text="Tasks without a place, if it is incremental.")
-    expected_start = serializers.SerializerMethodField(help_text="Null: nobody knows.")
-    wait_reason = ReasonSerializer(allow_null=True)
+    expected_start = serializers.SerializerMethodField(help_text="Null: not known.")
+    wait_reason = WaitReasonSerializer(allow_null=True)
     exit_reason = ReasonSerializer(allow_null=True)
 
     def get_diagnosis_code(self, job: Job) -> str | None:
@@ -108,10 +101,10 @@ class JobSummarySerializer(serializers.Serializer[Job]):
         return job.preempting_at is not None
 
     def get_expected_start(self, job: Job) -> datetime | None:
-        """As the scheduler said when it last looked; of a running job it is history."""
-        told = (job.wait_reason or {}).get("details", {}).get("expected_start")
+        """Return the start that the scheduler expected last; None once the job is placed."""
+        start = (job.wait_reason or {}).get("details", {}).get("expected_start")
         waits = job.state == JobState.WAITING and job.placed_at is None
-        return datetime.fromtimestamp(told, UTC) if waits and told is not None else None
+        return datetime.fromtimestamp(start, UTC) if waits and start is not None else None
 
 
 class TaskRoleSerializer(Serializer):
@@ -129,6 +122,9 @@ class TaskRoleSerializer(Serializer):
     command = serializers.CharField()
     ports = serializers.DictField(child=serializers.IntegerField(), help_text="Number by label.")
     task_retries = serializers.IntegerField(help_text="Of each task by itself.")
+    parallelism = serializers.IntegerField(
+        allow_null=True, help_text="Tasks that may run at the same time; null: all of them."
+    )
     states = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of tasks by state."
     )
@@ -146,7 +142,36 @@ class GitSourceSerializer(Serializer):
     path = serializers.CharField()
 
 
+class DependencySerializer(Serializer):
+    """A job that another one waits for."""
+
+    job = serializers.CharField(help_text="As the job file calls it.")
+    condition = serializers.ChoiceField(["afterok", "afternotok", "afterany", "after"])
+
+
+class MoreMemorySerializer(Serializer):
+    """What a job that ran out of memory is run again with."""
+
+    role = serializers.CharField()
+    memory_mb = serializers.IntegerField(help_text="Of each task, as it asked for.")
+    suggested_mb = serializers.IntegerField(help_text="The next larger size.")
+
+
+class ParentSerializer(Serializer):
+    """The job with whose API token another one was submitted."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
 class JobSerializer(JobSummarySerializer):
+    parent = ParentSerializer(
+        allow_null=True, help_text="The job that submitted it by its API token, if you may see it."
+    )
+    api_token = serializers.ChoiceField(
+        ["read", "submit"], allow_null=True, help_text="Scope of the token that its containers get."
+    )
+    depends_on = DependencySerializer(many=True, help_text="It is queued when all of these hold.")
     spec_text = serializers.CharField()
     task_roles = TaskRoleSerializer(many=True)
     lazy_preemption = serializers.BooleanField()
@@ -154,7 +179,7 @@ class JobSerializer(JobSummarySerializer):
     pinned_cell = serializers.CharField()
     within = serializers.CharField(help_text="Type of the cell that holds it all, or empty.")
     stop_grace_s = serializers.IntegerField()
-    checkpoint_signal = serializers.CharField(help_text="Sent first where it makes room.")
+    checkpoint_signal = serializers.CharField(help_text="Sent first when it is preempted.")
     checkpoint_grace_s = serializers.IntegerField()
     max_duration_s = serializers.IntegerField(allow_null=True, help_text="Of one attempt.")
     ends_at = serializers.DateTimeField(allow_null=True, help_text="Then that is over.")
@@ -174,7 +199,7 @@ class JobSerializer(JobSummarySerializer):
     visibility = serializers.ChoiceField(
         Visibility.values,
         allow_null=True,
-        help_text="Who sees it besides its owner, managers of its virtual cluster and admins; "
+        help_text="Who sees it besides its owner, VC admins and admins; "
         "null: as its virtual cluster says.",
     )
     seen_by = serializers.ChoiceField(Visibility.values, help_text="What follows from that.")
@@ -182,7 +207,16 @@ class JobSerializer(JobSummarySerializer):
     may_exec = serializers.BooleanField()
     may_stop = serializers.BooleanField()
     may_prioritise = serializers.BooleanField(help_text="Change its priority.")
+    may_exempt = serializers.BooleanField(help_text="Change whether the idle rule holds for it.")
+    idle_exempt = serializers.BooleanField(
+        help_text="It keeps its GPUs whatever the idle rule of its virtual cluster says."
+    )
     may_share = serializers.BooleanField(help_text="Change its visibility.")
+    may_clone = serializers.BooleanField(help_text="Run it again.")
+    retries_ended = serializers.BooleanField(help_text="A failure is not tried again.")
+    more_memory = MoreMemorySerializer(
+        allow_null=True, help_text="Null: its newest failure was not for want of memory."
+    )
 
 
 class AttemptSerializer(Serializer):
@@ -191,7 +225,7 @@ class AttemptSerializer(Serializer):
     retry = serializers.IntegerField(help_text="Of the task by itself, within that.")
     node = serializers.CharField(source="node.name")
     state = serializers.ChoiceField(AttemptState.choices)
-    phase = serializers.CharField(help_text="The node's newest word.")
+    phase = serializers.CharField(help_text="As the node reported it last.")
     pull_percent = serializers.IntegerField(allow_null=True)
     gpu_uuids = serializers.ListField(child=serializers.CharField())
     gpu_model = serializers.CharField()
@@ -213,6 +247,21 @@ class AttemptSerializer(Serializer):
     finished_at = serializers.DateTimeField(allow_null=True)
 
 
+class JobAttemptSerializer(Serializer):
+    index = serializers.IntegerField(help_text="From 1.")
+    outcome = serializers.CharField(
+        allow_blank=True, help_text="SUCCEEDED, FAILED, STOPPED, PREEMPTED; empty: it goes on."
+    )
+    retry = serializers.CharField(
+        allow_blank=True, help_text="Why another one follows; empty: none does."
+    )
+    placed_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+    reason = ReasonSerializer(allow_null=True)
+    diagnosis = DiagnosisSerializer(allow_null=True)
+
+
 class TaskSerializer(Serializer):
     id = serializers.IntegerField()
     role = serializers.CharField()
@@ -229,6 +278,12 @@ class EventSerializer(serializers.Serializer[Event]):
     message = serializers.CharField()
     data = serializers.DictField()  # type: ignore[assignment]
     actor = serializers.CharField(help_text="Username, or empty for the system.")
+    count = serializers.IntegerField(
+        help_text="More than 1: the row stands for so many events of one kind; `at` is the last."
+    )
+    first_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the first of them was; null for a single event."
+    )
 
 
 class ProblemSerializer(Serializer):
@@ -246,9 +301,14 @@ class CheckSummarySerializer(Serializer):
     tasks = serializers.IntegerField()
 
 
+class JobCountSerializer(serializers.Serializer[Any]):
+    total = serializers.IntegerField(help_text="At most 10,000.")
+    more = serializers.BooleanField(help_text="There are more than these.")
+
+
 class CheckSerializer(Serializer):
     valid = serializers.BooleanField()
     errors = ProblemSerializer(many=True)  # type: ignore[assignment]
     notes = ProblemSerializer(many=True, help_text="Fields of a good file that have no effect.")
     summary = CheckSummarySerializer(allow_null=True)
-    forecast = ReasonSerializer(allow_null=True)
+    forecast = ForecastSerializer(allow_null=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from skep_platform.core.machine import StateMachine
+from skep_platform.core.models import StateMachine
 
 
 class JobState(models.TextChoices):
@@ -32,10 +32,10 @@ JOB = StateMachine(
 
 
 class AttemptState(models.TextChoices):
-    ASSIGNED = "ASSIGNED"  # leases are written, the node was or will be told
+    ASSIGNED = "ASSIGNED"  # leases are written, the node was or will be notified
     PREPARING = "PREPARING"  # the node pulls the image and creates the container
     RUNNING = "RUNNING"
-    STOPPING = "STOPPING"  # the node was told to stop it
+    STOPPING = "STOPPING"  # the node was asked to stop it
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     STOPPED = "STOPPED"

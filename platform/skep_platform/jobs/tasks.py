@@ -5,16 +5,23 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.jobs import services
-from skep_platform.jobs.life import former_members
+from skep_platform.jobs.lifecycle import stopping
+from skep_platform.jobs.submission import followers
 
 
 @shared_task(name="skep.jobs.reconcile")
 def reconcile() -> None:
-    """Make certain what facts make fast. Runs every 2 s and may overlap with itself."""
+    """Repair jobs whose facts or hints were lost. Runs every 2 s and may overlap with itself."""
     services.reconcile()
 
 
 @shared_task(name="skep.jobs.stop_of_former_members")
 def stop_of_former_members() -> None:
     """Stop jobs whose owners were deactivated or left, and that no request stopped."""
-    former_members.stop_all()
+    stopping.stop_all()
+
+
+@shared_task(name="skep.jobs.forget_tokens")
+def forget_tokens() -> None:
+    """Delete the API tokens of jobs that have ended; they are refused already."""
+    followers.forget_tokens()

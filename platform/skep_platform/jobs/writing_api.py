@@ -1,4 +1,4 @@
-"""REST: clones of jobs, their tags, and job files made out of other formats."""
+"""REST: changes to jobs, clones of them, and job files made out of other formats."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_jobfile.skep_extras import MAX_PRIORITY
-from skep_platform.accounts import acting
-from skep_platform.accounts.scopes import Scope
+from skep_limits import MAX_TAG
+from skep_platform.accounts import current_user
+from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
 from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail, one_of
-from skep_platform.jobs.intake.tag_rules import MAX_TAGS
 from skep_platform.jobs.serializers import JobSerializer
+from skep_platform.jobs.submission.bounds import MAX_TAGS
 from skep_platform.tenancy.models import Visibility
 
 Serializer = serializers.Serializer[Any]
@@ -35,7 +36,7 @@ class CloneSerializer(Body):
 
 class TagsSerializer(Body):
     tags = serializers.ListField(
-        child=serializers.CharField(max_length=64, trim_whitespace=False),
+        child=serializers.CharField(max_length=MAX_TAG, trim_whitespace=False),
         max_length=MAX_TAGS,
         help_text="All of them.",
     )
@@ -51,6 +52,10 @@ class PrioritySerializer(Body):
     priority = serializers.IntegerField(min_value=0, max_value=MAX_PRIORITY)
 
 
+class IdleExemptionSerializer(Body):
+    exempt = serializers.BooleanField()
+
+
 class ConvertNoteSerializer(Serializer):
     code = serializers.CharField()
     message = serializers.CharField()
@@ -63,6 +68,7 @@ class ConvertedSerializer(Serializer):
 
 
 class CloneView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
 
     @extend_schema(
@@ -74,28 +80,29 @@ class CloneView(APIView):
     def post(self, request: Request, id: UUID) -> Response:
         """Submit your own job again, with its secrets and working files."""
         asked = validated(CloneSerializer, request)
-        job = services.clone(acting.user(request), id, asked.get("name", ""))
+        job = services.clone(current_user.user(request), id, asked.get("name", ""))
         return Response(detail(request, job), status=201)
 
 
 class RetryView(APIView):
     @extend_schema(operation_id="retry_job", request=None, responses=JobSerializer, tags=TAGS)
     def post(self, request: Request, id: UUID) -> Response:
-        """Do not wait out the pause before the next attempt. For its owner, managers of its virtual
+        """End the pause before the next attempt. For its owner, VC admins of its virtual
         cluster and admins."""
-        return Response(detail(request, services.retry_now(acting.user(request), id)))
+        return Response(detail(request, services.retry_now(current_user.user(request), id)))
 
 
 class TagsView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
 
     @extend_schema(
         operation_id="set_job_tags", request=TagsSerializer, responses=JobSerializer, tags=TAGS
     )
     def put(self, request: Request, id: UUID) -> Response:
-        """For its owner, managers of its virtual cluster and admins."""
+        """Replace the tags of a job. For its owner, VC admins and admins."""
         tags = validated(TagsSerializer, request)["tags"]
-        job = services.set_tags(acting.user(request), id, tags)
+        job = services.set_tags(current_user.user(request), id, tags)
         return Response(detail(request, job))
 
 
@@ -109,10 +116,10 @@ class VisibilityView(APIView):
         tags=TAGS,
     )
     def put(self, request: Request, id: UUID) -> Response:
-        """Who sees the job besides its owner, the managers of its virtual cluster and admins. For
-        its owner and admins."""
+        """Set who sees the job besides its owner, VC admins and admins.
+        For its owner and admins."""
         asked = validated(VisibilitySerializer, request)["visibility"]
-        job = services.set_visibility(acting.user(request), id, asked or "")
+        job = services.set_visibility(current_user.user(request), id, asked or "")
         return Response(detail(request, job))
 
 
@@ -126,13 +133,32 @@ class PriorityView(APIView):
         tags=TAGS,
     )
     def put(self, request: Request, id: UUID) -> Response:
-        """For managers of its virtual cluster and admins. The scheduler ranks the job anew."""
+        """Change the priority of a job, which the scheduler then ranks anew. For VC admins of its
+        virtual cluster and admins."""
         asked = validated(PrioritySerializer, request)["priority"]
-        job = services.set_priority(acting.user(request), id, asked)
+        job = services.set_priority(current_user.user(request), id, asked)
+        return Response(detail(request, job))
+
+
+class IdleExemptionView(APIView):
+    token_scope = Scope.SUBMIT
+
+    @extend_schema(
+        operation_id="set_job_idle_exemption",
+        request=IdleExemptionSerializer,
+        responses=JobSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, id: UUID) -> Response:
+        """Let a job keep GPUs that it does not use, or no longer. For VC admins of its virtual
+        cluster and admins."""
+        exempt = validated(IdleExemptionSerializer, request)["exempt"]
+        job = services.set_idle_exempt(current_user.user(request), id, exempt)
         return Response(detail(request, job))
 
 
 class ConvertView(APIView):
+    job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
 
@@ -144,7 +170,7 @@ class ConvertView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """A job file out of a Slurm batch script or a Kubeflow manifest. Changes nothing."""
+        """Make a job file out of a Slurm batch script or a Kubeflow manifest. Changes nothing."""
         asked = one_of("format", request.query_params.get("format") or "auto", FORMATS)
-        found = services.convert(acting.user(request), body_text(request), asked)
+        found = services.convert(current_user.user(request), body_text(request), asked)
         return Response(ConvertedSerializer(found).data)

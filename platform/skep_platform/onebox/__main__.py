@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from skep_platform.onebox.home import Home, say
-from skep_platform.onebox.options import Options, add_arguments, from_arguments
-from skep_platform.start_checks import (
+from skep_platform.env_settings import (
     ALLOW_HTTP,
     is_loopback,
     public_url_problem,
     secret_key_problem,
 )
+from skep_platform.onebox.home import Home, say
+from skep_platform.onebox.options import Options, add_arguments, from_arguments
 
 FAILED = 1
 OTHERWISE = 3
@@ -66,7 +66,7 @@ def down(home: Home, given: argparse.Namespace) -> int:
     if pid is None:
         say(f"Skep does not run in {home.root}")
         return 0
-    _tell_of_jobs(home, stop=given.stop_jobs)
+    _report_jobs(home, stop=given.stop_jobs)
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_WITHIN_S
     while home.supervisor_pid() == pid:
@@ -125,14 +125,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _tell_of_jobs(home: Home, *, stop: bool) -> None:
+def _report_jobs(home: Home, *, stop: bool) -> None:
     from skep_client.errors import SkepError
-    from skep_platform.onebox.jobs import active_jobs
+    from skep_platform.onebox.own_api import active_jobs
 
     try:
         left = active_jobs(home, stop=stop)
     except (SkepError, OSError) as error:
-        say(f"Cannot tell which jobs run: {error}")
+        say(f"Cannot find out which jobs run: {error}")
         return
     if left:
         names = ", ".join(job.name for job in left[:5]) + (", …" if len(left) > 5 else "")
@@ -157,8 +157,7 @@ def _supervise(home: Home, options: Options, report: Callable[[dict[str, Any]], 
 
     from skep_agent.join import JoinFailed
     from skep_client.errors import SkepError
-    from skep_platform.onebox.binaries import EngineMissing
-    from skep_platform.onebox.engines import EngineFailed
+    from skep_platform.onebox.engines import EngineFailed, EngineMissing
     from skep_platform.onebox.supervisor import StartFailed, Supervisor
 
     home.prepare()
@@ -212,13 +211,13 @@ def _reporter(descriptor: int | None) -> Callable[[dict[str, Any]], None]:
 
 
 def announce(ready: dict[str, Any]) -> None:
-    """Address and login, for a person. The password is shown this once and stored nowhere."""
+    """Print the address and the login. The password is shown this once and stored nowhere."""
     say(f"Skep is ready: {ready['url']}")
     if login := ready["login"]:
         say(f"  login     {login['username']}")
         say(f"  password  {login['password']}   (shown only now)")
     else:
-        say("  login     as told at the first start; anew: skep manage changepassword admin")
+        say("  login     as shown at the first start; anew: skep manage changepassword admin")
     _log_in(ready["url"], Path(ready["home"]) / Home(Path()).operator_token.name)
 
 

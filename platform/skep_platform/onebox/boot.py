@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    login: dict[str, str] | None = None  # username and password, told only when made now
+    login: dict[str, str] | None = None  # username and password, only when made now
     join_tokens: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,12 +1,15 @@
-"""Child processes that never outlive their parent."""
+"""Child processes that never outlive their parent, and a `Keeper` for each that keeps it alive:
+starts it, notices its end, and starts it again with growing delays."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,3 +83,111 @@ def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(descriptor)
+
+
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 30.0
+# A child that lived this long was well: its next death starts from the shortest delay again.
+STEADY_S = 60.0
+
+Changed = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Restarts:
+    """Counts how often a child was restarted, and decides how long to wait the next time."""
+
+    count: int = 0
+    in_a_row: int = 0
+
+    def after_death(self, lived_s: float) -> float:
+        """Record a death and return the delay before the next start."""
+        if lived_s >= STEADY_S:
+            self.in_a_row = 0
+        self.count += 1
+        self.in_a_row += 1
+        return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(self.in_a_row - 1, 16))
+
+
+class Keeper:
+    """Keeps one child alive; calls `changed` whenever its process id or state changes."""
+
+    def __init__(self, program: Program, log: Path, changed: Changed = lambda: None) -> None:
+        self.program = program
+        self.log = log / f"{program.name}.log"
+        self.restarts = Restarts()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._changed = changed
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the child lives."""
+        return self.process.pid if self.process else None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep(), name=f"keep {self.name}")
+
+    async def stop(self, patience_s: float) -> None:
+        """Signal the child to stop, wait `patience_s` seconds, then kill it."""
+        self._stopping = True
+        if self._task is None:
+            return
+        if self.process is None:  # between two lives
+            self._task.cancel()
+        else:
+            _signal(self.process, self.program.stop_signal)
+        _, late = await asyncio.wait([self._task], timeout=patience_s)
+        if late and self.process:
+            _signal(self.process, signal.SIGKILL)
+            await asyncio.wait([self._task])
+
+    def last_words(self, characters: int = 1500) -> str:
+        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+
+    async def _keep(self) -> None:
+        while not self._stopping:
+            started = time.monotonic()
+            await self._live()
+            if self._stopping:
+                return
+            delay = self.restarts.after_death(time.monotonic() - started)
+            self._changed()
+            await asyncio.sleep(delay)
+
+    async def _live(self) -> None:
+        """Start the program and wait for its end. One that cannot be started, as without memory,
+        has ended at once."""
+        try:
+            self.process = spawn(self.program, self.log)
+        except OSError as error:
+            self.log.write_text(f"{error}\n")
+            return
+        self._changed()
+        await _end_of(self.process)
+        self.process = None
+
+
+async def _end_of(process: subprocess.Popen[bytes]) -> None:
+    """Wait by a pidfd, on the loop's own thread: the children's parent is the thread that made
+    them, which therefore may neither block nor end."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    descriptor = os.pidfd_open(process.pid)
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)

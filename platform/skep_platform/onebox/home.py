@@ -25,7 +25,7 @@ class Home:
 
     @classmethod
     def from_environment(cls) -> Home:
-        """$SKEP_HOME, else the XDG data folder."""
+        """Return the home in $SKEP_HOME, else in the XDG data folder."""
         if given := os.environ.get("SKEP_HOME"):
             return cls(Path(given).absolute())
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
@@ -53,12 +53,13 @@ class Home:
 
     @property
     def operator_token(self) -> Path:
-        """API token of the administrator, for programs of this machine's owner (0600)."""
+        """Return the file (0600) with the administrator's API token, for the machine's owner."""
         return self.root / "operator-token"
 
     @property
     def environment(self) -> Path:
-        """What the server's processes run with, secrets included (0600), for `skep manage`."""
+        """Return the file (0600) with the environment of the server's processes, which
+        `skep manage` uses."""
         return self.run / "environment.json"
 
     def prepare(self) -> None:
@@ -73,7 +74,8 @@ class Home:
                 os.truncate(path, 0)
 
     def lock(self) -> Lock | None:
-        """Held for a supervisor's life, in a prepared home; None when another one lives."""
+        """Take the lock that a supervisor holds while it lives, in a prepared home. Return None
+        when another supervisor holds it."""
         descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +85,7 @@ class Home:
         return Lock(descriptor)
 
     def supervisor_pid(self) -> int | None:
-        """Process id of the living supervisor, told by its lock, so never of a stranger."""
+        """Return the process id of the living supervisor, which its lock proves."""
         if not (self.run / "lock").exists():
             return None
         if lock := self.lock():
@@ -98,7 +100,7 @@ class Home:
         unfinished.rename(self.run / "status.json")
 
     def read_status(self) -> dict[str, Any]:
-        """The last words of the newest supervisor; {} before the first."""
+        """Return the last status that a supervisor wrote; {} before the first."""
         try:
             status: dict[str, Any] = json.loads((self.run / "status.json").read_text())
         except FileNotFoundError:
@@ -120,12 +122,12 @@ class Lock:
 
 
 def say(text: str) -> None:
-    """To the person at the terminal, at once even when piped."""
+    """Print to stderr, at once even when it is piped."""
     print(text, file=sys.stderr, flush=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Mode 0600, whole or not at all, and never readable by others for a moment."""
+    """Write a file of mode 0600, whole or not at all; others cannot read it at any moment."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

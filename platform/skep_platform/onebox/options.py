@@ -23,6 +23,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     gateway_port: int = 0  # 0: the next one after `port`
+    apps_port: int = 0  # 0: the next one after the gateway's
     nodes: int = 1
     gpus: int | None = None  # simulated GPUs per node; None: the machine's own
     gpu_model: str = SIMULATED_MODEL
@@ -41,8 +42,13 @@ class Options:
         return self.gateway_port or self.port + 1
 
     @property
+    def proxy_port(self) -> int:
+        """Where the proxy of apps listens."""
+        return self.apps_port or self.agents_port + 1
+
+    @property
     def gateway_url(self) -> str:
-        """Where agents of this machine connect."""
+        """Return the address where agents of this machine connect."""
         return self.url.removesuffix(f":{self.port}") + f":{self.agents_port}"
 
     def names(self) -> list[str]:
@@ -57,7 +63,7 @@ class Options:
         return [f"node-{number}" for number in range(1, self.nodes + 1)]
 
     def port_range(self, node: int) -> tuple[int, int]:
-        """First and last port of the node of this number, from 0."""
+        """Return the first and the last port of the node of this number, from 0."""
         share = len(PORTS) // max(self.nodes, 1)
         first = PORTS.start + node * share
         return first, first + share - 1
@@ -68,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument(
         "--gateway-port", type=int, default=0, help="where agents connect (default: --port plus 1)"
+    )
+    parser.add_argument(
+        "--apps-port",
+        type=int,
+        default=0,
+        help="where browsers reach apps of jobs (default: --gateway-port plus 1)",
     )
     parser.add_argument("--nodes", type=int, default=1, help="local agents to run")
     parser.add_argument("--no-agents", action="store_true", help="the control plane alone")
@@ -87,6 +99,7 @@ def from_arguments(given: argparse.Namespace) -> Options:
         host=given.host,
         port=given.port,
         gateway_port=given.gateway_port,
+        apps_port=given.apps_port,
         nodes=0 if given.no_agents else given.nodes,
         gpus=gpus,
         gpu_model=given.gpu_model,

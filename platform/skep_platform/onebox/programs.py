@@ -21,6 +21,7 @@ WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
 # What an agent inherits of our environment: never the database's address, never a secret.
 AGENT_ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST", "SKEP_REGISTRIES"),
+    *("SKEP_STORAGE_ROOTS", "SKEP_NFS_SERVERS"),
 )
 
 
@@ -46,6 +47,9 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_ALLOW_HTTP": os.environ.get("SKEP_ALLOW_HTTP") or _allow_http(),
         "SKEP_GATEWAY_URL": _gateway_url(options),
         "SKEP_GATEWAY_BACKEND": options.gateway_url,
+        "SKEP_APPS_URL": _apps_url(options),
+        # Images that were built on this machine are in no registry.
+        "SKEP_CHECK_IMAGES": os.environ.get("SKEP_CHECK_IMAGES") or "warn",
         "SKEP_REGISTRIES": os.environ.get("SKEP_REGISTRIES", ""),
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
         "PYTHONUNBUFFERED": "1",
@@ -67,6 +71,13 @@ def gateway(options: Options, environment: Mapping[str, str]) -> Program:
     return replace(program, nice=GATEWAY_NICE)
 
 
+def apps(options: Options, environment: Mapping[str, str]) -> Program:
+    """The proxy of apps in jobs: a process of its own, so that what goes through it delays no
+    page."""
+    module = "skep_platform.interactive.asgi"
+    return _uvicorn("apps", module, options.host, options.proxy_port, environment)
+
+
 def _uvicorn(
     name: str, module: str, host: str, port: int, environment: Mapping[str, str]
 ) -> Program:
@@ -74,10 +85,13 @@ def _uvicorn(
         f"{module}:application",
         f"--host={host}",
         f"--port={port}",
-        "--http=skep_platform.core.impatient:Impatient",
+        "--http=skep_platform.core.serving:Impatient",
         "--no-access-log",
         "--no-proxy-headers",  # a task in the host's network could give itself any address
         "--ws-max-size=16777216",  # skep_agent.protocol.MAX_TEXT_FRAME
+        # Who does not read for a while, as a pager at the end of `skep exec`, answers no ping. The
+        # dead are found by TCP, which the pings go on to try.
+        "--ws-ping-timeout=86400",
         "--ws-per-message-deflate=false",  # a small compressed frame may be a large one
         "--timeout-graceful-shutdown=1",
     ]
@@ -129,8 +143,9 @@ def agent(home: Home, options: Options, number: int) -> Program:
 
 
 def node_address(number: int) -> str:
-    """Return the loopback address of the node of this number, from 0: one for each. torchrun tells
-    nodes by the name that belongs to their address; that of 127.0.0.1 is "localhost" for all."""
+    """Return the loopback address of the node of this number, from 0: one for each. torchrun
+    identifies nodes by the name that belongs to their address, and that of 127.0.0.1 is "localhost"
+    for all."""
     return f"127.0.{1 + number // 250}.{1 + number % 250}"
 
 
@@ -138,10 +153,20 @@ def _allow_http() -> str:
     return "" if os.environ.get("SKEP_PUBLIC_URL") else "1"
 
 
+def _apps_url(options: Options) -> str:
+    """Return where apps of jobs have their hosts: browsers resolve all names below localhost to
+    the machine they run on."""
+    if "SKEP_APPS_URL" in os.environ:
+        return os.environ["SKEP_APPS_URL"]
+    local = not os.environ.get("SKEP_PUBLIC_URL")
+    return f"http://apps.localhost:{options.proxy_port}" if local else ""
+
+
 def _gateway_url(options: Options) -> str:
-    """What agents elsewhere are told. Behind a proxy of one's own, that one routes to it."""
-    if told := os.environ.get("SKEP_GATEWAY_URL", ""):
-        return told
+    """Return the gateway's address for agents on other machines. Behind a proxy of the operator's
+    own, the proxy routes to it."""
+    if given := os.environ.get("SKEP_GATEWAY_URL", ""):
+        return given
     return "" if os.environ.get("SKEP_PUBLIC_URL") else f":{options.agents_port}"
 
 

@@ -17,17 +17,16 @@ from typing import Any
 
 from skep_agent.join import join
 from skep_agent.statedir import StateDir, StateError
-from skep_platform.onebox import boot, engines, programs, settle
-from skep_platform.onebox.children import Program, die_with_parent
+from skep_platform.onebox import boot, engines, own_api, programs
+from skep_platform.onebox.children import Keeper, Program, die_with_parent
 from skep_platform.onebox.home import Home, write_private
-from skep_platform.onebox.keeper import Keeper
 from skep_platform.onebox.options import Options
 
 READY_WITHIN_S = 90.0
 MIGRATED_WITHIN_S = 900.0  # an upgrade may have much to move
 # A child that died this often before everything was ready will not get well by itself.
 HOPELESS = 5
-STOP_GATEWAY_S = 9.0  # it first tells the agents that the server stops on purpose
+STOP_GATEWAY_S = 9.0  # it first notifies the agents that the server stops on purpose
 STOP_CLIENTS_S = 1.5
 STOP_ENGINES_S = 1.2
 LOOK_AGAIN_S = 0.05
@@ -35,7 +34,7 @@ LOOK_AT_LOGS_S = 60.0
 
 
 class StartFailed(RuntimeError):
-    """One box could not start; the text tells the part and its last words."""
+    """The box could not start; the text names the part and shows the end of its log."""
 
 
 class Supervisor:
@@ -72,6 +71,7 @@ class Supervisor:
     async def _start(self) -> dict[str, str] | None:
         _check_port_is_free(self.options, self.options.port, "--port")
         _check_port_is_free(self.options, self.options.agents_port, "--gateway-port")
+        _check_port_is_free(self.options, self.options.proxy_port, "--apps-port")
         for stale in (self._gate, *self.home.run.glob("*.ready")):
             stale.unlink(missing_ok=True)
         where = self._prepare_engines()
@@ -80,6 +80,7 @@ class Supervisor:
         # All of these spend their first seconds loading Python modules: side by side.
         self._keep(programs.web(self.options, environment))
         self._keep(programs.gateway(self.options, environment))
+        self._keep(programs.apps(self.options, environment))
         for queue in programs.WORKERS:
             self._keep(programs.worker(self.home, queue, self._gate, environment))
         answer = await self._boot(programs.boot(environment))
@@ -133,10 +134,12 @@ class Supervisor:
         files = [programs.ready_file(self.home, f"worker-{q}") for q in programs.WORKERS]
         await self._until(lambda: all(f.exists() for f in files), "the workers")
         token = self.home.operator_token.read_text()
-        async with settle.Settler(self.options, token) as settler:
+        async with own_api.Settler(self.options, token) as settler:
             await self._until_async(settler.web_is_ready, "the web server")
             gateway = _listens(self.options, self.options.agents_port)
             await self._until(gateway, "the gateway")
+            proxy = _listens(self.options, self.options.proxy_port)
+            await self._until(proxy, "the proxy of apps")
             await settler.ensure_default_vc()
             await self._until_async(settler.nodes_are_online, "the agents to connect")
             await settler.give_all_gpus_to_default_vc()
@@ -171,7 +174,7 @@ class Supervisor:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _stop(self) -> None:
-        """The gateway first, while the agents are there to hear that they shall keep their jobs;
+        """Stop the gateway first, while the agents are there to receive that they keep their jobs;
         then all others that use the engines at once; then the engines."""
         self.phase = "stopping"
         self._write_status()

@@ -42,7 +42,7 @@ def _parse() -> Any:
 
 
 def _start_beat() -> None:
-    """In memory: a file of last runs would tell of an earlier life of this box."""
+    """Run the beat with its schedule in memory: a file would be of an earlier run of this box."""
     beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls=Scheduler)
     Thread(target=beat.start, kwargs={"embedded_process": True}, daemon=True, name="beat").start()
 

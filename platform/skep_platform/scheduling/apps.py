@@ -7,10 +7,10 @@ class SchedulingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from skep_platform.jobs.intake import cell_sizes as sizes_of_jobs
-        from skep_platform.jobs.intake import forecast as jobs
-        from skep_platform.scheduling.cell_sizes import sizes
-        from skep_platform.scheduling.forecast import forecast
+        from skep_platform.core import ports
+        from skep_platform.scheduling import planned
+        from skep_platform.scheduling.shared_state import cell_sizes, forecast
 
-        jobs.told_by(forecast)
-        sizes_of_jobs.told_by(sizes)
+        ports.forecast_start.bind(forecast)
+        ports.cell_sizes.bind(cell_sizes)
+        ports.vc_capacity.bind(planned.capacity)

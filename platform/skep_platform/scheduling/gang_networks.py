@@ -1,8 +1,10 @@
-"""Subnets and network identifiers of gangs over several nodes.
+"""Networks of gangs: their kind, the ports of their tasks, and the subnets of those over several
+nodes.
 
-A gang gets a block of addresses out of SKEP_GANG_POOL, as large as it needs, at a random place: so
-blocks that were just given back rest a while, and one question finds room for a group of gangs.
-Blocks of more than SMALL addresses come out of the upper half, where small ones do not scatter.
+A gang over several nodes gets a block of addresses out of SKEP_GANG_POOL, as large as it needs, at
+a random place: so blocks that were just given back rest a while, and one query finds blocks for a
+group of gangs. Blocks of more than SMALL addresses come out of the upper half, where small ones do
+not scatter.
 """
 
 from __future__ import annotations
@@ -10,14 +12,65 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network
+from itertools import chain, islice
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
 from django.db.backends.postgresql.psycopg_any import NumericRange
 
+from skep_platform.jobs.containers.environment import own_ports, ports_wanted
 from skep_platform.jobs.containers.gang import Block
 from skep_platform.jobs.models import GangNetwork, Job
+from skep_scheduler.model import TaskPlacement
+
+# Networks of a gang's tasks, see docs/network.md.
+ISOLATED, JOB, GANG, HOST = "isolated", "job", "gang", "host"
+
+
+class PortsExhausted(Exception):
+    """A node has not enough free ports for the gang."""
+
+
+class PortRange:
+    """A node's ports for tasks, both ends included; those in `held` are taken. Where the search
+    begins differs by `seed`, so that a port that was just given back rests a while."""
+
+    def __init__(self, first: int, last: int, seed: int = 0) -> None:
+        self.held: set[int] = set()
+        size = max(last - first + 1, 0)
+        start = seed % size if size else 0
+        self._candidates = chain(range(first + start, last + 1), range(first, first + start))
+
+    def take(self, count: int) -> list[int]:
+        """Raises PortsExhausted."""
+        free = (port for port in self._candidates if port not in self.held)
+        found = list(islice(free, count))
+        if len(found) < count:
+            raise PortsExhausted("A node has not enough free ports for the gang.")
+        return found
+
+
+def network_of(job: Job, tasks: Iterable[TaskPlacement]) -> str:
+    """Return the kind of network of a gang. The nodes' own where its owner wants it; else a task
+    that starts alone is isolated, tasks
+    on one node get a bridge, and over nodes a network of the gang."""
+    if job.network_mode == "host":
+        return HOST
+    if job.tasks_total == 1 or job.incremental:
+        return ISOLATED
+    return JOB if len({task.node for task in tasks}) == 1 else GANG
+
+
+def choose_ports(
+    network: str, wanted: Mapping[str, int], rank: int, node: PortRange
+) -> dict[str, list[int]]:
+    """Return the ports of one task by label. Raises PortsExhausted."""
+    labels = ports_wanted(wanted, rank)
+    if network != HOST:
+        return own_ports(labels)
+    return {label: node.take(count) for label, count in labels.items()}
+
 
 UNIT = 8  # addresses; each VNI stands for one
 SMALL = 256
@@ -29,13 +82,13 @@ class NoNetwork(Exception):
 
 
 def size_of(tasks: int, nodes: int) -> int:
-    """Addresses of a block, a power of two: the first and the last one are nobody's."""
+    """Return the addresses of a block, a power of two: the first and the last one stay unused."""
     return max(UNIT, 1 << (tasks + nodes + 1).bit_length())
 
 
 def take(gangs: Sequence[tuple[Job, int, int, int]]) -> Mapping[UUID, Block]:
-    """Networks for gangs, given as (job, number of its attempt, tasks, nodes), by job. Two
-    queries. Raises NoNetwork when there is no room for one of them."""
+    """Return networks by job, for gangs given as (job, number of its attempt, tasks, nodes). Two
+    queries. Raises NoNetwork when no block is free for one of them."""
     if not gangs:
         return {}
     pool = IPv4Network(settings.SKEP_GANG_POOL)

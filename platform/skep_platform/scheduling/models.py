@@ -1,30 +1,77 @@
-"""What the scheduler keeps besides jobs: reservations, the log of changes, and the VCs' use."""
+"""What the scheduler stores besides jobs: nominations and what it planned, the service that jobs
+attained, the log of changes, and the use of virtual clusters."""
 
 from __future__ import annotations
 
 from django.db import models
 
 
-class Reservation(models.Model):
-    """A preemptor that holds its places until its victims are gone. `placement` has a task per
-    entry: {role, index, node, gpu_uuids, gpu_model, cell_type}."""
+class Nomination(models.Model):
+    """The places of a preemptor until its victims are gone (Kubernetes: the nominated node).
+    `placement` has an object per task: {role, index, node, gpu_uuids, gpu_model, cell_type}."""
 
-    job = models.OneToOneField("jobs.Job", models.CASCADE, related_name="reservation")
+    job = models.OneToOneField("jobs.Job", models.CASCADE, related_name="nomination")
     placement = models.JSONField()
     victims = models.JSONField()  # ids of jobs
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Meta:
+        db_table = "scheduling_reservation"  # as it was called when its triggers were written
+
+
+class ReservedStart(models.Model):
+    """The start that the last plan reserved for a waiting gang: a new scheduler goes on from it.
+    `start` is in seconds since the epoch, exactly as planned. `places` has an object per task:
+    {member, role, index, node, gpu_uuids, gpu_model, cell_type}."""
+
+    job = models.OneToOneField(
+        "jobs.Job", models.CASCADE, primary_key=True, related_name="reserved_start"
+    )
+    start = models.FloatField()
+    places = models.JSONField()
+
+
+class PreemptionCooldown(models.Model):
+    """How often a nomination of a waiting gang was cancelled (`times`), and when the last time
+    (`cancelled_at`, seconds since the epoch): it preempts again only after a pause."""
+
+    job = models.OneToOneField("jobs.Job", models.CASCADE, primary_key=True, related_name="+")
+    times = models.PositiveIntegerField()
+    cancelled_at = models.FloatField()
+
+
+class AttainedService(models.Model):
+    """The GPU-seconds that a job attained (`gpu_s`): for each task attempt whose GPUs were
+    released, from the start of the task to the release; and when the last of them was released. A
+    trigger on the attempts adds it up, whatever releases them."""
+
+    job = models.OneToOneField("jobs.Job", models.CASCADE, primary_key=True, related_name="+")
+    gpu_s = models.FloatField()
+    released_at = models.DateTimeField(null=True)
+
+
+class VcTimeline(models.Model):
+    """The first waiting gangs of a virtual cluster in their order, as the scheduler forecast them
+    `at` a moment. `entries` has an object per gang: {job, needs, expected_start, reserved_start,
+    nodes}; times are in seconds since the epoch, and null where unknown."""
+
+    vc = models.OneToOneField(
+        "tenancy.VirtualCluster", models.CASCADE, primary_key=True, related_name="timeline"
+    )
+    at = models.DateTimeField()
+    entries = models.JSONField()
+
 
 class Change(models.Model):
     """Something that the scheduler sees has changed. Written by triggers, whatever changed it;
-    `txid` tells a reader which rows it may not have seen yet. One row "pruned" tells from which
+    `txid` shows a reader which rows it may not have seen yet. One row "pruned" says from which
     transaction on the log is complete."""
 
     class Kind(models.TextChoices):
         NODE = "node"  # or a device of it; the subject is the node's id
         GANG = "gang"  # the subject is the job's id
         INVENTORY = "inventory"  # what virtual clusters own, or how cells are laid out
-        ALL = "all"  # too much to tell
+        ALL = "all"  # too much to name
         PRUNED = "pruned"
 
     txid = models.BigIntegerField(db_index=True)

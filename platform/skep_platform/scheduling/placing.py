@@ -5,12 +5,15 @@ of the job's row. The unique constraints on leases of devices and ports are the 
 that runs into one is left in the queue, and the next tick plans it anew.
 
 An incremental gang is placed in parts, each whole: later tasks join the present job attempt.
+
+Tasks with scratch go back to the nodes where it lies, as far as the placement has these.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -23,21 +26,29 @@ from django.utils import timezone
 
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.core import doorbells
+from skep_platform.core import notifications
 from skep_platform.core.bulk import insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
 from skep_platform.jobs.containers.gang import Block
-from skep_platform.jobs.life import stories
+from skep_platform.jobs.lifecycle import messages
+from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling import gang_networks
-from skep_platform.scheduling.gang_networks import NoNetwork
-from skep_platform.scheduling.homes import homes_of, homeward
-from skep_platform.scheduling.models import Reservation
-from skep_platform.scheduling.ports import GANG, HOST, PortRange, PortsExhausted, choose, network_of
+from skep_platform.scheduling.gang_networks import (
+    GANG,
+    HOST,
+    NoNetwork,
+    PortRange,
+    PortsExhausted,
+    choose_ports,
+    network_of,
+)
+from skep_platform.scheduling.models import Nomination
 from skep_platform.tenancy.models import VcLimit
-from skep_scheduler.queue import Placement, TaskPlacement
+from skep_platform.usage import budgets
+from skep_scheduler.model import Placement, TaskPlacement
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +69,8 @@ JOB_ROW = (
     "network_mode",
     "rdma",
     "vc_id",
+    "priority",
+    "gpus",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (
@@ -89,7 +102,7 @@ def _groups(placements: Iterable[Placement]) -> Iterable[list[Placement]]:
 
 
 def _place_group(group: Sequence[Placement]) -> set[str]:
-    """Together; or, when one of them runs into a wall, each alone."""
+    """Place them together; or, when one violates a constraint, each alone."""
     try:
         return _write(group)
     except (DatabaseError, PortsExhausted, NoNetwork, NoDevices) as error:
@@ -110,7 +123,7 @@ def _postpone(gang_id: str, error: Exception) -> None:
         _avoid(gang_id, error.nodes)
     queries.placeable().filter(pk=gang_id).update(
         not_before=timezone.now() + timedelta(seconds=POSTPONE_S),
-        wait_reason=stories.reason("commit_failed", message, in_s=POSTPONE_S),
+        wait_reason=messages.reason("commit_failed", message, in_s=POSTPONE_S),
     )
 
 
@@ -138,29 +151,31 @@ def _write(group: Sequence[Placement]) -> set[str]:
     locked = queries.placeable().filter(pk__in=ids).select_for_update(of=("self",), no_key=True)
     jobs = {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
     # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
-    room = Room(group)
-    kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and room.has(p.tasks)]
+    usable = UsableNodes(group)
+    kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and usable.has(p.tasks)]
+    over = budgets.used_up({jobs[p.gang].vc_id for p in kept})
+    kept = [p for p in kept if _ranks_as_planned(jobs[p.gang], p, over)]
     homes = homes_of([jobs[p.gang] for p in kept])
     kept = [homeward(p, homes[p.gang]) if p.gang in homes else p for p in kept]
     # 3. Write attempts, leases, the jobs' new state and story.
     networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
-    _check_devices([p for p in kept if jobs[p.gang].rdma], room)
+    _check_devices([p for p in kept if jobs[p.gang].rdma], usable)
     _check_host_network(jobs[gang] for gang, network in networks.items() if network == HOST)
-    room.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
+    usable.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
     tasks = _tasks_of(jobs[p.gang] for p in kept)
-    blocks = _gang_networks([p for p in kept if networks[p.gang] == GANG], jobs, room)
-    rows = _Rows(room, tasks, _retries(jobs.values(), tasks), timezone.now(), blocks)
+    blocks = _gang_networks([p for p in kept if networks[p.gang] == GANG], jobs, usable)
+    rows = _Rows(usable, tasks, _retries(jobs.values(), tasks), timezone.now(), blocks, over)
     for placement in kept:
         rows.add(jobs[placement.gang], placement, networks[placement.gang])
     rows.write()
     # 4. What was reserved is used now.
-    Reservation.objects.filter(job__in=[placement.gang for placement in kept]).delete()
+    Nomination.objects.filter(job__in=[placement.gang for placement in kept]).delete()
     return {placement.gang for placement in kept}
 
 
-def _check_devices(placements: Iterable[Placement], room: Room) -> None:
+def _check_devices(placements: Iterable[Placement], usable: UsableNodes) -> None:
     """Raises NoDevices."""
-    without = {t.node for p in placements for t in p.tasks} - room.rdma_nodes
+    without = {t.node for p in placements for t in p.tasks} - usable.rdma_nodes
     if without:
         raise NoDevices(without)
 
@@ -180,13 +195,13 @@ def _check_host_network(jobs: Iterable[Job]) -> None:
 
 
 def _gang_networks(
-    placements: Iterable[Placement], jobs: Mapping[str, Job], room: Room
+    placements: Iterable[Placement], jobs: Mapping[str, Job], usable: UsableNodes
 ) -> Mapping[UUID, Block]:
-    """By job. Raises NoNetwork."""
+    """Return the block of addresses of each gang over several nodes, by job. Raises NoNetwork."""
     wanted = []
     for placement in placements:
         job, nodes = jobs[placement.gang], {task.node for task in placement.tasks}
-        if without := sorted(nodes - room.gang_nodes):
+        if without := sorted(nodes - usable.gang_nodes):
             raise NoNetwork(
                 f"A gang over several nodes needs nodes that isolate it; {', '.join(without[:3])} "
                 "cannot: see the log of the agent there, and docs/network.md."
@@ -196,17 +211,25 @@ def _gang_networks(
 
 
 def _fits(job: Job, placement: Placement) -> bool:
-    """Whole, or a part of what an incremental one lacks."""
+    """Return whether it is whole, or a part of what an incremental one lacks."""
     missing = job.tasks_total if job.placed_at is None else job.unplaced
     asked = len(placement.tasks)
     return asked == missing or (job.incremental and 0 < asked < missing)
+
+
+def _ranks_as_planned(job: Job, placement: Placement, over: Mapping[UUID, Reason]) -> bool:
+    """Return whether the budget of its virtual cluster is used up, or not, as it was planned."""
+    if job.placed_at is not None or job.priority < 0 or not job.gpus:
+        return True
+    owned = any(task.cell_type for task in placement.tasks if task.gpu_uuids)
+    return owned != (job.vc_id in over)
 
 
 Member = tuple[str, int]  # role, index
 Tasks = dict[str, dict[Member, tuple[Task, TaskRole]]]  # by job
 
 
-class Room:
+class UsableNodes:
     """The nodes and GPUs of a group of placements as they are now."""
 
     def __init__(self, group: Sequence[Placement]) -> None:
@@ -246,15 +269,18 @@ class _Rows:
 
     def __init__(
         self,
-        room: Room,
+        usable: UsableNodes,
         tasks: Tasks,
         retries: dict[int, int],
         now: datetime,
         blocks: Mapping[UUID, Block],
+        over: Mapping[UUID, Reason],
     ) -> None:
         """`retries`: by task, the number of its next retry by itself; none: it is not tried again
-        but starts with the job's attempt. `blocks`: addresses by job, of gangs with a network."""
-        self._room, self._tasks, self._retries, self._now = room, tasks, retries, now
+        but starts with the job's attempt. `blocks`: addresses by job, of gangs with a network.
+        `over`: by virtual cluster, why its guaranteed jobs start as opportunistic ones."""
+        self._over = over
+        self._usable, self._tasks, self._retries, self._now = usable, tasks, retries, now
         self._blocks = blocks
         self.jobs: list[dict[str, Any]] = []
         self.tasks: list[dict[str, Any]] = []
@@ -272,8 +298,8 @@ class _Rows:
         if job.placed_at is None:
             self._forget_retries(job)
         self.jobs.append(self._job(job, attempt, len(placement.tasks)))
-        self.events.append(self._story(job, attempt, placement))
-        self.nodes |= {self._room.ids[task.node] for task in placement.tasks}
+        self.events.append(self._history(job, attempt, placement))
+        self.nodes |= {self._usable.ids[task.node] for task in placement.tasks}
 
     def write(self) -> None:
         if not self.attempts:
@@ -288,13 +314,13 @@ class _Rows:
         insert_rows(self.events)
         bump_revision(self.nodes)
         for job in self.jobs:
-            doorbells.ring_topic("job", job["id"])
-        doorbells.ring_topic("jobs")
-        doorbells.ring_topic("cluster")
+            notifications.notify_topic("job", job["id"])
+        notifications.notify_topic("jobs")
+        notifications.notify_topic("cluster")
 
     def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
         task, role = self._tasks[str(job.pk)][placed.role, placed.index]
-        node_id = self._room.ids[placed.node]
+        node_id = self._usable.ids[placed.node]
         retry, block = self._retries.get(task.pk, 0), self._blocks.get(job.pk)
         if retry:
             self.tasks.append(_row(task, task.retries_used))
@@ -311,7 +337,7 @@ class _Rows:
             cell_type=placed.cell_type,
             network=network,
             address=block.task(task.rank) if block else "",
-            ports=choose(network, role.ports, task.rank, self._room.ports[placed.node]),
+            ports=choose_ports(network, role.ports, task.rank, self._usable.ports[placed.node]),
         )
         self.attempts.append(attempt)
         self.leases += [Lease(device_id=uuid, attempt=attempt) for uuid in placed.gpu_uuids]
@@ -322,7 +348,7 @@ class _Rows:
             ]
 
     def _forget_retries(self, job: Job) -> None:
-        """Those of tasks belong to an earlier attempt of the job."""
+        """Reset the retries of tasks: they belong to an earlier attempt of the job."""
         tasks = (task for task, _ in self._tasks[str(job.pk)].values())
         self.tasks += [_row(task, 0) for task in tasks if task.not_before or task.retries_used]
 
@@ -337,20 +363,23 @@ class _Rows:
             "ends_at": None if first else job.ends_at,
             "unplaced": unplaced,
             "preempting_at": None,
-            "downgraded": None if first else job.downgraded,
+            "downgraded": self._downgraded(job) if first else job.downgraded,
             "wait_reason": job.wait_reason if unplaced else None,
             "exit_reason": None,
             "updated_at": self._now,
         }
 
-    def _story(self, job: Job, attempt: int, placement: Placement) -> Event:
+    def _downgraded(self, job: Job) -> Reason | None:
+        return self._over.get(job.vc_id) if job.priority >= 0 and job.gpus else None
+
+    def _history(self, job: Job, attempt: int, placement: Placement) -> Event:
         tasks_by_node: dict[str, int] = defaultdict(int)
         for task in placement.tasks:
             tasks_by_node[task.node] += 1
         gpus = sum(len(task.gpu_uuids) for task in placement.tasks)
         model = next((task.gpu_model for task in placement.tasks if task.gpu_model), None)
         owned = all(task.cell_type for task in placement.tasks if task.gpu_uuids)
-        message = stories.placed(tasks_by_node, model, gpus, owned=owned)
+        message = messages.placed(tasks_by_node, model, gpus, owned=owned)
         data: dict[str, Any] = {"nodes": dict(tasks_by_node), "gpus": gpus, "gpu_model": model}
         return event("job", job.pk, "job.placed", message, attempt=attempt, **data)
 
@@ -384,3 +413,49 @@ def _tasks_of(jobs: Iterable[Job]) -> Tasks:
         role = roles[task.role_id]
         found[str(task.job_id)][role.name, task.index] = (task, role)
     return found
+
+
+Homes = Mapping[tuple[str, int], str]  # (role, index) -> node
+
+
+def homes_of(jobs: Collection[Job]) -> Mapping[str, Homes]:
+    """Return, by job, where the tasks of the newest attempt were, for gangs with scratch that are
+    placed again. One query, or none."""
+    again = [job.pk for job in jobs if job.attempt and not job.incremental]
+    if not again:
+        return {}
+    attempts = TaskAttempt.objects.filter(
+        job__in=again, index=F("job__attempt"), job__spec__extras__skep__has_key="scratch"
+    )
+    rows = attempts.order_by("pk").values_list("job_id", "role__name", "task__index", "node__name")
+    found: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
+    for job_id, role, index, node in rows:
+        found[str(UUID(str(job_id)))][role, index] = node
+    return found
+
+
+def homeward(placement: Placement, homes: Homes) -> Placement:
+    """Return the placement with places exchanged among the equal tasks of each role."""
+    by_role: dict[str, list[TaskPlacement]] = defaultdict(list)
+    for task in placement.tasks:
+        by_role[task.role].append(task)
+    moved = {}
+    for role, tasks in by_role.items():
+        for index, place in _assigned(tasks, homes).items():
+            moved[role, index] = replace(place, index=index)
+    return replace(placement, tasks=tuple(moved[t.role, t.index] for t in placement.tasks))
+
+
+def _assigned(tasks: Sequence[TaskPlacement], homes: Homes) -> dict[int, TaskPlacement]:
+    free: dict[str, list[TaskPlacement]] = defaultdict(list)
+    for task in reversed(tasks):
+        free[task.node].append(task)
+    assigned, rest = {}, []
+    for task in tasks:
+        home = homes.get((task.role, task.index), "")
+        if free.get(home):
+            assigned[task.index] = free[home].pop()
+        else:
+            rest.append(task.index)
+    left = [place for task in tasks if (place := task) in free[task.node]]
+    return assigned | dict(zip(rest, left, strict=True))

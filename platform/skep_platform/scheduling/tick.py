@@ -1,24 +1,46 @@
-"""One tick of the scheduler: catch up, plan, commit. At most one runs in the whole cluster."""
+"""One tick of the scheduler: catch up, plan, commit. At most one runs in the whole cluster.
+
+Besides placements a tick stores why jobs wait, and nominations: the places of gangs whose victims
+are asked to leave. Of the reasons only changes are written, and never all of a long queue at once.
+A nomination is a row, so that it outlives the scheduler; it ends when the gang is placed, when the
+plan cancels it, or when the gang does not wait any more.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from skep_platform.core import doorbells, garbage
-from skep_platform.jobs.life import preempting
-from skep_platform.scheduling import placing, reserving
-from skep_platform.scheduling.source import WorldSource
-from skep_platform.scheduling.waiting import Reasons, plain
-from skep_scheduler import queue
-from skep_scheduler.world import World
+from skep_platform.core import gc_control, notifications
+from skep_platform.core.bulk import update_rows
+from skep_platform.core.events import record
+from skep_platform.jobs import queries
+from skep_platform.jobs.lifecycle import messages, preempting
+from skep_platform.jobs.lifecycle.job_state import lock
+from skep_platform.jobs.models import Job
+from skep_platform.scheduling import placing
+from skep_platform.scheduling.models import Nomination
+from skep_platform.scheduling.placing import UsableNodes
+from skep_platform.scheduling.planned import PlanStore
+from skep_platform.scheduling.read_facts import placement_data
+from skep_platform.scheduling.source import StateSource
+from skep_scheduler import engine
+from skep_scheduler.explain.reasons import Reasons as Explained
+from skep_scheduler.memory import Memory
+from skep_scheduler.model import Code, Options, Plan, Preemption, Reason
+from skep_scheduler.state import ClusterState
+
+log = structlog.get_logger(__name__)
 
 LOCK = 0x5CED  # of PostgreSQL's advisory locks, for the whole database
 ROUNDS_S = 5.0  # after which a tick ends although more hints came: its message would come again
@@ -27,61 +49,82 @@ ROUNDS_S = 5.0  # after which a tick ends although more hints came: its message 
 PAUSE_FACTOR = 2.0
 LEAST_PAUSE_S = 0.02
 MOST_PAUSE_S = 0.5
+# Nodes that join one by one change the inventory with each of them, and laying out the cells costs
+# time with the size of the cluster: a longer pause lets one round take in many of them.
+RELAID_PAUSE_FACTOR = 10.0
+MOST_RELAID_PAUSE_S = 1.0
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """What a process keeps between its ticks. None of it is truth."""
+    """What a process keeps between its ticks. None of it is truth.
 
-    source: WorldSource = field(default_factory=WorldSource)
-    reasons: Reasons = field(default_factory=Reasons)
-    idle: bool = False  # the last plan had nothing to say
+    next_at: when the plan may change although no fact does (seconds since the epoch)
+    idle: the last plan had nothing to do, and all that it says is stored
+    """
+
+    source: StateSource = field(default_factory=StateSource)
+    reasons: Reasons = field(default_factory=lambda: Reasons())
+    memory: Memory = field(default_factory=lambda: Memory(limits()))
+    planned: PlanStore = field(default_factory=PlanStore)
+    next_at: float | None = None
+    idle: bool = False
 
 
 def tick(scheduler: Scheduler) -> int:
-    """Run rounds until no hint is left; returns their number, 0 when another process ticks."""
+    """Run rounds until no hint is left. Returns their number, 0 when another process ticks."""
     with _alone() as mine:
         rounds = 0
         end = time.monotonic() + ROUNDS_S
-        while mine and (rounds == 0 or (doorbells.tick_hinted() and time.monotonic() < end)):
+        while mine and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
             started = time.monotonic()
             run_once(scheduler)
             rounds += 1
-            _pause(time.monotonic() - started)
+            _pause(time.monotonic() - started, scheduler.source.relaid)
         return rounds
 
 
 def run_once(scheduler: Scheduler) -> set[str]:
-    """One round; returns the ids of the gangs that were placed."""
-    # 1. From here on a hint means news that this round may not have seen.
-    doorbells.take_tick_hint()
+    """Run one round. Returns the ids of the gangs that were placed."""
+    # 1. From here on a hint means a change that this round may not have seen.
+    notifications.take_tick_hint()
     # 2. Catch up. What an earlier round wrote is in the log, too.
-    world = scheduler.source.catch_up()
-    if scheduler.idle and not scheduler.source.news:
+    state = scheduler.source.catch_up()
+    news = scheduler.source.take_news()
+    now = time.time()
+    due = scheduler.next_at is not None and scheduler.next_at <= now
+    if scheduler.idle and not news and not due:
         return set()
     # 3. Decide.
-    with garbage.paused():
-        plan = queue.plan(world, time.time(), limits())
     scheduler.idle = False  # also when what follows fails
-    # 4. Act, those first who make room for others; each gang whole or not at all.
+    with gc_control.paused():
+        plan = engine.plan(state, now, limits(), memory=scheduler.memory)
+    # 4. Act, preemption first; each gang is placed whole or not at all.
     _change_ranks(plan)
-    _cancel(world, {*plan.cancels, *scheduler.source.left_reserved})
-    reserved = reserving.reserve(plan.preemptions)
+    _cancel(state, {*plan.cancels, *scheduler.source.left_nominated})
+    nominated = nominate(plan.preemptions)
     placed = placing.place(plan.placements)
-    # 5. Tell those left why.
+    # 5. Store why the others wait, and what was planned for them.
+    for gang_id in placed:
+        state.note_started(gang_id)
+    scheduler.reasons.forget(placement.gang for placement in plan.placements)
+    scheduler.reasons.forget_all_but(state.waiting)
     scheduler.reasons.store(plan.reasons)
-    scheduler.idle = not _says_something(plan)
-    if len(placed) < len(plan.placements) or len(reserved) < len(plan.preemptions):
-        doorbells.ring_scheduler()  # someone was faster: plan again with what is true now
+    scheduler.planned.store(state, scheduler.memory, now, limits())
+    behind = scheduler.reasons.is_behind or scheduler.planned.is_behind
+    scheduler.idle = not (behind or _acts(plan))
+    scheduler.next_at = plan.next_at
+    if len(placed) < len(plan.placements) or len(nominated) < len(plan.preemptions):
+        notifications.notify_scheduler()  # the facts changed meanwhile: plan again
     return placed
 
 
-def limits() -> queue.Settings:
-    """As the operator wants them."""
-    return queue.Settings(**settings.SKEP_SCHEDULING)
+def limits() -> Options:
+    """Return the options of the engine as the operator set them."""
+    return Options(**settings.SKEP_SCHEDULING)
 
 
-def _change_ranks(plan: queue.Plan) -> None:
+def _change_ranks(plan: Plan) -> None:
     if not plan.downgrades and not plan.restored:
         return
     now = timezone.now()
@@ -91,24 +134,24 @@ def _change_ranks(plan: queue.Plan) -> None:
         preempting.restore([UUID(gang) for gang in plan.restored], now)
 
 
-def _cancel(world: World, gangs: set[str]) -> None:
-    reserving.cancel(gangs)
+def _cancel(state: ClusterState, gangs: set[str]) -> None:
+    cancel_nominations(gangs)
     now = time.time()
-    for gang in gangs & world.waiting.keys():
-        world.note_cancelled(gang, now)
+    for gang in gangs & state.waiting.keys():
+        state.note_cancelled(gang, now)
 
 
-def _says_something(plan: queue.Plan) -> bool:
-    told: tuple[Mapping[str, object] | tuple[object, ...], ...] = (
+def _acts(plan: Plan) -> bool:
+    acts: tuple[Mapping[str, object] | tuple[object, ...], ...] = (
         *(plan.placements, plan.preemptions, plan.downgrades),
-        *(plan.restored, plan.cancels, plan.reasons),
+        *(plan.restored, plan.cancels),
     )
-    return any(told)
+    return any(acts)
 
 
 @contextmanager
 def _alone() -> Iterator[bool]:
-    """A lock of the session: it ends with this process's connection, however that ends."""
+    """Take a lock of the session. It ends with this process's connection, however that ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
         (mine,) = cursor.fetchone()
@@ -120,5 +163,158 @@ def _alone() -> Iterator[bool]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
-def _pause(seconds: float) -> None:
-    time.sleep(min(max(seconds * PAUSE_FACTOR, LEAST_PAUSE_S), MOST_PAUSE_S))
+def _pause(seconds: float, relaid: bool) -> None:
+    time.sleep(pause_s(seconds, relaid))
+
+
+def pause_s(seconds: float, relaid: bool) -> float:
+    """Return how long to wait after a round of `seconds`; `relaid`: it laid out all cells anew."""
+    factor = RELAID_PAUSE_FACTOR if relaid else PAUSE_FACTOR
+    return min(
+        max(seconds * factor, LEAST_PAUSE_S), MOST_RELAID_PAUSE_S if relaid else MOST_PAUSE_S
+    )
+
+
+REFRESH_S = 10.0  # numbers of a reason may be this old; a new code is stored at once
+MOST = 500  # rows per tick
+STILL_WAITING = """
+t.stop_requested_at IS NULL AND (
+    t.state = 'WAITING' AND t.placed_at IS NULL OR t.unplaced > 0 AND t.preempting_at IS NULL)
+"""
+
+
+class Reasons:
+    """Remembers what it stored; a new process stores every reason once."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, tuple[Reason, float]] = {}
+        self._pending: dict[str, Mapping[str, Reason]] = {}
+
+    def store(self, reasons: Mapping[str, Reason]) -> int:
+        """Write the news among the reasons (by job id), and what was left of earlier ones; returns
+        the number of rows written. At most `MOST` are written: see `is_behind`."""
+        now = time.monotonic()
+        for job in reasons:
+            self._pending[job] = reasons
+        news: list[tuple[str, Reason]] = []
+        looks = 0
+        while self._pending and looks < MOST:
+            job = next(iter(self._pending))
+            known = self._pending.pop(job)
+            if self._is_fresh(job, known, now):
+                continue
+            looks += 1
+            if self._is_news(job, known[job], now):
+                news.append((job, known[job]))
+                self._stored[job] = known[job], now
+        rows = [{"id": job, "wait_reason": plain(reason)} for job, reason in news]
+        return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether reasons are left to be written."""
+        return bool(self._pending)
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """These jobs do not wait any more: when they do again, their reason is news."""
+        for job in jobs:
+            self._stored.pop(job, None)
+            self._pending.pop(job, None)
+
+    def forget_all_but(self, jobs: Collection[str]) -> None:
+        """Free what is remembered of jobs that are gone, when it is much."""
+        if len(self._stored) > 2 * len(jobs) + MOST:
+            self.forget([job for job in self._stored if job not in jobs])
+
+    def _is_fresh(self, job: str, reasons: Mapping[str, Reason], now: float) -> bool:
+        """Whether what is stored cannot be news, without writing the reason."""
+        if job not in self._stored or not isinstance(reasons, Explained):
+            return False
+        known, at = self._stored[job]
+        return known.code == reasons.code(job) and now - at < REFRESH_S
+
+    def _is_news(self, job: str, reason: Reason, now: float) -> bool:
+        if reason.code == Code.BACKOFF:
+            self._stored.pop(job, None)
+            return False  # who made it wait has said so, and why
+        if job not in self._stored:
+            return True
+        known, at = self._stored[job]
+        if known.code != reason.code:
+            return True
+        return now - at >= REFRESH_S and _content(known) != _content(reason)
+
+
+def _content(reason: Reason) -> tuple[str, dict[str, Any]]:
+    """Return a reason without the moment it was made at: that alone is no news."""
+    details = {key: value for key, value in reason.details.items() if key != "told_at"}
+    return reason.message, details
+
+
+def plain(reason: Reason) -> messages.Reason:
+    """As it is stored and shown."""
+    return messages.reason(str(reason.code), reason.message, **reason.details)
+
+
+def nominate(preemptions: Iterable[Preemption]) -> set[str]:
+    """Store the nominations and ask the victims to leave. Returns the ids of the gangs whose
+    nomination is stored."""
+    return {p.gang for p in preemptions if _try_to_nominate(p)}
+
+
+def cancel_nominations(gangs: Collection[str]) -> None:
+    """Delete the nominations of these gangs, which wait like others again. Victims that were
+    asked already go on leaving, and are queued again."""
+    if not gangs:
+        return
+    Nomination.objects.filter(job_id__in=gangs).delete()
+    for gang in gangs:
+        notifications.notify_topic("job", gang)
+
+
+def _try_to_nominate(preemption: Preemption) -> bool:
+    try:
+        return _nominate(preemption, timezone.now())
+    except DatabaseError as error:
+        if not connection.is_usable():
+            raise
+        log.warning("gang_not_nominated", job=preemption.gang, error=str(error)[:300])
+        return False
+
+
+@transaction.atomic
+def _nominate(preemption: Preemption, now: datetime) -> bool:
+    victims = [UUID(victim.gang) for victim in preemption.victims]
+    # All in the order of their ids: whoever locks several of them does so too.
+    lock(Job.objects.filter(pk__in=[*victims, preemption.gang]))
+    job = queries.queue().filter(pk=preemption.gang).select_related("vc").first()
+    if job is None or not UsableNodes([preemption.placement]).has(preemption.placement.tasks):
+        return False
+    leaving = [victim.gang for victim in preemption.victims] + list(preemption.leaving)
+    Nomination.objects.update_or_create(
+        job=job,
+        defaults={"placement": placement_data(preemption.placement), "victims": leaving},
+    )
+    preempting.preempt(victims, job, now)
+    _record_nomination(job, preemption)
+    return True
+
+
+def _record_nomination(job: Job, preemption: Preemption) -> None:
+    """Record the event. It counts the victims and does not name them: not every reader of the job
+    may see them."""
+    count, nodes = len(preemption.victims), list(preemption.placement.nodes)
+    message = f"Reserved its place on {_some(nodes)}"
+    if count:
+        message += f" and asked {count} running {_jobs(count)} to leave"
+    record("job", job.pk, "job.reserved", message + ".", nodes=nodes, asked=count)
+    notifications.notify_topic("job", job.pk)
+
+
+def _jobs(count: int) -> str:
+    return "job" if count == 1 else "jobs"
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.forms.models import model_to_dict
@@ -15,16 +15,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from skep_agent.frames import count_segments
 from skep_platform.accounts.models import User
+from skep_platform.core.api import parameters
 from skep_platform.core.errors import NotFound
+from skep_platform.core.throttling import Searches
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import queries
 from skep_platform.telemetry.download import job_download, stream_download
 from skep_platform.telemetry.job_use import asked_by, use_of
-from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
-from skep_platform.telemetry.patterns import finder
-from skep_platform.telemetry.search import Cursor, Match, search
+from skep_platform.telemetry.merged_lines import to_datetime
+from skep_platform.telemetry.rollups import GpuSeries, JobMetrics, TaskSeries, job_metrics
+from skep_platform.telemetry.search import Match, SearchCursor, finder, search
 from skep_platform.telemetry.serializers import (
     DownloadQuerySerializer,
     JobLogsQuerySerializer,
@@ -34,31 +37,36 @@ from skep_platform.telemetry.serializers import (
     MetricsQuerySerializer,
     SearchQuerySerializer,
     SearchSerializer,
-    Serializer,
     StreamLogSerializer,
     StreamQuerySerializer,
+    shown,
+    which_streams,
 )
-
-Query = TypeVar("Query", bound=Serializer)
 
 
 class JobLogsView(APIView):
-    """The output of all tasks of a job, merged in order of arrival. Read on with `next`; the live
-    topic "job-logs" tells when there is more."""
+    job_tokens = True
+    """The output of all tasks of a job. An answer has chunks in order of arrival; within it, their
+    lines are ordered by time, for which a chunk may come in several parts. Read on with `next`; the
+    live topic "job-logs" rings when there is more."""
 
     @extend_schema(
         operation_id="job_logs", parameters=[JobLogsQuerySerializer], responses=JobLogsSerializer
     )
     def get(self, request: Request, id: UUID) -> Response:
-        query = _asked(JobLogsQuerySerializer, request)
-        job, asked = queries.find_log(_user(request), id), query.validated_data
+        asked = parameters(JobLogsQuerySerializer, request)
+        job = queries.find_log(_user(request), id)
         if lines := asked.get("tail"):
-            page = queries.job_tail(job, query.which(), lines, asked["limit"])
+            page = queries.job_tail(job, which_streams(asked), lines, asked["limit"])
         elif (before := asked.get("before")) is not None:
-            page = queries.job_log_before(job, query.which(), before, asked["limit"])
+            page = queries.job_log_before(job, which_streams(asked), before, asked["limit"])
         else:
-            page = queries.job_log(job, query.which(), asked["cursor"], asked["limit"])
-        chunks = [_place(c, c.offset, query.shown(text)) for c, text in page.chunks]
+            page = queries.job_log(job, which_streams(asked), asked["cursor"], asked["limit"])
+        chunks = [
+            _place(t.chunk, t.times[0], t.offset, shown(asked, t.text))
+            | {"line_times": _offsets(t) if asked["times"] else []}
+            for t in page.texts
+        ]
         return Response(
             {
                 "chunks": chunks,
@@ -70,8 +78,10 @@ class JobLogsView(APIView):
 
 
 class JobLogDownloadView(APIView):
-    """A job's merged log as one file: whole lines in order of arrival, as far as it is stored
-    now."""
+    job_tokens = True
+    """A job's merged log as one file: whole lines in the order of their times, as far as it is
+    stored now. Lines that arrived more than 16 MiB later than younger ones of other tasks come
+    late."""
 
     @extend_schema(
         operation_id="job_logs_download",
@@ -79,21 +89,26 @@ class JobLogDownloadView(APIView):
         responses={(200, "text/plain"): OpenApiTypes.STR},
     )
     def get(self, request: Request, id: UUID) -> HttpResponseBase:
-        query = _asked(DownloadQuerySerializer, request)
-        job, asked = queries.find_log(_user(request), id), query.validated_data
+        asked = parameters(DownloadQuerySerializer, request)
+        job = queries.find_log(_user(request), id)
         several = job.tasks_total > 1 and asked.get("rank") is None
         text = job_download(
             job,
-            query.which(),
+            which_streams(asked),
             prefix=several if asked["prefix"] is None else asked["prefix"],
             settled=asked["progress"] == "final",
+            timestamps=asked["timestamps"],
+            as_json=asked["as"] == "jsonl",
         )
-        return _file(text, f"{job.name}.log")
+        return _file(text, f"{job.name}.{'jsonl' if asked['as'] == 'jsonl' else 'log'}")
 
 
 class JobLogSearchView(APIView):
+    job_tokens = True
     """Lines of a job's merged log with a text in them. Each request takes a bounded time: go on
     with `next`, also when an answer has no match."""
+
+    throttle_classes = (Searches,)
 
     @extend_schema(
         operation_id="job_logs_search",
@@ -101,15 +116,16 @@ class JobLogSearchView(APIView):
         responses=SearchSerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        query = _asked(SearchQuerySerializer, request)
-        job, asked = queries.find_log(_user(request), id), query.validated_data
+        asked = parameters(SearchQuerySerializer, request)
+        job = queries.find_log(_user(request), id)
         find = finder(asked["q"], regex=asked["regex"], ignore_case=asked["ignore_case"])
-        cursor = Cursor.parse(asked["cursor"])
-        found = search(job, query.which(), find, cursor, asked["limit"], asked["around"])
+        cursor = SearchCursor.parse(asked["cursor"])
+        found = search(job, which_streams(asked), find, cursor, asked["limit"], asked["around"])
         return Response({"matches": [_match(m) for m in found.matches], "next": found.next})
 
 
 class StreamLogView(APIView):
+    job_tokens = True
     """One stream of one task attempt by byte offset, its tail, or (`raw`) all of it."""
 
     @extend_schema(
@@ -128,8 +144,7 @@ class StreamLogView(APIView):
     def get(self, request: Request, id: UUID, stream: str) -> HttpResponseBase:
         if stream not in queries.STREAMS:
             raise NotFound("A log stream is stdout or stderr.")
-        query = _asked(StreamQuerySerializer, request)
-        asked = query.validated_data
+        asked = parameters(StreamQuerySerializer, request)
         attempt = queries.find_attempt(_user(request), id)
         if asked["raw"]:
             return _download(attempt, stream, asked["offset"])
@@ -137,12 +152,13 @@ class StreamLogView(APIView):
             part = queries.stream_tail(attempt, stream, tail)
         else:
             part = queries.stream_part(attempt, stream, asked["offset"], asked["limit"])
-        values = {name: getattr(part, name) for name in queries.Part.__slots__}
-        values["text"] = query.shown(part.text)
+        values = {name: getattr(part, name) for name in queries.StreamPart.__slots__}
+        values["text"] = shown(asked, part.text)
         return Response({"attempt_id": attempt.pk, "stream": stream} | values)
 
 
 class JobMetricsView(APIView):
+    job_tokens = True
     """Use of the GPUs a job holds or held, and of CPU and memory of its tasks."""
 
     @extend_schema(
@@ -151,12 +167,13 @@ class JobMetricsView(APIView):
         responses=JobMetricsSerializer,
     )
     def get(self, request: Request, id: UUID) -> Response:
-        asked = _asked(MetricsQuerySerializer, request).validated_data
+        asked = parameters(MetricsQuerySerializer, request)
         job = jobs.find(_user(request), id)
         return Response(_metrics(job_metrics(job, asked.get("since"))))
 
 
 class JobUseView(APIView):
+    job_tokens = True
     """What a finished job made of what it was given, with advice. `not_yet` until it has ended and
     its last samples are stored, which takes about half a minute."""
 
@@ -169,12 +186,6 @@ class JobUseView(APIView):
 
 def _user(request: Request) -> User:
     return cast(User, request.user)
-
-
-def _asked(serializer: type[Query], request: Request) -> Query:
-    query = serializer(data=request.query_params)
-    query.is_valid(raise_exception=True)
-    return query
 
 
 def _download(attempt: TaskAttempt, stream: str, offset: int) -> StreamingHttpResponse:
@@ -192,7 +203,13 @@ def _file(text: AsyncIterator[bytes], name: str) -> StreamingHttpResponse:
     return response
 
 
-def _place(chunk: queries.Chunk, offset: int, text: str) -> dict[str, Any]:
+def _offsets(text: queries.Text) -> list[int]:
+    """Return the microseconds from the first line's time to that of each line."""
+    shown = count_segments(text.text.encode())
+    return [(at - text.times[0]) // 1000 for at in text.times[:shown]]
+
+
+def _place(chunk: queries.Chunk, at: int, offset: int, text: str) -> dict[str, Any]:
     return {
         "cursor": chunk.cursor,
         "attempt_id": chunk.attempt_id,
@@ -201,14 +218,16 @@ def _place(chunk: queries.Chunk, offset: int, text: str) -> dict[str, Any]:
         "rank": chunk.rank,
         "stream": chunk.stream,
         "offset": offset,
-        "at": chunk.at,
+        "at": to_datetime(at),
         "text": text,
     }
 
 
 def _match(match: Match) -> dict[str, Any]:
     names = ("begin", "end", "before", "after")
-    return _place(match.chunk, match.offset, match.text) | {n: getattr(match, n) for n in names}
+    return _place(match.chunk, match.at, match.offset, match.text) | {
+        n: getattr(match, n) for n in names
+    }
 
 
 def _metrics(metrics: JobMetrics) -> dict[str, Any]:

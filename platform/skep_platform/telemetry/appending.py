@@ -8,25 +8,228 @@ other one learns the true size from the database and acknowledges that.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import threading
+import time
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import accumulate
 from uuid import UUID
+from zlib import crc32
 
 from django.db import connection
 from django.utils import timezone
 
-from skep_agent.protocol import LogAck, LogFrame, LogPosition
+from skep_agent.frames import LogFrame, count_segments, encode_times
+from skep_agent.protocol import LogAck, LogPosition
 from skep_agent.protocol import Stream as LogStream
-from skep_platform.core import doorbells
-from skep_platform.telemetry import bells, store
-from skep_platform.telemetry.allowance import LogAllowance
-from skep_platform.telemetry.frames import Tail, fold, has_gap, moment
-from skep_platform.telemetry.sizes import Sizes, Stored
+from skep_platform.core import notifications
+from skep_platform.telemetry import store
+from skep_platform.telemetry.merged_lines import to_datetime, to_ns
+from skep_platform.telemetry.retention import LogAllowance
 
 Stream = tuple[UUID, LogStream]
 
+
+MAX_CHUNK = 1024 * 1024
+FIRST = datetime(2000, 1, 1, tzinfo=UTC)
+SANE = (datetime(2000, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp())
+SANE_NS = (int(SANE[0]) * 10**9, int(SANE[1]) * 10**9)
+
+
+@dataclass(slots=True)
+class Tail:
+    """A stream's end as it grows: `size` bytes are stored, `data` comes after them."""
+
+    size: int
+    data: bytearray
+    at: float = 0.0  # when the node read the first byte of `data`
+    # Nanoseconds since the epoch of each line in `data` (see count_segments), never decreasing.
+    times: array[int] = field(default_factory=lambda: array("q"))
+    timed: bool = False  # the node sent some of them
+    ended: bool = False  # the node reported that nothing follows
+    gap: bool = False  # a frame was dropped because bytes before it are missing
+
+    @property
+    def end(self) -> int:
+        return self.size + len(self.data)
+
+
+def fold(size: int, frames: Iterable[LogFrame]) -> tuple[Tail, list[LogFrame]]:
+    """Return what a stream of `size` stored bytes gains from frames, up to one chunk, and the
+    frames left for the next chunk. Known bytes are trimmed; a frame past a gap is dropped, and the
+    acknowledgement says from where to send again."""
+    tail = Tail(size, bytearray())
+    frames = list(frames)
+    for number, frame in enumerate(frames):
+        if frame.offset > tail.end:
+            tail.gap = True
+            continue
+        added = frame.data[tail.end - frame.offset :]
+        if tail.data and len(tail.data) + len(added) > MAX_CHUNK:
+            return tail, frames[number:]
+        if added:
+            _add_times(tail, frame.after(tail.end))
+        tail.data += added
+        tail.ended = tail.ended or not frame.data
+    return tail, []
+
+
+def _add_times(tail: Tail, frame: LogFrame) -> None:
+    """Take the times of the frame's lines into the tail, before its bytes. One that goes on with
+    the tail's last line has no time of its own there."""
+    if not tail.data:
+        tail.at = frame.at
+    times = frame.times or [to_ns(moment(frame.at, FIRST))] * count_segments(frame.data)
+    tail.timed = tail.timed or bool(frame.times)
+    goes_on = bool(tail.data) and not tail.data.endswith(b"\n")
+    tail.times.extend(times[1:] if goes_on else times)
+
+
+def index_of(tail: Tail, now: datetime) -> tuple[datetime, bytes]:
+    """Return the time of the tail's first line and, where its node sent them, the packed times of
+    all, within what can be stored. They never decrease."""
+    if not tail.timed:
+        return moment(tail.at, now), b""
+    known: Iterable[int] = tail.times
+    if not SANE_NS[0] < min(tail.times) <= max(tail.times) < SANE_NS[1]:
+        known = (at if SANE_NS[0] < at < SANE_NS[1] else to_ns(now) for at in tail.times)
+    times = array("q", accumulate(known, max))
+    return to_datetime(times[0]), encode_times(times)
+
+
+def has_gap(size: int, frames: Iterable[LogFrame]) -> bool:
+    """Return whether bytes are missing between `size` stored ones and the frames, in order."""
+    for frame in frames:
+        if frame.offset > size:
+            return True
+        size = max(size, frame.offset + len(frame.data))
+    return False
+
+
+def moment(seconds: float, now: datetime) -> datetime:
+    """Return a node's clock as a time that can be stored; `now` where it makes no sense."""
+    if not math.isfinite(seconds) or not SANE[0] < seconds < SANE[1]:
+        return now
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+REMEMBERED = 20_000  # attempts
+
+
+@dataclass(slots=True)
+class Stored:
+    """How many bytes of each stream of an attempt are stored."""
+
+    node_id: UUID
+    job_id: UUID
+    sizes: dict[str, int]
+
+
+class Sizes:
+    """How many bytes of each stream are stored: read from the database once, then remembered.
+
+    A remembered size may be stale when another process took over the stream after a reconnect. It
+    is then still the border of a chunk, so the insert collides with the chunk that begins there,
+    and the size is read again: stale memory costs one round, never a byte. Safe for threads; the
+    rows of one attempt are only ever asked for by its own node."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[UUID, Stored] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
+        """Return the attempts that are on this node, with at most one query for those that are not
+        remembered."""
+        with self._lock:
+            found = {a: self._known[a] for a in attempts if a in self._known}
+            for attempt in found:
+                self._known.move_to_end(attempt)
+        missing = [a for a in attempts if a not in found]
+        if missing:
+            found |= self.read(node_id, missing)
+        return {a: stored for a, stored in found.items() if stored.node_id == node_id}
+
+    def read(self, node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
+        """Return the same from the database, and remember it."""
+        found = _read(node_id, attempts)
+        with self._lock:
+            for attempt, stored in found.items():
+                self._known[attempt] = stored
+                self._known.move_to_end(attempt)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+    def forget(self, attempts: Iterable[UUID]) -> None:
+        with self._lock:
+            for attempt in attempts:
+                self._known.pop(attempt, None)
+
+
+READ = """
+SELECT a.id, a.job_id, s.stream, coalesce((
+         SELECT c."offset" + c.size FROM telemetry_logchunk c
+          WHERE c.attempt_id = a.id AND c.stream = s.stream
+          ORDER BY c."offset" DESC LIMIT 1), 0)
+  FROM jobs_taskattempt a CROSS JOIN (VALUES ('stdout'), ('stderr')) s (stream)
+ WHERE a.node_id = %s AND a.id = ANY(%s)
+"""
+
+
+def _read(node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
+    found: dict[UUID, Stored] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(READ, [node_id, list(attempts)])
+        for attempt, job, stream, size in cursor.fetchall():
+            found.setdefault(attempt, Stored(node_id, job, {})).sizes[stream] = size
+    return found
+
+
+TOPIC = "job-logs"
+PAUSE_S = 0.2
+
+
+class LogNotifier:
+    """Notifies live pages of jobs with new log bytes: at most five times a second for each job and
+    process. The first chunk after a silence is reported at once and the last of a burst always;
+    however many jobs write, one thread sends the notifications of all of them in one round trip."""
+
+    def __init__(self) -> None:
+        self._due: set[UUID] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def notify(self, jobs: Iterable[UUID]) -> None:
+        with self._lock:
+            self._due.update(jobs)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="log-notifier", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                due, self._due = self._due, set()
+            notifications.publish(
+                {
+                    notifications.topic_group(TOPIC, job): notifications.topic_changed(TOPIC, job)
+                    for job in due
+                }
+            )
+            time.sleep(PAUSE_S)
+
+
 _sizes = Sizes()
 _allowance = LogAllowance()
+_notifier = LogNotifier()
 
 
 def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
@@ -67,8 +270,8 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
 
 
 def positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:
-    """Where to go on with the streams of these attempts, those of them that are on this node. Asks
-    the database: other processes may have stored more than this one remembers."""
+    """Return where to go on with the streams of those attempts that are on this node. Reads the
+    database: other processes may have stored more than this one remembers."""
     names = {uuid: name for name in attempt_ids if (uuid := parse_id(name))}
     found = _sizes.read(node_id, names) if names else {}
     return [
@@ -86,10 +289,10 @@ def parse_id(text: str) -> UUID | None:
 
 
 def _by_stream(frames: Iterable[LogFrame]) -> dict[Stream, list[LogFrame]]:
-    nobody = UUID(int=0)
+    unknown = UUID(int=0)
     streams: dict[Stream, list[LogFrame]] = {}
     for frame in frames:
-        streams.setdefault((parse_id(frame.attempt_id) or nobody, frame.stream), []).append(frame)
+        streams.setdefault((parse_id(frame.attempt_id) or unknown, frame.stream), []).append(frame)
     return streams
 
 
@@ -106,8 +309,8 @@ def _discard(frames: Sequence[LogFrame]) -> LogAck:
 def _check_gaps(
     node_id: UUID, waiting: Mapping[Stream, list[LogFrame]], known: dict[UUID, Stored]
 ) -> None:
-    """Before a gap is believed, the database is asked: the missing bytes may have been stored by
-    another process, and the node has forgotten them since."""
+    """Read sizes again before a gap is reported: the missing bytes may have been stored by another
+    process, and the node has forgotten them since."""
     doubtful = {
         attempt
         for (attempt, name), frames in waiting.items()
@@ -120,7 +323,7 @@ def _check_gaps(
 def _append_once(
     node_id: UUID, waiting: dict[Stream, list[LogFrame]], known: dict[UUID, Stored]
 ) -> dict[Stream, Tail]:
-    """One chunk per stream at most: of several behind a stale size only the first is sure to
+    """Store one chunk per stream at most: of several behind a stale size only the first is sure to
     collide. Leaves in `waiting` what needs another round; returns what was folded and stored."""
     folded = {s: fold(known[s[0]].sizes[s[1]], frames) for s, frames in waiting.items()}
     grown = {stream: tail for stream, (tail, _) in folded.items() if tail.data}
@@ -146,25 +349,27 @@ INSERT = """
 WITH locked AS MATERIALIZED (
   SELECT pg_advisory_xact_lock(1936418160, job) FROM unnest(%s::int[]) job
 )
-INSERT INTO telemetry_logchunk (job_id, attempt_id, stream, "offset", size, at, key)
+INSERT INTO telemetry_logchunk (job_id, attempt_id, stream, "offset", size, at, key, times_size)
 SELECT v.* FROM (SELECT count(*) FROM locked) held,
        unnest(%s::uuid[], %s::uuid[], %s::text[], %s::bigint[], %s::int[],
-              %s::timestamptz[], %s::text[]) v
+              %s::timestamptz[], %s::text[], %s::int[]) v
 ON CONFLICT (attempt_id, stream, "offset") DO NOTHING
 RETURNING attempt_id, stream
 """
 
 
 def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[Stream]:
-    """Bytes first, then the rows that tell of them. Returns the streams whose insert won."""
+    """Store bytes first, then the rows that refer to them. Returns the streams whose insert won."""
     now = timezone.now()
     rows, chunks = [], []
     for (attempt, name), tail in grown.items():
         job, size = known[attempt].job_id, len(tail.data)
-        # With the size in it, a key stands for the same bytes whoever writes it.
+        at, times = index_of(tail, now)
+        # With the size and the times in it, a key stands for the same bytes whoever writes it.
         key = f"{job}/{attempt}/{name}/{tail.size:015d}-{size}"
-        chunks.append((key, bytes(tail.data)))
-        rows.append((job, attempt, name, tail.size, size, moment(tail.at, now), key))
+        key += f"-{crc32(times):08x}" if times else ""
+        chunks.append((key, bytes(tail.data) + times))
+        rows.append((job, attempt, name, tail.size, size, at, key, len(times)))
     store.save_chunks(chunks)
     jobs = {row[0] for row in rows}
     with connection.cursor() as cursor:
@@ -175,7 +380,7 @@ def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[St
     for job, attempt, name, _, size, *_ in rows:
         stored[job] += size if (attempt, name) in won else 0
     _allowance.add(stored)
-    bells.ring_logs(jobs)
+    _notifier.notify(jobs)
     return won
 
 
@@ -196,6 +401,6 @@ def _store_ends(node_id: UUID, known: Mapping[UUID, Stored], ended: Iterable[Str
     with connection.cursor() as cursor:
         cursor.execute(END, [list(sizes), [json.dumps(s) for s in sizes.values()], node_id])
         diagnosing = any(waits for (waits,) in cursor.fetchall())
-    bells.ring_logs({known[attempt].job_id for attempt in sizes})
+    _notifier.notify({known[attempt].job_id for attempt in sizes})
     if diagnosing:
-        doorbells.ring_diagnosis()
+        notifications.notify_diagnosis()

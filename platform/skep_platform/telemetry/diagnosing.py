@@ -3,11 +3,15 @@
 A job waits for that with `diagnosing_at`, and goes on once it is answered: so it is answered,
 whatever its logs do to the reader. A worker claims a job and reads outside of any transaction. What
 fails then is judged by its facts alone; and so is a job whose first reader never came back.
+
+Output is read as one text of both streams, line by line, in the order in which their chunks
+arrived. Memory is bounded by a chunk of each stream.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -17,13 +21,14 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from skep_platform.jobs.life import diagnosing
-from skep_platform.jobs.life.answering import answer
-from skep_platform.jobs.life.diagnosing import COLUMNS, Diagnosis, Failed
+from skep_platform.jobs.lifecycle import diagnosing
+from skep_platform.jobs.lifecycle.advance import record_diagnosis
+from skep_platform.jobs.lifecycle.diagnosing import COLUMNS, Diagnosis, Failed
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import AttemptState
-from skep_platform.telemetry.output import Output
+from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.queries import STREAMS
+from skep_platform.telemetry.store import read_chunk
 
 log = structlog.get_logger(__name__)
 
@@ -39,12 +44,13 @@ def diagnose_due() -> int:
     end, answered = time.monotonic() + ROUND_S, 0
     while time.monotonic() < end and (claimed := _claim()):
         job_id, attempt, again = claimed
-        answered += answer(job_id, attempt, _diagnose(job_id, attempt, read=not again))
+        answered += record_diagnosis(job_id, attempt, _diagnose(job_id, attempt, read=not again))
     return answered
 
 
 def _claim() -> tuple[UUID, int, bool] | None:
-    """A job that nobody else reads, its attempt, and whether somebody began and did not end."""
+    """Claim a job that is due. Returns its id, its attempt, and whether an earlier claim was never
+    finished."""
     with transaction.atomic():
         # A claim from before it waited is of an earlier attempt of the job.
         free = Q(diagnosis_claimed_until=None) | Q(diagnosis_claimed_until__lt=Now())
@@ -62,13 +68,13 @@ def _claim() -> tuple[UUID, int, bool] | None:
 
 
 def _due() -> QuerySet[Job]:
-    """Those that wait for no log any more."""
+    """Return the jobs whose logs need not be waited for any longer."""
     missing = _failing().filter(
         ~Q(log_sizes__has_keys=STREAMS),
         job=OuterRef("pk"),
         index=OuterRef("attempt"),
         started_at__isnull=False,
-        state=AttemptState.FAILED,  # of one that was LOST nobody is left to tell the end
+        state=AttemptState.FAILED,  # the node of one that was LOST reports no end
         finished_at__gt=Now() - LOG_WAIT,
     )
     return Job.objects.filter(~Exists(missing), diagnosing_at__isnull=False)
@@ -94,11 +100,79 @@ def _diagnose(job_id: UUID, attempt: int, *, read: bool) -> Diagnosis:
 
 
 def _judge(failed: list[Failed]) -> Diagnosis:
-    outputs = {one.id: Output(one.id) for one in failed}
+    outputs = {one.id: AttemptOutput(one.id) for one in failed}
     found = diagnosing.judge(failed, outputs)
     evidence = found.verdict.evidence
     if found.failed is None or evidence.source != "log":
         return found
     stream, line = outputs[found.failed.id].place(evidence.line)
-    told = replace(evidence, log=stream, line=line)
-    return replace(found, verdict=replace(found.verdict, evidence=told))
+    shown = replace(evidence, log=stream, line=line)
+    return replace(found, verdict=replace(found.verdict, evidence=shown))
+
+
+MAX_BYTES = 32 * 1024 * 1024  # of each stream; older ones are not read
+MAX_CHUNKS = 2000  # of each stream: a trickling log has many small ones
+MAX_LINE = 1024 * 1024  # a longer one is cut
+
+Chunk = tuple[str, int, int, str]  # stream, offset, size, key
+
+
+class AttemptOutput:
+    """Iterate once; `place` then says where a line came from."""
+
+    def __init__(self, attempt_id: UUID) -> None:
+        self._attempt = attempt_id
+        self._lines = 0  # given so far
+        self._partial: dict[str, bytearray] = {}  # lines without their end, by stream
+        self._number: dict[str, int | None] = {}  # lines of a stream; None: its begin is not read
+        self._blocks: list[tuple[int, str, int | None]] = []  # first line here, and in its stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        for stream, offset, size, key in _newest(self._attempt):
+            data = read_chunk(key, size)
+            partial = self._partial.get(stream)
+            if partial is None:
+                partial = self._partial[stream] = bytearray()
+                self._number[stream] = 0 if offset == 0 else None
+            end = data.rfind(b"\n") + 1
+            if not end and len(partial) + len(data) > MAX_LINE:
+                end = len(data)
+            if end:
+                yield self._give(stream, bytes(partial) + data[:end])
+                partial.clear()
+            partial += data[end:]
+        for stream, partial in self._partial.items():
+            if partial:
+                yield self._give(stream, bytes(partial))
+
+    def place(self, line: int) -> tuple[str, int]:
+        """The stream of this line, counted from 1 as given here, and its number there (0: unknown,
+        as the beginning of the stream was not read)."""
+        held = [block for block in self._blocks if block[0] < line]
+        if not held:
+            return "", 0
+        before, stream, number = held[-1]
+        return stream, 0 if number is None else number + line - before
+
+    def _give(self, stream: str, data: bytes) -> bytes:
+        data = data if data.endswith(b"\n") else data + b"\n"
+        count = data.count(b"\n")
+        number = self._number[stream]
+        self._blocks.append((self._lines, stream, number))
+        self._lines += count
+        self._number[stream] = None if number is None else number + count
+        return data
+
+
+def _newest(attempt_id: UUID) -> list[Chunk]:
+    """Return the newest chunks of both streams in order of arrival."""
+    found: list[tuple[int, Chunk]] = []
+    for stream in STREAMS:
+        rows = LogChunk.objects.filter(attempt=attempt_id, stream=stream).order_by("-offset")
+        total = 0
+        for pk, offset, size, key in rows.values_list("id", "offset", "size", "key")[:MAX_CHUNKS]:
+            total += size
+            if total > MAX_BYTES:
+                break
+            found.append((pk, (stream, offset, size, key)))
+    return [chunk for _, chunk in sorted(found)]

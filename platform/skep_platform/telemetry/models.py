@@ -18,8 +18,12 @@ class LogChunk(models.Model):
     stream = models.CharField(max_length=8)  # "stdout" or "stderr"
     offset = models.PositiveBigIntegerField()
     size = models.PositiveIntegerField()
-    at = models.DateTimeField()  # when the node read its first byte
+    at = models.DateTimeField()  # of its first line
     key = models.CharField(max_length=200)
+    # Behind its bytes lie as many more with the time of each line (encode_times of the protocol);
+    # 0: not known, and `at` stands for all. The default is the database's, for the web servers of
+    # the version before, which go on during an upgrade.
+    times_size = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [

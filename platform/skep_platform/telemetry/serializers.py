@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from django.utils.dateparse import parse_datetime
 from rest_framework import serializers
 
 from skep_platform.telemetry import queries
-from skep_platform.telemetry.progress import settle
+from skep_platform.telemetry.merged_lines import settle
 
 MAX_LIMIT = 1024 * 1024
 DEFAULT_LIMIT = 256 * 1024
@@ -29,10 +30,6 @@ class WhichSerializer(Serializer):
     )
     stream = serializers.ChoiceField(queries.STREAMS, required=False)
 
-    def which(self) -> queries.Filter:
-        names = queries.Filter.__slots__
-        return queries.Filter(**{name: self.validated_data.get(name) for name in names})
-
 
 class ProgressSerializer(Serializer):
     progress = serializers.ChoiceField(
@@ -40,9 +37,6 @@ class ProgressSerializer(Serializer):
         default="final",
         help_text="what progress bars wrote over: left out, or as it was written",
     )
-
-    def shown(self, text: str) -> str:
-        return text if self.validated_data["progress"] == "raw" else settle(text)
 
 
 class JobLogsQuerySerializer(WhichSerializer, ProgressSerializer):
@@ -61,6 +55,7 @@ class JobLogsQuerySerializer(WhichSerializer, ProgressSerializer):
         required=False,
         help_text="what comes before this cursor instead",
     )
+    times = serializers.BooleanField(default=False, help_text="fill in `line_times`")
 
 
 class SearchQuerySerializer(WhichSerializer):
@@ -90,6 +85,18 @@ class DownloadQuerySerializer(WhichSerializer):
     progress = serializers.ChoiceField(
         ("final", "raw"), default="raw", help_text="final: without what progress bars wrote over"
     )
+    timestamps = serializers.BooleanField(
+        default=False, help_text="begin each line with its time, behind the task's name"
+    )
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return super().get_fields() | {
+            "as": serializers.ChoiceField(
+                ("text", "jsonl"),
+                default="text",
+                help_text="jsonl: an object for each line with its time, task and stream",
+            )
+        }
 
 
 class StreamQuerySerializer(ProgressSerializer):
@@ -117,7 +124,7 @@ class MetricsQuerySerializer(Serializer):
         raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
 
 
-class LogChunkSerializer(Serializer):
+class LogPlaceSerializer(Serializer):
     """Whose output it is, and where in it."""
 
     cursor = serializers.IntegerField()
@@ -127,8 +134,18 @@ class LogChunkSerializer(Serializer):
     rank = serializers.IntegerField()
     stream = serializers.ChoiceField(queries.STREAMS)
     offset = serializers.IntegerField(help_text="bytes from the start of the stream")
-    at = serializers.DateTimeField()
+    at = serializers.DateTimeField(help_text="when the first line was written")
     text = serializers.CharField()
+
+
+class LogChunkSerializer(LogPlaceSerializer):
+    """Consecutive lines of one task. A chunk comes in several parts, each with its cursor, where
+    lines of others were written in between."""
+
+    line_times = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="with `times`: microseconds from `at` to each line of `text`",
+    )
 
 
 class JobLogsSerializer(Serializer):
@@ -140,7 +157,7 @@ class JobLogsSerializer(Serializer):
     complete = serializers.BooleanField(help_text="the job ended and all bytes were read")
 
 
-class MatchSerializer(LogChunkSerializer):
+class MatchSerializer(LogPlaceSerializer):
     """A line; `cursor` is of the chunk where it ends, `offset` is where the match begins."""
 
     begin = serializers.IntegerField(help_text="of the match in `text`, in characters")
@@ -213,3 +230,13 @@ class JobUseSerializer(Serializer):
     memory_peak_mb = serializers.IntegerField(allow_null=True, help_text="of one task")
     asked = AskedSerializer()
     advice = AdviceSerializer(many=True)
+
+
+def which_streams(asked: Mapping[str, Any]) -> queries.Filter:
+    """Return the streams that the checked parameters of a `WhichSerializer` select."""
+    return queries.Filter(**{name: asked.get(name) for name in queries.Filter.__slots__})
+
+
+def shown(asked: Mapping[str, Any], text: str) -> str:
+    """Return the text of a log as the checked parameters of a `ProgressSerializer` ask for it."""
+    return text if asked["progress"] == "raw" else settle(text)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from skep_agent.protocol import AttemptSpec, LogAck, LogFrame, LogPosition, Samples
-from skep_platform.core import outages
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import AttemptSpec, LogAck, LogPosition, Samples
+from skep_platform.core import failures
 from skep_platform.telemetry import appending, rollups
-from skep_platform.telemetry.use import ClusterUse
+from skep_platform.telemetry.rollups import ClusterUse
 
 _use = ClusterUse()
 
 
 def append_logs(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
-    """Store log frames of a node, each byte once. An acknowledgement per stream tells how many
+    """Store log frames of a node, each byte once. An acknowledgement per stream says how many
     bytes are stored without a gap; a frame past a gap is not stored, and the agent sends again
     from there."""
     return appending.append(node_id, frames)
@@ -26,8 +27,18 @@ def log_positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition
     return appending.positions(node_id, attempt_ids)
 
 
+def node_connected(node_id: UUID) -> None:
+    """Begin to take samples of a node into account; `node_disconnected` ends it."""
+    _use.connect(node_id)
+
+
+def node_disconnected(node_id: UUID) -> None:
+    """Forget a node whose session ended, unless another one of it is open."""
+    _use.disconnect(node_id)
+
+
 def hold(node_id: UUID, attempts: Iterable[AttemptSpec]) -> None:
-    """From now on the samples of the node's GPUs and containers belong to these attempts."""
+    """Count the samples of the node's GPUs and containers for these attempts from now on."""
     _use.hold(node_id, {a.attempt_id: a.gpu_uuids for a in attempts})
 
 
@@ -38,7 +49,7 @@ def store_samples(node_id: UUID, samples: Samples) -> None:
 
 
 def flush_live() -> None:
-    """Tell the newest values of all nodes to Valkey, in one round trip."""
+    """Write the newest values of all nodes to Valkey, in one round trip."""
     rollups.store_live(_use.take_live())
 
 
@@ -46,7 +57,7 @@ def flush_rollups() -> None:
     """Add all samples since the last flush to the rollups in the database: two statements."""
     taken = _use.take_buckets()
     try:
-        rollups.store(taken)
-    except outages.DATABASE_ERRORS:
+        rollups.store_rollups(taken)
+    except failures.DATABASE_ERRORS:
         _use.put_back(taken)
         raise

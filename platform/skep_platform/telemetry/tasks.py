@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.core import doorbells
-from skep_platform.telemetry import diagnosing, job_use, retention
+from skep_platform.core import notifications
+from skep_platform.telemetry import diagnosing, idle, job_use, retention
 
 
 @shared_task(name="skep.telemetry.count_use")
@@ -15,14 +15,27 @@ def count_use() -> None:
         pass
 
 
+@shared_task(name="skep.telemetry.watch_idle")
+def watch_idle() -> None:
+    """Warn and stop jobs that do not use their GPUs, where their virtual cluster asks for it. May
+    overlap with itself."""
+    idle.watch()
+
+
 @shared_task(name="skep.telemetry.diagnose")
 def diagnose() -> None:
     """Say why jobs failed. Sent by hints, and by beat every 2 s; may overlap with itself."""
-    doorbells.take_diagnosis_hint()
+    notifications.take_diagnosis_hint()
     diagnosing.diagnose_due()
 
 
 @shared_task(name="skep.telemetry.delete_old_logs")
 def delete_old_logs() -> None:
-    """A bounded time at a time. May overlap with itself."""
+    """Delete for a bounded time. May overlap with itself."""
     retention.delete_old_logs()
+
+
+@shared_task(name="skep.telemetry.delete_old_rollups")
+def delete_old_rollups() -> None:
+    """Delete for a bounded time. May overlap with itself."""
+    retention.delete_old_rollups()

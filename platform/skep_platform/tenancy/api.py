@@ -1,22 +1,24 @@
-"""REST: virtual clusters, their quotas and members."""
+"""REST: virtual clusters with their quotas, members, scheduling policies and limits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from skep_platform.accounts import acting
+from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
-from skep_platform.core.api import AdminWrites, Body, page, validated
+from skep_platform.core import ports
+from skep_platform.core.api import AdminWrites, Body, validated
 from skep_platform.core.errors import Forbidden
-from skep_platform.core.schema import PAGE_PARAMETERS, page_of
-from skep_platform.tenancy import queries, services
-from skep_platform.tenancy.models import Membership, VirtualCluster, Visibility
+from skep_platform.core.paging import page, paged
+from skep_platform.tenancy import limits, queries, services
+from skep_platform.tenancy.limits import LIMITS
+from skep_platform.tenancy.models import Role, VirtualCluster, Visibility
 
 TAGS = ["virtual-clusters"]
 
@@ -31,6 +33,37 @@ class OwnedCellsSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField()
 
 
+class PolicyParameterSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    type = serializers.ChoiceField(("number", "integer", "string"))
+    default = serializers.JSONField()
+    description = serializers.CharField()
+    minimum = serializers.FloatField(allow_null=True)
+    maximum = serializers.FloatField(allow_null=True)
+    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty: any value.")
+
+
+class PolicySerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField()
+    is_default = serializers.BooleanField()
+    parameters = PolicyParameterSerializer(many=True)
+
+
+class PoliciesSerializer(serializers.Serializer[Any]):
+    policies = PolicySerializer(many=True)
+
+
+class PolicyChoiceSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="See GET policies.")
+    parameters = serializers.DictField(help_text="Those that differ from the policy's defaults.")
+
+
+class PolicyChoiceBody(Body):
+    name = serializers.CharField(max_length=63, help_text="See GET policies.")
+    parameters = serializers.DictField(required=False)
+
+
 class VirtualClusterSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -38,19 +71,18 @@ class VirtualClusterSerializer(serializers.Serializer[Any]):
     cells = OwnedCellsSerializer(many=True, help_text="Cells owned, wherever they lie.")
     pins = serializers.ListField(child=serializers.CharField(), help_text="Pinned cells owned.")
     used = QuotasField(help_text="GPUs in use now, by GPU model.")
-    role = serializers.ChoiceField(Membership.Role.values, allow_null=True)
+    role = serializers.ChoiceField(Role.values, allow_null=True)
     members = serializers.IntegerField()
     job_visibility = serializers.ChoiceField(
         Visibility.values,
-        help_text="Who sees jobs that do not say otherwise, besides their owners, managers and "
+        help_text="Who sees jobs that do not say otherwise, besides their owners, VC admins and "
         "admins.",
     )
+    default_image = serializers.CharField(
+        allow_blank=True, help_text="Of jobs that are written without an image; empty: none is set."
+    )
+    policy = PolicyChoiceSerializer(help_text="How its waiting jobs are ordered.")
     may_manage = serializers.BooleanField(help_text="Its members and who sees its jobs.")
-
-
-class MemberSerializer(serializers.Serializer[Any]):
-    username = serializers.CharField()
-    role = serializers.ChoiceField(Membership.Role.values)
 
 
 class VirtualClusterBody(Body):
@@ -63,32 +95,28 @@ class VirtualClusterChange(Body):
     name = serializers.CharField(max_length=63, required=False, help_text="Only admins.")
     description = serializers.CharField(max_length=500, allow_blank=True, required=False)
     job_visibility = serializers.ChoiceField(Visibility.values, required=False)
+    default_image = serializers.RegexField(
+        r"\A[A-Za-z0-9][A-Za-z0-9._/:@+-]*\Z",
+        max_length=512,
+        allow_blank=True,
+        required=False,
+        help_text="A name of the catalogue or a reference; empty: none.",
+    )
+    policy = PolicyChoiceBody(required=False, help_text="Only admins.")
 
 
 class QuotasBody(Body):
     quotas = QuotasField()
 
 
-class MemberBody(Body):
-    role = serializers.ChoiceField(Membership.Role.values, required=False)
-    confirm = serializers.BooleanField(
-        required=False, help_text="Also where no manager would be left."
-    )
-
-
 class VirtualClustersView(APIView):
     permission_classes = (AdminWrites,)
 
-    @extend_schema(
-        operation_id="list_virtual_clusters",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(VirtualClusterSerializer),
-        tags=TAGS,
-    )
+    @paged("list_virtual_clusters", VirtualClusterSerializer, TAGS)
     def get(self, request: Request) -> Response:
-        """Those that you belong to; all of them for an admin."""
+        """List the virtual clusters that you belong to; all of them for an admin."""
         rows = queries.with_facts(queries.visible_to(request.user), request.user)
-        return page(self, request, rows, lambda vcs: _show(request.user, vcs), "name")
+        return page(request, rows, lambda vcs: _show(request.user, vcs), "name")
 
     @extend_schema(
         operation_id="create_virtual_cluster",
@@ -97,7 +125,7 @@ class VirtualClustersView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        vc = services.create(acting.admin(request), **validated(VirtualClusterBody, request))
+        vc = services.create(current_user.admin(request), **validated(VirtualClusterBody, request))
         return _one(request, vc.name, status=201)
 
 
@@ -115,20 +143,24 @@ class VirtualClusterView(APIView):
         tags=TAGS,
     )
     def patch(self, request: Request, name: str) -> Response:
-        """For its managers, and admins, who alone may rename it."""
+        """For its VC admins, and admins, who alone may rename it and choose its policy."""
         vc = queries.find(request.user, name)
-        user = _manager(request, vc)
+        user = vc_admin(request, vc)
         changes = validated(VirtualClusterChange, request, partial=True)
-        if "name" in changes:
-            user = acting.admin(request)
-        vc = services.update(user, vc, **changes)
+        if "name" in changes or "policy" in changes:
+            user = current_user.admin(request)
+        policy = changes.pop("policy", None)
+        if policy is not None:
+            services.choose_policy(user, vc, policy["name"], policy.get("parameters", {}))
+        if changes:
+            vc = services.update(user, vc, **changes)
         return _one(request, vc.name)
 
     @extend_schema(operation_id="delete_virtual_cluster", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str) -> Response:
-        """Only one without jobs."""
+        """Delete a virtual cluster without jobs."""
         vc = queries.find(request.user, name)
-        services.delete(acting.admin(request), vc)
+        services.delete(current_user.admin(request), vc)
         return Response(status=204)
 
 
@@ -142,48 +174,10 @@ class QuotasView(APIView):
     def put(self, request: Request, name: str) -> Response:
         """Replaces all quotas. Lowering one below its use stops nothing."""
         vc = queries.find(request.user, name)
-        services.set_quotas(acting.admin(request), vc, validated(QuotasBody, request)["quotas"])
+        services.set_quotas(
+            current_user.admin(request), vc, validated(QuotasBody, request)["quotas"]
+        )
         return _one(request, name)
-
-
-class MembersView(APIView):
-    @extend_schema(
-        operation_id="list_members",
-        parameters=PAGE_PARAMETERS,
-        responses=page_of(MemberSerializer),
-        tags=TAGS,
-    )
-    def get(self, request: Request, name: str) -> Response:
-        vc = queries.find(request.user, name)
-        return page(self, request, queries.members(vc), _members, "username")
-
-
-class MemberView(APIView):
-    @extend_schema(
-        operation_id="set_member", request=MemberBody, responses=MemberSerializer, tags=TAGS
-    )
-    def put(self, request: Request, name: str, username: str) -> Response:
-        """Adds the user, or changes its role. For managers and admins."""
-        vc = queries.find(request.user, name)
-        user, body = _manager(request, vc), validated(MemberBody, request)
-        role = body.get("role", Membership.Role.MEMBER)
-        services.set_member(user, vc, username, role, confirm=body.get("confirm", False))
-        return Response({"username": username, "role": role})
-
-    @extend_schema(
-        operation_id="remove_member",
-        parameters=[
-            OpenApiParameter("confirm", bool, description="Also where no manager would be left.")
-        ],
-        responses={204: None},
-        tags=TAGS,
-    )
-    def delete(self, request: Request, name: str, username: str) -> Response:
-        """For managers and admins. The jobs of the member in this virtual cluster stop."""
-        vc = queries.find(request.user, name)
-        confirm = request.query_params.get("confirm", "") in ("1", "true")
-        services.remove_member(_manager(request, vc), vc, username, confirm=confirm)
-        return Response(status=204)
 
 
 def _one(request: Request, name: str, status: int = 200) -> Response:
@@ -192,11 +186,11 @@ def _one(request: Request, name: str, status: int = 200) -> Response:
     return Response(_show(request.user, list(rows))[0], status=status)
 
 
-def _manager(request: Request, vc: VirtualCluster) -> User:
+def vc_admin(request: Request, vc: VirtualCluster) -> User:
     """Raises Forbidden."""
-    user = acting.user(request)
+    user = current_user.user(request)
     if not queries.manages(user, vc):
-        raise Forbidden(f"Only managers of {vc.name} and admins may do this.")
+        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
     return user
 
 
@@ -213,12 +207,113 @@ def _show(user: Any, vcs: list[Any]) -> list[Any]:
             "role": vc.own_role,
             "members": vc.members_count or 0,
             "job_visibility": vc.job_visibility,
-            "may_manage": admin or vc.own_role == Membership.Role.MANAGER,
+            "default_image": vc.default_image,
+            "policy": services.chosen_policy(vc),
+            "may_manage": admin or vc.own_role == Role.ADMIN,
         }
         for vc in vcs
     ]
     return list(VirtualClusterSerializer(rows, many=True).data)
 
 
-def _members(memberships: list[Membership]) -> list[Any]:
-    return list(MemberSerializer(memberships, many=True).data)
+class PoliciesView(APIView):
+    @extend_schema(operation_id="list_policies", responses=PoliciesSerializer, tags=TAGS)
+    def get(self, request: Request) -> Response:
+        """List the policies by which the jobs of a virtual cluster may be ordered."""
+        return Response(PoliciesSerializer({"policies": services.known_policies()}).data)
+
+
+class LimitSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    value = serializers.IntegerField()
+    default = serializers.IntegerField()
+    minimum = serializers.IntegerField()
+    maximum = serializers.IntegerField()
+    unit = serializers.CharField(help_text='What the number counts; "switch" is 0 or 1.')
+    description = serializers.CharField()
+    is_set = serializers.BooleanField(help_text="Whether an admin set it; else it is the default.")
+    is_open = serializers.BooleanField(help_text="Its default stands for no limit.")
+    set_by = serializers.ChoiceField(
+        list(limits.SetBy),
+        help_text="Who may set it: admins, VC admins too, or VC admins up to its default.",
+    )
+    effect = serializers.ChoiceField(
+        list(limits.Effect),
+        help_text='What happens to a job beyond it: "submit", it is refused; "wait", it waits; '
+        '"run", it is looked at while it runs.',
+    )
+    may_set = serializers.BooleanField(help_text="Whether you may set it.")
+    used = serializers.IntegerField(
+        allow_null=True,
+        help_text="What is used of it now; per user or job, by the one with the most. Null: "
+        "nothing is counted.",
+    )
+
+
+class LimitsSerializer(serializers.Serializer[Any]):
+    limits = LimitSerializer(many=True)
+
+
+class LimitBody(Body):
+    value = serializers.IntegerField()
+
+
+class LimitsView(APIView):
+    @extend_schema(operation_id="list_limits", responses=LimitsSerializer, tags=TAGS)
+    def get(self, request: Request, name: str) -> Response:
+        """List all limits of a virtual cluster, for its VC admins and for admins."""
+        vc = queries.find(request.user, name)
+        if not queries.manages(request.user, vc):
+            raise Forbidden(f"Only VC admins of {vc.name} and admins may see its limits.")
+        return Response(LimitsSerializer({"limits": _rows(vc, request.user)}).data)
+
+
+class LimitView(APIView):
+    @extend_schema(
+        operation_id="set_limit", request=LimitBody, responses=LimitSerializer, tags=TAGS
+    )
+    def put(self, request: Request, name: str, limit: str) -> Response:
+        """Set one limit, as an admin or, where `set_by` says so, as its VC admin. It ends no job
+        that runs."""
+        vc = queries.find(request.user, name)
+        user, value = vc_admin(request, vc), validated(LimitBody, request)["value"]
+        limits.check_may_set(vc, limit, value, is_admin=queries.is_admin(user))
+        limits.set_limit(user, vc, limit, value)
+        return Response(_row(request, vc, limit))
+
+    @extend_schema(operation_id="reset_limit", responses={200: LimitSerializer}, tags=TAGS)
+    def delete(self, request: Request, name: str, limit: str) -> Response:
+        """Return one limit to its default."""
+        vc = queries.find(request.user, name)
+        user = vc_admin(request, vc)
+        limits.check_may_set(vc, limit, None, is_admin=queries.is_admin(user))
+        limits.reset_limit(user, vc, limit)
+        return Response(_row(request, vc, limit))
+
+
+def _row(request: Request, vc: VirtualCluster, name: str) -> Any:
+    (row,) = (row for row in _rows(vc, request.user) if row["name"] == name)
+    return LimitSerializer(row).data
+
+
+def _rows(vc: VirtualCluster, user: Any) -> list[dict[str, Any]]:
+    own, is_admin = limits.overrides(vc), queries.is_admin(user)
+    used = ports.use_of_limits.call(vc.pk)
+    return [
+        {
+            "name": name,
+            "value": own.get(name, known.default),
+            "default": known.default,
+            "minimum": known.minimum,
+            "maximum": known.maximum,
+            "unit": known.unit,
+            "description": known.description,
+            "is_set": name in own,
+            "is_open": known.is_open,
+            "set_by": known.set_by,
+            "effect": known.effect,
+            "may_set": is_admin or known.set_by != limits.SetBy.ADMIN,
+            "used": used.get(name),
+        }
+        for name, known in LIMITS.items()
+    ]

@@ -12,14 +12,17 @@ from typing import Any
 from django.db import transaction
 
 from skep_platform.accounts.models import User
-from skep_platform.core import doorbells
+from skep_platform.audit import services as audit
+from skep_platform.audit.models import AuditEntry
+from skep_platform.core import notifications, ports
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
-from skep_platform.tenancy import changes
-from skep_platform.tenancy.changes import Claims
-from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
-from skep_scheduler import facts
+from skep_platform.tenancy import limits
+from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster, choice_of
 from skep_scheduler.inventory import gpu_model
+from skep_scheduler.model import facts
+
+Claims = tuple[tuple[facts.VirtualCluster, ...], tuple[facts.Pin, ...]]
 
 Owned = dict[str, Any]  # {"quotas": {model: GPUs}, "cells": {"chain type": number}, "pins": [name]}
 
@@ -47,20 +50,40 @@ def replace(
         return
     was, now = _owned(before), _owned(after)
     changed = [name for name in known if was[name] != now[name]]
-    events = [_told(user, known[name], was[name], now[name]) for name in changed]
+    events = [_claims_event(user, known[name], was[name], now[name]) for name in changed]
     if before[1] != after[1]:
-        events.append(_pins_told(user, before[1], after[1]))
+        events.append(_pins_event(user, before[1], after[1]))
     Event.objects.bulk_create(events)
-    changes.changed()
-    doorbells.ring_scheduler()
-    doorbells.ring_topic("cluster")
+    AuditEntry.objects.bulk_create(
+        audit.entry(
+            "cells.assignment.update",
+            "vc",
+            known[name].pk,
+            name,
+            before=was[name],
+            after=now[name],
+            vc=known[name],
+        )
+        for name in changed
+    )
+    if before[1] != after[1]:
+        audit.record(
+            "cells.assignment.update",
+            "cells",
+            target_name="pins",
+            before={pin.name: asdict(pin) for pin in before[1]},
+            after={pin.name: asdict(pin) for pin in after[1]},
+        )
+    ports.claims_changed.call()
+    notifications.notify_scheduler()
+    notifications.notify_topic("cluster")
 
 
 def read() -> Claims:
-    """What they own, by name, in four queries."""
-    mine: dict[str, list[facts.Claim]] = {
-        name: [] for name in VirtualCluster.objects.order_by("name").values_list("name", flat=True)
-    }
+    """Return what they own, how their queues are ordered and what each user may hold, by name, in
+    five queries."""
+    rows = dict(VirtualCluster.objects.order_by("name").values_list("name", "policy"))
+    mine: dict[str, list[facts.Claim]] = {name: [] for name in rows}
     cells = VcCell.objects.order_by("chain", "cell_type")
     for vc, chain, cell_type, number in cells.values_list(
         "vc__name", "chain", "cell_type", "number"
@@ -70,9 +93,18 @@ def read() -> Claims:
     for vc, model, gpus in quotas.values_list("vc__name", "gpu_model", "gpus"):
         mine[vc].append(facts.Claim("", model, gpus))
     pins = PinnedCell.objects.order_by("name")
+    user_limits = limits.user_limits()
     columns = ("name", "cell_type", "node_name", "device_uuid", "vc__name")
     return (
-        tuple(facts.VirtualCluster(name, tuple(some)) for name, some in mine.items()),
+        tuple(
+            facts.VirtualCluster(
+                name,
+                tuple(some),
+                choice_of(rows[name]),
+                user_limits.get(name, facts.UserLimits()),
+            )
+            for name, some in mine.items()
+        ),
         tuple(
             facts.Pin(name, cell_type, node, device, vc or "")
             for name, cell_type, node, device, vc in pins.values_list(*columns)
@@ -137,14 +169,16 @@ def _write_cells(known: Mapping[str, VirtualCluster], vcs: Iterable[facts.Virtua
     VcCell.objects.bulk_create(rows)
 
 
-def _told(user: User | None, vc: VirtualCluster, before: Owned, after: Owned) -> Event:
+def _claims_event(user: User | None, vc: VirtualCluster, before: Owned, after: Owned) -> Event:
     message = f"{vc.name} owns {_words(after)} now."
     actor = user.get_username() if user else ""
     data = {"before": before, "after": after}
     return event("vc", vc.pk, "claims.changed", message, actor=actor, **data)
 
 
-def _pins_told(user: User | None, before: Sequence[facts.Pin], after: Sequence[facts.Pin]) -> Event:
+def _pins_event(
+    user: User | None, before: Sequence[facts.Pin], after: Sequence[facts.Pin]
+) -> Event:
     message = f"Pinned cells are {', '.join(pin.name for pin in after) or 'none'} now."
     data = {"before": [asdict(pin) for pin in before], "after": [asdict(pin) for pin in after]}
     actor = user.get_username() if user else ""

@@ -1,22 +1,24 @@
-"""All writes to virtual clusters. Only admins write, and managers to members and settings of their
-own; the API checks that before it calls."""
+"""All writes to virtual clusters but for their members (see `memberships`). Only admins write, and
+VC admins to the settings of their own; the API checks that before it calls."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Sum
+from django.db.models import Sum
 
-from skep_platform.accounts import leaving
 from skep_platform.accounts.models import User
-from skep_platform.core import doorbells
-from skep_platform.core.errors import Conflict, NotFound, SkepError
+from skep_platform.audit import services as audit
+from skep_platform.core import notifications, ports
+from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.events import record
-from skep_platform.tenancy import capacity, changes, claims
-from skep_platform.tenancy.models import NAME, Membership, PinnedCell, Quota, VcCell, VirtualCluster
+from skep_platform.tenancy import claims, service_accounts
+from skep_platform.tenancy.models import NAME, PinnedCell, Quota, VcCell, VirtualCluster, choice_of
+from skep_scheduler import policies
 from skep_scheduler.inventory import gpu_model
 
 MAX_MODELS = 64
@@ -27,7 +29,8 @@ MAX_GPUS = 1_000_000
 def create(
     user: User, name: str, description: str = "", quotas: Mapping[str, int] | None = None
 ) -> VirtualCluster:
-    """Raises Conflict `name_taken`, SkepError `name_invalid` and what `set_quotas` raises."""
+    """Create a virtual cluster. Raises Conflict `name_taken`, SkepError `name_invalid` and what
+    `set_quotas` raises."""
     _check_name(name)
     try:
         with transaction.atomic():
@@ -35,18 +38,22 @@ def create(
     except IntegrityError:
         raise _taken(name) from None
     record("vc", vc.pk, "vc.created", f"Virtual cluster {name} was created.", actor=_who(user))
-    changes.changed()
+    audit.record("vc.create", "vc", vc.pk, name, after={"description": description}, vc=vc)
+    ports.claims_changed.call()
     if quotas:
         set_quotas(user, vc, quotas)
-    doorbells.ring_topic("cluster")
+    notifications.notify_topic("cluster")
     return vc
+
+
+CHANGEABLE = ("name", "description", "job_visibility", "default_image")
 
 
 @transaction.atomic
 def update(user: User, vc: VirtualCluster, **fields: str) -> VirtualCluster:
-    """Set any of name, description, job_visibility. Raises Conflict `name_taken` and SkepError
-    `name_invalid`."""
-    before = {name: getattr(vc, name) for name in ("name", "description", "job_visibility")}
+    """Set any of name, description, job_visibility, default_image. Raises Conflict
+    `name_taken` and SkepError `name_invalid`."""
+    before = {name: getattr(vc, name) for name in CHANGEABLE}
     if "name" in fields:
         _check_name(fields["name"])
     for name in before.keys() & fields.keys():
@@ -58,37 +65,41 @@ def update(user: User, vc: VirtualCluster, **fields: str) -> VirtualCluster:
         raise _taken(vc.name) from None
     message = f"Virtual cluster {vc.name} was changed: {', '.join(sorted(fields))}."
     record("vc", vc.pk, "vc.changed", message, actor=_who(user), before=before, after=fields)
+    after = {name: getattr(vc, name) for name in before}
+    audit.record("vc.update", "vc", vc.pk, vc.name, before=before, after=after, vc=vc)
     if vc.name != before["name"]:
-        changes.changed()
+        ports.claims_changed.call()
     if vc.job_visibility != before["job_visibility"]:
-        doorbells.ring_topic("jobs")
-    doorbells.ring_topic("cluster")
+        notifications.notify_topic("jobs")
+    notifications.notify_topic("cluster")
     return vc
 
 
 @transaction.atomic
 def delete(user: User, vc: VirtualCluster) -> None:
-    """Raises Conflict `vc_has_jobs` when a job of it was ever submitted, and `vc_owns_images` when
-    an image would become everybody's with it."""
+    """Delete a virtual cluster. Raises Conflict `vc_has_jobs` when a job of it was ever submitted,
+    and `vc_owns_images` when an image would become visible to all with it."""
     VirtualCluster.objects.select_for_update().get(pk=vc.pk)  # no job can reference it meanwhile
-    jobs = vc.jobs.count()
+    jobs = ports.jobs_in.call(vc.pk)
     if jobs:
         message = f"{jobs} jobs belong to {vc.name}; take its quota and members away instead."
         raise Conflict(message, code="vc_has_jobs", jobs=jobs)
-    alone = _images_of_no_other(vc)
+    alone = ports.images_only_of.call(vc.pk)
     if alone:
         message = f"These images are for {vc.name} only; delete them first: {', '.join(alone)}."
         raise Conflict(message, code="vc_owns_images", images=alone)
     record("vc", vc.pk, "vc.deleted", f"Virtual cluster {vc.name} was deleted.", actor=_who(user))
+    audit.record("vc.delete", "vc", vc.pk, vc.name, vc=vc)
+    service_accounts.remove_all(user, vc)
     vc.delete()
-    changes.changed()
-    doorbells.ring_topic("cluster")
+    ports.claims_changed.call()
+    notifications.notify_topic("cluster")
 
 
 @transaction.atomic
 def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> None:
     """Replace all quotas of a virtual cluster; 0 takes a model away. Less than is in use is
-    allowed and stops nothing: the next jobs wait. A model that no node has yet may be promised
+    allowed and stops nothing: the next jobs wait. A model that no node has yet may be given
     freely; else the sum over all virtual clusters may not be raised above what the cluster holds.
 
     Raises SkepError `quota_invalid`, `quota_exceeds_cluster` and `cells_do_not_fit`."""
@@ -109,65 +120,14 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
         message = f"The quota of {vc.name} is now {_words(after)}."
         data = {"before": before, "after": after}
         record("vc", vc.pk, "quota.changed", message, actor=_who(user), **data)
+        audit.record("vc.quota.update", "vc", vc.pk, vc.name, before=before, after=after, vc=vc)
         if _raised(before, after) and (VcCell.objects.exists() or PinnedCell.objects.exists()):
-            changes.raised(owned)  # without cells, counts fit whenever their sum does
-        changes.changed()
-        doorbells.ring_scheduler()
-        doorbells.ring_topic("cluster")
-
-
-@transaction.atomic
-def set_member(
-    user: User | None, vc: VirtualCluster, username: str, role: str, *, confirm: bool = False
-) -> Membership:
-    """Add a member, or change its role. Raises NotFound for an unknown user, and Conflict
-    `last_manager` where no manager would be left and that was not confirmed."""
-    member = User.objects.filter(username=username, deleted_at=None).first()
-    if member is None:
-        raise NotFound(f"There is no user named {username}.")
-    if role != Membership.Role.MANAGER and not confirm:
-        _keep_a_manager(vc, username)
-    membership, _ = Membership.objects.update_or_create(
-        vc=vc, user=member, defaults={"role": Membership.Role(role)}
-    )
-    message = f"{username} is {role} of {vc.name}."
-    data = {"username": username, "role": role}
-    record("vc", vc.pk, "member.set", message, actor=_who(user), **data)
-    return membership
-
-
-@transaction.atomic
-def remove_member(
-    user: User | None, vc: VirtualCluster, username: str, *, confirm: bool = False
-) -> None:
-    """The member's jobs in this virtual cluster stop. Raises NotFound when it is not a member, and
-    Conflict `last_manager` where no manager would be left and that was not confirmed."""
-    membership = Membership.objects.filter(vc=vc, user__username=username).first()
-    if membership is None:
-        raise NotFound(f"{username} is not a member of {vc.name}.")
-    if not confirm:
-        _keep_a_manager(vc, username)
-    membership.delete()
-    message = f"{username} left {vc.name}."
-    record("vc", vc.pk, "member.removed", message, actor=_who(user), username=username)
-    leaving.left(membership.user_id, _who(user))
-
-
-def _keep_a_manager(vc: VirtualCluster, username: str) -> None:
-    """Raises Conflict when this member is the only manager."""
-    VirtualCluster.objects.select_for_update(no_key=True).get(pk=vc.pk)  # two may leave at once
-    managers = vc.memberships.filter(role=Membership.Role.MANAGER)
-    if list(managers.values_list("user__username", flat=True)[:2]) == [username]:
-        message = (
-            f"{username} is the last manager of {vc.name}: name another one first, or confirm that "
-            "only admins shall manage it."
-        )
-        raise Conflict(message, code="last_manager", username=username)
-
-
-def _images_of_no_other(vc: VirtualCluster) -> list[str]:
-    shared = vc.images.model.objects.annotate(holders=Count("virtual_clusters")).filter(holders=1)
-    return list(shared.filter(virtual_clusters=vc).order_by("name").values_list("name", flat=True))
+            ports.check_raised_claims.call(
+                owned
+            )  # without cells, counts fit whenever their sum does
+        ports.claims_changed.call()
+        notifications.notify_scheduler()
+        notifications.notify_topic("cluster")
 
 
 def _check_name(name: str) -> None:
@@ -197,11 +157,11 @@ def _check_quotas(quotas: Mapping[str, int]) -> None:
 
 def _check_capacity(vc: VirtualCluster, before: dict[str, int], after: dict[str, int]) -> None:
     raised = _raised(before, after)
-    held = capacity.gpus_by_model() if raised else {}
+    held = ports.gpus_by_model.call() if raised else {}
     others = Quota.objects.exclude(vc=vc).filter(gpu_model__in=raised).values("gpu_model")
-    promised = dict(others.annotate(n=Sum("gpus")).values_list("gpu_model", "n"))
+    taken_by = dict(others.annotate(n=Sum("gpus")).values_list("gpu_model", "n"))
     for model in sorted(raised & held.keys()):
-        asked, taken, has = after[model], promised.get(model, 0), held[model]
+        asked, taken, has = after[model], taken_by.get(model, 0), held[model]
         if has and asked + taken > has:
             raise SkepError(
                 f"The cluster has {has} {model}; {taken} belong to other virtual clusters, "
@@ -228,3 +188,43 @@ def _taken(name: str) -> Conflict:
 
 def _who(user: User | None) -> str:
     return user.get_username() if user else ""
+
+
+def known_policies() -> list[dict[str, Any]]:
+    """Return every policy that may be chosen: its name, description and parameters."""
+    return [
+        {**policies.schema(policy), "is_default": policy.name == policies.DEFAULT}
+        for policy in policies.POLICIES
+    ]
+
+
+def chosen_policy(vc: VirtualCluster) -> dict[str, Any]:
+    """Return the name of the policy and the parameters that differ from its defaults."""
+    stored = vc.policy or {}
+    return {
+        "name": stored.get("name") or policies.DEFAULT,
+        "parameters": stored.get("parameters") or {},
+    }
+
+
+@transaction.atomic
+def choose_policy(user: User, vc: VirtualCluster, name: str, parameters: Mapping[str, Any]) -> None:
+    """Order the queue of a virtual cluster by this policy from the next tick on. What runs goes on.
+
+    Raises SkepError `unknown_policy` and `bad_policy_parameter`."""
+    wanted = {"name": name, "parameters": dict(parameters)}
+    try:
+        policies.check(choice_of(wanted))
+    except policies.PolicyError as error:
+        raise SkepError(error.message, code=error.code, **error.details) from None
+    before = chosen_policy(vc)
+    if before == wanted:
+        return
+    vc.policy = wanted
+    vc.save(update_fields=["policy", "updated_at"])
+    message = f"Jobs of {vc.name} wait in the order of the policy {name}."
+    actor = user.get_username()
+    record("vc", vc.pk, "policy.changed", message, actor=actor, before=before, after=wanted)
+    audit.record("vc.policy.update", "vc", vc.pk, vc.name, before=before, after=wanted, vc=vc)
+    notifications.notify_scheduler()
+    notifications.notify_topic("cluster")

@@ -1,16 +1,20 @@
-"""The web UI: one page for every address; its router shows the rest."""
+"""The web UI: one page for every address, whose router shows the rest; its static files; and the
+content security policy of everything that we serve."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
-
-from skep_platform.web.policy import APP
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 INDEX = Path(settings.BASE_DIR) / "web" / "static" / "webui" / "index.html"
 
@@ -39,3 +43,55 @@ def index(request: HttpRequest) -> HttpResponse:
 @lru_cache(maxsize=1)
 def _read(_changed: int) -> str:
     return INDEX.read_text()
+
+
+# Of the web page, which writes no style elements: Mantine's variables are a file, the editor's
+# styles are constructed sheets. Style attributes are what Chromium itself writes when one types
+# over a selection in the editor. A WebSocket of the same origin is 'self' to CSP 3.
+APP = "; ".join(
+    [
+        "default-src 'self'",
+        "style-src-attr 'unsafe-inline'",
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    ]
+)
+# Of the API's browsable docs: Swagger UI writes style elements.
+PAGE = f"{APP}; style-src 'self' 'unsafe-inline'"
+# Answers that are no page: nothing in them may run or load, whatever a browser takes them for.
+DATA = "default-src 'none'; frame-ancestors 'none'"
+
+
+class ContentPolicy:
+    """Sets the content security policy of each answer: our own files and nothing else. Caches on
+    the way keep nothing that the API answers."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        kind = response.headers.get("Content-Type", "")
+        page = kind.startswith(("text/html", "text/javascript", "application/javascript"))
+        response.headers.setdefault("Content-Security-Policy", PAGE if page else DATA)
+        if request.path.startswith("/api/"):
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+
+class StaticFiles(WhiteNoiseMiddleware):
+    """Static files, read whole: WhiteNoise's streams are synchronous, which Django's ASGI handler
+    would only collect in memory again, with a warning each time."""
+
+    @staticmethod
+    def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
+        found = static_file.get_response(request.method, request.META)
+        with found.file or BytesIO() as file:
+            response = HttpResponse(file.read(), status=int(found.status))
+        del response["Content-Type"]
+        for name, value in found.headers:
+            response[name] = value
+        return response

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
-from skep_scheduler.cells.health import children_with_shadows, shadow
+from skep_scheduler.cells.backing import backing_cell
+from skep_scheduler.cells.node_order import NodeOrder
 from skep_scheduler.cells.shape import FREE, LEAF
 from skep_scheduler.cells.tree import Cell, Physical
 
 
 def closest(cells: list[Cell], number: int) -> list[Cell]:
-    """The `number` cells (of one level, in order of preference) below the lowest common ancestor;
-    among equals the first ones. There must be enough."""
+    """Return the `number` cells (of one level, in order of preference) below the lowest common
+    ancestor; among equals the first ones. There must be enough."""
     if number in (1, len(cells)):
         return cells[:number]
     groups: dict[Cell, list[Cell]] = {cell: [cell] for cell in cells}
@@ -30,50 +32,54 @@ def closest(cells: list[Cell], number: int) -> list[Cell]:
 
 
 def available(
-    node: Cell, level: int, priority: int, taken: Collection[Cell] = (), busiest_first: bool = False
-) -> list[Cell]:
-    """The cells of `level` in a node that are free, then those that may be preempted at
-    `priority`. With `busiest_first`, parts of which more is used come first."""
-    under = shadow(node)
-    sound = under is None or not under.bad
-    if sound and level == LEAF and not busiest_first and node.view is not None:
-        leaves = node.view.leaves(node)
-        idle = [leaf for leaf in leaves if leaf.priority == FREE]
-        return idle + [leaf for leaf in leaves if FREE < leaf.priority < priority]
-    free: list[Cell] = []
-    preemptible: list[Cell] = []
-    _collect(node, under, level, priority, taken, busiest_first, free, preemptible)
-    return free + preemptible
-
-
-def _collect(
-    cell: Cell,
-    under: Physical | None,
+    order: NodeOrder,
+    node: Cell,
     level: int,
     priority: int,
-    taken: Collection[Cell],
-    busiest_first: bool,
-    free: list[Cell],
-    preemptible: list[Cell],
-) -> None:
-    if taken and cell in taken:
-        return
-    if cell.spec.level == level:
+    taken: Collection[Cell] = (),
+    busiest_first: bool = False,
+) -> list[Cell]:
+    """Return the cells of `level` in a node that are free, then those that may be preempted at
+    `priority`. With `busiest_first`, parts of which more is used come first."""
+    under = backing_cell(node)
+    sound = under is None or not under.bad
+    if sound and level == LEAF and not busiest_first and node.changed is not None:
+        leaves = order.leaves(node)
+        idle = [leaf for leaf in leaves if leaf.priority == FREE]
+        return idle + [leaf for leaf in leaves if FREE < leaf.priority < priority]
+    search = _Search(order, level, priority, taken, busiest_first)
+    search.collect(node, under)
+    return search.free + search.preemptible
+
+
+@dataclass(slots=True)
+class _Search:
+    order: NodeOrder
+    level: int
+    priority: int
+    taken: Collection[Cell]
+    busiest_first: bool
+    free: list[Cell] = field(default_factory=list)
+    preemptible: list[Cell] = field(default_factory=list)
+
+    def collect(self, cell: Cell, under: Physical | None) -> None:
+        """Collect what is available of a cell, and what may be preempted."""
+        if cell.spec.level < self.level or (self.taken and cell in self.taken):
+            return
+        if cell.spec.level == self.level:
+            self._collect_one(cell, under)
+            return
+        children = self.order.children(cell, under)
+        if self.busiest_first:
+            children = sorted(children, key=lambda pair: -pair[0].used_from(self.priority))
+        for child, behind in children:
+            self.collect(child, behind)
+
+    def _collect_one(self, cell: Cell, under: Physical | None) -> None:
         if under is not None and under.bad:
             return
-        used = cell.priority if level == LEAF else cell.top_priority
+        used = cell.priority if self.level == LEAF else cell.top_priority
         if used == FREE:
-            free.append(cell)
-        elif used < priority:
-            preemptible.append(cell)
-        return
-    if cell.spec.level < level:
-        return
-    if under is not None and under.bad:
-        children = children_with_shadows(cell, under)
-    else:
-        children = [(child, None) for child in cell.children]
-    if busiest_first:
-        children = sorted(children, key=lambda pair: -pair[0].used_from(priority))
-    for child, behind in children:
-        _collect(child, behind, level, priority, taken, busiest_first, free, preemptible)
+            self.free.append(cell)
+        elif used < self.priority:
+            self.preemptible.append(cell)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class CellTaskPlacement:
     """Where one task goes. `cell_type` is the type of the preassigned cell that it uses, "" for
     an opportunistic task: with it the placement can be accounted again after a restart."""
 
@@ -19,38 +19,38 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CellPlacement:
     """`downgrades`: gangs that become opportunistic by it and run on; `cancels`: preemptors of
-    lower priority that lose what they have reserved."""
+    lower priority that lose what is reserved for them."""
 
     gang: str
     chain: str
-    spots: tuple[Spot, ...]
+    tasks: tuple[CellTaskPlacement, ...]
     downgrades: tuple[str, ...] = ()
     cancels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
+class CellVictim:
     """A gang that must go, and all that it runs on. `overlap` are the devices that are wanted."""
 
     gang: str
     vc: str
     priority: int
-    loses: tuple[Spot, ...]
+    loses: tuple[CellTaskPlacement, ...]
     overlap: tuple[tuple[str, int | str], ...]
 
     @property
     def devices(self) -> int:
-        return sum(len(spot.devices) for spot in self.loses)
+        return sum(len(placed.devices) for placed in self.loses)
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class CellPreemption:
     """The placement is to be had when all victims are gone."""
 
-    placement: Placement
-    victims: tuple[Victim, ...]
+    placement: CellPlacement
+    victims: tuple[CellVictim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +63,4 @@ class Refusal:
     invalid: bool = False
 
 
-Answer = Placement | Preemption | Refusal
+CellAnswer = CellPlacement | CellPreemption | Refusal

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skep_scheduler.cells.answer import Refusal
-from skep_scheduler.cells.request import Gang
+from skep_scheduler.cells.request import GangRequest
 from skep_scheduler.cells.shape import MAX_PRIORITY, OPPORTUNISTIC
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
 
 
-def check(state: State, gang: Gang) -> Refusal | None:
-    """The first problem found, or None."""
+def check(state: CellState, gang: GangRequest) -> Refusal | None:
+    """Return the first problem found, or None."""
     return next(_problems(state, gang), None)
 
 
-def _problems(state: State, gang: Gang) -> Iterator[Refusal]:
+def _problems(state: CellState, gang: GangRequest) -> Iterator[Refusal]:
     if not gang.name:
         yield _invalid("gang_without_name", "The gang has no name.")
     if not OPPORTUNISTIC <= gang.priority <= MAX_PRIORITY:
@@ -25,7 +25,9 @@ def _problems(state: State, gang: Gang) -> Iterator[Refusal]:
             priority=gang.priority,
         )
     yield from _sizes(gang)
-    if gang.vc not in state.vcs:
+    if gang.opportunistic and not gang.vc and gang.pin is None:
+        yield from _type(state, gang)  # it asks for anybody's cells
+    elif gang.vc not in state.vcs:
         yield _invalid("unknown_vc", f"There is no virtual cluster {gang.vc!r}.", vc=gang.vc)
     elif gang.pin is not None:
         yield from _pin(state, gang)
@@ -33,7 +35,7 @@ def _problems(state: State, gang: Gang) -> Iterator[Refusal]:
         yield from _type(state, gang)
 
 
-def _sizes(gang: Gang) -> Iterator[Refusal]:
+def _sizes(gang: GangRequest) -> Iterator[Refusal]:
     if not gang.members:
         yield _invalid("empty_gang", "The gang has no members.")
     for member in gang.members:
@@ -47,7 +49,7 @@ def _sizes(gang: Gang) -> Iterator[Refusal]:
             )
 
 
-def _pin(state: State, gang: Gang) -> Iterator[Refusal]:
+def _pin(state: CellState, gang: GangRequest) -> Iterator[Refusal]:
     if gang.pin not in state.vcs[gang.vc].pins:
         yield _invalid(
             "unknown_pinned_cell",
@@ -63,7 +65,7 @@ def _pin(state: State, gang: Gang) -> Iterator[Refusal]:
         )
 
 
-def _type(state: State, gang: Gang) -> Iterator[Refusal]:
+def _type(state: CellState, gang: GangRequest) -> Iterator[Refusal]:
     if gang.leaf_type is None:
         return
     chains = [c for c, pool in state.chains.items() if pool.shape.leaf_type == gang.leaf_type]
@@ -73,7 +75,7 @@ def _type(state: State, gang: Gang) -> Iterator[Refusal]:
             f"The cluster has no {gang.leaf_type}.",
             leaf_type=gang.leaf_type,
         )
-    owned = state.vcs[gang.vc].chains
+    owned = state.vcs[gang.vc].chains if not gang.opportunistic else {}
     if not gang.opportunistic and not any(chain in owned for chain in chains):
         yield _invalid(
             "leaf_type_not_owned",

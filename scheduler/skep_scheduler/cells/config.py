@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from skep_scheduler.cells.feasible import shortages
+from skep_scheduler.cells.feasible import infeasible_claims
+from skep_scheduler.cells.problems import Problems
 from skep_scheduler.cells.read_physical import read_shapes, read_tops
-from skep_scheduler.cells.read_virtual import read_vcs
-from skep_scheduler.cells.shape import Config, Sku
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """`path` is where in the file, such as `virtualClusters.vc1.virtualCells[0].cellType`."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-class ConfigError(ValueError):
-    """`problems` has every error of the file, not only the first one."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = tuple(problems)
-
-
-class Problems:
-    """Collects problems while a file is read."""
-
-    def __init__(self) -> None:
-        self.found: list[Problem] = []
-
-    def add(self, path: str, message: str) -> None:
-        self.found.append(Problem(path, message))
-
-    def raise_any(self) -> None:
-        if self.found:
-            raise ConfigError(self.found)
-
-    def mapping(self, value: object, path: str) -> dict[str, Any]:
-        """`value` as a mapping with string keys; {} for null, and with a problem for others."""
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.add(path, "must be a mapping")
-            return {}
-        return {str(key): entry for key, entry in value.items()}
-
-    def items(self, value: object, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """The mappings of a list, each with its path."""
-        if value is None:
-            return []
-        if not isinstance(value, list | tuple):
-            self.add(path, "must be a list")
-            return []
-        paths = [f"{path}[{i}]" for i in range(len(value))]
-        return [(p, self.mapping(entry, p)) for p, entry in zip(paths, value, strict=True)]
-
-    def number(self, value: object, path: str, least: int) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
-        self.add(path, f"must be a whole number of at least {least}, not {value!r}")
-        return least
+from skep_scheduler.cells.shape import CellSpec, Config, Shape, Share, Sku, VcSpec
 
 
 def read_config(data: Mapping[str, Any]) -> Config:
@@ -88,8 +29,8 @@ def read_config(data: Mapping[str, Any]) -> Config:
 def check_feasible(config: Config) -> None:
     """Raises `ConfigError` with the numbers where the VCs' cells do not all fit."""
     problems = Problems()
-    for shortage in shortages(config):
-        problems.add("virtualClusters", str(shortage))
+    for claim in infeasible_claims(config):
+        problems.add("virtualClusters", str(claim))
     problems.raise_any()
 
 
@@ -104,3 +45,93 @@ def read_skus(physical: Mapping[str, Any], problems: Problems) -> dict[str, Sku]
             str(entry.get("memory", "")),
         )
     return skus
+
+
+def read_vcs(
+    data: object,
+    shapes: Mapping[str, Shape],
+    tops: Sequence[tuple[str, CellSpec]],
+    problems: Problems,
+) -> dict[str, VcSpec]:
+    chains = {chain: shapes[chain] for chain, _ in tops}
+    pins = {cell.pin: cell for _, top in tops for cell in walk(top) if cell.pin is not None}
+    owners: dict[str, str] = {}
+    vcs = {}
+    for name, value in problems.mapping(data, "virtualClusters").items():
+        path = f"virtualClusters.{name}"
+        entry = problems.mapping(value, path)
+        shares = _shares(entry, path, chains, problems)
+        vcs[name] = VcSpec(name, shares, _pins(entry, path, pins, owners, problems))
+    _check_overlaps(pins, owners, problems)
+    return vcs
+
+
+def walk(cell: CellSpec) -> Iterator[CellSpec]:
+    yield cell
+    for child in cell.children:
+        yield from walk(child)
+
+
+def _shares(
+    entry: Mapping[str, Any], path: str, chains: Mapping[str, Shape], problems: Problems
+) -> tuple[Share, ...]:
+    shares = []
+    for where, cell in problems.items(entry.get("virtualCells"), f"{path}.virtualCells"):
+        number = problems.number(cell.get("cellNumber"), f"{where}.cellNumber", 0)
+        found = _locate(str(cell.get("cellType", "")), f"{where}.cellType", chains, problems)
+        if found is not None:
+            shares.append(Share(*found, number))
+    return tuple(shares)
+
+
+def _locate(
+    name: str, path: str, chains: Mapping[str, Shape], problems: Problems
+) -> tuple[str, int] | None:
+    """Return chain and level of `chain.type.….type`."""
+    if name in chains:
+        return name, chains[name].top
+    for chain in sorted(chains, key=len, reverse=True):  # a type's name may have dots itself
+        if name.startswith(f"{chain}."):
+            break
+    else:
+        problems.add(path, f"{name!r} does not begin with the type of a physical cell")
+        return None
+    levels, rest, above = chains[chain].level_of, name[len(chain) + 1 :], chains[chain].top
+    while rest:
+        fits = [t for t in levels if rest == t or rest.startswith(f"{t}.")]
+        if not fits or levels[max(fits, key=len)] >= above:
+            problems.add(path, f"{rest!r} is no path of cell types within {chain}")
+            return None
+        step = max(fits, key=len)
+        above, rest = levels[step], rest[len(step) + 1 :]
+    return chain, above
+
+
+def _pins(
+    entry: Mapping[str, Any],
+    path: str,
+    known: Mapping[str, CellSpec],
+    owners: dict[str, str],
+    problems: Problems,
+) -> tuple[str, ...]:
+    pins = []
+    for where, cell in problems.items(entry.get("pinnedCells"), f"{path}.pinnedCells"):
+        pin, at = str(cell.get("pinnedCellId", "")), f"{where}.pinnedCellId"
+        if pin not in known:
+            problems.add(at, f"no physical cell is pinned as {pin!r}")
+        elif owners.setdefault(pin, at) != at:
+            problems.add(at, f"pinned cell {pin} was given already at {owners[pin]}")
+        else:
+            pins.append(pin)
+    return tuple(pins)
+
+
+def _check_overlaps(
+    pins: Mapping[str, CellSpec], owners: Mapping[str, str], problems: Problems
+) -> None:
+    """A pinned cell within another one, both of which VCs own, would be owned twice."""
+    for pin in owners:
+        for inner in walk(pins[pin]):
+            if inner.pin is not None and inner.pin != pin and inner.pin in owners:
+                message = f"pinned cell {inner.pin} lies in pinned cell {pin}, which is owned, too"
+                problems.add(owners[inner.pin], message)

@@ -10,7 +10,7 @@ from skep_scheduler.cells.shape import CellSpec, Config, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class InfeasibleClaim:
     """VCs own `needed` cells of a level, and after those of higher levels `available` are left."""
 
     chain: str
@@ -39,16 +39,18 @@ def spare(shape: Shape, free: Sequence[int], claims: Sequence[int]) -> list[int]
     return left
 
 
-def shortages(config: Config) -> list[Shortage]:
+def infeasible_claims(config: Config) -> list[InfeasibleClaim]:
     pins = {pin for vc in config.vcs.values() for pin in vc.pins}
     return [
-        shortage
+        claim
         for chain, shape in config.shapes.items()
-        for shortage in _of_chain(config, chain, shape, pins)
+        for claim in _of_chain(config, chain, shape, pins)
     ]
 
 
-def _of_chain(config: Config, chain: str, shape: Shape, pins: set[str]) -> Iterator[Shortage]:
+def _of_chain(
+    config: Config, chain: str, shape: Shape, pins: set[str]
+) -> Iterator[InfeasibleClaim]:
     free: Counter[int] = Counter()
     for name, top in config.tops:
         if name == chain:
@@ -64,7 +66,7 @@ def _of_chain(config: Config, chain: str, shape: Shape, pins: set[str]) -> Itera
         available = free[level] + left * width
         left = max(available - claims[level], 0)
         if claims[level] > available:
-            yield Shortage(chain, level, shape.at(level).type, claims[level], available)
+            yield InfeasibleClaim(chain, level, shape.at(level).type, claims[level], available)
 
 
 def free_levels(shape: Shape, cell: CellSpec, level: int, pins: set[str]) -> Iterator[int]:

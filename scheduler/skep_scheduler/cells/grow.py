@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skep_scheduler.cells.ledger import find_again, lose
+from skep_scheduler.cells.ledger import detach_device, reattach_device
+from skep_scheduler.cells.node_order import NodeOrder, nodes_of
 from skep_scheduler.cells.pool import Pool
 from skep_scheduler.cells.reconfigure import Change, reconfigure
 from skep_scheduler.cells.shape import LEAF, CellSpec, Config, Shape
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
 from skep_scheduler.cells.tree import (
     DEVICE_FAULT,
     NODE_FAULT,
@@ -21,7 +22,6 @@ from skep_scheduler.cells.tree import (
     device_of,
     leaves_of,
 )
-from skep_scheduler.cells.view import View, nodes_of
 
 
 class NeedsRebuild(Exception):
@@ -45,11 +45,11 @@ class Difference:
     added: list[tuple[Place, Place | None]] = field(default_factory=list)
 
 
-def apply(state: State, config: Config) -> tuple[State, Change]:
+def apply(state: CellState, config: Config) -> tuple[CellState, Change]:
     """The state under a new configuration, and what that does to gangs.
 
     It is `state` itself, changed, where all that differs are cells that came or went and that
-    nobody owns for good; else one that is built anew. New nodes are bad until they are seen.
+    no VC owns for good; else one that is built anew. New nodes are bad until they are seen.
     """
     downgraded = set(state.downgraded)
     try:
@@ -60,8 +60,7 @@ def apply(state: State, config: Config) -> tuple[State, Change]:
     except NeedsRebuild:
         return reconfigure(state, config)
     faults = {_key(leaf): leaf.faults for cell in gone for leaf in leaves_of(cell)}
-    for place, above in new:
-        add(state, place, above, faults)
+    add(state, config, new, faults)
     state.config = config
     return state, Change(
         {n: state.groups[n].downgraded_by or "" for n in sorted(state.downgraded - downgraded)},
@@ -72,7 +71,7 @@ def apply(state: State, config: Config) -> tuple[State, Change]:
 
 
 def difference(before: Config, after: Config) -> Difference:
-    """What came and what went. It compares plain data, and stops at whatever is equal."""
+    """Return what came and what went. It compares plain data, and stops at whatever is equal."""
     if before.vcs != after.vcs:
         raise NeedsRebuild("VCs own other cells")
     changes = Difference()
@@ -126,8 +125,8 @@ def _by_address(cells: Sequence[CellSpec]) -> dict[str, CellSpec]:
     return found
 
 
-def find(state: State, place: Place) -> Physical:
-    """The cell itself, reached from its first leaf."""
+def find(state: CellState, place: Place) -> Physical:
+    """Return the cell itself, reached from its first leaf."""
     spec, level, node = place.spec, place.level, ""
     while level > LEAF and spec.children:
         node = spec.name if place.shape.at(level).is_node else node
@@ -140,7 +139,7 @@ def find(state: State, place: Place) -> Physical:
     return cell
 
 
-def remove(state: State, cells: Sequence[Physical]) -> tuple[str, ...]:
+def remove(state: CellState, cells: Sequence[Physical]) -> tuple[str, ...]:
     """Takes cells away, or raises `NeedsRebuild` with nothing changed. Gangs that run on them go
     on unaccounted; returns the names of preemptors that waited for them, and are cancelled."""
     pools = [state.chains[cell.shape.chain] for cell in cells]
@@ -156,38 +155,51 @@ def remove(state: State, cells: Sequence[Physical]) -> tuple[str, ...]:
 
 
 def add(
-    state: State,
-    place: Place,
-    above: Physical | None,
+    state: CellState,
+    config: Config,
+    places: Sequence[tuple[Place, Physical | None]],
     faults: Mapping[tuple[str, Address], int] | None = None,
-) -> Physical:
-    """Adds a cell, free as it is, below one that lacks it or as a top cell of its chain. Gangs
-    that run on it unaccounted are accounted. `faults` are what is known of devices."""
-    cell = build_physical(place.shape, place.spec, place.level)
+) -> None:
+    """Add cells, free as they are, each below one that lacks it or as a top cell of its chain, in
+    the order of `config`. Gangs that run on them unaccounted are accounted. `faults` are what is
+    known of devices."""
     known = faults or {}
-    for leaf in leaves_of(cell):
-        _set_faults(leaf, _faults(state, leaf, known))
-    _attach(state, _pool(state, place.shape), cell, above)
-    for leaf in leaves_of(cell):
-        find_again(state, leaf)
-    return cell
+    added = []
+    for place, above in places:
+        cell = build_physical(place.shape, place.spec, place.level)
+        for leaf in leaves_of(cell):
+            _set_faults(leaf, _faults(state, leaf, known))
+        _pool(state, place.shape).attach(cell, above)
+        state.enter(cell)
+        added.append(cell)
+    chains = _by_chain(config)
+    for chain in sorted({cell.shape.chain for cell in added}):
+        state.chains[chain].arrange(chains[chain])
+    for cell in added:
+        _enter(state, cell)
+    for chain in sorted({cell.shape.chain for cell in added}):
+        for node_order in _node_orders(state, chain):
+            node_order.renew()
+    for cell in added:
+        for leaf in leaves_of(cell):
+            reattach_device(state, leaf)
 
 
-def _lacks_any(state: State, name: str) -> bool:
+def _lacks_any(state: CellState, name: str) -> bool:
     group = state.groups.get(name)
-    return group is not None and any(leaf is None for seat in group.seats for leaf in seat.leaves)
+    return group is not None and any(leaf is None for slot in group.slots for leaf in slot.leaves)
 
 
 def _key(leaf: Physical) -> tuple[str, Address]:
     return leaf.node or "", leaf.index
 
 
-def _clear(state: State, pool: Pool, cell: Physical) -> Iterator[str]:
-    """Off with all gangs, then out of the free lists."""
+def _clear(state: CellState, pool: Pool, cell: Physical) -> Iterator[str]:
+    """Remove all gangs from it, then take it out of the free lists."""
     for leaf in leaves_of(cell):
         if leaf.holder is not None:
             yield leaf.holder.name
-        lose(state, leaf)
+        detach_device(state, leaf)
     for part in _whole_parts(cell):
         if not pool.is_free(part):
             raise NeedsRebuild(f"{part.address} is a part of what a VC has")
@@ -195,7 +207,7 @@ def _clear(state: State, pool: Pool, cell: Physical) -> Iterator[str]:
 
 
 def _whole_parts(cell: Physical) -> Iterator[Physical]:
-    """The largest whole cells that it consists of."""
+    """Return the largest whole cells that it consists of."""
     if cell.whole:
         yield cell
         return
@@ -203,10 +215,10 @@ def _whole_parts(cell: Physical) -> Iterator[Physical]:
         yield from _whole_parts(part)
 
 
-def _detach(state: State, pool: Pool, cell: Physical) -> None:
-    view = state.views[cell.shape.chain]
+def _detach(state: CellState, pool: Pool, cell: Physical) -> None:
+    node_order = state.node_orders[cell.shape.chain]
     for node in nodes_of([cell]):
-        view.drop(node)
+        node_order.drop(node)
     pool.forget(cell)
     for leaf in leaves_of(cell):
         del state.leaves[_key(leaf)]
@@ -216,31 +228,39 @@ def _detach(state: State, pool: Pool, cell: Physical) -> None:
         else:
             del state.nodes[leaf.node or ""]
     if cell.parent is None:
-        view.roots.remove(cell)
+        node_order.roots.remove(cell)
     if not pool.tops:
-        del state.chains[cell.shape.chain], state.views[cell.shape.chain]
+        del state.chains[cell.shape.chain], state.node_orders[cell.shape.chain]
 
 
-def _attach(state: State, pool: Pool, cell: Physical, above: Physical | None) -> None:
-    view = state.views[cell.shape.chain]
+def _enter(state: CellState, cell: Physical) -> None:
+    node_order = state.node_orders[cell.shape.chain]
     for node in nodes_of([cell]):
-        view.enter(node)
-    if above is None:
-        view.roots.append(cell)
-    state.enter(cell)
-    pool.learn(cell, above)
+        node_order.enter(node)
+    if cell.parent is None:
+        node_order.roots.append(cell)
+    state.chains[cell.shape.chain].enter(cell)
 
 
-def _pool(state: State, shape: Shape) -> Pool:
+def _node_orders(state: CellState, chain: str) -> Iterator[NodeOrder]:
+    """Return the packing orders of a chain's nodes, and of the nodes that VCs own of it."""
+    yield state.node_orders[chain]
+    for vc in state.vcs.values():
+        for domain in (*vc.chains.values(), *vc.pins.values()):
+            if domain.chain == chain:
+                yield domain.node_order
+
+
+def _pool(state: CellState, shape: Shape) -> Pool:
     """The chain's pool: an empty one for a chain that is new."""
     if shape.chain not in state.chains:
-        state.chains[shape.chain] = Pool(shape, [], state.journal)
-        state.views[shape.chain] = View([], [], across=False)
+        state.chains[shape.chain] = Pool(shape, [], state.journal, state.ordering.free_list)
+        state.node_orders[shape.chain] = state.ordering.node_order([], [], across=False)
         state.chains = dict(sorted(state.chains.items(), reverse=True))
     return state.chains[shape.chain]
 
 
-def _faults(state: State, leaf: Physical, known: Mapping[tuple[str, Address], int]) -> int:
+def _faults(state: CellState, leaf: Physical, known: Mapping[tuple[str, Address], int]) -> int:
     """A device was there under another address perhaps, its node may have others."""
     others = [other.faults for other in state.nodes.get(leaf.node or "", ())]
     others += [faults for (node, _), faults in known.items() if node == leaf.node]

@@ -1,63 +1,28 @@
-"""Bad hardware as seen from the cells. Nothing is bound for it: what a virtual cell would get is
-derived when asked."""
+"""Reports healthy and bad hardware to the cells."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from skep_scheduler.cells.tree import DEVICE_FAULT, NODE_FAULT, Address, Cell, Physical, Virtual
-
-if TYPE_CHECKING:
-    from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
+from skep_scheduler.cells.tree import DEVICE_FAULT, NODE_FAULT, Address, Physical
 
 
-def shadow(cell: Cell) -> Physical | None:
-    """The physical cell behind a cell: itself, the one it is bound to, or the one it would get.
-
-    None for a virtual cell that is open: not bound, and nothing bad under what contains it.
-    """
-    if isinstance(cell, Physical):
-        return cell
-    assert isinstance(cell, Virtual)
-    if cell.physical is not None or cell.up is None:
-        return cell.physical
-    under = shadow(cell.up)
-    if under is None or not under.bad:
-        return None
-    return dict(children_with_shadows(cell.up, under))[cell]
-
-
-def children_with_shadows(cell: Cell, under: Physical | None) -> list[tuple[Cell, Physical | None]]:
-    """Each child with its shadow. Children that are not bound get the healthiest parts left."""
-    if isinstance(cell, Physical):
-        return [(child, child) for child in cell.parts]
-    assert isinstance(cell, Virtual)
-    if under is None or not under.bad:
-        return [(child, child.physical) for child in cell.parts]
-    left = iter(sorted((p for p in under.parts if p.virtual is None), key=lambda p: p.bad))
-    return [
-        (child, child.physical if child.physical is not None else next(left))
-        for child in cell.parts
-    ]
-
-
-def set_node(state: State, node: str, healthy: bool) -> bool:
-    """A node went bad, or came back. False for a node that has no cells."""
+def set_node(state: CellState, node: str, healthy: bool) -> bool:
+    """Record that a node went bad, or came back. Returns False for a node that has no cells."""
     leaves = state.nodes.get(node)
     for leaf in leaves or ():
         _set_fault(state, leaf, NODE_FAULT, not healthy)
     return leaves is not None
 
 
-def set_device(state: State, node: str, device: Address, healthy: bool) -> bool:
-    """One device went bad, or came back; that its node is bad is another fault."""
+def set_device(state: CellState, node: str, device: Address, healthy: bool) -> bool:
+    """Record that a device went bad, or came back; that its node is bad is another fault."""
     leaf = state.leaves.get((node, device))
     if leaf is not None:
         _set_fault(state, leaf, DEVICE_FAULT, not healthy)
     return leaf is not None
 
 
-def lost(state: State, vc: str, chain: str, level: int) -> int:
+def lost(state: CellState, vc: str, chain: str, level: int) -> int:
     """How many of the preassigned cells that a VC has free cannot be given to it at present,
     because too few of what is left are wholly healthy."""
     pool = state.chains[chain]
@@ -65,7 +30,7 @@ def lost(state: State, vc: str, chain: str, level: int) -> int:
     return min(free, max(0, free - (pool.left[level] - pool.bad_left[level])))
 
 
-def _set_fault(state: State, leaf: Physical, fault: int, on: bool) -> None:
+def _set_fault(state: CellState, leaf: Physical, fault: int, on: bool) -> None:
     was = bool(leaf.faults)
     leaf.faults = leaf.faults | fault if on else leaf.faults & ~fault
     if bool(leaf.faults) == was:
@@ -79,6 +44,6 @@ def _set_fault(state: State, leaf: Physical, fault: int, on: bool) -> None:
         cell.bad += change
         if not before or not cell.bad:
             pool.mark_bad(cell, change)
-        if cell.view is not None:
-            cell.view.dirty.add(cell)
+        if cell.changed is not None:
+            cell.changed.add(cell)
         cell = cell.up

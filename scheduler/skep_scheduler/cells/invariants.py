@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.pool import Pool
 from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC
-from skep_scheduler.cells.state import Domain, State
-from skep_scheduler.cells.tree import Cell, Physical, Virtual, is_whole
-from skep_scheduler.invariants import InvariantError
+from skep_scheduler.cells.state import CellState, Domain
+from skep_scheduler.cells.tree import Cell, Group, Physical, Virtual, is_whole
+from skep_scheduler.model import InvariantError
 
 
-def validate(state: State) -> None:
+def validate(state: CellState) -> None:
     """Raises `InvariantError` with one sentence per violation."""
-    stories = list(violations(state))
-    if stories:
-        raise InvariantError(stories)
+    found = list(violations(state))
+    if found:
+        raise InvariantError(found)
 
 
-def violations(state: State) -> Iterator[str]:
+def violations(state: CellState) -> Iterator[str]:
     for chain, pool in state.chains.items():
         for top in pool.tops:
             yield from _physical(top)
@@ -34,10 +33,14 @@ def violations(state: State) -> Iterator[str]:
             yield from _virtual(root)
     for group in state.groups.values():
         yield from _group(group)
+        if state.groups_of[group.gang.vc].get(group.name) is not group:
+            yield f"{group.name} is not listed for {group.gang.vc}."
+    if sum(map(len, state.groups_of.values())) != len(state.groups):
+        yield "Groups that are gone are listed for virtual clusters."
     yield from _leaves(state)
 
 
-def _domains(state: State) -> Iterator[Domain]:
+def _domains(state: CellState) -> Iterator[Domain]:
     for vc in state.vcs.values():
         yield from vc.chains.values()
         yield from vc.pins.values()
@@ -98,8 +101,8 @@ def _virtual(cell: Virtual) -> Iterator[str]:
 
 def _free_lists(pool: Pool) -> Iterator[str]:
     for level, cells in enumerate(pool.free):
-        for slot, cell in enumerate(cells.cells):
-            if cell.slot != slot or cell.level != level or cell.split:
+        for cell in cells.cells:
+            if not cell.listed or cell.level != level or cell.split:
                 yield f"{cell.address} is in the free list of level {level}, but not as it says."
             if cell.virtual is not None:
                 yield f"{cell.address} is in a free list, and bound to {cell.virtual.address}."
@@ -110,23 +113,23 @@ def _free_lists(pool: Pool) -> Iterator[str]:
 def _partition(cell: Physical, listed: bool) -> Iterator[str]:
     """Every cell that is not split is free or given out as a whole."""
     given = cell.virtual is not None and cell.virtual.up is None
-    if cell.slot >= 0 and listed:
+    if cell.listed and listed:
         yield f"{cell.address} is in a free list, and so is what contains it."
     if cell.split:
-        if cell.slot >= 0 or given or listed:
+        if cell.listed or given or listed:
             yield f"{cell.address} is split, but free or given out as a whole."
         for part in cell.parts:
             yield from _partition(part, listed=False)
     elif not cell.whole:
         yield f"{cell.address} lacks parts, but is not split."
-    elif not listed and cell.slot < 0 and not given:
+    elif not listed and not cell.listed and not given:
         yield f"{cell.address} is neither split nor free nor given out."
     else:
         for part in cell.parts:
             yield from _partition(part, listed=True)
 
 
-def _counters(state: State, chain: str, pool: Pool) -> Iterator[str]:
+def _counters(state: CellState, chain: str, pool: Pool) -> Iterator[str]:
     left, bad = [0] * (pool.shape.top + 1), [0] * (pool.shape.top + 1)
     stack = [cell for cells in pool.free for cell in cells.cells]
     while stack:
@@ -152,7 +155,7 @@ def _walk(cell: Physical) -> Iterator[Physical]:
         yield from _walk(part)
 
 
-def _claims(state: State, chain: str, pool: Pool) -> Iterator[str]:
+def _claims(state: CellState, chain: str, pool: Pool) -> Iterator[str]:
     total = [0] * (pool.shape.top + 1)
     for name, vc in state.vcs.items():
         claims = [0] * (pool.shape.top + 1)
@@ -186,12 +189,12 @@ def _group(group: Group) -> Iterator[str]:
             yield f"{group.name} of priority {group.priority} has {leaf.address} at {virtual}."
         if virtual is not None and virtual.vc != group.gang.vc:
             yield f"{group.name} of {group.gang.vc} is accounted to {virtual.vc}."
-    if group.preempting and any(leaf is None for seat in group.seats for leaf in seat.leaves):
+    if group.preempting and any(leaf is None for slot in group.slots for leaf in slot.leaves):
         yield f"{group.name} has reserved only a part of its cells."
 
 
-def _leaves(state: State) -> Iterator[str]:
-    """At most one user and one holder, who know of it, and nobody else."""
+def _leaves(state: CellState) -> Iterator[str]:
+    """Check that a leaf has at most one user and one holder, and that both groups list it."""
     users: Counter[Physical] = Counter()
     holders: Counter[Physical] = Counter()
     for group in state.groups.values():

@@ -21,7 +21,7 @@ class Journal:
             self._undos.append((undo, args))
 
     def set(self, thing: object, name: str, value: object) -> None:
-        """setattr, with its undo."""
+        """Set an attribute and note how to undo it."""
         if self._open:
             self._undos.append((setattr, (thing, name, getattr(thing, name))))
         setattr(thing, name, value)

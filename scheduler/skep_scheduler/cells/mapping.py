@@ -58,7 +58,7 @@ class Mapper:
         self.avoid = avoid
 
     def map(self, leaves: Iterable[Virtual]) -> Bindings:
-        """The physical leaf of each virtual one. Raises `CannotMap`."""
+        """Return the physical leaf of each virtual one. Raises `CannotMap`."""
         bindings: Bindings = {}
         paths = _paths(leaves, bindings)
         self._map_roots(paths.roots, bindings)

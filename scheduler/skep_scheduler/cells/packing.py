@@ -6,80 +6,80 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from skep_scheduler.cells.affinity import available, closest
-from skep_scheduler.cells.health import shadow
-from skep_scheduler.cells.request import Gang
+from skep_scheduler.cells.backing import backing_cell
+from skep_scheduler.cells.node_order import NodeOrder
+from skep_scheduler.cells.request import GangRequest
 from skep_scheduler.cells.shape import LEAF, OPPORTUNISTIC
 from skep_scheduler.cells.tree import Cell
-from skep_scheduler.cells.view import View
 
-Picks = list[tuple[int, list[Cell]]]  # member index and leaves, task by task
+Selection = list[tuple[int, list[Cell]]]  # member index and leaves, task by task
 
 
 @dataclass
-class Scene:
+class PackingContext:
     """Where to look, and what to leave alone."""
 
-    view: View
+    node_order: NodeOrder
     avoid: Collection[str] = ()
     any_bad: bool = False
     blocked: set[Cell] = field(default_factory=set)  # nodes that turned out to map to nothing
     met_bad: bool = False  # whether bad or avoided nodes were passed over
 
-    def nodes(self) -> list[Cell]:
-        return self.view.ordered(self.avoid, self.any_bad)
+    def nodes(self) -> Sequence[Cell]:
+        return self.node_order.ordered(self.avoid, self.any_bad)
 
-    def roomy(self, nodes: Sequence[Cell], least: int, priority: int) -> Sequence[Cell]:
+    def nodes_with(self, nodes: Sequence[Cell], least: int, priority: int) -> Sequence[Cell]:
         """Without those that are too full, where that is quickly seen."""
         if priority != OPPORTUNISTIC:
             return nodes
         return [node for node in nodes if node.spec.leaves - node.used_total >= least]
 
-    def room(self, node: Cell, priority: int) -> int:
+    def capacity(self, node: Cell, priority: int) -> int:
         """Devices that a gang of `priority` may have, or -1 if nothing of the node is usable."""
         if node in self.blocked:
             return -1
         if self.avoid or self.any_bad:
-            under = shadow(node)
+            under = backing_cell(node)
             if under is not None and (under.node in self.avoid or under.bad):
                 self.met_bad = True
                 if under.node in self.avoid or under.bad == under.spec.leaves:
                     return -1
-                return len(available(node, LEAF, priority))
+                return len(available(self.node_order, node, LEAF, priority))
         if priority == OPPORTUNISTIC:
             return node.spec.leaves - node.used_total
         return node.spec.leaves - node.used_from(priority)
 
 
 def passes(priority: int) -> tuple[int, ...]:
-    """First without any preemption, then with it."""
+    """Return the priorities to pack at: first without any preemption, then with it."""
     return (OPPORTUNISTIC,) if priority < 0 else (OPPORTUNISTIC, priority)
 
 
-def pack(scene: Scene, gang: Gang) -> Picks | None:
+def pack(context: PackingContext, gang: GangRequest) -> Selection | None:
     tasks = [(m.cells, i) for i, m in enumerate(gang.members) for _ in range(m.tasks)]
     tasks.sort()
     sizes = [size for size, _ in tasks]
-    nodes = scene.nodes()
+    nodes = context.nodes()
     for priority in passes(gang.priority):
-        chosen = _sweep(scene, nodes, sizes, priority)
+        chosen = _sweep(context, nodes, sizes, priority)
         if chosen is None and sizes[0] != sizes[-1]:
-            chosen = _largest_first(scene, nodes, sizes, priority)
+            chosen = _largest_first(context, nodes, sizes, priority)
         if chosen is not None:
-            return _choose(tasks, chosen, priority)
+            return _choose(context, tasks, chosen, priority)
     return None
 
 
 def _sweep(
-    scene: Scene, nodes: Sequence[Cell], sizes: list[int], priority: int
+    context: PackingContext, nodes: Sequence[Cell], sizes: list[int], priority: int
 ) -> list[Cell] | None:
     """Fills one node after the other."""
     chosen: list[Cell] = []
     task, wanted = 0, sizes[0]
-    for node in scene.roomy(nodes, wanted, priority):
-        room = scene.room(node, priority)
-        while room >= wanted:
+    for node in context.nodes_with(nodes, wanted, priority):
+        capacity = context.capacity(node, priority)
+        while capacity >= wanted:
             chosen.append(node)
-            room -= wanted
+            capacity -= wanted
             task += 1
             if task == len(sizes):
                 return chosen
@@ -88,29 +88,31 @@ def _sweep(
 
 
 def _largest_first(
-    scene: Scene, nodes: Sequence[Cell], sizes: list[int], priority: int
+    context: PackingContext, nodes: Sequence[Cell], sizes: list[int], priority: int
 ) -> list[Cell] | None:
     """For unequal tasks, where filling one node after the other may miss a way."""
-    rooms = [scene.room(node, priority) for node in nodes]
+    capacities = [context.capacity(node, priority) for node in nodes]
     chosen: list[Cell] = []
     for size in reversed(sizes):
-        fits = [(room, i) for i, room in enumerate(rooms) if room >= size]
+        fits = [(capacity, i) for i, capacity in enumerate(capacities) if capacity >= size]
         if not fits:
             return None
         _, best = min(fits)
-        rooms[best] -= size
+        capacities[best] -= size
         chosen.append(nodes[best])
     return chosen[::-1]
 
 
-def _choose(tasks: list[tuple[int, int]], chosen: list[Cell], priority: int) -> Picks:
+def _choose(
+    context: PackingContext, tasks: list[tuple[int, int]], chosen: list[Cell], priority: int
+) -> Selection:
     left: dict[Cell, list[Cell]] = {}
-    picks: Picks = []
+    selection: Selection = []
     for (size, member), node in zip(tasks, chosen, strict=True):
         if node not in left:
-            left[node] = available(node, LEAF, priority)
+            left[node] = available(context.node_order, node, LEAF, priority)
         picked = closest(left[node], size)
         gone = set(picked)
         left[node] = [cell for cell in left[node] if cell not in gone]
-        picks.append((member, picked))
-    return picks
+        selection.append((member, picked))
+    return selection

@@ -6,31 +6,36 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from skep_scheduler.cells import packing, topology
-from skep_scheduler.cells.answer import Answer, Placement, Preemption, Spot, Victim
+from skep_scheduler.cells.answer import (
+    CellAnswer,
+    CellPlacement,
+    CellPreemption,
+    CellTaskPlacement,
+    CellVictim,
+)
 from skep_scheduler.cells.check import check
-from skep_scheduler.cells.groups import Group
 from skep_scheduler.cells.ledger import downgrade
 from skep_scheduler.cells.mapping import CannotMap, Mapper
-from skep_scheduler.cells.packing import Picks, Scene
+from skep_scheduler.cells.node_order import NodeOrder
+from skep_scheduler.cells.packing import PackingContext, Selection
 from skep_scheduler.cells.reasons import Attempt, refuse
-from skep_scheduler.cells.request import Gang
-from skep_scheduler.cells.state import Domain, State
-from skep_scheduler.cells.tree import Cell, Physical, Virtual
-from skep_scheduler.cells.view import View
+from skep_scheduler.cells.request import GangRequest
+from skep_scheduler.cells.state import CellState, Domain
+from skep_scheduler.cells.tree import Cell, Group, Physical, Virtual
 
 MAX_TRIES = 32  # virtual placements per chain, where bad hardware refuses some
 
 
 @dataclass(slots=True)
-class Found:
+class MappedSelection:
     """The physical leaves of every task, and what has to be done to other gangs for them."""
 
-    picks: list[tuple[int, list[Physical]]]
+    selection: list[tuple[int, list[Physical]]]
     cell_types: list[str]
     downgrades: tuple[str, ...] = ()
 
 
-def place(state: State, gang: Gang, avoid: Collection[str] = ()) -> Answer:
+def place(state: CellState, gang: GangRequest, avoid: Collection[str] = ()) -> CellAnswer:
     """Tries the chains one after the other; a gang lives in one. `avoid` are nodes not to use."""
     refusal = check(state, gang)
     if refusal is not None:
@@ -48,11 +53,10 @@ def place(state: State, gang: Gang, avoid: Collection[str] = ()) -> Answer:
     return refuse(state, gang, attempts)
 
 
-def _places(state: State, gang: Gang) -> Iterator[tuple[str, Domain | None]]:
-    """The chains to try, with the virtual cells to look among (None: physical ones)."""
-    vc = state.vcs[gang.vc]
+def _places(state: CellState, gang: GangRequest) -> Iterator[tuple[str, Domain | None]]:
+    """Return the chains to try, with the virtual cells to look among (None: physical ones)."""
     if gang.pin is not None:
-        domain = vc.pins[gang.pin]
+        domain = state.vcs[gang.vc].pins[gang.pin]
         yield domain.chain, domain
         return
     for chain, pool in state.chains.items():
@@ -60,30 +64,34 @@ def _places(state: State, gang: Gang) -> Iterator[tuple[str, Domain | None]]:
             continue
         if gang.opportunistic:
             yield chain, None
-        elif chain in vc.chains:
-            yield chain, vc.chains[chain]
+        elif chain in state.vcs[gang.vc].chains:
+            yield chain, state.vcs[gang.vc].chains[chain]
 
 
-def _scene(state: State, chain: str, view: View, avoid: Collection[str]) -> Scene:
-    return Scene(view, avoid, any_bad=state.chains[chain].bad > 0)
+def _context(
+    state: CellState, chain: str, node_order: NodeOrder, avoid: Collection[str]
+) -> PackingContext:
+    return PackingContext(node_order, avoid, any_bad=state.chains[chain].bad > 0)
 
 
-def _pack(state: State, gang: Gang, chain: str, scene: Scene) -> Picks | None:
+def _pack(
+    state: CellState, gang: GangRequest, chain: str, context: PackingContext
+) -> Selection | None:
     if gang.plain:
-        return packing.pack(scene, gang)
-    return topology.pack(scene, gang, state.chains[chain].shape)
+        return packing.pack(context, gang)
+    return topology.pack(context, gang, state.chains[chain].shape)
 
 
 def _opportunistic(
-    state: State, gang: Gang, chain: str, avoid: Collection[str], attempt: Attempt
-) -> Found | None:
-    scene = _scene(state, chain, state.views[chain], avoid)
-    picks = _pack(state, gang, chain, scene)
-    attempt.met_bad = scene.met_bad
-    if picks is None:
+    state: CellState, gang: GangRequest, chain: str, avoid: Collection[str], attempt: Attempt
+) -> MappedSelection | None:
+    context = _context(state, chain, state.node_orders[chain], avoid)
+    selection = _pack(state, gang, chain, context)
+    attempt.met_bad = context.met_bad
+    if selection is None:
         return None
-    physical = [(member, _physical(leaves)) for member, leaves in picks]
-    return Found(physical, [""] * len(physical))
+    physical = [(member, _physical(leaves)) for member, leaves in selection]
+    return MappedSelection(physical, [""] * len(physical))
 
 
 def _physical(leaves: Sequence[Cell]) -> list[Physical]:
@@ -95,44 +103,44 @@ def _virtual(leaves: Sequence[Cell]) -> list[Virtual]:
 
 
 def _guaranteed(
-    state: State, gang: Gang, domain: Domain, avoid: Collection[str], attempt: Attempt
-) -> Found | None:
+    state: CellState, gang: GangRequest, domain: Domain, avoid: Collection[str], attempt: Attempt
+) -> MappedSelection | None:
     """Packs among virtual cells and maps them; where no healthy cell is to be had for some of
     them, it packs again without those."""
-    scene = _scene(state, domain.chain, domain.view, avoid)
+    context = _context(state, domain.chain, domain.node_order, avoid)
     for _ in range(MAX_TRIES):
-        picks = _pack(state, gang, domain.chain, scene)
-        attempt.met_bad = attempt.met_bad or scene.met_bad
-        if picks is None:
+        selection = _pack(state, gang, domain.chain, context)
+        attempt.met_bad = attempt.met_bad or context.met_bad
+        if selection is None:
             return None
-        virtual = [(member, _virtual(leaves)) for member, leaves in picks]
+        virtual = [(member, _virtual(leaves)) for member, leaves in selection]
         try:
             return _map(state, gang, domain, virtual, avoid)
         except CannotMap as failure:
             attempt.unmapped = True
-            before = len(scene.blocked)
-            scene.blocked |= _to_block(domain, failure, virtual)
-            if len(scene.blocked) == before:
+            before = len(context.blocked)
+            context.blocked |= _to_block(domain, failure, virtual)
+            if len(context.blocked) == before:
                 return None
     return None
 
 
 def _map(
-    state: State,
-    gang: Gang,
+    state: CellState,
+    gang: GangRequest,
     domain: Domain,
     virtual: list[tuple[int, list[Virtual]]],
     avoid: Collection[str],
-) -> Found:
+) -> MappedSelection:
     leaves = [leaf for _, some in virtual for leaf in some]
     with state.journal.trial():
         lazy = _lazy_victims(leaves)
         for group in lazy:
             downgrade(state, group, f"preempted lazily by {gang.name}")
         bindings = Mapper(state.chains[domain.chain], avoid).map(leaves)
-    picks = [(member, [bindings[leaf] for leaf in some]) for member, some in virtual]
+    selection = [(member, [bindings[leaf] for leaf in some]) for member, some in virtual]
     types = [some[0].root.spec.type for _, some in virtual]
-    return Found(picks, types, tuple(group.name for group in lazy))
+    return MappedSelection(selection, types, tuple(group.name for group in lazy))
 
 
 def _lazy_victims(leaves: Sequence[Virtual]) -> list[Group]:
@@ -157,40 +165,45 @@ def _to_block(
         chosen = {leaf.root for _, leaves in virtual for leaf in leaves}
         for other in domain.by_level.get(root.level, []):
             if other.physical is None and other not in chosen:
-                blocked |= set(domain.view.nodes_below(other))
+                blocked |= set(domain.node_order.nodes_below(other))
     return blocked
 
 
 def _node(leaf: Cell) -> Cell:
     cell = leaf
-    while cell.view is None and cell.parent is not None:
+    while cell.changed is None and cell.parent is not None:
         cell = cell.parent
     return cell
 
 
-def _answer(state: State, gang: Gang, chain: str, found: Found) -> Placement | Preemption:
+def _answer(
+    state: CellState, gang: GangRequest, chain: str, found: MappedSelection
+) -> CellPlacement | CellPreemption:
     users: dict[Group, list[Physical]] = {}
     holders: dict[Group, None] = {}
-    for _, leaves in found.picks:
+    for _, leaves in found.selection:
         for leaf in leaves:
             if leaf.user is not None:
                 users.setdefault(leaf.user, []).append(leaf)
             if leaf.holder is not None:
                 holders[leaf.holder] = None
-    spots = tuple(
-        Spot(member, leaves[0].node or "", tuple(leaf.index for leaf in leaves), cell_type)
-        for (member, leaves), cell_type in zip(found.picks, found.cell_types, strict=True)
+    placements = tuple(
+        CellTaskPlacement(
+            member, leaves[0].node or "", tuple(leaf.index for leaf in leaves), cell_type
+        )
+        for (member, leaves), cell_type in zip(found.selection, found.cell_types, strict=True)
     )
     cancels = tuple(group.name for group in holders)
-    placement = Placement(gang.name, chain, spots, found.downgrades, cancels)
+    placement = CellPlacement(gang.name, chain, placements, found.downgrades, cancels)
     if not users:
         return placement
-    return Preemption(placement, tuple(_victim(*pair) for pair in users.items()))
+    return CellPreemption(placement, tuple(_victim(*pair) for pair in users.items()))
 
 
-def _victim(group: Group, leaves: list[Physical]) -> Victim:
+def _victim(group: Group, leaves: list[Physical]) -> CellVictim:
     loses = tuple(
-        Spot(seat.member, seat.node, tuple(seat.indices), seat.cell_type) for seat in group.seats
+        CellTaskPlacement(slot.member, slot.node, tuple(slot.indices), slot.cell_type)
+        for slot in group.slots
     )
     overlap = tuple((leaf.node or "", leaf.index) for leaf in leaves)
-    return Victim(group.name, group.gang.vc, group.priority, loses, overlap)
+    return CellVictim(group.name, group.gang.vc, group.priority, loses, overlap)

@@ -5,45 +5,51 @@ Every operation walks one path of the tree, from a cell to the ancestor where it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from skep_scheduler.cells.feasible import spare
 from skep_scheduler.cells.journal import Journal
-from skep_scheduler.cells.shape import Shape
-from skep_scheduler.cells.tree import Physical, is_whole
+from skep_scheduler.cells.shape import CellSpec, Shape
+from skep_scheduler.cells.tree import Physical, is_whole, number
+
+_by_rank = attrgetter("rank")
 
 
 class FreeList:
-    """Cells of one level. Removal moves the last cell into the gap, as the reference does: the
-    order decides between equal cells."""
+    """The free cells of one level, by rank: the first of several equal cells is taken first."""
 
     def __init__(self) -> None:
         self.cells: list[Physical] = []
+        self._ranks: list[int] = []
 
     def __len__(self) -> int:
         return len(self.cells)
 
-    def append(self, cell: Physical) -> None:
-        cell.slot = len(self.cells)
-        self.cells.append(cell)
+    def add(self, cell: Physical) -> None:
+        position = bisect_left(self._ranks, cell.rank)
+        self._ranks.insert(position, cell.rank)
+        self.cells.insert(position, cell)
+        cell.listed = True
 
     def remove(self, cell: Physical) -> int:
-        """Returns where it was."""
-        slot, last = cell.slot, self.cells.pop()
-        if last is not cell:
-            self.cells[slot] = last
-            last.slot = slot
-        cell.slot = -1
-        return slot
+        """Remove a cell, and return its position."""
+        position = bisect_left(self._ranks, cell.rank)
+        del self._ranks[position], self.cells[position]
+        cell.listed = False
+        return position
 
-    def put_back(self, cell: Physical, slot: int) -> None:
-        """Undoes `remove`."""
-        if slot < len(self.cells):
-            self.append(self.cells[slot])
-            self.cells[slot] = cell
-            cell.slot = slot
-        else:
-            self.append(cell)
+    def put_back(self, cell: Physical, position: int) -> None:
+        """Undo `remove`."""
+        self._ranks.insert(position, cell.rank)
+        self.cells.insert(position, cell)
+        cell.listed = True
+
+    def renew(self) -> None:
+        """Sort the cells anew, since they have other ranks."""
+        self.cells.sort(key=_by_rank)
+        self._ranks = [cell.rank for cell in self.cells]
 
 
 class Pool:
@@ -56,31 +62,45 @@ class Pool:
     vc_claims: the same, by VC (`vcFree`)
     """
 
-    def __init__(self, shape: Shape, tops: Sequence[Physical], journal: Journal) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        tops: Sequence[Physical],
+        journal: Journal,
+        free_list: Callable[[], FreeList] = FreeList,
+    ) -> None:
         self.shape = shape
         self.tops = list(tops)
         self.journal = journal
-        self.free = [FreeList() for _ in range(shape.top + 1)]
+        self.free = [free_list() for _ in range(shape.top + 1)]
         self.total = [0] * (shape.top + 1)
         self.left = [0] * (shape.top + 1)
         self.bad_left = [0] * (shape.top + 1)
         self.bad = 0
+        number(tops)
         for top in tops:
-            self._enter(top)
+            self.enter(top)
         self.claims = [0] * (shape.top + 1)
         self.vc_claims: dict[str, list[int]] = {}
 
-    def learn(self, cell: Physical, above: Physical | None) -> None:
-        """A cell that nobody uses is there now, as a top cell or as a part of another."""
+    def attach(self, cell: Physical, above: Physical | None) -> None:
+        """Add a cell as a part of another, or as a top cell. It is not free before `arrange` has
+        numbered it and `enter` has counted it."""
         if above is None:
             self.tops.append(cell)
         else:
             cell.parent = above
             above.children = (*above.children, cell)
-        self._enter(cell)
+
+    def arrange(self, tops: Iterable[CellSpec]) -> None:
+        """Put all cells in the order of the configuration, as if the pool were new."""
+        self.tops = _in_order(self.tops, tops, self.shape.top, self.shape.node_level)
+        number(self.tops)
+        for cells in self.free:
+            cells.renew()
 
     def forget(self, cell: Physical) -> None:
-        """The opposite; all that it consists of must have been taken."""
+        """Remove a cell; all that it consists of must have been taken."""
         self._count_total(cell, -1)
         if cell.up is None:
             self.tops.remove(cell)
@@ -88,7 +108,8 @@ class Pool:
             cell.up.children = tuple(part for part in cell.up.children if part is not cell)
         self._update_above(cell, -1)
 
-    def _enter(self, cell: Physical) -> None:
+    def enter(self, cell: Physical) -> None:
+        """Count a cell that is not in use, and offer it."""
         self._count_total(cell, +1)
         self._update_above(cell, +1)
         self._offer(cell)
@@ -119,7 +140,7 @@ class Pool:
             self._offer(part)
 
     def claim(self, vc: str, level: int, number: int) -> None:
-        """A VC owns `number` more cells (fewer, when negative)."""
+        """Record that a VC owns `number` more cells (fewer, when negative)."""
         self.claims[level] += number
         self.vc_claims.setdefault(vc, [0] * (self.shape.top + 1))[level] += number
         self.journal.note(self._unclaim, vc, level, number)
@@ -139,7 +160,7 @@ class Pool:
         """Whether it, or a cell that contains it, is in a free list."""
         here: Physical | None = cell
         while here is not None:
-            if here.slot >= 0:
+            if here.listed:
                 return True
             here = here.up
             if here is not None and here.split:
@@ -155,7 +176,7 @@ class Pool:
             whole = parent is not None and not parent.split
             if parent is not None and whole:
                 for child in parent.parts:
-                    self._append(child)
+                    self._add_free(child)
                 self.journal.set(parent, "split", True)
             self._remove(here)
             if parent is None or not whole:
@@ -170,7 +191,7 @@ class Pool:
         while True:
             parent = here.up
             if parent is None or not self._is_free_beside(here, parent):
-                self._append(here)
+                self._add_free(here)
                 return
             for buddy in parent.parts:
                 if buddy is not here:
@@ -181,16 +202,16 @@ class Pool:
 
     @staticmethod
     def _is_free_beside(cell: Physical, parent: Physical) -> bool:
-        return parent.whole and all(part.slot >= 0 or part is cell for part in parent.parts)
+        return parent.whole and all(part.listed or part is cell for part in parent.parts)
 
     def mark_bad(self, cell: Physical, change: int) -> None:
-        """A cell got its first bad leaf (+1), or lost its last one (-1)."""
+        """Record that a cell got its first bad leaf (+1), or lost its last one (-1)."""
         if self.is_free(cell):
             self._add(self.bad_left, cell.level, change)
 
-    def _append(self, cell: Physical) -> None:
+    def _add_free(self, cell: Physical) -> None:
         cells = self.free[cell.level]
-        cells.append(cell)
+        cells.add(cell)
         self.journal.note(cells.remove, cell)
 
     def _remove(self, cell: Physical) -> None:
@@ -217,6 +238,22 @@ class Pool:
     def _add(self, counters: list[int], level: int, change: int) -> None:
         counters[level] += change
         self.journal.note(_subtract, counters, level, change)
+
+
+def _in_order(
+    cells: Sequence[Physical], specs: Iterable[CellSpec], level: int, node_level: int
+) -> list[Physical]:
+    """Return cells in the order of their specs, with what they contain down to nodes in order,
+    too. Within a node nothing is ever added."""
+    found, wanted = list(cells), list(specs)
+    if [cell.address for cell in found] != [spec.address for spec in wanted]:
+        positions = {spec.address: position for position, spec in enumerate(wanted)}
+        found.sort(key=lambda cell: positions[cell.address])
+    if level > node_level:
+        for cell, spec in zip(found, wanted, strict=True):
+            parts = _in_order(cell.parts, spec.children, level - 1, node_level)
+            cell.children = tuple(parts)
+    return found
 
 
 def _subtract(counters: list[int], level: int, change: int) -> None:

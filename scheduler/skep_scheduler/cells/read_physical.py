@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from skep_scheduler.cells.problems import Problems
 from skep_scheduler.cells.shape import CellSpec, Level, Shape
-
-if TYPE_CHECKING:
-    from skep_scheduler.cells.config import Problems
 
 TYPES = "physicalCluster.cellTypes"
 CELLS = "physicalCluster.physicalCells"
@@ -58,7 +56,7 @@ def _read_type(entry: Mapping[str, Any], path: str, problems: Problems) -> TypeS
 
 
 def _descend(name: str, types: Mapping[str, TypeSpec]) -> list[str] | None:
-    """The types from `name` down to its leaf; None if it never ends."""
+    """Return the types from `name` down to its leaf; None if it never ends."""
     path = [name]
     while path[-1] in types:
         child = types[path[-1]].child

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from skep_scheduler.cells.answer import Refusal
-from skep_scheduler.cells.request import Gang
+from skep_scheduler.cells.request import GangRequest
 from skep_scheduler.cells.shape import LEAF, Shape
-from skep_scheduler.cells.state import Domain, State
+from skep_scheduler.cells.state import CellState, Domain
 from skep_scheduler.cells.tree import Cell
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A chain that was tried in vain. `unmapped`: the VC has room, but only bad hardware for it."""
+    """A chain that was tried in vain. `unmapped`: the VC has free cells, but only bad hardware for
+    them."""
 
     chain: str
     domain: Domain | None
@@ -23,7 +24,7 @@ class Attempt:
     met_bad: bool = False
 
 
-def refuse(state: State, gang: Gang, attempts: Sequence[Attempt]) -> Refusal:
+def refuse(state: CellState, gang: GangRequest, attempts: Sequence[Attempt]) -> Refusal:
     if not attempts:
         return Refusal(
             "vc_owns_nothing",
@@ -37,7 +38,7 @@ def refuse(state: State, gang: Gang, attempts: Sequence[Attempt]) -> Refusal:
     return Refusal(code, _sentence(code, gang, details), details)
 
 
-def _code(gang: Gang, attempts: Sequence[Attempt], numbers: Sequence[dict[str, Any]]) -> str:
+def _code(gang: GangRequest, attempts: Sequence[Attempt], numbers: Sequence[dict[str, Any]]) -> str:
     if all(n["needs"] is None for n in numbers):
         return "unknown_cell_type"
     if any(attempt.unmapped for attempt in attempts):
@@ -48,7 +49,7 @@ def _code(gang: Gang, attempts: Sequence[Attempt], numbers: Sequence[dict[str, A
     return "never_fits_vc" if never else "vc_busy"
 
 
-def _numbers(state: State, gang: Gang, attempt: Attempt) -> dict[str, Any]:
+def _numbers(state: CellState, gang: GangRequest, attempt: Attempt) -> dict[str, Any]:
     """Devices: what the gang needs, and what of the chain is whose."""
     pool = state.chains[attempt.chain]
     roots: Sequence[Cell] = attempt.domain.roots if attempt.domain else pool.tops
@@ -68,9 +69,9 @@ def _numbers(state: State, gang: Gang, attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _needs(gang: Gang, shape: Shape) -> int | None:
+def _needs(gang: GangRequest, shape: Shape) -> int | None:
     """None where the chain lacks a cell type that is asked for."""
-    names: Iterable[str | None] = [p.within for p in gang.parties()]
+    names: Iterable[str | None] = [p.within for p in gang.topology_groups()]
     if any(name is not None and name not in shape.level_of for name in names):
         return None
     total = 0
@@ -82,7 +83,7 @@ def _needs(gang: Gang, shape: Shape) -> int | None:
     return total
 
 
-def _sentence(code: str, gang: Gang, n: dict[str, Any]) -> str:
+def _sentence(code: str, gang: GangRequest, n: dict[str, Any]) -> str:
     what = f"pinned cell {gang.pin}" if gang.pin is not None else f"chain {n['chain']}"
     if code == "unknown_cell_type":
         return "No chain has all the cell types that the gang asks for."

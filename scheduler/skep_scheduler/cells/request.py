@@ -8,7 +8,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberRequest:
     """`tasks` equal tasks, each in need of `cells` cells of `cell_type` (None: devices)."""
 
     tasks: int
@@ -17,16 +17,16 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
-    """Members, and smaller parties, that shall lie within one cell of type `within` together."""
+class TopologyGroup:
+    """Members, and smaller subgroups, that shall lie within one cell of type `within` together."""
 
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberRequest, ...] = ()
     within: str | None = None
-    parties: tuple[Party, ...] = ()
+    subgroups: tuple[TopologyGroup, ...] = ()
 
 
 @dataclass(frozen=True)
-class Gang:
+class GangRequest:
     """All of it is placed, or nothing. Priorities are -1 (opportunistic), or 0 to 1000.
 
     `lazy`: may be made opportunistic instead of being killed. Tasks of plain gangs are packed
@@ -37,22 +37,24 @@ class Gang:
     name: str
     vc: str
     priority: int
-    party: Party
+    topology_group: TopologyGroup
     leaf_type: str | None = None
     pin: str | None = None
     lazy: bool = False
     largest_first: bool = False
 
     @cached_property
-    def members(self) -> tuple[Member, ...]:
-        """Of all parties, level by level; their indices name the members in answers."""
-        return tuple(member for party in self.parties() for member in party.members)
+    def members(self) -> tuple[MemberRequest, ...]:
+        """Return the members of all subgroups, level by level. Answers name them by index."""
+        return tuple(
+            member for topology_group in self.topology_groups() for member in topology_group.members
+        )
 
-    def parties(self) -> Iterator[Party]:
-        queue = [self.party]
+    def topology_groups(self) -> Iterator[TopologyGroup]:
+        queue = [self.topology_group]
         while queue:
             yield from queue
-            queue = [child for party in queue for child in party.parties]
+            queue = [child for topology_group in queue for child in topology_group.subgroups]
 
     @property
     def opportunistic(self) -> bool:
@@ -61,11 +63,13 @@ class Gang:
     @cached_property
     def plain(self) -> bool:
         """Whether it asks for devices only, wherever they are."""
-        demands = self.party.parties or self.party.within or self.largest_first
+        demands = self.topology_group.subgroups or self.topology_group.within or self.largest_first
         return not demands and all(member.cell_type is None for member in self.members)
 
 
-def gang(name: str, vc: str, priority: int, *members: tuple[int, int], **options: object) -> Gang:
-    """A plain gang of (tasks, devices per task)."""
-    party = Party(tuple(Member(tasks, cells) for tasks, cells in members))
-    return Gang(name, vc, priority, party, **options)  # type: ignore[arg-type]
+def gang(
+    name: str, vc: str, priority: int, *members: tuple[int, int], **options: object
+) -> GangRequest:
+    """Return a plain gang of (tasks, devices per task)."""
+    topology_group = TopologyGroup(tuple(MemberRequest(tasks, cells) for tasks, cells in members))
+    return GangRequest(name, vc, priority, topology_group, **options)  # type: ignore[arg-type]

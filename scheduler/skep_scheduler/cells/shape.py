@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-FREE = -2  # the priority of a cell that nobody uses
+FREE = -2  # the priority of a cell that no group uses
 OPPORTUNISTIC = -1
 MAX_PRIORITY = 1000
 LEAF = 1  # the level of a single device
@@ -59,7 +59,7 @@ class Shape:
 class CellSpec:
     """A physical cell as configured. `address` is the whole path, its last part names the cell.
 
-    It may have fewer children than its level says, as a rack with room for another node. Such a
+    It may have fewer children than its level says, as a rack with space for another node. Such a
     cell cannot be owned, its parts can.
     """
 

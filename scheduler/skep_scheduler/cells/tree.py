@@ -1,35 +1,41 @@
-"""Physical and virtual cells: two mirrored kinds of trees, bound to each other while in use."""
+"""Physical and virtual cells, which are bound to each other while in use, and the groups of tasks
+that hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from skep_scheduler.cells.shape import FREE, LEAF, CellSpec, Level, Shape
-
-if TYPE_CHECKING:
-    from skep_scheduler.cells.groups import Group
-    from skep_scheduler.cells.view import View
+from skep_scheduler.cells.request import GangRequest
+from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC, CellSpec, Level, Shape
 
 NODE_FAULT, DEVICE_FAULT = 1, 2
 Address = int | str  # of a device in its node: HiveD's are numbers
 
 
 class Cell:
-    """What both kinds share. `used` counts the devices below by priority, only those above 0;
-    a leaf has its `priority` instead."""
+    """A cell of either kind.
+
+    used: counts the devices below by priority, only priorities with any; a leaf has its `priority`
+    rank: the position in the configuration: cells are numbered from the root down, and from the
+        first sibling to the last. It decides between cells that are equally good.
+    changed: of a cell that a task must lie within (a node, or what a VC owns below one): the set in
+        which the cell is noted when its position in the packing order may have changed
+    key: the position in the packing order when it was last sorted
+    """
 
     __slots__ = (
         "address",
+        "changed",
         "children",
         "key",
         "parent",
         "priority",
+        "rank",
         "shape",
         "spec",
         "used",
         "used_total",
-        "view",
     )
 
     def __init__(self, address: str, shape: Shape, spec: Level) -> None:
@@ -41,8 +47,9 @@ class Cell:
         self.used: dict[int, int] | None = None
         self.used_total = 0
         self.priority = FREE
-        self.view: View | None = None  # of cells that a task must lie within: nodes, or smaller
+        self.changed: set[Cell] | None = None
         self.key = 0
+        self.rank = 0
 
     @property
     def level(self) -> int:
@@ -64,25 +71,35 @@ class Cell:
         """Leaves used at `priority` or above."""
         if self.spec.level == LEAF:
             return int(self.priority >= priority)
-        return sum(n for p, n in self.used.items() if p >= priority) if self.used else 0
+        total = 0
+        if self.used:
+            for used_at, leaves in self.used.items():
+                if used_at >= priority:
+                    total += leaves
+        return total
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
 
 
 class Physical(Cell):
-    """`slot` is its place in its level's free list (-1: not in it), `split` says that its children
-    are handed out one by one, `bad` counts the bad leaves below. A cell that is not `whole` lacks
-    parts, somewhere below: it is split for ever, so nobody can own it."""
+    """A cell of hardware.
+
+    listed: whether it is in the free list of its level
+    split: its children are handed out one by one
+    bad: counts the bad leaves below
+    whole: a cell that is not whole lacks parts, somewhere below. It is split for ever, so no VC
+        can own it.
+    """
 
     __slots__ = (
         "bad",
         "faults",
         "holder",
         "index",
+        "listed",
         "node",
         "pin",
-        "slot",
         "split",
         "user",
         "virtual",
@@ -94,7 +111,7 @@ class Physical(Cell):
         self.node = node  # None above node level
         self.index: Address = -1  # of a leaf
         self.virtual: Virtual | None = None
-        self.slot = -1
+        self.listed = False
         self.split = False
         self.whole = True
         self.pin: str | None = None
@@ -147,8 +164,62 @@ class Virtual(Cell):
         return self.children  # type: ignore[return-value]
 
 
+@dataclass(slots=True)
+class TaskSlot:
+    """One task's place. A leaf is None where the cluster has it no more, or someone else uses it:
+    the task runs on unaccounted. `virtual` has None for leaves that its VC does not account."""
+
+    member: int  # index into the gang's members
+    node: str
+    indices: tuple[int | str, ...]
+    leaves: list[Physical | None]
+    virtual: list[Virtual | None]
+    cell_type: str  # of the preassigned cell; "" when opportunistic
+
+    def pairs(self) -> list[tuple[Physical, Virtual | None]]:
+        pairs = zip(self.leaves, self.virtual, strict=True)
+        return [(leaf, virtual) for leaf, virtual in pairs if leaf is not None]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """`downgraded_by` says why a guaranteed gang is opportunistic now. A preempting group holds
+    its leaves (`holder`), while victims may still run on them."""
+
+    gang: GangRequest
+    chain: str
+    order: int  # counts the groups in the order they came
+    slots: list[TaskSlot] = field(default_factory=list)
+    preempting: bool = False
+    downgraded_by: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.gang.name
+
+    @property
+    def priority(self) -> int:
+        """As it counts now: a downgraded group is opportunistic."""
+        return OPPORTUNISTIC if self.downgraded_by is not None else self.gang.priority
+
+    @property
+    def opportunistic(self) -> bool:
+        return self.priority < 0
+
+    def pairs(self) -> list[tuple[Physical, Virtual | None]]:
+        return [pair for slot in self.slots for pair in slot.pairs()]
+
+    @property
+    def state(self) -> str:
+        """Return Allocated, BeingPreempted or Preempting."""
+        if self.preempting:
+            return "Preempting"
+        lost = any(leaf.holder is not None for leaf, _ in self.pairs() if leaf.user is self)
+        return "BeingPreempted" if lost else "Allocated"
+
+
 def build_physical(shape: Shape, spec: CellSpec, level: int | None = None) -> Physical:
-    """A top cell, or one of another level down to that of nodes."""
+    """Build a top cell, or one of another level down to that of nodes."""
     return _physical(shape, level or shape.top, spec, None)
 
 
@@ -201,7 +272,7 @@ def _adopt(cell: Cell, children: tuple[Cell, ...]) -> None:
 
 
 def at_level(cell: Cell, level: int) -> Iterator[Cell]:
-    """All cells of `level` below `cell` (or itself), in order."""
+    """Return all cells of `level` below `cell` (or itself), in order."""
     if cell.spec.level == level:
         yield cell
     elif cell.spec.level > level:
@@ -211,3 +282,13 @@ def at_level(cell: Cell, level: int) -> Iterator[Cell]:
 
 def leaves_of(cell: Physical) -> Iterator[Physical]:
     return at_level(cell, LEAF)  # type: ignore[return-value]
+
+
+def number(tops: Iterable[Cell]) -> None:
+    """Set the ranks of all cells of these trees, in their order."""
+    rank, stack = 0, list(tops)[::-1]
+    while stack:
+        cell = stack.pop()
+        cell.rank = rank
+        rank += 1
+        stack.extend(reversed(cell.children))

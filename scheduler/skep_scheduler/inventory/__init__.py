@@ -1,4 +1,5 @@
-"""The inventory as cells: what agents and admins tell, built into a configuration.
+"""The inventory as cells: builds a configuration of cells from the reports of agents and the
+claims of admins.
 
 built = build(inventory)              # Built(config, shortfalls, problems, models, left)
 checked = check(before, after)        # Checked(built, errors, left, shortfalls) for an editor
@@ -7,7 +8,7 @@ from_hived(data, nodes)               # Imported(layout, claims, pins); raises C
 to_hived(inventory)                   # plain data of a hivedscheduler.yaml
 """
 
-from skep_scheduler.cells.config import ConfigError, Problem
+from skep_scheduler.cells.problems import ConfigError, Problem
 from skep_scheduler.inventory.build import Built, build
 from skep_scheduler.inventory.check import Checked, Finding, Left, check
 from skep_scheduler.inventory.claims import Shortfall

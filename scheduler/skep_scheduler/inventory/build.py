@@ -4,17 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
-from skep_scheduler import facts
-from skep_scheduler.cells.config import Problem
+from skep_scheduler.cells.problems import Problem
 from skep_scheduler.cells.shape import LEAF, Config, Shape, Sku, VcSpec
 from skep_scheduler.inventory import layout as layouts
 from skep_scheduler.inventory.claims import Shortfall, Stock, meet
-from skep_scheduler.inventory.clean import Clean, clean
 from skep_scheduler.inventory.layout import Layout, Tops, at_level
-from skep_scheduler.inventory.names import leaf_type
+from skep_scheduler.inventory.names import is_usable, leaf_type
 from skep_scheduler.inventory.pins import Pinner
 from skep_scheduler.inventory.trees import Chain, chains
+from skep_scheduler.model import facts
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Named)
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """All by name."""
+
+    nodes: Mapping[str, facts.Node]
+    virtual_clusters: Mapping[str, facts.VirtualCluster]
+    pins: Mapping[str, facts.Pin]
+    problems: tuple[Problem, ...]
+
+
+@dataclass
+class _Cleaner:
+    problems: list[Problem] = field(default_factory=list)
+    owner: dict[str, str] = field(default_factory=dict)  # node by device
+
+    def once(self, things: Iterable[T], where: str) -> dict[str, T]:
+        found: dict[str, T] = {}
+        for thing in _in_order(list(things)):
+            if thing.name in found:
+                self.problems.append(Problem(f"{where}.{thing.name}", "is listed twice"))
+            found.setdefault(thing.name, thing)
+        return found
+
+    def node(self, node: facts.Node) -> facts.Node:
+        return replace(node, devices=tuple(d for d in node.devices if self._is_new(node.name, d)))
+
+    def _is_new(self, node: str, device: facts.Device) -> bool:
+        path = f"nodes.{node}"
+        if not is_usable(device.uuid):
+            self.problems.append(Problem(path, f"GPU {device.uuid!r} cannot be named in a cell"))
+        elif device.uuid in self.owner:
+            other = self.owner[device.uuid]
+            self.problems.append(Problem(path, f"GPU {device.uuid} is on node {other} already"))
+        else:
+            self.owner[device.uuid] = node
+            return True
+        return False
+
+
+def clean(inventory: facts.Inventory) -> Clean:
+    """A GPU that several nodes report belongs to the first of them by name."""
+    cleaner = _Cleaner()
+    nodes = {}
+    for name, node in cleaner.once(map(_ordered, inventory.nodes), "nodes").items():
+        if is_name_of_node(name):
+            nodes[name] = cleaner.node(node)
+        else:
+            cleaner.problems.append(Problem("nodes", f"{name!r} cannot be the name of a node"))
+    vcs = cleaner.once(inventory.virtual_clusters, "virtual_clusters")
+    pins = cleaner.once(inventory.pins, "pins")
+    return Clean(nodes, vcs, pins, tuple(cleaner.problems))
+
+
+def _ordered(node: facts.Node) -> facts.Node:
+    devices = sorted(node.devices, key=lambda d: (d.index, d.uuid, d.model, d.healthy))
+    return replace(node, devices=tuple(devices))
+
+
+def _in_order(things: list[T]) -> list[T]:
+    """Return those of one name in the order of their contents, which is slow to compute."""
+    if len({thing.name for thing in things}) == len(things):
+        return sorted(things, key=lambda thing: thing.name)
+    return sorted(things, key=lambda thing: (thing.name, repr(thing)))
+
+
+def is_name_of_node(name: str) -> bool:
+    return bool(name) and "/" not in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +108,18 @@ class Built:
 
 
 def build(inventory: facts.Inventory) -> Built:
-    """Never raises for what the world is, and does not mind in which order it is told."""
-    told = clean(inventory)
-    layout = layouts.read(inventory.layout, told.nodes)
-    own = [node for name, node in told.nodes.items() if name not in layout.nodes]
+    """Build the configuration. Never raises for the state of nodes, and does not depend on their
+    order."""
+    cleaned = clean(inventory)
+    layout = layouts.read(inventory.layout, cleaned.nodes)
+    own = [node for name, node in cleaned.nodes.items() if name not in layout.nodes]
     shapes, tops = _merge(layout, chains(own))
-    pinner = _pin(shapes, tops, told)
+    pinner = _pin(shapes, tops, cleaned)
     owners = {pin.name: pin.vc for pin in pinner.owned.values()}
     marked = tuple(pinner.marked())
     stock = Stock(shapes, marked, owners)
-    models = _models(shapes, tops, told.nodes)
-    vcs = list(told.virtual_clusters.values())
+    models = _models(shapes, tops, cleaned.nodes)
+    vcs = list(cleaned.virtual_clusters.values())
     shares, short = meet(stock, vcs, models)
     specs = {
         vc.name: VcSpec(
@@ -54,15 +132,15 @@ def build(inventory: facts.Inventory) -> Built:
     return Built(
         Config(shapes, marked, specs, _skus(layout, own)),
         (*pinner.short, *short),
-        (*told.problems, *layout.problems),
+        (*cleaned.problems, *layout.problems),
         models,
         {chain: stock.left(chain) for chain in shapes},
     )
 
 
 def _merge(layout: Layout, own: Iterable[Chain]) -> tuple[dict[str, Shape], Tops]:
-    """Chains of the file first. Where a type of ours means something else in the file, our types
-    get other names."""
+    """Put the chains of the file first. Where a type of ours means something else in
+    the file, our types get other names."""
     shapes, tops = dict(layout.shapes), list(layout.tops)
     for chain in own:
         renamed, times = chain.shape, 1
@@ -90,7 +168,7 @@ def _agrees(shape: Shape, layout: Layout) -> bool:
 
 
 def _renamed(shape: Shape, mark: str) -> Shape:
-    """All types above the leaf begin with the type of the node."""
+    """Return a shape with marked types, which all begin with the type of the node."""
     node = shape.at(shape.node_level).type
     levels = tuple(
         level if not level.width else replace(level, type=f"{node}-{mark}{level.type[len(node) :]}")
@@ -99,13 +177,13 @@ def _renamed(shape: Shape, mark: str) -> Shape:
     return Shape(levels[-1].type, levels)
 
 
-def _pin(shapes: Mapping[str, Shape], tops: Tops, told: Clean) -> Pinner:
+def _pin(shapes: Mapping[str, Shape], tops: Tops, cleaned: Clean) -> Pinner:
     """Pins that a VC owns come first, so that no other is in their way."""
-    pinner = Pinner(shapes, tops, told.nodes)
-    pins = list(enumerate(told.pins.values()))
+    pinner = Pinner(shapes, tops, cleaned.nodes)
+    pins = list(enumerate(cleaned.pins.values()))
     for i, pin in sorted(pins, key=lambda pair: not pair[1].vc):
         path = f"pins[{i}]"
-        if pin.vc and pin.vc not in told.virtual_clusters:
+        if pin.vc and pin.vc not in cleaned.virtual_clusters:
             pin = replace(pin, vc="")
         pinner.pin(pin, path)
     return pinner
@@ -125,7 +203,7 @@ def _models(
 
 
 def _skus(layout: Layout, nodes: Iterable[facts.Node]) -> dict[str, Sku]:
-    """A device's share of its node; of the poorest one where nodes differ."""
+    """Return a device's share of its node; of the poorest one where nodes differ."""
     shares: dict[str, tuple[int, int]] = {}
     for node in nodes:
         for leaf in {leaf_type(device.model) for device in node.devices}:

@@ -1,4 +1,4 @@
-"""What an editor of claims is told before it saves: what is wrong, and what would be left."""
+"""Checks new claims before they are saved: what is wrong with them, and what would be left."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skep_scheduler import facts
 from skep_scheduler.cells.shape import CellSpec, Config, Shape
 from skep_scheduler.inventory.build import Built, build
 from skep_scheduler.inventory.claims import Shortfall
 from skep_scheduler.inventory.pins import is_whole
+from skep_scheduler.model import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Checked:
 
 
 def check(before: facts.Inventory | Built, after: facts.Inventory) -> Checked:
-    """Whether what VCs are to own can be given to them all. `reconfigure` tells what becomes of
+    """Whether what VCs are to own can be given to them all. `reconfigure` reports what becomes of
     running gangs under `built.config`."""
     built = build(after)
     earlier = before if isinstance(before, Built) else build(before)

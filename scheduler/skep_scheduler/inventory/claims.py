@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from skep_scheduler import facts
 from skep_scheduler.cells.feasible import free_levels, spare
 from skep_scheduler.cells.shape import CellSpec, Shape, Share
+from skep_scheduler.model import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,9 @@ class Stock:
 def meet(
     stock: Stock, vcs: Sequence[facts.VirtualCluster], models: Mapping[str, frozenset[str]]
 ) -> tuple[dict[str, list[Share]], list[Shortfall]]:
-    """Cells first, then counts of GPUs, each in the order of the VCs. `models` has the GPU models
-    of each leaf type."""
+    """Give cells to the claims of cells first, then to the counts of GPUs, each in the order of
+    the VCs.
+    `models` has the GPU models of each leaf type."""
     shares: dict[str, list[Share]] = {vc.name: [] for vc in vcs}
     short: list[Shortfall] = []
     for vc in vcs:
@@ -121,8 +122,8 @@ def _count(
     shares: list[Share],
     short: list[Shortfall],
 ) -> None:
-    """The largest cells that fit up to whole nodes: so one more rack changes nothing for those who
-    only count. Big nodes first."""
+    """Give the largest cells that fit, up to whole nodes: so one more rack changes nothing for VCs
+    that only count. Big nodes first."""
     chains = [
         shape for shape in stock.shapes.values() if claim.cell_type in models[shape.leaf_type]
     ]

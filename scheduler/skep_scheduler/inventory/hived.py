@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from skep_scheduler import facts
 from skep_scheduler.cells.config import read_config
 from skep_scheduler.cells.shape import LEAF, CellSpec, Config, Shape, Share, VcSpec
 from skep_scheduler.inventory.build import build
+from skep_scheduler.model import facts
 
 
 class Imported(NamedTuple):
@@ -83,7 +83,7 @@ def _walk(
 
 
 def _first(cell: CellSpec, level: int, lower: int) -> CellSpec:
-    """The first cell of a lower level in it."""
+    """Return the first cell of a lower level in it."""
     while level > lower:
         cell, level = cell.children[0], level - 1
     return cell
@@ -91,7 +91,7 @@ def _first(cell: CellSpec, level: int, lower: int) -> CellSpec:
 
 def to_hived(inventory: facts.Inventory) -> dict[str, Any]:
     """What is, as a file: `read_config` makes the same configuration of it. A cell marked `absent`
-    (HiveD does not know that) is room in a rack for a node that is not there."""
+    (HiveD does not know that) is a place in a rack for a node that is not there."""
     return export(build(inventory).config)
 
 
@@ -146,5 +146,5 @@ def _vc(config: Config, vc: VcSpec) -> dict[str, Any]:
 
 
 def _path(shape: Shape, level: int) -> str:
-    """`chain.type.….type`, down to a level."""
+    """Return `chain.type.….type`, down to a level."""
     return ".".join(shape.at(number).type for number in range(shape.top, level - 1, -1))

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skep_scheduler import facts
-from skep_scheduler.cells.config import Problem, Problems, read_skus
+from skep_scheduler.cells.config import read_skus
+from skep_scheduler.cells.problems import Problem, Problems
 from skep_scheduler.cells.read_physical import read_shapes, read_tops
 from skep_scheduler.cells.shape import LEAF, CellSpec, Shape, Sku
+from skep_scheduler.model import facts
 
 Tops = Sequence[tuple[str, CellSpec]]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`nodes` are those that it names; `problems` also tell where they are not as it says."""
+    """`nodes` are those that it names; `problems` also name those that are not as it says."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     tops: Tops = ()
@@ -44,14 +45,14 @@ def read(data: Mapping[str, Any] | None, nodes: Mapping[str, facts.Node]) -> Lay
         (chain, namer.rename(top, shapes[chain], shapes[chain].top)) for chain, top in tops
     )
     used = {chain: shapes[chain] for chain in sorted({chain for chain, _ in named})}
-    told = tuple(_differences(named, used, nodes))
-    return Layout(used, named, skus, frozenset(namer.seen), told)
+    differences = tuple(_differences(named, used, nodes))
+    return Layout(used, named, skus, frozenset(namer.seen), differences)
 
 
 @dataclass
 class _Namer:
     """Gives leaves the UUID of the device with their number, and drops pins: who owns which cell
-    is told elsewhere."""
+    is reported elsewhere."""
 
     nodes: Mapping[str, facts.Node]
     seen: dict[str, set[str]] = field(default_factory=dict)  # names of devices by node
@@ -119,7 +120,7 @@ def _differences(
 
 
 def at_level(shape: Shape, top: CellSpec, level: int) -> Iterator[CellSpec]:
-    """All cells of a level in a top cell of a shape."""
+    """Return all cells of a level in a top cell of a shape."""
     return _at(top, shape.top, level)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from skep_scheduler import facts
 from skep_scheduler.cells.shape import CellSpec, Shape
 from skep_scheduler.inventory.claims import Shortfall
 from skep_scheduler.inventory.layout import Tops
+from skep_scheduler.model import facts
 
 Path = tuple[int, ...]  # the number of a top cell, then of the child on each level below
 
@@ -32,7 +32,7 @@ class Pinner:
                 self._places.setdefault(cell.name, []).append(path)
 
     def pin(self, pin: facts.Pin, path: str) -> None:
-        """`path` is where in the assignment it is told."""
+        """`path` is its place in the assignment."""
         found = next(self._find(pin), None)
         if found is None:
             where = f"GPU {pin.device} of node {pin.node}" if pin.device else f"node {pin.node}"
@@ -75,7 +75,7 @@ class Pinner:
                     yield below[:depth]
 
     def _uuids(self, pin: facts.Pin) -> Iterator[str]:
-        """A device may be told by its number, as in a HiveD file."""
+        """A device may be given by its number, as in a HiveD file."""
         node = self.nodes.get(pin.node)
         for device in node.devices if node is not None else ():
             if str(device.index) == pin.device:
@@ -99,8 +99,8 @@ class Pinner:
         return is_whole(shape, self._cell(path), shape.top - len(path) + 1)
 
     def _refuse(self, pin: facts.Pin, code: str, message: str, path: str) -> None:
-        told = f"Pinned cell {pin.name}: {message}"
-        self.short.append(Shortfall(pin.vc, "", pin.cell_type, 1, 0, code, told, path, pin.name))
+        reason = f"Pinned cell {pin.name}: {message}"
+        self.short.append(Shortfall(pin.vc, "", pin.cell_type, 1, 0, code, reason, path, pin.name))
 
 
 def is_whole(shape: Shape, cell: CellSpec, level: int) -> bool:
@@ -120,7 +120,7 @@ def _nodes(
 
 
 def _down(cell: CellSpec, path: Path) -> Iterator[tuple[Path, CellSpec]]:
-    """A cell and all below it, depth first."""
+    """Return a cell and all below it, depth first."""
     yield path, cell
     for i, child in enumerate(cell.children):
         yield from _down(child, (*path, i))

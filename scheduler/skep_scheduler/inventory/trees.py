@@ -7,15 +7,91 @@ rack is, smaller ones lack parts (see `CellSpec`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from skep_scheduler import facts
 from skep_scheduler.cells.shape import CellSpec, Level, Shape
-from skep_scheduler.inventory import islands
-from skep_scheduler.inventory.names import FABRIC, RACK, leaf_type
+from skep_scheduler.inventory.names import FABRIC, NVLINK, RACK, SOCKET, SWITCH, leaf_type
+from skep_scheduler.model import facts
 
 Tier = tuple[str, int]  # a cell type above the leaf, and the children of a cell
+Topology = Mapping[str, Mapping[str, str]]
+Matrix = tuple[tuple[str, ...], ...]
+
+# From far to near. Each kind has what nearer ones have too, so that proper groups are nested.
+_JOINED_BY = {
+    SOCKET: ("NV", "PIX", "PXB", "PHB", "NODE"),
+    SWITCH: ("NV", "PIX", "PXB"),
+    NVLINK: ("NV",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Islands:
+    """`sizes` are the GPUs of a group of each kind, falling; the kind is "" for a mere half.
+    `order` has the positions of all devices, so that every group is a run of it."""
+
+    order: tuple[int, ...]
+    sizes: tuple[tuple[int, str], ...]
+
+
+def find_islands(devices: Sequence[str], topology: Topology) -> Islands:
+    """Return the groups of devices that are joined. Groups that are not of equal size, or where
+    some pair is not joined, are left out."""
+    if not topology:
+        return _find((("",) * len(devices),) * len(devices))
+    return _find(tuple(tuple(_word(topology, a, b) for b in devices) for a in devices))
+
+
+def _word(topology: Topology, a: str, b: str) -> str:
+    word = topology.get(a, {}).get(b) or topology.get(b, {}).get(a) or ""
+    return "NV" if word.startswith("NV") else word
+
+
+@lru_cache(maxsize=4096)
+def _find(matrix: Matrix) -> Islands:
+    """Return the groups of a matrix; nodes that are built alike have the same, hence the cache."""
+    groups: dict[int, tuple[str, list[list[int]]]] = {}
+    for kind in _JOINED_BY:
+        found = _groups(matrix, kind)
+        if found is not None:
+            groups[len(found[0])] = (kind, found)  # the nearest kind names what are the same groups
+    order = list(range(len(matrix)))
+    for size in sorted(groups):
+        place = {device: i for i, group in enumerate(groups[size][1]) for device in group}
+        order.sort(key=place.__getitem__)
+    sizes = [(size, groups[size][0]) for size in sorted(groups, reverse=True)]
+    return Islands(tuple(order), tuple(_halved(len(matrix), sizes)))
+
+
+def _groups(matrix: Matrix, kind: str) -> list[list[int]] | None:
+    """Return all devices in equal groups of more than one; None if there is a single one."""
+    joined = [
+        frozenset(b for b, word in enumerate(row) if a == b or word in _JOINED_BY[kind])
+        for a, row in enumerate(matrix)
+    ]
+    if any(joined[b] != mine for mine in joined for b in mine):
+        return None
+    groups = [sorted(group) for group in dict.fromkeys(joined)]
+    sizes = {len(group) for group in groups}
+    if len(sizes) != 1 or sizes & {1, len(matrix)}:
+        return None
+    return groups
+
+
+def _halved(whole: int, sizes: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Add halves in between, wherever a group has an even number of parts above two."""
+    found: list[tuple[int, str]] = []
+    above = whole
+    for size, kind in [*sizes, (1, "")]:
+        while above // size > 2 and above // size % 2 == 0:
+            above //= 2
+            found.append((above, ""))
+        above = size
+        if size > 1:
+            found.append((size, kind))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +117,8 @@ class NodeCell:
 
 
 def chains(nodes: Iterable[facts.Node]) -> list[Chain]:
-    """By name, the tops by address. Names of nodes and devices must be unique."""
+    """Return the chains by name, with the tops by address. Names of nodes and devices must be
+    unique."""
     by_type: dict[str, list[NodeCell]] = defaultdict(list)
     for node in nodes:
         for cell in node_cells(node):
@@ -51,7 +128,7 @@ def chains(nodes: Iterable[facts.Node]) -> list[Chain]:
 
 
 def node_cells(node: facts.Node) -> list[NodeCell]:
-    """One for each model of GPU."""
+    """Return one cell for each model of GPU."""
     models: dict[str, list[facts.Device]] = defaultdict(list)
     for device in sorted(node.devices, key=lambda device: (device.index, device.uuid)):
         models[leaf_type(device.model)].append(device)
@@ -60,7 +137,7 @@ def node_cells(node: facts.Node) -> list[NodeCell]:
 
 def _node_cell(node: facts.Node, leaf: str, devices: Sequence[facts.Device]) -> NodeCell:
     uuids = [device.uuid for device in devices]
-    found = islands.find(uuids, node.topology)
+    found = find_islands(uuids, node.topology)
     return NodeCell(
         node.name,
         node.labels.get("rack", "").strip(),
@@ -82,7 +159,7 @@ def _tiers(leaf: str, devices: int, sizes: Sequence[tuple[int, str]]) -> tuple[T
 
 
 def _of_type(cells: list[NodeCell]) -> list[Chain]:
-    """The nodes alone, those in racks, and those in fabrics with or without racks."""
+    """Return chains of the nodes alone, of racks, and of fabrics with or without racks."""
     node, tiers = cells[0].type, cells[0].tiers
     racks = _grouped(cell for cell in cells if cell.rack)
     rack: Tier = (f"{node}-{RACK}", max(map(len, racks.values()), default=0))

@@ -19,7 +19,7 @@ class Description(TypedDict):
 
 
 def describe(config: Config, cell_type: str) -> Description:
-    """Such as {"gpus": 4, "kind": "socket", "words": "half node of 4 A100"}."""
+    """Return for example {"gpus": 4, "kind": "socket", "words": "half node of 4 A100"}."""
     for _, shape in sorted(config.shapes.items()):
         level = shape.level_of.get(cell_type)
         if level is not None:

@@ -3,23 +3,178 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skep_scheduler.cells.config import ConfigError, read_config
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.health import lost
 from skep_scheduler.cells.invariants import violations
-from skep_scheduler.cells.shape import Config
-from skep_scheduler.cells.state import State
-from skep_scheduler.replay.expect import check_assert, describe, matches
-from skep_scheduler.replay.session import Bound, Result, Session, Victims
+from skep_scheduler.cells.problems import ConfigError
+from skep_scheduler.cells.shape import FREE, Config
+from skep_scheduler.cells.state import CellState
+from skep_scheduler.replay.hived_order import HivedOrder
+from skep_scheduler.replay.session import Bound, Result, Session, Victims, Waiting
 from skep_scheduler.replay.specs import UserError
+
+
+def describe(result: Result | None) -> dict[str, Any]:
+    """Return a result in the words of the cases."""
+    if isinstance(result, Bound):
+        placed = result.tasks[result.slot]
+        group = [
+            {
+                "node": s.node,
+                "leaf_cells": list(s.devices),
+                "preassigned_cell_type": s.cell_type,
+            }
+            for s in result.tasks
+        ]
+        bind = {"node": placed.node, "leaf_cells": list(placed.devices), "chain": result.chain}
+        return {"bind": {**bind, "group": group}}
+    if isinstance(result, Victims):
+        return {"preempt": {"all_victims_by_node": result.pods}}
+    if isinstance(result, Waiting):
+        return {"wait": {"code": result.code, "message": result.message}}
+    return {}
+
+
+def matches(expected: Mapping[str, Any], result: Result | None, panic: str | None) -> bool:
+    """Every key must hold; a key that is not known does not."""
+    if "panic" not in expected and panic is not None:
+        return False
+    return all(
+        key in _CHECKS and _CHECKS[key](value, result, panic) for key, value in expected.items()
+    )
+
+
+def _bind(expected: Any, result: Result | None, panic: str | None) -> bool:
+    if not isinstance(result, Bound):
+        return False
+    if expected is True:
+        return True
+    got = describe(result)["bind"]
+    return all(_same(got.get(key), value) for key, value in expected.items())
+
+
+def _same(got: object, expected: object) -> bool:
+    """Return devices in their order; the places of a gang in any."""
+    if isinstance(got, list) and isinstance(expected, list) and got and isinstance(got[0], dict):
+        return sorted(got, key=repr) == sorted(expected, key=repr)
+    return got == expected
+
+
+def _no_bind(expected: Any, result: Result | None, panic: str | None) -> bool:
+    return isinstance(result, Bound) != bool(expected)
+
+
+def _subset(expected: Any, result: Result | None, panic: str | None) -> bool:
+    if not isinstance(result, Victims):
+        return not expected
+    return result.names <= set(expected)
+
+
+def _exactly(expected: Any, result: Result | None, panic: str | None) -> bool:
+    return isinstance(result, Victims) and result.names == set(expected)
+
+
+def _wait(expected: Any, result: Result | None, panic: str | None) -> bool:
+    return isinstance(result, Waiting) == bool(expected)
+
+
+def _preempt(expected: Any, result: Result | None, panic: str | None) -> bool:
+    return isinstance(result, Victims) == bool(expected)
+
+
+def _panic(expected: Any, result: Result | None, panic: str | None) -> bool:
+    return panic == expected
+
+
+_CHECKS: dict[str, Callable[[Any, Result | None, str | None], bool]] = {
+    "bind": _bind,
+    "no_bind": _no_bind,
+    "preempt": _preempt,
+    "preempt_victims_subset_of": _subset,
+    "preempt_victims_exactly": _exactly,
+    "wait": _wait,
+    "panic": _panic,
+}
+
+
+def check_assert(
+    state: CellState, step: Mapping[str, Any], last: Result | None
+) -> tuple[Any, Any, bool]:
+    """Return expected, got, and whether they agree."""
+    name = str(step["assert"])
+    group = state.groups.get(str(step.get("group", "")))
+    if name == "group_absent":
+        return "absent", group.state if group else "absent", group is None
+    if name == "group_state":
+        got = group.state if group else "absent"
+        return step.get("state"), got, got == step.get("state")
+    if name == "group_lazy_preempted":
+        wanted = _first(step, ("lazy_preempted", "value", "expected"), True)
+        is_lazy = group is not None and group.downgraded_by is not None
+        return wanted, is_lazy, group is not None and is_lazy == bool(wanted)
+    if name == "last_result_has_bind":
+        return "bind", describe(last), isinstance(last, Bound)
+    if name == "leaf_cells_used_or_free":
+        return _leaf_cells(state, step)
+    if name == "vc_preassigned_cells_health":
+        return _health(state, step)
+    return name, "unknown assertion", False
+
+
+def _first(step: Mapping[str, Any], names: tuple[str, ...], default: Any = None) -> Any:
+    return next((step[name] for name in names if name in step), default)
+
+
+def _leaf_cells(state: CellState, step: Mapping[str, Any]) -> tuple[Any, Any, bool]:
+    wrong = {}
+    for name in step["cells"]:
+        node, _, index = str(name).rpartition(":")
+        leaf = state.leaves.get((node, int(index) if index.isdecimal() else index))
+        if leaf is None:
+            wrong[name] = "no such cell"
+        elif leaf.holder is not None or (leaf.priority not in (FREE, step["used_priority"])):
+            wrong[name] = f"{leaf.priority}, reserved: {leaf.holder is not None}"
+    return f"free, or used at {step['used_priority']}", wrong or "as expected", not wrong
+
+
+def _health(state: CellState, step: Mapping[str, Any]) -> tuple[Any, Any, bool]:
+    """Of the cells of a VC that it has not pinned: those in use are as bad as what they are bound
+    to; of the others as many are bad as cannot be had."""
+    vc = str(_first(step, ("vc", "virtual_cluster", "virtualCluster")))
+    chain, level = str(step["chain"]), int(step["level"])
+    asked = str(next((v for k, v in step.items() if "health" in k.lower()), "Healthy"))
+    wanted = "bad" if "bad" in asked.lower() else "healthy"
+    domain = state.vcs[vc].chains[chain]
+    roots = domain.by_level.get(level, [])
+    healths = []
+    if not _only_free(step):
+        healths = [
+            "bad" if root.physical.bad else "healthy" for root in roots if root.physical is not None
+        ]
+    bad = lost(state, vc, chain, level)
+    free = sum(root.physical is None for root in roots)
+    healths += ["bad"] * bad + ["healthy"] * (free - bad)
+    return wanted, healths, all(health == wanted for health in healths)
+
+
+def _only_free(step: Mapping[str, Any]) -> bool:
+    """However it is spelled: `free_only: true`, `cells: free`."""
+    return any(
+        ("free" in key.lower() and value is True)
+        or (isinstance(value, str) and "free" in value.lower())
+        for key, value in step.items()
+    )
+
 
 Line = dict[str, Any]
 
 
 def replay_file(path: Path) -> Iterator[Line]:
-    """One line per expectation. Raises OSError or ValueError for a file that cannot be read."""
+    """Return one line per expectation. Raises OSError or ValueError if it cannot be read."""
     with path.open(encoding="utf-8") as file:
         data = json.load(file)
     if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
@@ -34,7 +189,7 @@ def replay_file(path: Path) -> Iterator[Line]:
 
 
 def load_config(folder: Path, name: str) -> Config:
-    """A configuration by its file name, from `configs/` in `folder`, or beside it."""
+    """Return a configuration by its file name, from `configs/` in `folder`, or beside it."""
     from ruamel.yaml import YAML
 
     base = Path(name).name
@@ -74,10 +229,10 @@ class Runner:
         if self.session is None:
             return []
         try:
-            stories = list(violations(self.session.state))
+            found = list(violations(self.session.state))
         except Exception as error:
-            stories = [f"{type(error).__name__}: {error}"]
-        return [("validate", "no violation", stories, False)] if stories else []
+            found = [f"{type(error).__name__}: {error}"]
+        return [("validate", "no violation", found, False)] if found else []
 
     @property
     def _live(self) -> Session:
@@ -105,7 +260,8 @@ class Runner:
         panic, got = None, {}
         self.last = self.session = None
         try:
-            self.session = Session(State(load_config(self.folder, str(step["config"]))))
+            config = load_config(self.folder, str(step["config"]))
+            self.session = Session(CellState(config, HivedOrder()))
         except ConfigError as error:
             panic, got = "platform_error", {"panic": str(error)}
         expected = step.get("expect")

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal, Spot
-from skep_scheduler.cells.groups import Group
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption, CellTaskPlacement, Refusal
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.reconfigure import reconfigure, spots_of
+from skep_scheduler.cells.reconfigure import placements_of, reconfigure
 from skep_scheduler.cells.shape import Config
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
+from skep_scheduler.cells.tree import Group
 from skep_scheduler.replay.specs import PodSpec, UserError, read_spec
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`spots` is the whole gang's placement; `seat` the pod's own place in it."""
+    """`placements` is the whole gang's placement; `slot` the pod's own place in it."""
 
     chain: str
-    spots: tuple[Spot, ...]
-    seat: int
+    tasks: tuple[CellTaskPlacement, ...]
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ Result = Bound | Victims | Waiting
 
 @dataclass
 class Session:
-    """seated: the pods of each running gang, seat by seat
+    """seated: the pods of each running gang, slot by slot
     preempting: the pods of each preempting gang that have asked for their place"""
 
-    state: State
+    state: CellState
     seated: dict[str, list[str | None]] = field(default_factory=dict)
     preempting: dict[str, set[str]] = field(default_factory=dict)
     specs: dict[str, PodSpec] = field(default_factory=dict)
@@ -68,11 +68,13 @@ class Session:
 
     def add_allocated_pod(self, pod: str, spec: Mapping[str, Any], info: Mapping[str, Any]) -> None:
         known = self._read(pod, spec)
-        spots = _spots(known, info)
-        self._adopt(pod, known, str(info.get("chain", "")), spots, _own_place(known, info, spots))
+        placements = _spots(known, info)
+        self._adopt(
+            pod, known, str(info.get("chain", "")), placements, _own_place(known, info, placements)
+        )
 
     def adopt(self, pod: str, spec: Mapping[str, Any], bound: Bound) -> None:
-        self._adopt(pod, self._read(pod, spec), bound.chain, bound.spots, bound.seat)
+        self._adopt(pod, self._read(pod, spec), bound.chain, bound.tasks, bound.slot)
 
     def delete_allocated_pod(self, pod: str) -> None:
         for name, pods in list(self.seated.items()):
@@ -117,10 +119,10 @@ class Session:
         return nodes - {str(node) for node in suggested}
 
     def _next_seat(self, group: Group, known: PodSpec) -> Bound:
-        pods = self.seated.setdefault(group.name, [None] * len(group.seats))
-        for i, seat in enumerate(group.seats):
-            if pods[i] is None and seat.member in known.members:
-                return Bound(group.chain, spots_of(group), i)
+        pods = self.seated.setdefault(group.name, [None] * len(group.slots))
+        for i, slot in enumerate(group.slots):
+            if pods[i] is None and slot.member in known.members:
+                return Bound(group.chain, placements_of(group), i)
         raise UserError(f"more pods than {group.name} has")
 
     def _continue(self, pod: str, group: Group, known: PodSpec) -> Result:
@@ -130,7 +132,7 @@ class Session:
         victims = self._victims(user.name for user in users)
         if not ledger.victims_cleared(group):
             return victims
-        return Bound(group.chain, spots_of(group), _first_seat(spots_of(group), known))
+        return Bound(group.chain, placements_of(group), _first_seat(placements_of(group), known))
 
     def _new(self, pod: str, known: PodSpec, avoid: Collection[str], phase: str) -> Result:
         gang = known.gang
@@ -139,66 +141,72 @@ class Session:
             if answer.invalid:
                 raise UserError(answer.message)
             return Waiting(answer.code, answer.message)
-        if isinstance(answer, Placement):
+        if isinstance(answer, CellPlacement):
             # The reference downgrades and cancels as soon as it has decided.
             self._apply(known, answer, phase)
-            return Bound(answer.chain, answer.spots, _first_seat(answer.spots, known))
+            return Bound(answer.chain, answer.tasks, _first_seat(answer.tasks, known))
         victims = self._victims(victim.gang for victim in answer.victims)
         if phase == "Preempting":
-            assert isinstance(answer, Preemption)
+            assert isinstance(answer, CellPreemption)
             ledger.reserve(self.state, gang, answer.placement)
             self.preempting[gang.name] = {pod}
         else:
             self._apply(known, answer.placement, phase)
         return victims
 
-    def _apply(self, known: PodSpec, placement: Placement, phase: str) -> None:
+    def _apply(self, known: PodSpec, placement: CellPlacement, phase: str) -> None:
         cancels = placement.cancels if phase == "Preempting" else ()
-        effects = Placement(placement.gang, placement.chain, (), placement.downgrades, cancels)
+        effects = CellPlacement(placement.gang, placement.chain, (), placement.downgrades, cancels)
         ledger.apply_side_effects(self.state, known.gang, effects)
 
     def _victims(self, groups: Any) -> Victims:
         by_node: dict[str, list[str]] = {}
         for name in dict.fromkeys(groups):
             group = self.state.groups[name]
-            for pod, seat in zip(self.seated.get(name, ()), group.seats, strict=False):
+            for pod, slot in zip(self.seated.get(name, ()), group.slots, strict=False):
                 if pod is not None:
-                    by_node.setdefault(seat.node, []).append(pod)
+                    by_node.setdefault(slot.node, []).append(pod)
         return Victims(by_node)
 
     def _adopt(
-        self, pod: str, known: PodSpec, chain: str, spots: Sequence[Spot], place: int
+        self,
+        pod: str,
+        known: PodSpec,
+        chain: str,
+        placements: Sequence[CellTaskPlacement],
+        place: int,
     ) -> None:
-        group = ledger.adopt(self.state, known.gang, chain, spots)
+        group = ledger.adopt(self.state, known.gang, chain, placements)
         self.preempting.pop(group.name, None)
-        pods = self.seated.setdefault(group.name, [None] * len(group.seats))
-        seat = next(
+        pods = self.seated.setdefault(group.name, [None] * len(group.slots))
+        slot = next(
             (
                 i
-                for i, seat in enumerate(group.seats)
-                if seat.node == spots[place].node and set(seat.indices) & set(spots[place].devices)
+                for i, slot in enumerate(group.slots)
+                if slot.node == placements[place].node
+                and set(slot.indices) & set(placements[place].devices)
             ),
             None,
         )
-        if seat is not None:
-            pods[seat] = pod
+        if slot is not None:
+            pods[slot] = pod
 
 
 def _is_usable(group: Group, avoid: Collection[str]) -> bool:
     return not any(leaf.bad or leaf.node in avoid for leaf, _ in group.pairs())
 
 
-def _first_seat(spots: Sequence[Spot], known: PodSpec) -> int:
-    return next(i for i, spot in enumerate(spots) if spot.member in known.members)
+def _first_seat(placements: Sequence[CellTaskPlacement], known: PodSpec) -> int:
+    return next(i for i, placed in enumerate(placements) if placed.member in known.members)
 
 
-def _spots(known: PodSpec, info: Mapping[str, Any]) -> list[Spot]:
+def _spots(known: PodSpec, info: Mapping[str, Any]) -> list[CellTaskPlacement]:
     """The gang's places as a bind info has them; a member is known by its number of devices."""
     places = info.get("group") or [
         {"node": info["node"], "leaf_cells": info["leaf_cells"], "preassigned_cell_type": ""}
     ]
     return [
-        Spot(
+        CellTaskPlacement(
             _member(known, len(entry["leaf_cells"])),
             str(entry["node"]),
             tuple(entry["leaf_cells"]),
@@ -216,9 +224,11 @@ def _member(known: PodSpec, size: int) -> int:
     return next((i for i, m in enumerate(members) if m.cells == size), own)
 
 
-def _own_place(known: PodSpec, info: Mapping[str, Any], spots: Sequence[Spot]) -> int:
+def _own_place(
+    known: PodSpec, info: Mapping[str, Any], placements: Sequence[CellTaskPlacement]
+) -> int:
     own = set(info["leaf_cells"])
-    for i, spot in enumerate(spots):
-        if spot.node == str(info["node"]) and own & set(spot.devices):
+    for i, placed in enumerate(placements):
+        if placed.node == str(info["node"]) and own & set(placed.devices):
             return i
     return 0

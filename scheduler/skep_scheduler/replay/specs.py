@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skep_scheduler.cells.request import Gang, Member, Party
+from skep_scheduler.cells.request import GangRequest, MemberRequest, TopologyGroup
 
 
 class UserError(Exception):
@@ -18,7 +18,7 @@ class PodSpec:
     """A pod: its gang, and which members' places it may take. `avoids` says that it must keep to
     the suggested nodes."""
 
-    gang: Gang
+    gang: GangRequest
     members: frozenset[int]
     avoids: bool
 
@@ -57,7 +57,7 @@ def _read_v1(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     if not group.get("name"):
         raise UserError("affinityGroup.name is empty")
     members = tuple(
-        Member(
+        MemberRequest(
             _number(m.get("podNumber"), "podNumber"),
             _number(m.get("leafCellNumber", m.get("gpuNumber")), "leafCellNumber"),
         )
@@ -66,22 +66,22 @@ def _read_v1(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     own = frozenset(i for i, member in enumerate(members) if member.cells == size)
     if not own:
         raise UserError("affinityGroup.members does not contain the current pod")
-    gang = _gang(spec, str(group["name"]), Party(members), spec.get("leafCellType"))
+    gang = _gang(spec, str(group["name"]), TopologyGroup(members), spec.get("leafCellType"))
     return PodSpec(gang, own, not spec.get("ignoreK8sSuggestedNodes", True))
 
 
 def _gang(
     spec: Mapping[str, Any],
     name: str,
-    party: Party,
+    topology_group: TopologyGroup,
     leaf_type: object,
     largest_first: bool = False,
-) -> Gang:
-    return Gang(
+) -> GangRequest:
+    return GangRequest(
         name,
         str(spec["virtualCluster"]),
         _priority(spec),
-        party,
+        topology_group,
         str(leaf_type) if leaf_type else None,
         str(spec["pinnedCellId"]) if spec.get("pinnedCellId") else None,
         bool(spec.get("lazyPreemptionEnable", False)),
@@ -96,8 +96,8 @@ def _read_v2(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     root = spec.get("podRootGroup") or {"name": pod, "pods": [own]}
     if not root.get("name"):
         raise UserError("podRootGroup.name is empty")
-    party = _party(root, spec.get("cellType"))
-    gang = _gang(spec, str(root["name"]), party, None, largest_first=True)
+    topology_group = _topology_group(root, spec.get("cellType"))
+    gang = _gang(spec, str(root["name"]), topology_group, None, largest_first=True)
     pods = [pod for group in _groups(root) for pod in _pods(group)]
     current = [i for i, member in enumerate(pods) if member.get("containsCurrentPod")]
     if len(current) != 1:
@@ -105,17 +105,17 @@ def _read_v2(pod: str, spec: Mapping[str, Any]) -> PodSpec:
     return PodSpec(gang, frozenset(current), not spec.get("ignoreK8sSuggestedNodes", True))
 
 
-def _party(group: Mapping[str, Any], default: object) -> Party:
+def _topology_group(group: Mapping[str, Any], default: object) -> TopologyGroup:
     members = tuple(_member(pod, default) for pod in _pods(group))
-    children = tuple(_party(child, default) for child in group.get("childGroups") or ())
-    return Party(members, group.get("withinOneCell") or None, children)
+    children = tuple(_topology_group(child, default) for child in group.get("childGroups") or ())
+    return TopologyGroup(members, group.get("withinOneCell") or None, children)
 
 
-def _member(pod: Mapping[str, Any], default: object) -> Member:
+def _member(pod: Mapping[str, Any], default: object) -> MemberRequest:
     """Cells are of the spec's type where the member names none."""
     cells = pod.get("cellsPerPod") or {}
     cell_type = cells.get("cellType") or default
-    return Member(
+    return MemberRequest(
         _number(pod.get("podMinNumber", pod.get("podMaxNumber", 1)), "podMinNumber"),
         _number(cells.get("cellNumber"), "cellNumber"),
         str(cell_type) if cell_type else None,
@@ -132,7 +132,7 @@ def _pods(group: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _groups(root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Level by level, as a gang counts its members."""
+    """Return them level by level, as a gang counts its members."""
     queue = [root]
     for group in queue:
         queue += group.get("childGroups") or ()

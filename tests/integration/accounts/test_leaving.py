@@ -5,13 +5,13 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.support.jobs_world import attempts_of, partly_placed, placed, state_of, submit, tell
+from tests.support.jobs_world import attempts_of, partly_placed, placed, report, state_of, submit
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import PASSWORD, make_job, make_node, make_user, make_vc
 
 from skep_platform.accounts.models import User
 from skep_platform.core.models import Event
-from skep_platform.jobs.life import former_members
+from skep_platform.jobs.lifecycle import stopping
 from skep_platform.jobs.models import Job
 from skep_platform.tenancy.models import Membership
 
@@ -65,7 +65,7 @@ def test_finding_u13_a_link_ends_with_a_login_and_is_never_in_an_event(admin):
     assert link["token"] not in str(list(Event.objects.values()))
 
 
-def test_finding_u13_the_last_login_is_told_also_of_a_command_line(admin):
+def test_finding_u13_the_last_login_is_reported_also_of_a_command_line(admin):
     make_user("ann")
     assert admin.get("/users/ann").json()["last_login_at"] is None
     login("ann", PASSWORD)
@@ -113,7 +113,7 @@ def jobs(alice, vc) -> dict[str, Job]:
     make_node("gpu-1", gpus=8)
     make_node("gpu-2", gpus=8)
     running = placed(alice, vc)
-    tell(attempts_of(running), "running")
+    report(attempts_of(running), "running")
     growing = partly_placed(alice, vc, tasks=3, placed_tasks=1)
     return {"running": running, "growing": growing, "waiting": submit(alice, vc, instances=60)}
 
@@ -138,15 +138,15 @@ def states(jobs: dict[str, Job]) -> dict[str, str]:
 def test_finding_s20_jobs_end_with_the_right_to_submit_them(admin, jobs, leave):
     leave(admin)
     assert states(jobs) == {"running": "STOPPING", "growing": "STOPPING", "waiting": "STOPPED"}
-    told = admin.get(f"/jobs/{jobs['waiting'].pk}").json()["exit_reason"]
-    assert told["code"] == "owner_left"
+    answer = admin.get(f"/jobs/{jobs['waiting'].pk}").json()["exit_reason"]
+    assert answer["code"] == "owner_left"
     words = "not a member of vision" if leave is removed else "was deactivated"
-    assert words in told["message"]
+    assert words in answer["message"]
     events = admin.get(f"/jobs/{jobs['running'].pk}/events").json()["results"]
     assert any(e["kind"] == "job.stop" and words in e["message"] for e in events)
     for job in (jobs["running"], jobs["growing"]):
-        tell(attempts_of(job), "exited", exit_code=1)
-        tell(attempts_of(job), "released")
+        report(attempts_of(job), "exited", exit_code=1)
+        report(attempts_of(job), "released")
     assert set(states(jobs).values()) == {"STOPPED"}  # nothing is tried again
 
 
@@ -168,12 +168,12 @@ def test_finding_s20_jobs_elsewhere_and_of_others_go_on(admin, alice, vc, jobs):
 def test_finding_s20_what_a_request_left_undone_is_done_later(admin, alice, vc, jobs):
     """As after a crash, or when rows were changed by hand."""
     Membership.objects.filter(user=alice).delete()
-    assert former_members.stop_all() == 3
-    assert former_members.stop_all() == 0
+    assert stopping.stop_all() == 3
+    assert stopping.stop_all() == 0
     assert states(jobs)["waiting"] == "STOPPED"
 
 
 def test_finding_s20_admins_need_no_membership(admin, vc):
     job = submit(admin.user, vc)
-    assert former_members.stop_all() == 0
+    assert stopping.stop_all() == 0
     assert state_of(job) == "WAITING"

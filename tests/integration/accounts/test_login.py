@@ -37,7 +37,7 @@ def log_in(browser: APIClient, username: str, password: str = PASSWORD):
     return answer
 
 
-def test_session_login_tells_who_one_is(browser):
+def test_session_login_says_who_one_is(browser):
     user = make_user("ann", email="ann@example.org")
     make_vc("vision", members=[user])
     answer = log_in(browser, "ann")
@@ -47,6 +47,7 @@ def test_session_login_tells_who_one_is(browser):
         "username": "ann",
         "email": "ann@example.org",
         "is_admin": False,
+        "mfa_setup_required": False,
         "virtual_clusters": [{"name": "vision", "role": "member"}],
         "admins": [],
     }
@@ -156,23 +157,23 @@ def test_success_forgives_failures(monkeypatch):
     assert last.status_code == 401
 
 
-def test_token_by_password_works_and_is_told_once():
+def test_token_by_password_works_and_is_reported_once():
     user = make_user("ann")
     body = {"username": "ann", "password": PASSWORD, "name": "laptop", "expires_in_s": 60}
     answer = Api().post("/auth/token", body)
     assert answer.status_code == 201
-    told = answer.json()
-    assert told["token"].startswith("skt_")
-    client = APIClient(HTTP_AUTHORIZATION=f"Bearer {told['token']}")
+    shown = answer.json()
+    assert shown["token"].startswith("skt_")
+    client = APIClient(HTTP_AUTHORIZATION=f"Bearer {shown['token']}")
     assert client.get("/api/v1/me").json()["username"] == "ann"
     listed = client.get("/api/v1/auth/tokens")
     (row,) = listed.json()
     assert set(row) == {
         *("id", "name", "last4", "scope", "created_at", "expires_at", "last_used_at")
     }
-    assert (row["name"], row["last4"]) == ("laptop", told["token"][-4:])
-    assert told["token"] not in listed.content.decode()
-    assert told["token"] not in str(list(ApiToken.objects.filter(user=user).values()))
+    assert (row["name"], row["last4"]) == ("laptop", shown["token"][-4:])
+    assert shown["token"] not in listed.content.decode()
+    assert shown["token"] not in str(list(ApiToken.objects.filter(user=user).values()))
 
 
 def test_token_request_costs_one_query_to_know_the_caller(django_assert_num_queries):
@@ -221,7 +222,7 @@ def test_tokens_of_a_user_are_bounded(monkeypatch):
     assert refusal(api.post("/auth/tokens", {"name": "b"})) == (409, "too_many_tokens")
 
 
-def test_token_of_somebody_else_cannot_be_deleted():
+def test_token_of_someone_else_cannot_be_deleted():
     ann, bob = session(make_user()), Api(make_user())
     theirs = ann.post("/auth/tokens", {"name": "x"}).json()["id"]
     assert refusal(bob.delete(f"/auth/tokens/{theirs}")) == (404, "not_found")

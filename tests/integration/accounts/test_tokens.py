@@ -20,7 +20,7 @@ from skep_platform.accounts.models import ApiToken
 from skep_platform.accounts.queries import living_token
 from skep_platform.accounts.services import create_token
 from skep_platform.core.errors import Forbidden
-from skep_platform.gateway.stream_rights import Asked, may_reach, reach
+from skep_platform.gateway.callers import Asked, may_reach, reach
 
 pytestmark = pytest.mark.django_db
 

@@ -45,7 +45,7 @@ def test_users_come_in_pages(admin):
     assert second["next"] is None
 
 
-def test_changes_tell_who_made_them_and_never_the_password(admin):
+def test_changes_report_who_made_them_and_never_the_password(admin):
     admin.post("/users", {"username": "ann", "password": "a-long-password"})
     admin.patch("/users/ann", {"password": "another-long-one"})
     events = list(Event.objects.filter(subject_type="user").values())
@@ -85,10 +85,10 @@ def test_22_fields_that_are_not_for_the_caller_are_refused_by_name(admin, field)
 
 
 def test_ensure_admin_creates_the_first_admin_once():
-    told = ensure_admin("--username", "boss")
+    result = ensure_admin("--username", "boss")
     user = User.objects.get(username="boss")
     assert user.is_admin
-    assert user.check_password(told["password"])
+    assert user.check_password(result["password"])
     assert ensure_admin() == {}
 
 

@@ -74,7 +74,7 @@ def test_what_was_put_is_shown(admin):
     assert admin.get("/virtual-clusters/vision").json()["pins"] == ["corner"]
 
 
-def test_the_check_tells_what_would_be_left_and_changes_nothing(admin):
+def test_the_check_says_what_would_be_left_and_changes_nothing(admin):
     make_vc("vision")
     verdict = check(admin, vision=owns(cell(NODE, 2)))
     assert verdict["fits"]
@@ -82,7 +82,7 @@ def test_the_check_tells_what_would_be_left_and_changes_nothing(admin):
     assert not VcCell.objects.exists()
 
 
-def test_all_that_is_wrong_is_told_at_once(admin):
+def test_all_that_is_wrong_is_reported_at_once(admin):
     make_vc("vision")
     wrong = owns(cell("A100-NODE9", 1), cell(NODE, 1, chain="V100"), pins=("nowhere",))
     asked = body(admin, pin("corner", "n9"), vision=wrong, nobody=owns())
@@ -105,7 +105,7 @@ def test_more_than_there_is_is_refused_with_numbers(admin):
     assert not VcCell.objects.exists()
 
 
-def test_somebody_who_was_slower_is_told(admin):
+def test_someone_who_was_slower_is_reported(admin):
     make_vc("vision")
     mine = body(admin, vision=owns(cell(NODE, 1)))
     assert admin.put("/virtual-clusters/vision/quotas", {"quotas": {"A100": 4}}).status_code == 200
@@ -115,22 +115,22 @@ def test_somebody_who_was_slower_is_told(admin):
     assert Quota.objects.get().gpus == 4
 
 
-def test_every_virtual_cluster_that_changed_is_told_of(admin):
+def test_every_virtual_cluster_that_changed_is_informed_of(admin):
     make_vc("vision", quotas={"A100": 8})
     make_vc("speech")
     put(admin, vision=owns(cell(NODE, 1)), speech=owns())
-    told = Event.objects.get(kind="claims.changed")
-    assert told.message == "vision owns 1 x A100-NODE8 now."
-    assert told.actor == "root"
-    assert told.data["before"]["quotas"] == {"A100": 8}
+    event = Event.objects.get(kind="claims.changed")
+    assert event.message == "vision owns 1 x A100-NODE8 now."
+    assert event.actor == "root"
+    assert event.data["before"]["quotas"] == {"A100": 8}
 
 
-def test_changed_pins_are_told_of_also_nobodys(admin):
+def test_changed_pins_are_announced_also_without_a_vc(admin):
     put(admin, pin("corner", "n3"))
     put(admin, pin("corner", "n3"))
-    told = Event.objects.get(kind="pins.changed")
-    assert (told.actor, told.data["before"]) == ("root", [])
-    assert told.data["after"] == [pin("corner", "n3") | {"vc": ""}]
+    event = Event.objects.get(kind="pins.changed")
+    assert (event.actor, event.data["before"]) == ("root", [])
+    assert event.data["after"] == [pin("corner", "n3") | {"vc": ""}]
 
 
 def test_one_that_is_not_listed_owns_nothing(admin):
@@ -139,7 +139,7 @@ def test_one_that_is_not_listed_owns_nothing(admin):
     assert not Quota.objects.exists()
 
 
-def test_running_jobs_whose_cells_go_are_told_first_and_run_on(admin):
+def test_running_jobs_whose_cells_go_are_reported_first_and_run_on(admin):
     ann = make_user("ann")
     vision = make_vc("vision", members=[ann])
     make_vc("speech")

@@ -15,10 +15,11 @@ from tests.support.platform_factories import (
     release,
 )
 
-from skep_platform.cells import draining
+from skep_platform.cells import services
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
-from skep_platform.jobs.life.advance import advance, lock
+from skep_platform.jobs.lifecycle.advance import advance
+from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import AttemptState, JobState
 
@@ -45,8 +46,8 @@ def test_jobs_of_a_drained_node_go_and_wait_in_their_old_place(admin):
     stays.refresh_from_db()
     assert attempt.state == AttemptState.STOPPING
     assert stays.preempting_at is None
-    told = Event.objects.get(subject_type="job", subject_id=str(job.pk), kind="job.evicted")
-    assert "alpha is being drained" in told.message
+    noted = Event.objects.get(subject_type="job", subject_id=str(job.pk), kind="job.evicted")
+    assert "alpha is being drained" in noted.message
 
     release(attempt, AttemptState.FAILED)
     advance(lock(Job.objects.filter(pk=job.pk)), timezone.now())
@@ -64,20 +65,20 @@ def test_a_gang_that_was_placed_in_the_same_moment_goes_too(admin):
     devices = list(make_node("alpha", gpus=1).devices.all())
     admin.post("/nodes/alpha/drain")
     job, _ = run(vc, ann, devices)
-    draining.evict_all()
+    services.evict_all()
     job.refresh_from_db()
     asked = job.preempting_at
     assert asked is not None
-    draining.evict_all()
+    services.evict_all()
     job.refresh_from_db()
     assert job.preempting_at == asked
 
 
-def test_looking_for_them_is_one_query_when_nobody_stays(admin, django_assert_num_queries):
+def test_looking_for_them_is_one_query_when_no_one_stays(admin, django_assert_num_queries):
     make_node("alpha")
     admin.post("/nodes/alpha/drain")
     with django_assert_num_queries(1):
-        draining.evict_all()
+        services.evict_all()
 
 
 @pytest.mark.parametrize("end", ["undrain", "uncordon"])
@@ -88,7 +89,7 @@ def test_a_node_in_use_again_lets_jobs_stay(admin, end):
     shown = admin.post(f"/nodes/alpha/{end}").json()
     assert (shown["cordoned"], shown["draining"]) == (False, False)
     job, _ = run(make_vc(), ann, devices)
-    draining.evict_all()
+    services.evict_all()
     job.refresh_from_db()
     assert job.preempting_at is None
 
@@ -97,12 +98,12 @@ def test_cordon_lets_jobs_stay(admin):
     job, _ = run(make_vc(), admin.user, list(make_node("alpha", gpus=1).devices.all()))
     shown = admin.post("/nodes/alpha/cordon").json()
     assert (shown["draining"], shown["empty"]) == (False, False)
-    draining.evict_all()
+    services.evict_all()
     job.refresh_from_db()
     assert job.preempting_at is None
 
 
-def test_draining_is_told_once(admin):
+def test_draining_is_reported_once(admin):
     make_node("alpha")
     for _ in range(2):
         admin.post("/nodes/alpha/drain")
@@ -114,3 +115,16 @@ def test_node_that_is_not_there_cannot_be_drained(admin):
     join_node("beta")
     assert refusal(admin.post("/nodes/alpha/drain")) == (404, "not_found")
     assert admin.post("/nodes/beta/drain").json()["empty"]
+
+
+@pytest.mark.parametrize("action", ["drain", "cordon"])
+def test_finding_u30_why_a_node_is_out_of_use_is_shown_with_it(admin, action):
+    make_node("alpha", gpus=1)
+    shown = admin.post(f"/nodes/alpha/{action}", {"reason": "  new fan on Friday "}).json()
+    assert (shown["cordoned"], shown["cordon_reason"]) == (True, "new fan on Friday")
+    event = Event.objects.get(subject_type="node", kind__in=["node.drained", "node.cordoned"])
+    assert event.message.endswith(": new fan on Friday")
+    # Without a reason the one before stays; in use again the node has none.
+    assert admin.post("/nodes/alpha/drain").json()["cordon_reason"] == "new fan on Friday"
+    assert admin.post("/nodes/alpha/uncordon").json()["cordon_reason"] == ""
+    assert refusal(admin.post(f"/nodes/alpha/{action}", {"reason": "x" * 301})) == (400, "invalid")

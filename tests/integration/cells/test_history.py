@@ -31,27 +31,27 @@ def test_points_are_means_over_the_step(django_assert_max_num_queries):
     use(other, START, used=100)
     api = Api(ann)
     with django_assert_max_num_queries(3):  # token, virtual cluster, use
-        told = api.get(
+        answer = api.get(
             "/virtual-clusters/vision/history", since=START.isoformat(), step=86400
         ).json()
     at = START.replace(hour=0).timestamp()
-    assert told["step_s"] == 86400
-    assert told["models"] == {
+    assert answer["step_s"] == 86400
+    assert answer["models"] == {
         "A100": {"points": [[at, 8.0, 1.5, 0.0, 0.0, 0.0, 16.0, 0.0]]},
         "V100": {"points": [[at, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]},
     }
 
 
-def test_a_long_time_is_told_in_fewer_points():
+def test_a_long_time_is_reported_in_fewer_points():
     ann = make_user()
     vc = make_vc("vision", members=[ann])
     now = timezone.now()
     for hours in range(0, 24 * 60, 3):
         use(vc, now - timedelta(hours=hours), used=1)
     since = (now - timedelta(days=60)).isoformat()
-    told = Api(ann).get("/virtual-clusters/vision/history", since=since, step=60).json()
-    assert told["step_s"] > 10_000
-    assert 400 < len(told["models"]["A100"]["points"]) <= 501
+    answer = Api(ann).get("/virtual-clusters/vision/history", since=since, step=60).json()
+    assert answer["step_s"] > 10_000
+    assert 400 < len(answer["models"]["A100"]["points"]) <= 501
 
 
 def test_it_is_the_last_day_unless_asked_otherwise():
@@ -59,8 +59,8 @@ def test_it_is_the_last_day_unless_asked_otherwise():
     vc = make_vc("vision", members=[ann])
     for days in (0.5, 1.5):
         use(vc, timezone.now() - timedelta(days=days), used=1)
-    told = Api(ann).get("/virtual-clusters/vision/history").json()
-    assert len(told["models"]["A100"]["points"]) == 1
+    answer = Api(ann).get("/virtual-clusters/vision/history").json()
+    assert len(answer["models"]["A100"]["points"]) == 1
 
 
 @pytest.mark.parametrize("query", [{"since": "yesterday"}, {"step": 0}, {"step": "x"}])

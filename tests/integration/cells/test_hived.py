@@ -11,7 +11,7 @@ from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cells.api import MAX_HIVED_BYTES
-from skep_platform.cluster import layouts
+from skep_platform.cluster.services import cell_layout
 from skep_platform.core.models import Event
 from skep_platform.tenancy.models import PinnedCell, VcCell, VirtualCluster
 
@@ -58,7 +58,7 @@ def test_import_lays_out_the_nodes_that_the_file_names(admin):
     assert chains(admin) == {"A100-NODE8": 3}
     answer = send(admin, "PUT", FILE)
     assert answer.status_code == 200, answer.content
-    assert answer.json()["revision"] == layouts.current().revision > 0
+    assert answer.json()["revision"] == cell_layout().revision > 0
     assert chains(admin) == {"ROW": 2, "A100-NODE8": 1}
     assert admin.get("/cells").json()["source"] == "file"
     assert not VirtualCluster.objects.exists()
@@ -102,14 +102,14 @@ def test_export_reads_back_equal(admin):
         before = admin.get("/cells").json()["chains"]
         exported = admin.get("/cells/hived")
         assert exported["Content-Type"].startswith("text/yaml")
-        told = exported.content.decode()
-        answer = send(admin, "PUT", told, "/cells/hived?assign=1")
+        found = exported.content.decode()
+        answer = send(admin, "PUT", found, "/cells/hived?assign=1")
         assert answer.status_code == 200, answer.content
         assert admin.get("/cells").json()["chains"] == before
-        assert admin.get("/cells/hived").content.decode() == told
+        assert admin.get("/cells/hived").content.decode() == found
 
 
-def test_all_that_is_wrong_is_told_with_its_path(admin):
+def test_all_that_is_wrong_is_reported_with_its_path(admin):
     wrong = FILE.replace("childCellNumber: 4", "childCellNumber: many").replace("n2,", "n1,")
     wrong = wrong.replace("ROW.BOX.HALF", "COLUMN")
     verdict = check(admin, wrong, assign=True)
@@ -121,7 +121,7 @@ def test_all_that_is_wrong_is_told_with_its_path(admin):
     answer = send(admin, "PUT", wrong, "/cells/hived?assign=1")
     assert refusal(answer) == (400, "cells_do_not_fit")
     assert answer.json()["details"]["errors"] == verdict["errors"]
-    assert layouts.current().text == ""
+    assert cell_layout().text == ""
 
 
 @pytest.mark.parametrize(

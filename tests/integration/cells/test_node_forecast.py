@@ -26,7 +26,7 @@ def losses(api: Api, node: str = "n1") -> dict[str, dict[str, int]]:
 @pytest.mark.parametrize(
     ("action", "what"), [("drain", "preempted"), ("cordon", "runs on"), ("remove", "lost")]
 )
-def test_the_jobs_there_are_told_with_what_becomes_of_them(admin, action, what):
+def test_the_jobs_there_are_reported_with_what_becomes_of_them(admin, action, what):
     vision = make_vc("vision", members=[make_user("ann")])
     own(vision, 1)
     job = run(vision, make_node("n1", gpus=8), 3, name="train")
@@ -51,14 +51,14 @@ def test_jobs_and_losses_of_other_teams_have_no_names(admin):
     node = make_node("n1", gpus=8)
     make_node("n2", gpus=8)
     run(speech, node, 1, name="secret-plan")
-    told = forecast(Api(ann))
-    (row,) = told["jobs"]
+    shown = forecast(Api(ann))
+    (row,) = shown["jobs"]
     assert (row["id"], row["name"], row["owner"]) == (None, None, None)
-    assert [vc["name"] for vc in told["virtual_clusters"]] == ["vision"]
+    assert [vc["name"] for vc in shown["virtual_clusters"]] == ["vision"]
     assert losses(admin) == {"speech": {NODE: 1}, "vision": {NODE: 1}}
 
 
-def test_nobody_loses_while_there_is_room(admin):
+def test_no_one_loses_while_there_are_free_gpus(admin):
     own(make_vc("vision"), 2)
     for name in ("n1", "n2", "n3"):
         make_node(name, gpus=8)

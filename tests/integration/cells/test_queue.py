@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.cells_live import own, run
+from tests.support.jobs_world import tick
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
+
+from skep_platform.scheduling.models import ReservedStart
+from skep_platform.scheduling.source import StateSource
 
 pytestmark = pytest.mark.django_db
 
@@ -43,32 +50,34 @@ def test_who_runs_and_who_waits_in_order(vision, ann):
     make_job(vision, user, gpus=8, name="low", priority=1, duration_s=60)
     make_job(vision, user, gpus=8, name="high", priority=10, duration_s=60)
     make_job(vision, user, gpus=1, name="extra", priority=-1)
-    told = queue(ann, "vision")
-    assert names(told["running"]) == ["train", "scraps"]
-    train, scraps = told["running"]
+    tick()
+    shown = queue(ann, "vision")
+    assert names(shown["running"]) == ["train", "scraps"]
+    train, scraps = shown["running"]
     assert (train["opportunistic"], scraps["opportunistic"]) == (False, True)
     end = datetime.fromisoformat(train["expected_end"])
     assert timedelta(minutes=59) < end - timezone.now() <= timedelta(hours=1)
     assert scraps["expected_end"] is None
-    assert [(row["position"], row["job"]["name"]) for row in told["waiting"]] == [
+    assert [(row["position"], row["job"]["name"]) for row in shown["waiting"]] == [
         (1, "high"),
         (2, "low"),
         (3, "extra"),
     ]
-    high = told["waiting"][0]
+    high = shown["waiting"][0]
     assert high["needs_words"] == "1 node of 8 GPUs"
     assert high["reason"]["message"]
     assert abs(datetime.fromisoformat(high["expected_start"]) - end) < timedelta(minutes=1)
-    assert told["next"] is None
+    assert shown["next"] is None
 
 
-def test_it_is_told_in_pages_by_the_same_queries(vision, ann, django_assert_max_num_queries):
+def test_it_is_reported_in_pages_by_the_same_queries(vision, ann, django_assert_max_num_queries):
     run(vision, make_node("n1", gpus=8), 8, name="train")
     for i in range(7):
         make_job(vision, ann.user, gpus=8, name=f"job-{i}", priority=10)
-    queue(ann, "vision")
-    # token, virtual cluster, news for the world, jobs, and twice which of them the reader may see
-    with django_assert_max_num_queries(6):
+    tick()
+    # Token, virtual cluster, time line, jobs that run and that wait, which of them the reader may
+    # see, and how many there are.
+    with django_assert_max_num_queries(8):
         first = queue(ann, "vision", limit=3)
     assert names(first["running"]) == ["train"]
     assert names(first["waiting"]) == ["job-0", "job-1", "job-2"]
@@ -99,7 +108,7 @@ def test_what_makes_no_sense_is_refused(vision, ann, query):
     assert refusal(ann.get("/virtual-clusters/vision/queue", **query))[0] == 400
 
 
-def test_finding_u23_a_page_of_the_queue_tells_how_many_wait_in_all(vision, ann):
+def test_finding_u23_a_page_of_the_queue_says_how_many_wait_in_all(vision, ann):
     """It was "50+ wait" for 2,963."""
     node = make_node("n1", gpus=8)
     run(vision, node, 8, name="train", duration_s=3600)
@@ -110,3 +119,41 @@ def test_finding_u23_a_page_of_the_queue_tells_how_many_wait_in_all(vision, ann)
     assert (first["running_total"], first["waiting_total"]) == (1, 7)
     later = queue(ann, "vision", limit=3, cursor=3)
     assert (later["running_total"], later["waiting_total"]) == (1, 7)
+
+
+def test_a_page_of_the_queue_shows_what_the_scheduler_stored_and_plans_nothing(vision, ann):
+    """HOUSE.md 6.3. What changed since the last plan is not in the starts of the page, and it reads
+    neither nodes nor the change log."""
+    train = run(vision, make_node("n1", gpus=8), 8, name="train", duration_s=3600)
+    make_job(vision, ann.user, gpus=8, name="first", priority=10, duration_s=60)
+    make_job(vision, ann.user, gpus=8, name="second", priority=10)
+    tick()
+    before = queue(ann, "vision")["waiting"]
+    assert [row["reserved"]["nodes"] for row in before] == [["n1"], ["n1"]]
+    make_node("n2", gpus=8)
+    train.attempts.all().delete()
+    with CaptureQueriesContext(connection) as captured:
+        assert queue(ann, "vision")["waiting"] == before
+    text = " ".join(query["sql"] for query in captured)
+    for table in ("scheduling_change", "cluster_node", "cluster_device", "jobs_taskattempt"):
+        assert table not in text
+    late = make_job(vision, ann.user, gpus=2, name="late", priority=10)
+    last = queue(ann, "vision")["waiting"][-1]
+    assert (last["job"]["id"], last["needs_words"]) == (str(late.pk), "2 GPUs")
+    assert last["expected_start"] is None
+
+
+def test_a_restarted_scheduler_keeps_the_starts_that_it_reserved(vision, ann):
+    run(vision, make_node("n1", gpus=8), 8, name="train", duration_s=3600)
+    jobs = [make_job(vision, ann.user, gpus=8, name=f"j{i}", duration_s=60) for i in range(3)]
+    tick()
+    stored = {r.job_id: r.start for r in ReservedStart.objects.all()}
+    assert set(stored) == {job.pk for job in jobs}
+    fresh = StateSource().catch_up()
+    assert {UUID(gang): known.start for gang, known in fresh.reservations.items()} == stored
+    # The first is to start within the hour; it is stopped, and no one behind it starts later.
+    jobs[0].delete()
+    tick()
+    after = {r.job_id: r.start for r in ReservedStart.objects.all()}
+    assert set(after) == {job.pk for job in jobs[1:]}
+    assert all(after[pk] <= stored[pk] for pk in after)

@@ -1,4 +1,4 @@
-"""Two admins at once: one is told to look again, and nothing is half done."""
+"""Two admins at once: one is asked to look again, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.cells_live import NODE
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cells import services
-from skep_platform.cluster import layouts
+from skep_platform.cluster.services import cell_layout
 from skep_platform.tenancy.models import Quota, VcCell
 from skep_platform.tenancy.services import set_quotas
 
@@ -35,21 +35,21 @@ def test_one_of_two_assignments_wins_and_the_other_is_stale():
         make_node(name, gpus=8)
     make_vc("vision")
     make_vc("speech")
-    revision = layouts.current().revision
+    revision = cell_layout().revision
     answers = at_once(
         lambda: services.assign(admin, body(revision, vision=2)),
         lambda: services.assign(admin, body(revision, speech=2)),
     )
     assert codes(answers) == ["ok", "revision_stale"]
     assert VcCell.objects.get().number == 2
-    assert layouts.current().revision == revision + 1
+    assert cell_layout().revision == revision + 1
 
 
-def test_counts_and_cells_cannot_be_promised_twice():
+def test_counts_and_cells_cannot_be_reserved_twice():
     admin = make_user("root", admin=True)
     make_node("n1", gpus=8)
     vision, speech = make_vc("vision"), make_vc("speech")
-    revision = layouts.current().revision
+    revision = cell_layout().revision
     answers = at_once(
         lambda: services.assign(admin, body(revision, vision=1)),
         lambda: set_quotas(admin, speech, {"A100": 8}),

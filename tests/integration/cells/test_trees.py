@@ -1,4 +1,4 @@
-"""Cells as trees: who sees which, what they are doing, and how much is told at once."""
+"""Cells as trees: who sees which, what they are doing, and how much is sent at once."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def tree(api: Api, vc: str, **query: str) -> dict[str, Any]:
     return answer.json()
 
 
-def types(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {row["type"]: row for chain in told["chains"] for row in chain["types"]}
+def types(body: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["type"]: row for chain in body["chains"] for row in chain["types"]}
 
 
-def test_cells_are_told_by_type_and_down_to_the_gpus():
+def test_cells_are_reported_by_type_and_down_to_the_gpus():
     ann = make_user("ann")
     vision = make_vc("vision", members=[ann])
     node = make_node("n1", gpus=8)
     make_node("n2", gpus=8)
     own(vision, 2)
     job = run(vision, node, 3, name="train")
-    told = tree(Api(ann), "vision")
-    row = types(told)[NODE]
+    body = tree(Api(ann), "vision")
+    row = types(body)[NODE]
     assert (row["owned"], row["used"], row["free"], row["gpus"]) == (2, 1, 1, 8)
     assert row["kind"] == "node"
-    used, free = told["chains"][0]["cells"]
+    used, free = body["chains"][0]["cells"]
     assert (used["state"], used["used"], used["physical"]["node"]) == ("used", 3, "n1")
     assert (free["state"], free["used"], free["physical"]) == ("free", 0, None)
     jobs = [leaf["job"] for leaf in leaves(used)]
@@ -62,7 +62,7 @@ def test_cells_are_told_by_type_and_down_to_the_gpus():
 
 
 @pytest.mark.parametrize("fields", [{"incremental": True}, {"groups": ("left", "right")}])
-def test_the_parts_of_a_job_that_are_placed_apart_are_told_as_that_job(admin, fields):
+def test_the_parts_of_a_job_that_are_placed_apart_are_reported_as_that_job(admin, fields):
     ann = make_user("ann")
     vision = make_vc("vision", members=[ann])
     node = make_node("n1", gpus=8)
@@ -84,17 +84,17 @@ def test_the_parts_of_a_job_that_are_placed_apart_are_told_as_that_job(admin, fi
     assert [leaf["job"] for leaf in leaves(top) if leaf["job"]] == jobs
 
 
-def test_idle_cells_that_others_use_are_lent_and_name_nobody():
+def test_idle_cells_that_others_use_are_lent_and_name_no_one():
     ann, bob = make_user("ann"), make_user("bob")
     vision, speech = make_vc("vision", members=[ann]), make_vc("speech", members=[bob])
     node = make_node("n1", gpus=8)
     own(vision, 1)
     run(speech, node, 2, cell_type="", name="secret-plan")
     answer = Api(ann).get("/virtual-clusters/vision/cells")
-    told = answer.json()
-    row = types(told)[NODE]
+    body = answer.json()
+    row = types(body)[NODE]
     assert (row["owned"], row["free"], row["borrowed_out"]) == (1, 0, 1)
-    assert told["chains"][0]["cells"][0]["state"] == "lent"
+    assert body["chains"][0]["cells"][0]["state"] == "lent"
     for hidden in ("secret-plan", "speech", "bob"):
         assert hidden not in answer.content.decode()
     assert tree(Api(bob), "speech") == {"chains": [], "borrowed_in": 2, "shortfalls": []}
@@ -128,22 +128,22 @@ def test_bad_hardware_shows_where_it_is_known():
     gpus[7] = gpus[7].model_copy(update={"healthy": False, "problem": "XID 79"})
     services.update_inventory(node.pk, node.session_epoch, make_inventory(gpus))
     services.cordon(None, "n2")
-    told = tree(Api(ann), "vision")
-    row = types(told)[NODE]
+    body = tree(Api(ann), "vision")
+    row = types(body)[NODE]
     assert (row["used"], row["free"], row["bad"]) == (1, 0, 1)
-    bound, unbound = told["chains"][0]["cells"]
+    bound, unbound = body["chains"][0]["cells"]
     assert (bound["state"], bound["bad"]) == ("used", 1)
     assert [leaf["state"] for leaf in leaves(bound)].count("bad") == 1
     assert unbound["state"] == "bad"
 
 
-def test_large_trees_are_told_part_by_part(admin):
+def test_large_trees_are_reported_part_by_part(admin):
     vision = make_vc("vision")
     for i in range(33):
         make_node(f"n{i:02}", gpus=8)
     own(vision, 33)
-    told = tree(admin, "vision")
-    (chain,) = told["chains"]
+    body = tree(admin, "vision")
+    (chain,) = body["chains"]
     assert len(chain["cells"]) == 33
     assert all(cell["children"] is None for cell in chain["cells"])
     wanted = chain["cells"][30]["address"]
@@ -155,7 +155,7 @@ def test_large_trees_are_told_part_by_part(admin):
     assert refusal(admin.get("/virtual-clusters/vision/cells", under="vision/99"))[0] == 404
 
 
-def test_a_cell_that_is_large_itself_is_told_with_its_parts(admin):
+def test_a_cell_that_is_large_itself_is_reported_with_its_parts(admin):
     vision = make_vc("vision")
     for i in range(33):
         make_node(f"n{i:02}", gpus=8, labels={"rack": "r1"})
@@ -192,11 +192,11 @@ def test_an_admin_sees_all_physical_cells_page_by_page(admin):
     for name in ("n2", "n3"):
         make_node(name, gpus=8)
     job = run(vision, node, 1, name="train")
-    told = admin.get("/cells/physical", limit=2).json()
-    first, second = told["results"]
+    body = admin.get("/cells/physical", limit=2).json()
+    first, second = body["results"]
     assert (first["address"], first["virtual_cluster"], first["used"]) == ("n1", "vision", 1)
     assert (second["virtual_cluster"], second["children"]) == (None, None)
-    assert len(admin.client.get(told["next"]).json()["results"]) == 1
+    assert len(admin.client.get(body["next"]).json()["results"]) == 1
     (whole,) = admin.get("/cells/physical", under="n1", depth=9).json()["results"]
     leaf = next(leaves(whole))
     assert (leaf["uuid"], leaf["index"], leaf["state"]) == ("GPU-n1-0", 0, "used")
@@ -217,7 +217,7 @@ def test_members_see_the_physical_cells_that_their_teams_have_a_place_in():
     assert refusal(api.get("/cells/physical", under="n2")) == (404, "not_found")
 
 
-def test_types_and_numbers_are_told_as_far_as_one_may_see(admin):
+def test_types_and_numbers_are_reported_as_far_as_one_may_see(admin):
     ann = make_user("ann")
     vision, speech = make_vc("vision", members=[ann]), make_vc("speech")
     for name in ("n1", "n2", "n3"):

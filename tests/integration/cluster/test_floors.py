@@ -15,9 +15,9 @@ def test_finding_s16_a_node_below_a_floor_is_shown_as_such(admin):
     make_node("old", components=OLD, driver_version="550.54.15")
     make_node("new", components={"runc": "1.2.8"})
     answer = admin.get("/nodes").json()["results"]
-    told = {node["name"]: node["below_floor"] for node in answer}
-    assert told["new"] == []
-    assert [(b["component"], b["floor"], b["cve"]) for b in told["old"]] == [
+    found = {node["name"]: node["below_floor"] for node in answer}
+    assert found["new"] == []
+    assert [(b["component"], b["floor"], b["cve"]) for b in found["old"]] == [
         ("runc", "1.1.12", "CVE-2024-21626"),
         ("driver", "550.127.5", "CVE-2024-0126"),
     ]

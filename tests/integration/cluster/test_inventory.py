@@ -34,15 +34,15 @@ def health(node: Node) -> dict[str, str]:
 
 
 def gpu_events(node: Node) -> list[str]:
-    told = Event.objects.filter(subject_id=str(node.pk), kind__startswith="gpu.").order_by("id")
-    return list(told.values_list("kind", flat=True))
+    events = Event.objects.filter(subject_id=str(node.pk), kind__startswith="gpu.").order_by("id")
+    return list(events.values_list("kind", flat=True))
 
 
 def sick(gpu: Gpu, problem: str = "XID 79: fallen off the bus") -> Gpu:
     return gpu.model_copy(update={"healthy": False, "problem": problem})
 
 
-def test_gpu_that_fails_and_recovers_is_told_each_time():
+def test_gpu_that_fails_and_recovers_is_reported_each_time():
     gpus = make_gpus("x", 2)
     node = make_node(gpus=gpus)
     report(node, [gpus[0], sick(gpus[1])])
@@ -102,6 +102,18 @@ def test_leased_gpu_stays_where_it_is_whatever_its_node_says():
     release(attempt)
     report(new, gpus)
     assert Device.objects.get().node_id == new.pk
+
+
+def test_10_gpu_keeps_its_lease_by_uuid_when_its_node_counts_anew():
+    """After a reboot or a reload of the driver, index 0 may be another GPU."""
+    gpus = make_gpus("x", 2)
+    node = make_node(gpus=gpus)
+    held = Device.objects.get(uuid="GPU-x-0")
+    attempt = place(make_job(make_vc(), make_user()), [held])
+    report(node, [gpu.model_copy(update={"index": 1 - gpu.index}) for gpu in gpus])
+    held.refresh_from_db()
+    assert (held.index, held.pk) == (1, attempt.leases.get().device_id)
+    assert attempt.gpu_uuids == ["GPU-x-0"]
 
 
 def test_inventory_of_an_older_session_is_fenced():

@@ -32,13 +32,13 @@ def test_what_the_admin_set_outlives_the_agents_reports(admin):
     assert label(admin, rack=None).json()["labels"] == {"rack": "r2", "zone": "y"}
 
 
-def test_labelling_is_told_with_before_and_after(admin):
+def test_labelling_is_reported_with_before_and_after(admin):
     make_node("alpha", gpus=1)
     label(admin, rack="r1", fabric="f1")
     label(admin, rack="r1")
-    told = Event.objects.get(kind="node.labelled")
-    assert told.actor == "root"
-    assert told.data == {"before": {}, "after": {"rack": "r1", "fabric": "f1"}}
+    event = Event.objects.get(kind="node.labelled")
+    assert event.actor == "root"
+    assert event.data == {"before": {}, "after": {"rack": "r1", "fabric": "f1"}}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What nodes are told of what tasks may reach."""
+"""What nodes are sent about what tasks may reach."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_finding_s5_nodes_and_control_plane_with_public_addresses_are_closed(set
     assert denied() == ["198.51.100.4/31", "203.0.113.9/32"]
 
 
-def test_finding_s5_private_addresses_are_told_only_where_a_list_would_open_them(settings):
+def test_finding_s5_private_addresses_are_reported_only_where_a_list_would_open_them(settings):
     make_node("a", address="10.0.0.4")
     make_node("b", address="10.7.0.4")
     assert denied() == []
@@ -41,7 +41,7 @@ def test_finding_s5_private_addresses_are_told_only_where_a_list_would_open_them
     assert egress.allowed_ports == ((IPv4Network("10.7.0.4"), 2049),)
 
 
-def test_many_nodes_are_told_in_ranges_by_one_query(settings):
+def test_many_nodes_are_reported_in_ranges_by_one_query(settings):
     settings.SKEP_EGRESS_ALLOW = ["10.0.0.0/8"]
     for number in range(8):
         make_node(f"n{number}", address=f"10.0.0.{8 + number}")

@@ -22,7 +22,7 @@ from tests.support.platform_factories import (
 
 from skep_platform.cluster import services
 from skep_platform.cluster.models import Device, Node
-from skep_platform.core.doorbells import valkey
+from skep_platform.core.notifications import valkey
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +41,7 @@ def live():
         valkey().delete(key)
 
 
-def test_node_tells_what_it_has(live):
+def test_node_says_what_it_has(live):
     node = make_node("alpha", gpus=1, driver_version="580.1", labels={"rack": "r1"})
     live(node, "GPU-alpha-0", 87.5, 1234)
     shown = Api(make_user()).get("/nodes/alpha").json()
@@ -175,9 +175,9 @@ def test_joining_over_rest(admin):
     body = {"token": token, "name": "gpu-07", "instance_id": "i"}
     joined = Api().post("/nodes/join", body)
     assert joined.status_code == 201
-    told = joined.json()
-    assert services.authenticate_node(told["credential"]).pk == Node.objects.get().pk
-    assert (told["node_id"], told["name"]) == (str(Node.objects.get().pk), "gpu-07")
+    answer = joined.json()
+    assert services.authenticate_node(answer["credential"]).pk == Node.objects.get().pk
+    assert (answer["node_id"], answer["name"]) == (str(Node.objects.get().pk), "gpu-07")
     assert refusal(Api().post("/nodes/join", body)) == (403, "join_token_invalid")
 
 

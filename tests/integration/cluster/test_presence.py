@@ -1,4 +1,4 @@
-"""The server's own absence: nobody is judged for it, and a planned one is waited out."""
+"""The server's own absence: no node is judged lost for it, and a planned one is waited out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_hello, make_inventory, make_node, make_user
 
-from skep_platform.cluster import presence, services
+from skep_platform.cluster import services, sessions
 from skep_platform.cluster.models import ControlPlane, Node, NodeState
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def lease_left(node: Node) -> float:
     return left.total_seconds()
 
 
-def test_finding_c3_nobody_is_lost_while_no_gateway_is_up() -> None:
+def test_finding_c3_no_one_is_lost_while_no_gateway_is_up() -> None:
     node = make_node()
     lapse(node)
     gateway_was_up(since=10 * LEASE, seen=LEASE)
@@ -51,7 +51,7 @@ def test_finding_c3_after_an_absence_every_node_has_a_whole_lease_to_come_back()
     node = make_node()
     gateway_was_up(since=10 * LEASE, seen=2 * LEASE)
     lapse(node)
-    presence.beat()
+    sessions.beat()
     assert services.expire_leases() == []
     gateway_was_up(since=LEASE - 2 * SECOND, seen=timedelta(0))
     assert services.expire_leases() == []
@@ -60,24 +60,24 @@ def test_finding_c3_after_an_absence_every_node_has_a_whole_lease_to_come_back()
 
 
 def test_finding_c3_beats_without_a_break_keep_the_time_from_which_nodes_are_judged() -> None:
-    gateway_was_up(since=LEASE, seen=presence.gap() / 2)
+    gateway_was_up(since=LEASE, seen=sessions.gap() / 2)
     before = ControlPlane.objects.get()
-    presence.beat()
+    sessions.beat()
     after = ControlPlane.objects.get()
     assert after.since == before.since
     assert after.seen_at > before.seen_at
 
 
 def test_finding_c8_a_planned_absence_is_waited_out_and_no_longer() -> None:
-    told, untold = make_node(), make_node()
-    sessions = {told.pk: told.session_epoch, untold.pk: untold.session_epoch - 1}
-    assert services.plan_absence(sessions, 3600) == [told.pk], "only sessions that are still on"
-    assert state(told) == NodeState.UNREACHABLE
-    assert lease_left(told) > 3600 + settings.SKEP_LEASE_S
+    sent, untold = make_node(), make_node()
+    sessions = {sent.pk: sent.session_epoch, untold.pk: untold.session_epoch - 1}
+    assert services.plan_absence(sessions, 3600) == [sent.pk], "only sessions that are still on"
+    assert state(sent) == NodeState.UNREACHABLE
+    assert lease_left(sent) > 3600 + settings.SKEP_LEASE_S
     Node.objects.update(lease_expires_at=F("lease_expires_at") - timedelta(seconds=3500))
     assert services.expire_leases() == [untold.pk]
     Node.objects.update(lease_expires_at=F("lease_expires_at") - timedelta(seconds=200))
-    assert services.expire_leases() == [told.pk]
+    assert services.expire_leases() == [sent.pk]
 
 
 def test_finding_c8_the_extension_ends_with_the_first_heartbeat_not_with_the_hello() -> None:

@@ -257,14 +257,14 @@ def test_node_with_a_living_attempt_cannot_be_removed():
     services.remove_node(user, "alpha")
 
 
-def test_cordon_tells_who_did_it_and_only_once():
+def test_cordon_says_who_did_it_and_only_once():
     admin = make_user("root", admin=True)
     node = make_node("alpha")
     assert services.cordon(admin, "alpha").cordoned
     services.cordon(admin, "alpha")
     assert not services.uncordon(admin, "alpha").cordoned
-    told = Event.objects.filter(subject_id=str(node.pk), actor="root").order_by("id")
-    assert list(told.values_list("kind", flat=True)) == ["node.cordoned", "node.uncordoned"]
+    events = Event.objects.filter(subject_id=str(node.pk), actor="root").order_by("id")
+    assert list(events.values_list("kind", flat=True)) == ["node.cordoned", "node.uncordoned"]
 
 
 def test_bump_revision_counts_each_node_once():
@@ -275,7 +275,7 @@ def test_bump_revision_counts_each_node_once():
         assert node.desired_revision == 1
 
 
-def test_finding_u2_a_gpu_that_fails_under_a_job_is_told_on_the_jobs_page_and_in_its_story():
+def test_finding_u2_a_gpu_that_fails_under_a_job_is_reported_on_the_jobs_page_and_in_its_history():
     node = make_node("gpu-1", gpus=2)
     alice = make_user("alice")
     job = make_job(make_vc("vision", members=[alice]), alice, gpus=1)
@@ -294,7 +294,7 @@ def test_finding_u2_a_gpu_that_fails_under_a_job_is_told_on_the_jobs_page_and_in
     assert (bad["node"], bad["uuid"]) == ("gpu-1", gpu.uuid)
     assert "XID 79" in bad["problem"]
     report()
-    story = Event.objects.filter(subject_id=str(job.pk)).order_by("pk")
-    assert [e.kind for e in story][-2:] == ["job.gpu_failed", "job.gpu_recovered"]
-    assert "XID 79" in story.get(kind="job.gpu_failed").message
+    history = Event.objects.filter(subject_id=str(job.pk)).order_by("pk")
+    assert [e.kind for e in history][-2:] == ["job.gpu_failed", "job.gpu_recovered"]
+    assert "XID 79" in history.get(kind="job.gpu_failed").message
     assert Api(alice).get(f"/jobs/{job.pk}").json()["bad_gpus"] == []

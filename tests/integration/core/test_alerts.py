@@ -1,4 +1,4 @@
-"""What an admin is told of the cluster's health."""
+"""What an admin sees of the cluster's health."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from skep_agent.protocol import Heartbeat
 from skep_platform.cluster import services
 from skep_platform.cluster.models import ControlPlane, Node
 from skep_platform.core.errors import Unavailable
-from skep_platform.telemetry import alerts, store
-from skep_platform.web import health
+from skep_platform.telemetry import store
+from skep_platform.web import api
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def told(admin, monkeypatch):
+def sent(admin, monkeypatch):
     """The alerts by code."""
-    monkeypatch.setattr(alerts, "_noted_at", -alerts.NOTE_EVERY_S)
-    monkeypatch.setattr(health, "STORE_LOW_SHARE", 0.0)  # of whatever machine this is
+    monkeypatch.setattr(store, "_noted_at", -store.NOTE_EVERY_S)
+    monkeypatch.setattr(api, "STORE_LOW_SHARE", 0.0)  # of whatever machine this is
 
     def ask():
         answer = admin.get("/health").json()
@@ -35,19 +35,19 @@ def told(admin, monkeypatch):
     return ask
 
 
-def beat(node: Node, **told: int) -> None:
-    services.heartbeat(node.pk, node.session_epoch, Heartbeat(seq=1, **told))
+def beat(node: Node, **sent: int) -> None:
+    services.heartbeat(node.pk, node.session_epoch, Heartbeat(seq=1, **sent))
 
 
-def test_a_healthy_cluster_has_no_alert(told):
+def test_a_healthy_cluster_has_no_alert(sent):
     node = make_node()
     beat(node, disk_free_mb=500_000, disk_total_mb=1_000_000, log_bytes_waiting=1000)
-    assert told() == {}
+    assert sent() == {}
     assert Api(make_user()).get("/health").status_code == 403
 
 
 def test_finding_c7_a_full_log_store_is_an_alert_with_the_bytes_that_nodes_hold_back(
-    told, monkeypatch
+    sent, monkeypatch
 ):
     class Full:
         def save_many(self, chunks: object) -> None:
@@ -59,7 +59,7 @@ def test_finding_c7_a_full_log_store_is_an_alert_with_the_bytes_that_nodes_hold_
     for _ in range(100):
         with pytest.raises(Unavailable):
             store.save_chunks([("k", b"x")])
-    alert = told()["log_store_away"]
+    alert = sent()["log_store_away"]
     assert alert["severity"] == "critical"
     assert "No space left on device" in alert["message"]
     assert "12,000,000 bytes" in alert["message"]
@@ -67,18 +67,18 @@ def test_finding_c7_a_full_log_store_is_an_alert_with_the_bytes_that_nodes_hold_
     assert alert["since"] is not None
 
 
-def test_finding_c7_a_node_whose_disk_is_nearly_full_is_shown(told, admin):
+def test_finding_c7_a_node_whose_disk_is_nearly_full_is_shown(sent, admin):
     beat(make_node("full"), disk_free_mb=1_000, disk_total_mb=500_000)
     beat(make_node("fuller"), disk_free_mb=10, disk_total_mb=20_000)
     beat(make_node("roomy"), disk_free_mb=3_000, disk_total_mb=20_000)
-    alert = told()["node_disk_low"]
+    alert = sent()["node_disk_low"]
     assert [node["name"] for node in alert["details"]["nodes"]] == ["fuller", "full"]
     shown = {node["name"]: node for node in admin.get("/nodes").json()["results"]}
     assert [name for name, node in shown.items() if node["disk_low"]] == ["full", "fuller"]
     assert shown["roomy"]["disk_free_mb"] == 3_000
 
 
-def test_finding_c7_what_a_node_tells_of_itself_is_bounded():
+def test_finding_c7_what_a_node_reports_itself_is_bounded():
     node = make_node()
     beat(node, disk_free_mb=-5, disk_total_mb=2**60, log_bytes_waiting=2**80)
     node.refresh_from_db()
@@ -86,13 +86,13 @@ def test_finding_c7_what_a_node_tells_of_itself_is_bounded():
     assert node.log_bytes_waiting == 2**63 - 1
 
 
-def test_finding_c8_nodes_that_are_waited_for_are_told(told):
+def test_finding_c8_nodes_that_are_waited_for_are_reported(sent):
     node = make_node("alpha")
     services.plan_absence({node.pk: node.session_epoch}, 3600)
-    assert [n["name"] for n in told()["nodes_awaited"]["details"]["nodes"]] == ["alpha"]
+    assert [n["name"] for n in sent()["nodes_awaited"]["details"]["nodes"]] == ["alpha"]
 
 
-def test_finding_c3_a_control_plane_without_a_gateway_is_told(told):
+def test_finding_c3_a_control_plane_without_a_gateway_is_reported(sent):
     long_ago = Now() - timedelta(seconds=60)
     ControlPlane.objects.create(pk=1, seen_at=long_ago, since=long_ago)
-    assert told()["no_gateway"]["severity"] == "critical"
+    assert sent()["no_gateway"]["severity"] == "critical"

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.jobs_world import attempts_of, job_file, placed, tell
+from tests.support.jobs_world import attempts_of, job_file, placed, report
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node
 
@@ -67,7 +67,7 @@ def test_finding_s10_control_characters_are_refused_in_descriptions(admin, attac
 def test_finding_s10_what_a_node_says_is_shown_without_control_characters(alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc)
-    tell(attempts_of(job)[0], "failed", error_code="image_pull", message="\x1b]52;c;eA==\x07 no")
+    report(attempts_of(job)[0], "failed", error_code="image_pull", message="\x1b]52;c;eA==\x07 no")
     (attempt,) = attempts_of(job)
     assert harmless(attempt.error_message)
     assert all(harmless(event.message) for event in Event.objects.filter(subject_id=job.pk))

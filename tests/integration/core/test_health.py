@@ -11,7 +11,12 @@ from skep_platform import __version__
 
 
 def test_info_needs_no_login():
-    assert Api().get("/info").json() == {"name": "Skep", "version": __version__}
+    assert Api().get("/info").json() == {
+        "name": "Skep",
+        "version": __version__,
+        "sso_name": "",
+        "password_login": True,
+    }
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.9.8.7", "evil.example.org"])
@@ -29,6 +34,6 @@ def test_ready_when_database_and_valkey_answer():
 @pytest.mark.django_db
 def test_not_ready_without_valkey(monkeypatch):
     dead = redis.Redis(port=1, socket_connect_timeout=0.1)
-    monkeypatch.setattr("skep_platform.core.health.valkey", lambda: dead)
+    monkeypatch.setattr("skep_platform.core.middleware.valkey", lambda: dead)
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"database": True, "valkey": False})

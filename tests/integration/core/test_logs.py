@@ -83,12 +83,12 @@ def test_27_requests_are_logged_without_query_body_or_credentials(lines):
     user = make_user("ann")
     api = Api(user)
     api.client.get("/api/v1/nodes?token=hunter2", HTTP_X_REQUEST_ID="abc")
-    told = Api().post("/auth/token", {"username": "ann", "password": PASSWORD}).json()
+    answer = Api().post("/auth/token", {"username": "ann", "password": PASSWORD}).json()
     _, credential = join_node("alpha")
     written = lines()
     first = next(line for line in written if line["event"] == "request")
     assert (first["path"], first["status"], first["user"]) == ("/api/v1/nodes", 200, "ann")
     assert first["request_id"] == "abc"
     text = json.dumps(written)
-    for secret in ("hunter2", api.token, told["token"], PASSWORD, credential):
+    for secret in ("hunter2", api.token, answer["token"], PASSWORD, credential):
         assert secret not in text

@@ -13,7 +13,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 
 from skep_platform.cluster.models import NodeFault
 from skep_platform.cluster.queries import LIVE_KEY
-from skep_platform.core.doorbells import valkey
+from skep_platform.core.notifications import valkey
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def test_finding_s18_no_page_names_people_jobs_or_virtual_clusters_of_others(the
     assert SECRET not in answer.content.decode()
 
 
-def test_finding_s18_what_is_told_instead(theirs, ann):
+def test_finding_s18_what_is_shown_instead(theirs, ann):
     api = Api(ann[1])
     gpus = api.get("/nodes/n1").json()["gpus"]
     assert [gpu["used_by"] for gpu in gpus] == [{"virtual_cluster": None}] * 8
@@ -77,7 +77,7 @@ def test_finding_s18_what_is_told_instead(theirs, ann):
     assert (fault["job_name"], fault["virtual_cluster"], fault["evidence"]) == (None, None, "")
 
 
-def test_finding_s18_how_busy_a_gpu_is_is_told_to_those_who_may_see_the_job(theirs, ann):
+def test_finding_s18_how_busy_a_gpu_is_is_shown_to_those_who_may_see_the_job(theirs, ann):
     vc, node, _ = theirs
     gpu = node.devices.first().uuid
     key, sample = LIVE_KEY.format(node.pk), json.dumps({"t": 1.0, "util": 77.0, "mem": 5})
@@ -87,13 +87,16 @@ def test_finding_s18_how_busy_a_gpu_is_is_told_to_those_who_may_see_the_job(thei
         rows = Api(user).get("/nodes/n1").json()["gpus"]
         (found,) = (row for row in rows if row["uuid"] == gpu)
         seen[user.username] = (found["utilization"], found["memory_used_mb"])
+        index = node.devices.get(uuid=gpu).index
+        use = Api(user).get("/cluster/use", nodes="n1").json()["use"]["n1"]
+        assert use[index] == found["utilization"]
     assert seen.pop("ann") == (None, None)
     valkey().delete(key)
     assert seen.pop(f"{SECRET}-user") == (77.0, 5)
     assert list(seen.values()) == [(77.0, 5)]
 
 
-def test_finding_s18_a_waiting_job_is_told_of_others_without_names(ann):
+def test_finding_s18_a_waiting_job_is_informed_of_others_without_names(ann):
     """The queue of one virtual cluster, in which jobs are private."""
     vc, user = ann
     make_node("n1", gpus=8)
@@ -115,10 +118,10 @@ def test_finding_s18_a_waiting_job_is_told_of_others_without_names(ann):
     checked = api.post("/jobs/check", {**Job.objects.get(pk=waiting.pk).spec, "name": "again"})
     assert SECRET not in checked.content.decode()
     boss = make_user("boss")
-    vc.memberships.create(user=boss, role="manager")
-    told = Api(boss).get(f"/jobs/{waiting.pk}").json()["wait_reason"]
-    assert f"{SECRET}-job (ends in about 2 h)" in told["message"]
-    assert told["details"]["used_by"][0]["gang"] == str(blocker.pk)
+    vc.memberships.create(user=boss, role="admin")
+    body = Api(boss).get(f"/jobs/{waiting.pk}").json()["wait_reason"]
+    assert f"{SECRET}-job (ends in about 2 h)" in body["message"]
+    assert body["details"]["used_by"][0]["gang"] == str(blocker.pk)
 
 
 def test_finding_s18_events_of_a_job_name_no_other_job(ann):

@@ -9,7 +9,7 @@ import yaml
 from django.test import Client
 from drf_spectacular import generators
 
-from skep_platform.core.schema_api import SCHEMA
+from skep_platform.core.schema import SCHEMA
 
 
 @pytest.fixture(autouse=True)

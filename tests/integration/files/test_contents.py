@@ -143,14 +143,14 @@ def test_what_is_no_whole_gzipped_tar_file_is_refused(archive):
 
 
 def test_31_a_bomb_is_measured_while_it_goes_off(monkeypatch):
-    monkeypatch.setattr(contents, "MAX_UNPACKED", 50 * 1024**2)
+    monkeypatch.setattr(contents, "MAX_UNPACKED_BYTES", 50 * 1024**2)
     bomb = packed(member("zeros", bytes(60 * 1024**2)))
     assert len(bomb) < 100_000
     assert _peak(lambda: refused(bomb)) < 20 * 1024**2
 
 
 def test_31_zeros_behind_the_end_count_too(monkeypatch):
-    monkeypatch.setattr(contents, "MAX_UNPACKED", 50 * 1024**2)
+    monkeypatch.setattr(contents, "MAX_UNPACKED_BYTES", 50 * 1024**2)
     archive = packed(member("x", b"1")) + gzip.compress(bytes(60 * 1024**2))
     assert "at most 50 MiB" in refused(archive)
 
@@ -164,7 +164,7 @@ def test_31_a_header_is_not_believed_to_be_huge():
 
 
 def test_31_there_are_only_so_many_members(monkeypatch):
-    monkeypatch.setattr(contents, "MAX_FILES", 100)
+    monkeypatch.setattr(contents, "MAX_ARCHIVE_MEMBERS", 100)
     members = [member(f"f{number}") for number in range(101)]
     assert look(packed(*members[:100])).files == 100
     assert "at most 100 members" in refused(packed(*members))

@@ -24,8 +24,9 @@ from tests.support.gateway_rows import running_attempt
 from tests.support.gateway_server import ThreadServer, wait_until
 from tests.support.platform_factories import join_node, make_user, release
 
+from skep_limits import MAX_ARCHIVE_BYTES
 from skep_platform.accounts import services as accounts
-from skep_platform.files import contents, services, storing
+from skep_platform.files import queries, services
 from skep_platform.files.models import Archive
 from skep_platform.jobs.models import Job, JobFiles
 from skep_platform.jobs.states import JobState
@@ -153,23 +154,23 @@ class TestUpload:
 
 class TestBeforeTheBody:
     @pytest.mark.parametrize("token", ["", "skt_" + "a" * 64])
-    def test_31_nobody_is_asked_for_a_body_who_is_not_logged_in(self, port, token):
-        answer = told(Caller(port, token=token), "files", 200_000_000)
+    def test_31_no_body_is_read_before_the_login_is_checked(self, port, token):
+        answer = announced(Caller(port, token=token), "files", 200_000_000)
         assert answer.startswith(b"HTTP/1.1 401")
         assert b"not_authenticated" in answer
 
-    def test_31_an_archive_is_not_larger_than_told(self, port):
+    def test_31_an_archive_is_not_larger_than_announced(self, port):
         caller = Caller(port, make_user())
-        assert told(caller, "files", contents.MAX_PACKED + 1).startswith(b"HTTP/1.1 413")
+        assert announced(caller, "files", MAX_ARCHIVE_BYTES + 1).startswith(b"HTTP/1.1 413")
 
     @pytest.mark.parametrize("path", ["jobs", "files/", "files/x", "FILES"])
     def test_31_other_routes_take_no_such_body(self, port, path):
         caller = Caller(port, make_user())
-        assert told(caller, path, 3 * 1024**2).startswith(b"HTTP/1.1 413")
+        assert announced(caller, path, 3 * 1024**2).startswith(b"HTTP/1.1 413")
 
 
-def told(caller: Caller, path: str, size: int) -> bytes:
-    """The beginning of the answer to a body of which only the size was told."""
+def announced(caller: Caller, path: str, size: int) -> bytes:
+    """Return the beginning of the answer to a body of which only the size was announced."""
     with socket.create_connection(("127.0.0.1", caller.port), timeout=60) as connection:
         head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {GZIP}\r\n"
         head += f"Content-Length: {size}\r\n"
@@ -219,12 +220,12 @@ class TestAgents:
             status, answer = caller.get(f"agent/files/{SHA256}")
             assert (status, answer["code"]) == (401, "not_authenticated")
 
-    def test_bytes_that_are_gone_are_told(self, port):
+    def test_bytes_that_are_gone_are_reported(self, port):
         node, credential = join_node()
         attempt = running_attempt(node, gpus=0)
         archive = services.upload(attempt.job.owner, _file(ARCHIVE))
         JobFiles.objects.create(job=attempt.job, archive=archive)
-        storing.delete(SHA256)
+        services.delete_stored(SHA256)
         assert Caller(port, token=credential).get(f"agent/files/{SHA256}")[0] == 404
 
 
@@ -236,9 +237,9 @@ def _file(data: bytes) -> Any:
 class TestTidy:
     def old(self, archive: Archive) -> None:
         Archive.objects.filter(pk=archive.pk).update(used_at=timezone.now() - timedelta(days=31))
-        os.utime(storages["files"].path(storing.name_of(archive.sha256)), (0, 0))
+        os.utime(storages["files"].path(queries.path_of(archive.sha256)), (0, 0))
 
-    def test_what_nobody_used_for_long_goes(self):
+    def test_archives_unused_for_long_are_deleted(self):
         kept = services.upload(make_user(), _file(packed(("kept", b"1"))))
         gone = services.upload(make_user(), _file(packed(("gone", b"1"))))
         self.old(gone)
@@ -269,9 +270,9 @@ class TestTidy:
         assert not JobFiles.objects.exists()
 
     def test_an_upload_that_just_comes_is_not_taken_for_a_leftover(self):
-        storing.store("a" * 64, _file(b"x"))
+        services.store("a" * 64, _file(b"x"))
         services.tidy()
         assert stored() == ["a" * 64]
-        os.utime(storages["files"].path(storing.name_of("a" * 64)), (0, 0))
+        os.utime(storages["files"].path(queries.path_of("a" * 64)), (0, 0))
         services.tidy()
         assert stored() == []

@@ -11,7 +11,7 @@ from tests.support.archives import packed
 from tests.support.object_store import ObjectStore, object_store
 from tests.support.platform_factories import make_user
 
-from skep_platform.files import services, storing
+from skep_platform.files import queries, services
 from skep_platform.files.models import Archive
 
 pytestmark = pytest.mark.django_db
@@ -33,17 +33,17 @@ def test_an_archive_goes_there_once_and_comes_back(bucket):
     for user in (make_user(), make_user()):
         archive = services.upload(user, io.BytesIO(data))
     assert [item.key for item in bucket.objects.all()] == [
-        f"skep/files/{storing.name_of(archive.sha256)}"
+        f"skep/files/{queries.path_of(archive.sha256)}"
     ]
-    with storing.opened(archive.sha256) as file:
+    with queries.open_stored(archive.sha256) as file:
         assert file.read() == data
 
 
-def test_what_nobody_uses_is_deleted_there(bucket, monkeypatch):
+def test_unused_archives_are_deleted_there(bucket, monkeypatch):
     monkeypatch.setattr(services, "ORPHANED", timedelta(days=-1))
     services.upload(make_user(), io.BytesIO(packed(("a", b"1"))))
     Archive.objects.update(used_at=timezone.now() - services.KEPT - timedelta(days=1))
     services.tidy()
     assert not Archive.objects.exists()
     assert list(bucket.objects.all()) == []
-    assert not storing.is_stored("0" * 64)
+    assert not queries.is_stored("0" * 64)

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from tests.support.gateway_server import ThreadServer, wait_until
 
-from skep_platform.gateway import listener, threads
+from skep_platform.gateway import concurrency, listener
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +42,11 @@ class Queries:
 
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
-    counted, at_database = Queries(), threads.at_database
+    counted, at_database = Queries(), concurrency.at_database
 
     def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
         with connection.execute_wrapper(counted):
             return at_database(work, *args, **kwargs)
 
-    monkeypatch.setattr(threads, "at_database", watched)
+    monkeypatch.setattr(concurrency, "at_database", watched)
     return counted

@@ -17,9 +17,17 @@ from tests.support.gateway_server import ProcessServer, ThreadServer, wait_until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from skep_agent.protocol import Heartbeat, HeartbeatAck, Leaving, Welcome, parse_server_message
-from skep_platform.cluster import presence, services
+from skep_agent.protocol import (
+    Desired,
+    Heartbeat,
+    HeartbeatAck,
+    Leaving,
+    Welcome,
+    parse_server_message,
+)
+from skep_platform.cluster import services, sessions
 from skep_platform.cluster.models import ControlPlane, Node, NodeState
+from skep_platform.gateway import agent as agent_socket
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,7 +45,7 @@ def lease_left(node: Node) -> float:
     return left.total_seconds()
 
 
-def test_finding_c8_a_gateway_that_is_stopped_tells_its_agents_for_how_long(
+def test_finding_c8_a_gateway_that_is_stopped_informs_its_agents_for_how_long(
     gateway: ProcessServer, settings
 ) -> None:
     joined = Joined()
@@ -57,10 +65,10 @@ def test_finding_c8_a_gateway_that_is_stopped_tells_its_agents_for_how_long(
         assert lease_left(joined.node) <= settings.SKEP_LEASE_S + settings.SKEP_LEASE_MARGIN_S
 
 
-def test_finding_c8_nobody_is_promised_what_cannot_be_stored(
+def test_finding_c8_no_one_is_assured_what_cannot_be_stored(
     gateway: ProcessServer,
 ) -> None:
-    """Its session was taken over: the promise is the newer gateway's to make."""
+    """Its session was taken over: the newer gateway extends its lease."""
     joined = Joined()
     with joined.connect(gateway.port) as agent:
         agent.enter(joined.hello)
@@ -86,6 +94,41 @@ def test_finding_c3_a_hello_with_nothing_new_costs_three_statements(
         asked = [sql for sql in queries.sql if sql.startswith(("SELECT", "UPDATE", "INSERT"))]
         node = [sql for sql in asked if "cluster_" in sql.split("WHERE")[0]]
         assert len([sql for sql in node if "desired_revision" not in sql or "*" in sql]) <= 3, asked
+
+
+def test_finding_c4_a_hello_costs_a_fixed_few_statements(django_assert_max_num_queries) -> None:
+    """The first one: to lock the node, its GPUs known so far, the GPUs, the node, the event."""
+    joined = Joined(gpus=8)
+    node = Node.objects.get()
+    with django_assert_max_num_queries(5 + BEGIN_COMMIT):
+        agent_socket._open(node.pk, joined.hello)
+    assert Node.objects.get().memory_id == joined.hello.memory_id
+    services.close_session(node.pk, Node.objects.get().session_epoch)
+    with django_assert_max_num_queries(4 + BEGIN_COMMIT):  # one asks what the agent forgot
+        agent_socket._open(node.pk, joined.hello)
+
+
+def test_finding_c4_a_join_costs_a_fixed_few_statements(django_assert_max_num_queries) -> None:
+    """To use the token, to look for the name, the node, the event, the audit log."""
+    _, token = services.issue_join_token(None, 60, nodes=2)
+    with django_assert_max_num_queries(5 + BEGIN_COMMIT):
+        services.join_node(token, "joins", "i1")
+
+
+def test_finding_c4_the_first_desired_state_of_a_node_costs_no_statement(
+    web: ThreadServer, port: int, queries
+) -> None:
+    joined = Joined(gpus=8)
+    queries.sql.clear()
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello)
+        assert not [sql for sql in queries.sql if "jobs_taskattempt" in sql]
+        Node.objects.update(desired_revision=F("desired_revision") + 1)
+        agent.beat()
+        assert agent.expect(Desired).revision == 1
+
+
+BEGIN_COMMIT = 2
 
 
 class Fleet:
@@ -184,4 +227,4 @@ def test_finding_c3_a_killed_server_loses_no_node_that_lives_and_later_those_tha
         assert set(lost) == dead
     back = ControlPlane.objects.get()
     assert back.seen_at - back.since >= timedelta(seconds=8), "only after a whole lease"
-    assert presence.gap() == timedelta(seconds=2)
+    assert sessions.gap() == timedelta(seconds=2)

@@ -1,4 +1,4 @@
-"""Who may open /ws/agent, and how everybody else is told to go."""
+"""Who may open /ws/agent, and how all others are turned away."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.platform_factories import make_gpus, make_inventory
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from skep_agent.frames import LogFrame
 from skep_agent.protocol import (
     CLOSE_DUPLICATE,
     CLOSE_PROTOCOL,
@@ -20,7 +21,6 @@ from skep_agent.protocol import (
     CLOSE_UNAUTHORIZED,
     MAX_TEXT_FRAME,
     Heartbeat,
-    LogFrame,
 )
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node, NodeState
@@ -57,7 +57,7 @@ def test_a_node_that_says_hello_is_welcome_and_online(port):
         assert (node.state, node.connected) == (NodeState.ONLINE, True)
         assert welcome.session_epoch == node.session_epoch
         assert node.devices.count() == 2
-    wait_until(lambda: Node.objects.get().state == NodeState.UNREACHABLE, "told unreachable")
+    wait_until(lambda: Node.objects.get().state == NodeState.UNREACHABLE, "called unreachable")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_26_a_frame_larger_than_the_protocol_allows_is_not_read(port):
         agent.enter(joined.hello)
 
 
-def test_25_a_second_agent_with_the_same_credential_is_told_and_the_first_stays(port):
+def test_25_a_second_agent_with_the_same_credential_is_reported_and_the_first_stays(port):
     joined = Joined()
     with joined.connect(port) as first, joined.connect(port) as thief:
         first.enter(joined.hello)
@@ -172,7 +172,7 @@ def test_25_a_newer_connection_of_the_same_agent_replaces_the_older(port):
 
 
 def test_25_a_fenced_session_ends_at_its_next_heartbeat(port):
-    """Also when the doorbell that says so was lost."""
+    """Also when the notification that says so was lost."""
     joined = Joined()
     with joined.connect(port) as agent:
         agent.enter(joined.hello)

@@ -15,7 +15,7 @@ from tests.support.gateway_server import ProcessServer, wait_until
 from websockets.exceptions import ConnectionClosed
 
 from skep_agent.protocol import LogAck
-from skep_platform.gateway import shipping
+from skep_platform.gateway import session
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import services as telemetry
 from skep_platform.telemetry.models import LogChunk
@@ -77,7 +77,7 @@ def test_a_trickle_becomes_few_chunks(port):
     assert LogChunk.objects.count() < 200
 
 
-def test_a_reconnected_agent_is_told_where_to_go_on(port):
+def test_a_reconnected_agent_is_shown_where_to_go_on(port):
     joined = Joined(gpus=1)
     with joined.connect(port) as agent:
         agent.enter(joined.hello)
@@ -126,7 +126,7 @@ def test_26_a_flood_of_lines_is_stored_and_holds_up_no_heartbeat(port):
 
 @pytest.fixture
 def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The log store hangs until the event is set; there is room for three small frames."""
+    """The log store hangs until the event is set; there is space for three small frames."""
     release, append = threading.Event(), telemetry.append_logs
 
     def hanging(*args: object) -> list[LogAck]:
@@ -134,8 +134,8 @@ def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return append(*args)
 
     monkeypatch.setattr(telemetry, "append_logs", hanging)
-    monkeypatch.setattr(shipping, "MAX_WAITING", 3 * (10 + shipping.FRAME_COST))
-    monkeypatch.setattr(shipping, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(session, "MAX_WAITING", 3 * (10 + session.FRAME_COST))
+    monkeypatch.setattr(session, "PATIENCE_S", 0.05)
     yield release
     release.set()
 

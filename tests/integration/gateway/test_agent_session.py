@@ -1,4 +1,4 @@
-"""What a connected agent is told, and what becomes of what it tells."""
+"""What a connected agent is sent, and what becomes of what it reports."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from skep_agent.protocol import (
 )
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
-from skep_platform.core import doorbells
-from skep_platform.gateway import retry
+from skep_platform.core import notifications
+from skep_platform.gateway import concurrency
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import AttemptState
@@ -46,7 +46,7 @@ def state(attempt: TaskAttempt) -> str:
 
 
 class TestNetworkPolicy:
-    def test_finding_s12_what_tasks_may_reach_is_told_before_what_shall_run(self, port):
+    def test_finding_s12_what_tasks_may_reach_is_reported_before_what_shall_run(self, port):
         joined = Joined()
         with joined.connect(port) as agent:
             agent.enter(joined.hello)
@@ -64,7 +64,7 @@ class TestDesired:
             assert [a.attempt_id for a in desired.attempts] == [str(attempt.pk)]
             assert desired.attempts[0].gpu_uuids == attempt.gpu_uuids
 
-    def test_a_doorbell_brings_the_new_state(self, port):
+    def test_a_notification_brings_the_new_state(self, port):
         joined = Joined(gpus=1)
         with joined.connect(port) as agent:
             _, before = agent.enter(joined.hello)
@@ -74,7 +74,7 @@ class TestDesired:
             assert after.revision == before.revision + 1
             assert [a.attempt_id for a in after.attempts] == [str(attempt.pk)]
 
-    def test_a_lost_doorbell_is_made_good_by_the_next_heartbeat(self, port):
+    def test_a_lost_notification_is_made_good_by_the_next_heartbeat(self, port):
         joined = Joined()
         with joined.connect(port) as agent:
             _, before = agent.enter(joined.hello)
@@ -82,17 +82,19 @@ class TestDesired:
             agent.beat()
             assert agent.expect(Desired).revision == before.revision + 1
 
-    def test_a_burst_of_doorbells_ends_with_the_newest_and_sends_nothing_twice(self, port):
+    def test_a_burst_of_notifications_ends_with_the_newest_and_sends_nothing_twice(self, port):
         joined = Joined()
         with joined.connect(port) as agent:
             _, first = agent.enter(joined.hello)
             for _ in range(30):
                 cluster.bump_revision([joined.node.pk])
-            told = [first.revision]
-            while told[-1] < first.revision + 30:
-                told.append(agent.expect(Desired).revision)
-            assert told == sorted(set(told))
-            doorbells.publish({doorbells.node_group(joined.node.pk): {"type": "node.changed"}})
+            sent = [first.revision]
+            while sent[-1] < first.revision + 30:
+                sent.append(agent.expect(Desired).revision)
+            assert sent == sorted(set(sent))
+            notifications.publish(
+                {notifications.node_group(joined.node.pk): {"type": "node.changed"}}
+            )
             agent.beat()
             assert not any(isinstance(message, Desired) for message in agent.other)
 
@@ -222,7 +224,7 @@ class TestFacts:
             assert counts[0] == counts[1]
 
     def test_a_database_that_is_away_delays_a_report_and_loses_nothing(self, port, monkeypatch):
-        monkeypatch.setattr(retry, "PAUSE_S", 0.01)
+        monkeypatch.setattr(concurrency, "PAUSE_S", 0.01)
         joined = Joined(gpus=1)
         away = iter([OperationalError("away"), OperationalError("still")])
         apply_facts = jobs.apply_facts
@@ -270,9 +272,9 @@ class TestSamples:
         message = {"type": "samples", "at": 0.0, "gpus": gpus, "containers": [task.model_dump()]}
         agent.send(json.dumps(message))
 
-    def told(self, kind: str, node: Node, name: str) -> dict[str, float]:
-        """The live value told last; empty before the first."""
-        value = doorbells.valkey().hget(f"skep:{kind}:live:{node.pk}", name)
+    def sent(self, kind: str, node: Node, name: str) -> dict[str, float]:
+        """The live value published last; empty before the first."""
+        value = notifications.valkey().hget(f"skep:{kind}:live:{node.pk}", name)
         return json.loads(value) if value else {}
 
     def test_newest_values_are_live_and_sums_are_stored_when_the_agent_leaves(self, port):
@@ -285,15 +287,15 @@ class TestSamples:
             self.sample(agent, joined, attempt)
             self.sample(agent, joined, attempt, utilization=100.0, memory_used_mb=2000)
             [uuid] = attempt.gpu_uuids
-            # The values of the first sample alone may be told before.
+            # The values of the first sample alone may be published before.
             wait_until(
-                lambda: self.told("gpu", joined.node, uuid).get("util") == 100.0, "newest told"
+                lambda: self.sent("gpu", joined.node, uuid).get("util") == 100.0, "newest published"
             )
-            assert self.told("gpu", joined.node, uuid)["mem"] == 2000
-            task = self.told("task", joined.node, str(attempt.pk))
+            assert self.sent("gpu", joined.node, uuid)["mem"] == 2000
+            task = self.sent("task", joined.node, str(attempt.pk))
             assert (task["cpu"], task["mem"]) == (150.0, 300)
             for kind in ("gpu", "task"):
-                assert 0 < doorbells.valkey().ttl(f"skep:{kind}:live:{joined.node.pk}") <= 60
+                assert 0 < notifications.valkey().ttl(f"skep:{kind}:live:{joined.node.pk}") <= 60
         wait_until(TaskRollup.objects.exists, "rollups stored")
         rows = list(GpuRollup.objects.filter(attempt=attempt, device_id=uuid))
         assert sum(row.samples for row in rows) == 2

@@ -19,9 +19,10 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user
 
 from skep_platform.accounts.models import User
-from skep_platform.core import impatient
-from skep_platform.gateway import agent_http, seats
+from skep_platform.core import serving
+from skep_platform.gateway import agent_http
 from skep_platform.gateway.asgi import application as gateway_application
+from skep_platform.gateway.socket import CLOSE_TOO_MANY, people_limits
 from skep_platform.telemetry.services import append_logs
 
 CROWD = 480  # sockets, which once kept everybody else out of PostgreSQL
@@ -93,7 +94,7 @@ def test_finding_s14_a_crowd_of_idle_pages_holds_no_database_connection(port):
             page.subscribe("cluster")
 
 
-def test_finding_s14_a_crowd_of_strangers_is_sent_away_and_nobody_waits(port):
+def test_finding_s14_a_crowd_of_authenticating_is_sent_away_and_no_one_waits(port):
     with ExitStack() as crowd:
         strangers = [crowd.enter_context(upgrade(port, None)) for _ in range(CROWD)]
         for stranger in strangers:
@@ -104,7 +105,7 @@ def test_finding_s14_a_crowd_of_strangers_is_sent_away_and_nobody_waits(port):
 
 @pytest.mark.parametrize("begun", ["", "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Half:"])
 def test_finding_s14_connections_that_ask_for_nothing_are_ended(port, monkeypatch, begun):
-    monkeypatch.setattr(impatient, "HEAD_S", 0.5)
+    monkeypatch.setattr(serving, "HEAD_S", 0.5)
     with ExitStack() as crowd:
         silent = [crowd.enter_context(open_socket(port, begun)) for _ in range(CROWD)]
         assert_served(port)
@@ -134,7 +135,7 @@ def test_finding_s14_who_does_not_read_an_answer_holds_no_database_connection(po
 
 
 def test_finding_s14_sockets_of_a_user_and_an_address_are_bounded(port, monkeypatch):
-    monkeypatch.setattr(seats.people, "of_address", 2)
+    monkeypatch.setattr(people_limits, "of_address", 2)
     with (
         Page(port, session=login(make_user())) as first,
         Page(port, session=login(make_user())) as second,
@@ -142,38 +143,41 @@ def test_finding_s14_sockets_of_a_user_and_an_address_are_bounded(port, monkeypa
         first.subscribe("cluster")
         second.subscribe("cluster")
         with Page(port, session=login(make_user())) as third:
-            assert third.end() == ("too_many_connections", seats.CLOSE_TOO_MANY)
-    wait_until(lambda: not seats.people._taken, "the seats are free again")
+            assert third.end() == ("too_many_connections", CLOSE_TOO_MANY)
+    wait_until(lambda: not people_limits._connected, "the seats are free again")
 
 
-def test_finding_s14_strangers_are_bounded_while_they_are_looked_up(port, monkeypatch):
-    """By a database that does not answer; who waits too long is told so."""
-    monkeypatch.setattr(seats.people, "strangers", 2)
-    monkeypatch.setattr(seats, "AUTHENTICATED_S", 2.0)
+def test_finding_s14_authenticating_are_bounded_while_they_are_looked_up(port, monkeypatch):
+    """By a database that does not answer; who waits too long is refused with the reason."""
+    monkeypatch.setattr(people_limits, "unauthenticated", 2)
+    monkeypatch.setattr("skep_platform.gateway.socket.AUTHENTICATED_S", 2.0)
     user = make_user()
     session = login(user)
     with connection.cursor() as lock:
         lock.execute("BEGIN; LOCK TABLE django_session IN ACCESS EXCLUSIVE MODE")
         try:
             with Page(port, session=session) as first, Page(port, session=session) as second:
-                wait_until(lambda: seats.people._strangers.total() == 2, "both are looked up")
+                wait_until(
+                    lambda: people_limits._authenticating.total() == 2,
+                    "both are looked up",
+                )
                 with Page(port, session=session) as third:
-                    assert third.end() == ("too_many_connections", seats.CLOSE_TOO_MANY)
-                late = ("not_authenticated_in_time", seats.CLOSE_TOO_MANY)
+                    assert third.end() == ("too_many_connections", CLOSE_TOO_MANY)
+                late = ("not_authenticated_in_time", CLOSE_TOO_MANY)
                 assert (first.end(), second.end()) == (late, late)
         finally:
             lock.execute("ROLLBACK")
-    wait_until(lambda: not seats.people._strangers, "nobody is looked up")
+    wait_until(lambda: not people_limits._authenticating, "no one is looked up")
     with Page(port, session=session) as page:
         page.subscribe("cluster")
 
 
-def test_finding_s14_probes_of_the_gateway_cost_nobody_a_database_connection(
+def test_finding_s14_probes_of_the_gateway_cost_no_one_a_database_connection(
     transactional_db, monkeypatch
 ):
     looks: list[int] = []
-    ready = agent_http.health.ready
-    monkeypatch.setattr(agent_http.health, "ready", lambda: looks.append(1) or ready())
+    ready = agent_http.middleware.ready
+    monkeypatch.setattr(agent_http.middleware, "ready", lambda: looks.append(1) or ready())
     monkeypatch.setattr(agent_http, "READY_S", 60.0)
     with ThreadServer(gateway_application) as gateway, ThreadPoolExecutor(16) as crowd:
         url = f"http://127.0.0.1:{gateway.port}/readyz"

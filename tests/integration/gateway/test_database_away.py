@@ -17,7 +17,7 @@ from tests.support.platform_factories import make_user
 from skep_agent.protocol import AttemptFact
 from skep_platform.accounts.services import create_token
 from skep_platform.cluster.models import Node, NodeState
-from skep_platform.core import outages
+from skep_platform.core import failures
 
 END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -47,7 +47,7 @@ def read_only() -> Iterator[None]:
         finally:
             reset = sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name)
             witness.execute(reset)
-            # As a demoted server that is left running: nobody is thrown out again.
+            # As a demoted server that is left running: no one is thrown out again.
     connection.close()
     connection.close_pool()
 
@@ -104,20 +104,20 @@ class _Answered(Exception):
 def test_finding_c6_states_in_which_the_database_is_away(state, kind) -> None:
     error = kind("x")
     error.__cause__ = _Answered(state)
-    told = outages.told(error)
-    assert told is not None
-    assert (told.status, told.code) == (503, "unavailable")
+    refusal = failures.as_refusal(error)
+    assert refusal is not None
+    assert (refusal.status, refusal.code) == (503, "unavailable")
 
 
 @pytest.mark.parametrize("error", [ProgrammingError("x"), DataError("x"), ValueError("x")])
-def test_finding_c6_a_defect_of_ours_is_not_told_as_an_outage(error) -> None:
+def test_finding_c6_a_defect_of_ours_is_not_reported_as_an_outage(error) -> None:
     error.__cause__ = _Answered("42601")
-    assert outages.told(error) is None
+    assert failures.as_refusal(error) is None
 
 
 def test_finding_c6_a_value_too_large_for_the_database_is_not_an_outage() -> None:
     error = OperationalError("x")
     error.__cause__ = _Answered("54000")
-    told = outages.told(error)
-    assert told is not None
-    assert (told.status, told.code) == (413, "request_too_large")
+    refusal = failures.as_refusal(error)
+    assert refusal is not None
+    assert (refusal.status, refusal.code) == (413, "request_too_large")

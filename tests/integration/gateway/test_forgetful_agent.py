@@ -25,7 +25,7 @@ MODEL = "Simulated-GPU"
 
 
 class CountingRuntime(MockRuntime):
-    """Tells how often each container's attempt was started."""
+    """Reports how often each container's attempt was started."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,9 +115,9 @@ def test_finding_c2_an_agent_without_its_journal_takes_over_what_still_runs(
     (machine.state / "journal.jsonl").unlink()
     machine.start()
     wait_until(lambda: Node.objects.get().session_epoch > before, "it is back")
-    told = Node.objects.get().desired_revision
+    sent = Node.objects.get().desired_revision
     wait_until(lambda: Node.objects.get().last_heartbeat_at, "it goes on")
     attempt.refresh_from_db()
     assert (attempt.state, attempt.released_at) == ("RUNNING", None)
-    assert Node.objects.get().desired_revision == told
+    assert Node.objects.get().desired_revision == sent
     assert machine.runtime.starts == {str(attempt.pk): 1}

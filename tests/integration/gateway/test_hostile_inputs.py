@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from benchmarks.usage import cpu_seconds, cpu_seconds_of_tree
 from tests.support import hostile
 from tests.support.gateway_server import ProcessServer
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
 MIB = 1024**2
-# The bounds of the issue. On a busy machine the clock says less than it should: an answer that
-# took longer is asked for again.
-ANSWER_S, MEMORY_MIB = 2.0, 100
-TRIES = 4
+# The bounds of the issue, in CPU time of the server and its workers: a busy machine makes the clock
+# say more. One request may take 1.5 s of a worker, which is replaced then.
+CPU_S, MEMORY_MIB = 3.0, 100
 ARCHIVES = dict(hostile.archives())
 TYPED = {200, 400, 413, 429}
 
@@ -36,6 +35,10 @@ class Web:
     def peak_mib(self) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def cpu_s(self) -> float:
+        """CPU time of the process, its workers, and workers that have ended."""
+        return cpu_seconds_of_tree(self.pid)
 
     def forget_peak(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
@@ -59,21 +62,17 @@ def web(started, transactional_db) -> Web:
 
 
 def withstands(web: Web, path: str, body: bytes, content_type: str) -> httpx.Response:
-    """Send it until it is answered in time once; memory is counted each time."""
-    fastest = float("inf")
-    for _ in range(TRIES):
-        web.forget_peak()
-        before, started = web.peak_mib(), time.monotonic()
-        answer = web.post(path, body, content_type)
-        fastest = min(fastest, time.monotonic() - started)
-        assert answer.status_code in TYPED, answer.text
-        if answer.status_code != 200:
-            assert set(answer.json()) == {"code", "message", "details"}
-        assert len(answer.content) < MIB
-        assert web.peak_mib() - before < MEMORY_MIB
-        if fastest < ANSWER_S:
-            return answer
-    raise AssertionError(f"answered after {fastest:.1f} s at the earliest")
+    """Send it; it may cost so much CPU time and memory, and is answered with a typed error."""
+    web.forget_peak()
+    memory, cpu = web.peak_mib(), web.cpu_s()
+    answer = web.post(path, body, content_type)
+    assert web.cpu_s() - cpu < CPU_S
+    assert answer.status_code in TYPED, answer.text
+    if answer.status_code != 200:
+        assert set(answer.json()) == {"code", "message", "details"}
+    assert len(answer.content) < MIB
+    assert web.peak_mib() - memory < MEMORY_MIB
+    return answer
 
 
 @pytest.mark.parametrize("name", hostile.TEXTS)
@@ -93,6 +92,7 @@ def test_finding_s1_s21_hostile_archives_are_answered_soon(web, name):
 def test_finding_s1_health_is_answered_while_texts_are_read(web):
     """Workers are busy with the dearest good file; the web process is not."""
     text = hostile.TEXTS["as many keys as there may be"]().encode()
+    own = cpu_seconds([web.pid])
     with httpx.Client() as client:
         threads = [
             threading.Thread(target=web.post, args=("/jobs/check", text, "application/yaml"))
@@ -100,10 +100,12 @@ def test_finding_s1_health_is_answered_while_texts_are_read(web):
         ]
         for thread in threads:
             thread.start()
-        slowest = 0.0
+        polls = answered_meanwhile = 0
         while any(thread.is_alive() for thread in threads):
-            started = time.monotonic()
-            health = client.get(web.url.replace("/api/v1", "/healthz"), timeout=30)
-            slowest = max(slowest, time.monotonic() - started)
+            health = client.get(web.url.replace("/api/v1", "/healthz"), timeout=60)
             assert health.status_code == 200
-    assert slowest < ANSWER_S
+            polls += 1
+            answered_meanwhile += all(thread.is_alive() for thread in threads)
+    assert answered_meanwhile > 0
+    spent = cpu_seconds([web.pid]) - own
+    assert spent < CPU_S / 2 + polls * 0.02, "the texts are read elsewhere"

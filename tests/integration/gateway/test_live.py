@@ -1,4 +1,4 @@
-"""Live pages: who hears which doorbells, and for how long."""
+"""Live pages: who receives which notifications, and for how long."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from websockets.exceptions import InvalidStatus
 
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import ApiToken, User
-from skep_platform.core import doorbells
-from skep_platform.gateway import live, seats
+from skep_platform.core import notifications
+from skep_platform.gateway import live
+from skep_platform.gateway.socket import people_limits
 from skep_platform.jobs.models import Job
 from skep_platform.telemetry.services import append_logs
 from skep_platform.tenancy.models import Membership
@@ -57,7 +58,7 @@ class TestWho:
         with Page(port, token=token) as page:
             assert page.end() == UNAUTHENTICATED
 
-    def test_20_nobody_is_refused(self, port):
+    def test_20_no_one_is_refused(self, port):
         with Page(port, origin=f"http://127.0.0.1:{port}") as page:
             assert page.end() == UNAUTHENTICATED
 
@@ -97,7 +98,7 @@ class TestWho:
 
     @pytest.mark.parametrize("scheme", ["https", "wss", "ftp", "file"])
     def test_finding_s21_a_page_of_another_scheme_is_another_origin(self, port, scheme):
-        """Such as the same host's other service, or what somebody in between made of it."""
+        """Such as the same host's other service, or what someone in between made of it."""
         known = {"session": login(make_user())}
         with (
             pytest.raises(InvalidStatus) as caught,
@@ -112,7 +113,7 @@ class TestWho:
             page.subscribe("cluster")
 
     def test_31_one_user_cannot_open_sockets_without_end(self, port, monkeypatch):
-        monkeypatch.setattr(seats.people, "of_user", 2)
+        monkeypatch.setattr(people_limits, "of_user", 2)
         team = Team()
         with team.page(port) as first, team.page(port) as second:
             first.subscribe("cluster")
@@ -122,12 +123,12 @@ class TestWho:
             first.subscribe("jobs")
 
 
-class TestBells:
+class TestNotifications:
     def test_a_change_of_the_job_rings(self, port):
         team = Team()
         with team.page(port) as page:
             page.subscribe("job", team.job.pk)
-            doorbells.ring_topic("job", team.job.pk)
+            notifications.notify_topic("job", team.job.pk)
             assert page.expect("changed") == ("job", str(team.job.pk))
 
     def test_new_log_bytes_ring(self, port):
@@ -152,9 +153,9 @@ class TestBells:
             page.subscribe("cluster")
             page.send(unsubscribe="job", id=str(team.job.pk))
             page.subscribe("jobs")  # so that the server has read the line before
-            doorbells.ring_topic("job", team.job.pk)
-            doorbells.ring_topic("job", other.pk)
-            doorbells.ring_topic("cluster")
+            notifications.notify_topic("job", team.job.pk)
+            notifications.notify_topic("job", other.pk)
+            notifications.notify_topic("cluster")
             assert page.expect("changed") == ("cluster", "")
 
     def test_subscribing_twice_rings_once(self, port):
@@ -162,7 +163,7 @@ class TestBells:
         with team.page(port) as page:
             page.subscribe("cluster")
             page.subscribe("cluster")
-            doorbells.ring_topic("cluster")
+            notifications.notify_topic("cluster")
             assert page.expect("changed") == ("cluster", "")
             with pytest.raises(TimeoutError):
                 page.receive(3 * live.PAUSE_S)
@@ -173,8 +174,8 @@ class TestBells:
             page.subscribe("job", team.job.pk)
             began = time.monotonic()
             for _ in range(500):
-                doorbells.publish(
-                    {doorbells.topic_group("job", team.job.pk): {"type": "topic.changed"}}
+                notifications.publish(
+                    {notifications.topic_group("job", team.job.pk): {"type": "topic.changed"}}
                 )
             page.expect("changed")
             assert rings_of(page) <= 1 + (time.monotonic() - began) / live.PAUSE_S
@@ -199,11 +200,11 @@ class TestWhat:
                 page.send(subscribe=topic, id=str(uuid4()))
                 assert page.refusal() == "not_found"
             page.subscribe("cluster")
-            doorbells.ring_topic("job", other.job.pk)
-            doorbells.ring_topic("cluster")
+            notifications.notify_topic("job", other.job.pk)
+            notifications.notify_topic("cluster")
             assert page.expect("changed") == ("cluster", "")
 
-    def test_an_admin_hears_every_job(self, port):
+    def test_an_admin_receives_every_job(self, port):
         _, token = accounts.create_token(make_user(admin=True))
         with Page(port, token=token) as page:
             page.subscribe("job", Team().job.pk)
@@ -232,16 +233,16 @@ class TestWhat:
     @pytest.mark.parametrize(
         "text", ["", "x", "[]", "{}", '{"subscribe": 1}', '{"subscribe": "job", "id": []}']
     )
-    def test_26_what_is_no_command_is_told_so(self, port, text):
+    def test_26_what_is_no_command_is_reported_so(self, port, text):
         with Team().page(port) as page:
-            page.socket.send(text)
+            page.write(text)
             assert page.refusal() == "message_invalid"
             page.subscribe("cluster")
 
     @pytest.mark.parametrize("data", [b"\x00", "x" * 5000])
     def test_26_large_and_binary_messages_end_the_connection(self, port, data):
         with Team().page(port) as page:
-            page.socket.send(data)
+            page.write(data)
             assert page.end() == ("message_invalid", 4400)
 
     def test_31_subscriptions_are_bounded(self, port, monkeypatch):
@@ -317,8 +318,8 @@ def test_20_who_leaves_the_team_stops_hearing_its_jobs(port):
         page.subscribe("cluster")
         Membership.objects.filter(user=team.user).delete()
         assert page.refusal() == "not_found"
-        doorbells.ring_topic("job", team.job.pk)
-        doorbells.ring_topic("cluster")
+        notifications.notify_topic("job", team.job.pk)
+        notifications.notify_topic("cluster")
         assert page.expect("changed") == ("cluster", "")
 
 
@@ -336,7 +337,7 @@ def test_a_page_that_leaves_is_forgotten(port, web):
     with team.page(port) as page:
         page.subscribe("job", team.job.pk)
     wait_until(lambda: not web.server.server_state.tasks, "the connection ended")
-    assert not seats.people._taken
+    assert not people_limits._connected
 
 
 def test_31_followers_of_a_log_take_no_thread_and_no_database_connection_each(transactional_db):

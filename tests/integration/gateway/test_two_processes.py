@@ -18,7 +18,7 @@ from skep_agent.protocol import CLOSE_UNAUTHORIZED
 from skep_platform.asgi import application as web_application
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
-from skep_platform.gateway import forwarded
+from skep_platform.gateway import forwarding
 from skep_platform.gateway.asgi import application as gateway_application
 
 
@@ -39,14 +39,14 @@ def ports(servers, transactional_db, settings) -> Iterator[tuple[int, int]]:
         wait_until(lambda s=server: not s.server.server_state.tasks, "every connection ended")
 
 
-def test_an_agent_at_the_gateway_is_told_no_other_address(ports):
+def test_an_agent_at_the_gateway_is_given_no_other_address(ports):
     joined = Joined(gpus=1)
     with joined.connect(ports[1]) as agent:
         welcome, _ = agent.enter(joined.hello)
         assert welcome.gateway_url == ""
 
 
-def test_an_agent_that_knows_the_web_address_is_passed_on_and_told_the_gateways(ports):
+def test_an_agent_that_knows_the_web_address_is_passed_on_and_given_the_gateways(ports):
     joined = Joined(gpus=1)
     with joined.connect(ports[0]) as agent:
         welcome, desired = agent.enter(joined.hello)
@@ -92,7 +92,7 @@ def test_the_gateway_has_nothing_for_people(ports):
         assert refused.value.response.status_code == 403
 
 
-def test_without_a_gateway_an_agent_is_told_to_come_again(ports, settings):
+def test_without_a_gateway_an_agent_is_asked_to_come_again(ports, settings):
     settings.SKEP_GATEWAY_BACKEND = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://127.0.0.1:{ports[0]}/ws/agent", proxy=None)
@@ -100,7 +100,7 @@ def test_without_a_gateway_an_agent_is_told_to_come_again(ports, settings):
     assert json.loads(refused.value.response.body)["code"] == "gateway_away"
 
 
-def test_finding_s19_nobody_but_the_web_server_says_whose_connection_it_is(ports, settings):
+def test_finding_s19_no_one_but_the_web_server_says_whose_connection_it_is(ports, settings):
     """A forged statement, an old one, and headers of proxies that are not ours."""
     seen: list[dict] = []
 
@@ -108,21 +108,22 @@ def test_finding_s19_nobody_but_the_web_server_says_whose_connection_it_is(ports
         seen.append(scope)
 
     async def ask(**headers: str) -> dict:
-        told = [(b"host", b"real:1"), *((k.encode(), v.encode()) for k, v in headers.items())]
-        scope = {"type": "websocket", "scheme": "ws", "client": ("10.9.9.9", 1), "headers": told}
-        await forwarded.Forwarded(app)(scope, None, None)
+        found = [(b"host", b"real:1"), *((k.encode(), v.encode()) for k, v in headers.items())]
+        scope = {"type": "websocket", "scheme": "ws", "client": ("10.9.9.9", 1), "headers": found}
+        await forwarding.Forwarded(app)(scope, None, None)
         return seen.pop()
 
     from asgiref.sync import async_to_sync
 
-    name = forwarded.HEADER.decode()
+    name = forwarding.HEADER.decode()
     scope = {"client": ("10.1.1.1", 5), "scheme": "wss", "headers": [(b"host", b"skep.org")]}
-    true = forwarded.statement(scope)
+    true = forwarding.statement(scope)
     asked = async_to_sync(ask)(**{name: true})
     assert asked["forwarded"]
     assert (asked["client"][0], asked["scheme"]) == ("10.1.1.1", "wss")
     assert dict(asked["headers"]) == {b"host": b"skep.org"}
-    for forged in ("[]", "x", true[:-1] + "A", true + ":x", "\xff"):
+    altered = true[:-1] + ("B" if true.endswith("A") else "A")
+    for forged in ("[]", "x", altered, true + ":x", "\xff"):
         asked = async_to_sync(ask)(**{name: forged, "x-forwarded-for": "10.1.1.1"})
         assert not asked["forwarded"]
         assert (asked["client"][0], asked["scheme"]) == ("10.9.9.9", "ws")

@@ -65,7 +65,7 @@ def test_member_learns_of_no_other_virtual_cluster_by_an_image(admin):
 
 def test_member_cannot_write(admin):
     ann = make_user()
-    make_vc("a", managers=[ann])
+    make_vc("a", vc_admins=[ann])
     add(admin, "for-a", "a")
     api = Api(ann)
     assert refusal(api.patch("/images/for-a", {"reference": "evil"})) == (403, "forbidden")
@@ -108,7 +108,7 @@ def test_usual_references_are_taken(admin, reference):
     assert admin.post("/images", {"name": "x", "reference": reference}).status_code == 201
 
 
-def test_unknown_virtual_cluster_and_taken_name_are_told(admin):
+def test_unknown_virtual_cluster_and_taken_name_are_reported(admin):
     add(admin, "torch")
     assert refusal(add(admin, "torch")) == (409, "name_taken")
     assert refusal(add(admin, "other", "nowhere")) == (404, "not_found")

@@ -1,4 +1,4 @@
-"""What is wrong with a job file: all of it at once, and no secret in what is stored or told."""
+"""What is wrong with a job file: all of it at once, and no secret in what is stored or shown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codes(user, text: str) -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in services.check(user, text).errors]
 
 
-def test_finding_u25_seven_mistakes_are_told_in_the_first_round(alice, vc):
+def test_finding_u25_seven_mistakes_are_reported_in_the_first_round(alice, vc):
     assert codes(alice, SEVEN) == [
         ("invalid_value", "jobRetryCount"),
         ("invalid_value", "prerequisites[0].uri"),
@@ -56,11 +56,11 @@ def test_finding_u25_seven_mistakes_are_told_in_the_first_round(alice, vc):
     ]
 
 
-def test_finding_u25_a_submit_tells_as_many_as_a_check(alice, vc):
+def test_finding_u25_a_submit_reports_as_many_as_a_check(alice, vc):
     answer = Api(alice).client.post("/api/v1/jobs", SEVEN, content_type="application/yaml")
     assert answer.json()["code"] == "invalid_job"
-    told = [(e["code"], e["path"]) for e in answer.json()["details"]["errors"]]
-    assert told == codes(alice, SEVEN)
+    reported = [(e["code"], e["path"]) for e in answer.json()["details"]["errors"]]
+    assert reported == codes(alice, SEVEN)
 
 
 def test_finding_u25_what_is_mended_for_further_checks_is_never_stored(alice, vc):
@@ -91,7 +91,7 @@ def test_finding_u25_any_mistakes_together_are_at_least_as_many_problems(alice, 
     for name in sorted(chosen):
         MISTAKES[name](file)
     found = codes(alice, json.dumps(file))
-    # Whether a reference is right is not told of a role whose image is unknown.
+    # Whether a reference is right is not reported of a role whose image is unknown.
     assert len(found) >= len(chosen) - ({"image", "uri"} <= chosen), (chosen, found)
 
 

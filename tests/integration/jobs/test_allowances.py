@@ -11,10 +11,10 @@ from tests.support.jobs_world import job_file, submit
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
-from skep_platform.core.errors import TooMany
+from skep_platform.core.errors import SkepError, TooMany
 from skep_platform.jobs import services
-from skep_platform.jobs.intake import allowances
 from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission import allowances
 from skep_platform.tenancy.limits import set_limit
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +69,31 @@ def test_finding_s7_tasks_of_all_unfinished_jobs_are_limited(alice, vc):
     error = refused("too_many_tasks_in_vc", alice, vc, gpus=0, instances=2)
     assert (error.details["now"], error.details["most"]) == (9_999, 10_000)
     submit(alice, vc, gpus=0, instances=1)
+
+
+def test_a_job_above_the_gpus_or_the_duration_of_one_job_is_refused_with_the_numbers(alice, vc):
+    set_limit(None, vc, "gpus_per_job", 4)
+    set_limit(None, vc, "job_duration_s", 3600)
+    with pytest.raises(SkepError) as found:
+        submit(alice, vc, gpus=2, instances=3)
+    assert found.value.code == "too_many_gpus_in_job"
+    assert (found.value.details["gpus"], found.value.details["most"]) == (6, 4)
+    for name in ("maxDuration", "duration"):
+        with pytest.raises(SkepError) as found:
+            submit(alice, vc, skep={name: "2h"})
+        assert found.value.code == "job_too_long"
+        assert "2 h, but a job of" in found.value.message
+    answer = Api(alice).post("/jobs/check", job_file(vc, skep={"maxDuration": "2h"}, gpus=8))
+    errors = {error["code"]: error["path"] for error in answer.json()["errors"]}
+    assert errors["job_too_long"] == "extras.skep.maxDuration"
+    assert "too_many_gpus_in_job" in errors
+
+
+def test_a_job_that_asks_for_no_maximum_duration_gets_that_of_its_virtual_cluster(alice, vc):
+    assert submit(alice, vc).max_duration_s is None
+    set_limit(None, vc, "job_duration_s", 3600)
+    assert submit(alice, vc).max_duration_s == 3600
+    assert submit(alice, vc, skep={"maxDuration": "10m"}).max_duration_s == 600
 
 
 def test_finding_s7_active_jobs_are_limited_and_finished_ones_do_not_count(alice, vc):
@@ -141,7 +166,7 @@ def test_finding_s20_members_give_no_priority_above_the_limit(alice, vc):
     answer = api.post("/jobs", job_file(vc, skep={"priority": 101}))
     assert refusal(answer) == (400, "priority_too_high")
     assert api.post("/jobs", job_file(vc, priority="prod")).status_code == 201
-    vc.memberships.filter(user=alice).update(role="manager")
+    vc.memberships.filter(user=alice).update(role="admin")
     assert api.post("/jobs", job_file(vc, skep={"priority": 1000})).status_code == 201
 
 

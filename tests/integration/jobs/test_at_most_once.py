@@ -33,8 +33,8 @@ from skep_agent.protocol import Hello, parse_server_message
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
 from skep_platform.gateway.agent import _open
-from skep_platform.gateway.desired import build
 from skep_platform.jobs import services
+from skep_platform.jobs.containers.desired import build_frame
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +72,7 @@ class Cluster:
         self.gpus = make_gpus(self.node.name, 4)
         self.machine = Machine(self.gpus)
         self.epoch: int | None = None  # of the session
-        self.told: int | None = None
+        self.sent_revision: int | None = None
         self.connect()
 
     def connect(self) -> None:
@@ -84,7 +84,7 @@ class Cluster:
             held=self.machine.machine.known(),
         )
         node, _ = _open(self.node.pk, hello)
-        self.epoch, self.told = node.session_epoch, None
+        self.epoch, self.sent_revision = node.session_epoch, None
         self.machine.welcome()
 
     def cut(self) -> None:
@@ -92,17 +92,17 @@ class Cluster:
             self.machine.disconnect()
         self.epoch = None
 
-    def tell(self, *, arrives: bool = True) -> None:
+    def send(self, *, arrives: bool = True) -> None:
         if self.epoch is None:
             return
         try:
-            state = build(self.node.pk, self.epoch, self.told)
+            state = build_frame(self.node.pk, self.epoch, self.sent_revision)
         except Conflict:
             self.cut()
             return
         if state is None:
             return
-        self.told = state.revision
+        self.sent_revision = state.revision
         if not arrives:
             self.cut()
             return
@@ -133,7 +133,7 @@ class Cluster:
             self.machine.exit(running[0].container_id, 0)
 
     def prune(self) -> None:
-        """Somebody removes a container that has ended."""
+        """Remove a container that has ended."""
         ended = [c for c in self.machine.containers.values() if c.status == "exited"]
         for container in ended[:1]:
             self.machine.vanish(container.container_id)
@@ -144,10 +144,10 @@ class Cluster:
                 self.connect()
             case "cut":
                 self.cut()
-            case "tell":
-                self.tell()
-            case "lose what is told":
-                self.tell(arrives=False)
+            case "send":
+                self.send()
+            case "lose what is sent":
+                self.send(arrives=False)
             case "report":
                 self.report()
             case "lose the acknowledgement":
@@ -181,14 +181,14 @@ class Cluster:
         for _ in range(12):
             if self.epoch is None:
                 self.do("connect")
-            for step in ("tell", "work on", "report", "end one", "work on", "report", "tell"):
+            for step in ("send", "work on", "report", "end one", "work on", "report", "send"):
                 self.do(step)
             self.machine.ack_facts()
 
 
 STEPS = [
-    *("connect", "tell", "tell", "work", "work on", "work on", "report", "report"),
-    *("lose what is told", "lose the acknowledgement", "cut", "end one", "prune"),
+    *("connect", "send", "send", "work", "work on", "work on", "report", "report"),
+    *("lose what is sent", "lose the acknowledgement", "cut", "end one", "prune"),
     *("die", "forget", "forget", "forget all", "forget all", "reconcile"),
 ]
 
@@ -221,7 +221,7 @@ def job(cluster: Cluster) -> Job:
 
 
 def run(cluster: Cluster) -> None:
-    for step in ("tell", "work on", "report"):
+    for step in ("send", "work on", "report"):
         cluster.do(step)
 
 
@@ -244,20 +244,20 @@ def test_finding_c2_a_running_attempt_that_its_node_forgot_is_retried_for_free(
     assert cluster.machine.starts[str(attempt.pk)] == 1
 
 
-def test_finding_c2_what_was_told_but_never_reported_counts_as_started(
+def test_finding_c2_what_was_sent_but_never_reported_counts_as_started(
     cluster: Cluster, job: Job
 ) -> None:
-    cluster.do("tell")
-    cluster.do("work on")  # it starts, and nobody hears of it
+    cluster.do("send")
+    cluster.do("work on")  # it starts, and its report is lost
     cluster.do("forget all")
     cluster.do("connect")
     assert attempts_of(job)[0].error_code == "attempt_forgotten"
 
 
-def test_finding_c2_what_was_told_and_did_not_arrive_is_told_again_to_an_agent_that_remembers(
+def test_finding_c2_what_was_sent_and_did_not_arrive_is_sent_again_to_an_agent_that_remembers(
     cluster: Cluster, job: Job
 ) -> None:
-    cluster.do("lose what is told")
+    cluster.do("lose what is sent")
     cluster.do("connect")
     run(cluster)
     assert state_of(job) == "RUNNING"
@@ -275,7 +275,7 @@ def test_finding_c2_containers_that_stayed_are_taken_over_without_a_journal(
     assert (attempt.state, state_of(job)) == ("RUNNING", "RUNNING")
 
 
-def test_finding_c2_an_attempt_that_was_not_told_yet_starts_after_a_wipe(
+def test_finding_c2_an_attempt_that_was_not_sent_yet_starts_after_a_wipe(
     cluster: Cluster, job: Job
 ) -> None:
     cluster.do("forget all")
@@ -284,7 +284,7 @@ def test_finding_c2_an_attempt_that_was_not_told_yet_starts_after_a_wipe(
     assert state_of(job) == "RUNNING"
 
 
-def test_finding_c2_an_agent_that_does_not_tell_what_it_holds_loses_nothing(
+def test_finding_c2_an_agent_that_does_not_report_what_it_holds_loses_nothing(
     cluster: Cluster, job: Job
 ) -> None:
     """An agent of an earlier version, during an upgrade."""

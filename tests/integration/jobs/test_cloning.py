@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import job_file, submit
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
-from skep_platform.core import vault
+from skep_platform.core import encryption
 from skep_platform.files.models import Archive
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.models import Job, JobFiles, JobSecrets
@@ -45,7 +47,7 @@ def test_a_clone_has_the_secrets_files_and_tags_of_its_source(alice, vc, archive
     clone = Job.objects.get(pk=clone.pk)
     assert (clone.name, clone.tags, clone.work_dir) == ("train-2", ["changed", "b/c"], "/code")
     assert clone.spec["name"] == json.loads(clone.spec_text)["name"] == "train-2"
-    opened = json.loads(vault.open(JobSecrets.objects.get(job=clone).sealed))
+    opened = json.loads(encryption.open(JobSecrets.objects.get(job=clone).sealed))
     assert opened["secrets"] == {"p": "S3cret-value"}
     assert opened["auths"]["test/image:1"]["password"] == "S3cret-value"
     assert JobFiles.objects.get(job=clone).archive == archive
@@ -68,7 +70,7 @@ def test_a_clone_may_be_given_a_name_but_not_a_taken_one(alice, vc):
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_job")
 
 
-def test_nobody_else_gets_secrets_by_a_clone(alice, vc, archive):
+def test_only_the_owner_gets_secrets_by_a_clone(alice, vc, archive):
     source = services.submit(alice, json.dumps(secret_job(vc)))
     answer = Api(make_user("root", admin=True)).post(f"/jobs/{source.pk}/clone", {})
     assert (answer.status_code, answer.json()["code"]) == (403, "may_not_clone")
@@ -115,7 +117,7 @@ def test_a_batch_script_becomes_a_job_file_with_notes(alice):
 
 
 @pytest.mark.parametrize("query", ["", "?format=kubeflow"])
-def test_what_is_of_no_other_format_is_told_with_its_place(alice, query):
+def test_what_is_of_no_other_format_is_reported_with_its_place(alice, query):
     answer = convert(alice, query, "x: [")
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_job")
     assert answer.json()["details"]["errors"][0]["line"] >= 1
@@ -124,3 +126,13 @@ def test_what_is_of_no_other_format_is_told_with_its_place(alice, query):
 def test_another_format_is_refused(alice):
     answer = convert(alice, "?format=pbs", "x")
     assert answer.json()["code"] == "invalid_filter"
+
+
+def test_numbering_a_clone_reads_one_row_however_many_there_are(alice, vc):
+    source = submit(alice, vc, name="train")
+    for name in ("train-7", "train-x-9", "train-12a", "train_8"):
+        submit(alice, vc, name=name)
+    with CaptureQueriesContext(connection) as queries:
+        assert services.clone(alice, source.pk).name == "train-8"
+    (named,) = [q["sql"] for q in queries if "starts_with" in q["sql"]]
+    assert "max(" in named

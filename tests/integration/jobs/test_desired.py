@@ -1,4 +1,4 @@
-"""What a node is told to run."""
+"""What a node shall run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from tests.support.jobs_world import attempts_of, explain, partly_placed, placed, tell, tick
+from tests.support.jobs_world import attempts_of, explain, partly_placed, placed, report, tick
 from tests.support.platform_factories import make_node
 
 from skep_agent.network.plan import plan_of
@@ -16,7 +16,7 @@ from skep_agent.protocol import MAX_TEXT_FRAME, Desired
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts
-from skep_platform.jobs.life import preempting
+from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job, PortLease
 from skep_platform.tenancy.limits import LIMITS, set_limit
 
@@ -46,7 +46,7 @@ def test_a_spec_has_all_that_the_node_needs(alice, vc):
     assert spec.env["SKEP_ATTEMPT_ID"] == spec.attempt_id
 
 
-def test_finding_s11_a_node_is_told_what_a_container_may_keep_on_its_disk(alice, vc):
+def test_finding_s11_a_node_is_sent_what_a_container_may_keep_on_its_disk(alice, vc):
     set_limit(None, vc, "container_disk_mb", 5000)
     node = make_node("gpu-1", gpus=8)
     placed(alice, vc)
@@ -97,7 +97,7 @@ def test_finding_s5_a_gang_over_nodes_gets_a_network_of_its_own(alice, vc):
         assert spec.env["PAI_HOST_IP_worker_3"] == addresses["worker-3"]
         assert spec.env["MASTER_PORT"] == "29500"
         assert spec.env["NCCL_SOCKET_IFNAME"] == spec.env["GLOO_SOCKET_IFNAME"] == "eth0"
-        # Each agent takes what it is told.
+        # Each agent takes what it is sent.
         assert plan_of(spec, next(n.name for n in gang.nodes if spec.hostname in n.tasks))
     assert not PortLease.objects.exists()
     assert sorted(spec.env["NODE_RANK"] for spec in specs) == ["0", "0", "1", "1"]
@@ -127,14 +127,14 @@ def test_on_the_host_network_ports_of_nodes_are_reserved(alice, vc):
     assert sorted(spec.env["NODE_RANK"] for spec in specs) == ["0", "0", "1", "1"]
 
 
-def test_what_shall_end_is_told_to_stop_until_it_is_released(alice, vc):
+def test_what_shall_end_is_sent_as_stop_until_it_is_released(alice, vc):
     node = make_node("gpu-1", gpus=8)
     ended, stopped, running = (placed(alice, vc) for _ in range(3))
-    tell(attempts_of(ended), "running", "exited")
+    report(attempts_of(ended), "running", "exited")
     services.stop(alice, stopped.pk)
-    told = {spec.job_id: spec.desired for spec in desired_attempts(node.pk)}
-    assert told == {str(ended.pk): "stop", str(stopped.pk): "stop", str(running.pk): "run"}
-    tell(attempts_of(ended), "released")
+    desired = {spec.job_id: spec.desired for spec in desired_attempts(node.pk)}
+    assert desired == {str(ended.pk): "stop", str(stopped.pk): "stop", str(running.pk): "run"}
+    report(attempts_of(ended), "released")
     assert str(ended.pk) not in {spec.job_id for spec in desired_attempts(node.pk)}
 
 
@@ -149,9 +149,9 @@ def test_other_nodes_attempts_are_not_listed(alice, vc):
 def test_a_retry_has_the_environment_of_its_own_attempt(alice, vc):
     node = make_node("gpu-1", gpus=8)
     job = placed(alice, vc, retries=1)
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", exit_code=1)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", exit_code=1)
+    report(attempts_of(job), "released")
     explain(job)
     job.refresh_from_db()
     job.not_before = None
@@ -176,9 +176,20 @@ def test_any_number_of_jobs_takes_the_same_number_of_queries(alice, vc):
     for _ in range(10):
         placed(alice, vc, gpus=0, instances=20)
         placed(alice, vc, gpus=0)
-    assert queries() == few <= 6
+    assert queries() == few <= 7
     assert queries() == 1  # all known
     assert len(desired_attempts(node.pk)) == 212
+
+
+@pytest.mark.parametrize("name", ["HOST_NETWORK", "RDMA", "PRIVILEGED", "NETWORK_MODE"])
+def test_24_no_variable_of_a_job_switches_on_what_an_admin_left_off(alice, vc, name):
+    """As SUDO_SESSION_ENABLED did elsewhere: no setting is read from the variables of jobs."""
+    make_node()
+    values = {name: "1", name.lower(): "true"}
+    job = placed(alice, vc, skep={"environment": values})
+    (attempt,) = attempts_of(job)
+    (spec,) = desired_attempts(attempt.node_id)
+    assert (spec.network, spec.rdma, spec.env[name]) == ("isolated", False, "1")
 
 
 def test_31_huge_commands_cannot_make_a_frame_that_no_agent_reads(alice, vc):
@@ -193,7 +204,7 @@ def test_31_huge_commands_cannot_make_a_frame_that_no_agent_reads(alice, vc):
     assert 10 < len(specs) < 201  # the job alone may have half of it
 
 
-def test_a_job_tells_how_it_is_stopped_and_why(alice, vc):
+def test_a_job_records_how_it_is_stopped_and_why(alice, vc):
     node = make_node("gpu-1", gpus=8)
     job = placed(alice, vc)
     Job.objects.filter(pk=job.pk).update(

@@ -13,7 +13,6 @@ from tests.support.platform_factories import make_node
 
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
 from skep_platform.files.models import Archive
-from skep_platform.gateway import desired as gateway
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts, desired_state
@@ -41,7 +40,7 @@ SHOWS = ["curl -H <% $secrets.token %> x"]
 SSH = {"com.microsoft.pai.runtimeplugin": [{"plugin": "ssh", "parameters": {"jobssh": True}}]}
 
 
-def test_a_command_with_a_secret_is_told_as_one(alice, vc, node):
+def test_a_command_with_a_secret_is_sent_as_one(alice, vc, node):
     submitted(alice, vc, commands=SHOWS)
     (spec,) = desired_attempts(node.pk)
     assert spec.command == "curl -H t0ken-of-alice x"
@@ -162,19 +161,19 @@ def test_a_task_alone_has_ssh_where_it_asks_for_it(alice, vc, node):
     assert any(file.path == "/run/skep/ssh/start" for file in spec.files)
 
 
-def test_200_tasks_on_a_node_are_told_of_their_gang_once(alice, vc):
+def test_200_tasks_on_a_node_are_sent_their_gang_once(alice, vc):
     node = make_node("cpu-1", gpus=0, cpus=1000, memory_mb=4_000_000)
     job = placed(alice, vc, gpus=0, instances=200)
     with CaptureQueriesContext(connection) as captured:
         state = desired_state(node.pk)
-    assert len(captured) <= 6  # of limits, too, whatever the number of tasks
+    assert len(captured) <= 7  # of limits and credentials, too, whatever the number of tasks
     assert len(state.attempts) == 200
     node.refresh_from_db()
-    told = gateway.build(node.pk, node.session_epoch, None)
-    assert told is not None
+    state = desired.build_frame(node.pk, node.session_epoch, None)
+    assert state is not None
     whole = Desired(revision=1, attempts=desired_attempts(node.pk)).model_dump_json()
-    assert len(told.frame) * 10 < len(whole)
-    read = parse_server_message(told.frame)
+    assert len(state.frame) * 10 < len(whole)
+    read = parse_server_message(state.frame)
     assert isinstance(read, Desired)
     assert read.attempts == desired_attempts(node.pk)
     assert {spec.env["RANK"] for spec in read.attempts} == {str(n) for n in range(200)}

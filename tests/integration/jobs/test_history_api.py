@@ -9,7 +9,7 @@ from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
-from skep_platform.jobs.life import diagnosing
+from skep_platform.jobs.lifecycle import diagnosing
 from skep_platform.jobs.models import Job, JobAttempt
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +49,7 @@ def test_attempts_of_a_job_come_newest_first_with_the_present_one(alice, job):
     assert shown[1]["diagnosis"] is None
 
 
-def test_pages_of_attempts_tell_each_once(alice, job):
+def test_pages_of_attempts_list_each_once(alice, job):
     api, seen, path = Api(alice), [], f"/jobs/{job.pk}/attempts?limit=1"
     while path:
         answer = api.get(path).json()

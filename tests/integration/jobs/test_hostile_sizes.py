@@ -10,13 +10,12 @@ from tests.support.platform_factories import make_node, make_user
 
 from skep_agent.protocol import MAX_TEXT_FRAME
 from skep_platform.cluster.models import Node
-from skep_platform.core import vault
-from skep_platform.gateway import desired as gateway
+from skep_platform.core import encryption
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts
-from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.models import Job, JobSecrets, TaskRole
+from skep_platform.jobs.submission.job_file import InvalidJobFile
 from skep_platform.tenancy.models import Membership
 
 pytestmark = pytest.mark.django_db
@@ -27,11 +26,11 @@ def _nothing_remembered(monkeypatch):
     monkeypatch.setattr(desired, "_known", desired._Known())
 
 
-def told(node: Node) -> list[str]:
-    """The jobs that the node is told of, as its session builds it."""
+def sent_jobs(node: Node) -> list[str]:
+    """Return the jobs that the node is sent, as its session builds them."""
     Node.objects.filter(pk=node.pk).update(connected=True)
     node.refresh_from_db()
-    state = gateway.build(node.pk, node.session_epoch, None)
+    state = desired.build_frame(node.pk, node.session_epoch, None)
     assert state is not None
     assert len(state.frame) < MAX_TEXT_FRAME
     return [spec.job_id for spec in state.attempts]
@@ -41,7 +40,7 @@ def swollen(user, vc) -> Job:
     """A placed job of before rendered sizes were counted: 200 uses of a secret of 70 KB."""
     job = placed(user, vc, gpus=0)
     secrets = json.dumps({"secrets": {"x": "s" * 70_000}, "auths": {}}).encode()
-    JobSecrets.objects.create(job=job, sealed=vault.seal(secrets))
+    JobSecrets.objects.create(job=job, sealed=encryption.seal(secrets))
     TaskRole.objects.filter(job=job).update(command="<% $secrets.x %> " * 200)
     return job
 
@@ -61,29 +60,29 @@ def test_finding_s2_rendered_secrets_are_counted_at_submit(alice, vc):
     assert errors(alice, file | {"secrets": {"x": "s" * 30_000}}) == {"variable_too_long"}
 
 
-def test_finding_s2_a_job_too_large_fails_alone_and_blocks_nobody(alice, vc):
+def test_finding_s2_a_job_too_large_fails_alone_and_blocks_no_other(alice, vc):
     node = make_node("cpu-1", gpus=0, cpus=64, memory_mb=400_000)
     hostile, honest = swollen(alice, vc), placed(alice, vc, gpus=0)
-    assert told(node) == [str(honest.pk)]
+    assert sent_jobs(node) == [str(honest.pk)]
     (attempt,) = attempts_of(hostile)
     assert (attempt.state, attempt.error_code) == ("FAILED", "spec_refused")
     assert "secrets" in attempt.error_message
     assert attempt.released_at is not None
     assert states_of(honest) == ["ASSIGNED"]
-    assert told(node) == [str(honest.pk)]  # and once more: nothing is left of it
+    assert sent_jobs(node) == [str(honest.pk)]  # and once more: nothing is left of it
 
 
-def test_finding_s2_stopping_works_for_what_the_node_never_heard_of(alice, vc):
+def test_finding_s2_stopping_works_for_what_the_node_never_received(alice, vc):
     node = make_node("cpu-1", gpus=0, cpus=64, memory_mb=400_000)
     hostile = swollen(alice, vc)
     services.stop(alice, hostile.pk)
     assert state_of(hostile) == "STOPPING"
-    assert told(node) == []
+    assert sent_jobs(node) == []
     assert state_of(hostile) == "STOPPED"
     assert attempts_of(hostile)[0].released_at is not None
 
 
-def test_finding_s2_nobody_fills_the_frame_of_a_node_alone(alice, vc):
+def test_finding_s2_no_user_fills_the_frame_of_a_node_alone(alice, vc):
     node = make_node("cpu-1", gpus=0, cpus=4000, memory_mb=4_000_000)
     early = placed(alice, vc, gpus=0)
     mallory = make_user("mallory")
@@ -91,7 +90,7 @@ def test_finding_s2_nobody_fills_the_frame_of_a_node_alone(alice, vc):
     for _ in range(3):
         placed(mallory, vc, gpus=0, instances=100, commands=["\x01" * 60_000])
     honest = placed(alice, vc, gpus=0)
-    jobs = told(node)
+    jobs = sent_jobs(node)
     assert jobs[0] == str(early.pk)
     assert str(honest.pk) in jobs
     assert 10 < len(jobs) < 100

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from tests.support.jobs_world import attempts_of, job_file, placed, submit, tell, tick
+from tests.support.jobs_world import attempts_of, job_file, placed, report, submit, tick
 from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
 
@@ -27,9 +27,18 @@ SUMMARY = {
 DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
     *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
-    *("begun_at", "retry_at", "diagnosing", "diagnosis", "logs_deleted_at", "may_exec"),
+    *(
+        "begun_at",
+        "retry_at",
+        "depends_on",
+        "diagnosing",
+        "diagnosis",
+        "logs_deleted_at",
+        "may_exec",
+    ),
     *("working_files", "git", "visibility", "seen_by", "may_share", "may_prioritise", "bad_gpus"),
     *("within", "stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
+    *("may_clone", "retries_ended", "more_memory"),
 }
 
 
@@ -91,6 +100,7 @@ def test_a_job_file_is_submitted_as_it_is(api, vc, content_type):
             "command": "echo hello",
             "ports": {},
             "task_retries": 0,
+            "parallelism": None,
             "states": {"WAITING": 1},
         }
     ]
@@ -172,7 +182,7 @@ def names(answer: Any) -> list[str]:
 @pytest.fixture
 def many(alice, vc):
     bob = make_user("bob")
-    nlp = make_vc("nlp", members=[bob], managers=[alice])
+    nlp = make_vc("nlp", members=[bob], vc_admins=[alice])
     make_job(vc, alice, name="b-old", state="FAILED", priority=10)
     make_job(vc, alice, name="a-mid", state="RUNNING", priority=100)
     make_job(nlp, bob, name="c-new", state="WAITING", priority=-1)
@@ -257,15 +267,20 @@ def test_more_equal_rows_than_an_offset_may_count_are_paged(api, alice, vc):
 
 
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzEsMiwzXQ", "W10", "A" * 5000])
-def test_a_cursor_that_nobody_was_given_is_refused(api, many, cursor):
+def test_a_forged_cursor_is_refused(api, many, cursor):
     assert refusal(api.get("/jobs", cursor=cursor)) == (404, "not_found")
 
 
-@pytest.mark.parametrize(
-    ("limit", "size"), [("1", 1), ("0", 3), ("-1", 3), ("x", 3), ("9" * 50, 3)]
-)
+@pytest.mark.parametrize(("limit", "size"), [("1", 1), ("", 3), ("9" * 50, 3)])
 def test_a_limit_is_bounded(api, many, limit, size):
     assert len(names(api.get("/jobs", limit=limit))) == size
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5"])
+def test_a_limit_is_a_number(api, many, limit):
+    answer = api.get("/jobs", limit=limit)
+    assert refusal(answer) == (400, "invalid_filter")
+    assert answer.json()["details"]["parameter"] == "limit"
 
 
 def test_the_list_takes_the_same_queries_for_any_number_of_jobs(api, alice, vc):
@@ -292,7 +307,7 @@ def test_the_list_leaves_the_job_files_where_they_are(api, alice, vc):
 def test_detail_counts_the_states_of_each_role(api, alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc, roles={"a": {"instances": 2}, "b": {"instances": 3}})
-    tell(attempts_of(job)[1:4], "running")
+    report(attempts_of(job)[1:4], "running")
     roles = api.get(f"/jobs/{job.pk}").json()["task_roles"]
     assert [role["states"] for role in roles] == [
         {"ASSIGNED": 1, "RUNNING": 1},
@@ -330,7 +345,7 @@ def test_2000_tasks_take_as_many_queries_as_one(api, big, path):
 def test_tasks_come_by_rank_with_their_newest_attempt(api, alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc, roles={"ps": {"gpus": 0}, "worker": {"instances": 2, "gpus": 2}})
-    tell(attempts_of(job)[1], "running", container_id="c1")
+    report(attempts_of(job)[1], "running", container_id="c1")
     page = api.get(f"/jobs/{job.pk}/tasks").json()
     rows = [(t["role"], t["index"], t["rank"], t["state"]) for t in page["results"]]
     assert rows == [
@@ -366,7 +381,7 @@ def test_tasks_come_by_rank_with_their_newest_attempt(api, alice, vc):
 def test_tasks_are_filtered(api, alice, vc, query, ranks):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc, roles={"ps": {}, "worker": {"instances": 2}})
-    tell(attempts_of(job)[1], "running")
+    report(attempts_of(job)[1], "running")
     page = api.get(f"/jobs/{job.pk}/tasks", **query).json()
     assert [task["rank"] for task in page["results"]] == ranks
 
@@ -374,19 +389,20 @@ def test_tasks_are_filtered(api, alice, vc, query, ranks):
 def test_tasks_of_a_job_in_the_queue_wait(api, alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc, retries=1, instances=2)
-    tell(attempts_of(job), "failed", error_code="engine_down")
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "failed", error_code="engine_down")
+    report(attempts_of(job), "released")
     tasks = api.get(f"/jobs/{job.pk}/tasks", state="WAITING").json()["results"]
     assert [(task["state"], task["attempt"]["index"]) for task in tasks] == [("WAITING", 1)] * 2
     assert api.get(f"/jobs/{job.pk}/tasks", state="FAILED").json()["results"] == []
 
 
-def test_events_tell_the_story_oldest_first(api, alice, vc):
+def test_events_are_listed_oldest_first(api, alice, vc):
     make_node("gpu-1", gpus=8)
     job = placed(alice, vc)
-    tell(attempts_of(job), "running", "exited")
+    report(attempts_of(job), "running", "exited")
     events = api.get(f"/jobs/{job.pk}/events").json()["results"]
-    assert set(events[0]) == {"id", "at", "kind", "message", "data", "actor"}
+    own = {"id", "at", "kind", "message", "data", "actor", "count", "first_at"}
+    assert set(events[0]) == own
     assert (events[0]["kind"], events[0]["actor"]) == ("job.queued", "alice")
     assert events[1]["data"]["nodes"] == {"gpu-1": 1}
     assert [event["id"] for event in events] == sorted(event["id"] for event in events)
@@ -421,3 +437,45 @@ def test_the_largest_job_file_is_stored_whole(api, vc):
     answer = post(api, text.encode(), "application/json")
     assert answer.status_code == 201
     assert answer.json()["spec_text"] == text
+
+
+def test_finding_u23_the_list_has_a_total_for_each_filter(alice, vc, admin):
+    bob = make_user("bob")
+    other = make_vc("nlp", members=[bob, alice])
+    for name in ("a-1", "a-2", "b-1"):
+        make_job(vc, alice, name=name)
+    make_job(vc, alice, name="over", state="STOPPED")
+    make_job(other, bob, name="theirs")
+    make_job(other, bob, name="opened", visibility="members")
+
+    def total(api: Api, **query: str) -> int:
+        listed = api.get("/jobs", limit=500, **query).json()["results"]
+        counted = api.get("/jobs/count", **query).json()
+        assert counted == {"total": len(listed), "more": False}
+        return counted["total"]
+
+    assert total(admin) == 6
+    assert total(Api(alice)) == 5
+    assert total(Api(make_user())) == 0
+    assert total(Api(alice), state="WAITING") == 4
+    assert total(Api(alice), state="STOPPED,FAILED") == 1
+    assert total(Api(alice), search="A-") == 2
+    assert total(Api(alice), virtual_cluster="nlp") == 1
+    assert total(admin, owner="bob", tag="none") == 0
+    assert refusal(admin.get("/jobs/count", state="NONE")) == (400, "invalid_filter")
+
+
+@pytest.mark.parametrize("jobs", [3, 4, 40])
+def test_finding_u23_a_total_stops_counting_and_takes_as_many_queries(
+    alice, vc, admin, jobs, monkeypatch
+):
+    monkeypatch.setattr("skep_platform.jobs.api.COUNTED", 3)
+    for _ in range(jobs):
+        make_job(vc, alice)
+    for api, queries in ((admin, 3), (Api(alice), 4)):
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            counted = api.get("/jobs/count").json()
+        assert counted == {"total": 3, "more": jobs > 3}
+        assert len(seen) <= queries

@@ -12,8 +12,8 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc, place
 
-from skep_platform.jobs.intake import admission
 from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.submission import admission
 
 pytestmark = pytest.mark.django_db
 

@@ -35,7 +35,7 @@ def text(skep: Any = None, **changes: Any) -> str:
     return json.dumps(spec)
 
 
-def test_everything_is_stored_and_told(alice):
+def test_everything_is_stored_and_shown(alice):
     skep = {
         "duration": "1h",
         "maxDuration": "2h",
@@ -47,16 +47,16 @@ def test_everything_is_stored_and_told(alice):
         "elastic": {"min": 1, "max": 4},
     }
     job = services.submit(alice, text(skep, extras={"tags": ["a", "b", "a"]}))
-    told = Api(alice).get(f"/jobs/{job.pk}").json()
-    assert (told["duration_s"], told["max_duration_s"], told["tags"]) == (3600, 7200, ["a", "b"])
-    assert told["deadline_at"].startswith("2027-01-31T17:00:00")
-    assert (told["network_mode"], told["work_dir"]) == ("bridge", "/code/src")
-    assert told["environment"] == {"NCCL_DEBUG": "INFO", "N": "3"}
-    assert (told["working_files"], told["git"]) == (None, None)
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert (shown["duration_s"], shown["max_duration_s"], shown["tags"]) == (3600, 7200, ["a", "b"])
+    assert shown["deadline_at"].startswith("2027-01-31T17:00:00")
+    assert (shown["network_mode"], shown["work_dir"]) == ("bridge", "/code/src")
+    assert shown["environment"] == {"NCCL_DEBUG": "INFO", "N": "3"}
+    assert (shown["working_files"], shown["git"]) == (None, None)
     assert Job.objects.get(pk=job.pk).barrier_s == 90
 
 
-def test_what_is_not_carried_out_is_in_the_story(alice):
+def test_what_is_not_carried_out_is_in_the_history(alice):
     plugins = {"com.microsoft.pai.runtimeplugin": [{"plugin": "tensorboard"}]}
     job = services.submit(alice, text(extras=plugins))
     (event,) = queries.events(job)
@@ -78,18 +78,18 @@ def test_an_archive_is_the_owners_own(alice):
 def test_a_job_holds_its_archive_and_marks_it_as_used(alice):
     archive = Archive.objects.create(owner=alice, sha256=DIGEST, size=10, unpacked_size=20, files=1)
     job = services.submit(alice, text({"workingFiles": ARCHIVE}))
-    told = Api(alice).get(f"/jobs/{job.pk}").json()
-    assert told["working_files"] == {"sha256": DIGEST, "size": 10, "path": "/code"}
-    assert told["work_dir"] == "/code"
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert shown["working_files"] == {"sha256": DIGEST, "size": 10, "path": "/code"}
+    assert shown["work_dir"] == "/code"
     assert Archive.objects.get().used_at > archive.used_at
 
 
-def test_a_git_source_is_told_and_fetched_by_the_script(alice):
+def test_a_git_source_is_shown_and_fetched_by_the_script(alice):
     git = {"url": "https://example.org/a.git", "commit": "a" * 40}
     job = services.submit(alice, text({"workingFiles": {"git": git}}))
-    told = Api(alice).get(f"/jobs/{job.pk}").json()
-    assert told["git"] == {**git, "path": "/workspace"}
-    assert "git fetch" in told["task_roles"][0]["command"]
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()
+    assert shown["git"] == {**git, "path": "/workspace"}
+    assert "git fetch" in shown["task_roles"][0]["command"]
 
 
 @pytest.mark.parametrize(("gang", "retries"), [(False, 3), (True, 0)])

@@ -1,4 +1,4 @@
-"""Making room: asked to go, requeued for free in the old place; downgraded and restored."""
+"""Preemption: asked to go, requeued for free in the old place; downgraded and restored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from django.db import transaction
 from django.utils import timezone
 from tests.support.jobs_world import (
     attempts_of,
+    event_kinds,
     explain,
     lose,
     placed,
+    report,
     states_of,
-    story_of,
     submit,
-    tell,
 )
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
@@ -23,7 +23,7 @@ from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.containers.desired import desired_attempts
-from skep_platform.jobs.life import preempting
+from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("node")]
@@ -51,22 +51,22 @@ def evict(*jobs: Job, why: str = "Node gpu-1 is being drained.") -> list:
 
 def running(user, vc, **changes) -> Job:
     job = placed(user, vc, **changes)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     job.refresh_from_db()
     return job
 
 
 def end_all(job: Job, exit_code: int = 0) -> None:
-    tell([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=exit_code)
-    tell(attempts_of(job), "released")
+    report([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=exit_code)
+    report(attempts_of(job), "released")
     job.refresh_from_db()
 
 
-def told(job: Job, kind: str) -> Event:
+def recorded(job: Job, kind: str) -> Event:
     return queries.events(job).get(kind=kind)
 
 
-def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of_cells, node):
+def test_a_victim_is_asked_to_go_and_its_history_says_for_whom(alice, vc, owner_of_cells, node):
     job = running(alice, vc, instances=2)
     before = node.desired_revision
     assert preempt(job, by=preemptor(owner_of_cells)) == [job.pk]
@@ -76,10 +76,10 @@ def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of
     assert job.preempting_at is not None
     assert states_of(job) == ["STOPPING", "STOPPING"]
     assert node.desired_revision > before
-    event = told(job, "job.preempted")
+    event = recorded(job, "job.preempted")
     assert event.message == (
         "Preempted by a job of another virtual cluster, which owns the cells. "
-        "It makes room, and starts again from its old place in the queue."
+        "It saves its work, ends, and starts again from its old place in the queue."
     )
     assert "big" not in str(event.data)
     assert "wave" not in str(event.data)
@@ -89,12 +89,12 @@ def test_a_victim_is_asked_to_go_and_its_story_says_for_whom(alice, vc, owner_of
 def test_a_peer_of_its_own_virtual_cluster_is_named_to_who_may_see_it(alice, vc):
     job, by = running(alice, vc), preemptor(vc)
     preempt(job, by=by)
-    assert told(job, "job.preempted").message.startswith(
+    assert recorded(job, "job.preempted").message.startswith(
         "Preempted by another job, which has a higher priority."
     )
-    manager = make_user("manager")
-    vc.memberships.create(user=manager, role="manager")
-    assert events_of(manager, job)["job.preempted"]["message"].startswith(
+    vc_admin = make_user("vc_admin")
+    vc.memberships.create(user=vc_admin, role="admin")
+    assert events_of(vc_admin, job)["job.preempted"]["message"].startswith(
         "Preempted by test job big, which has a higher priority."
     )
 
@@ -111,17 +111,17 @@ def test_a_victim_is_queued_again_for_free_whatever_its_exit_code(
     assert (job.created_at, job.preemptions, job.retries_used) == (submitted, 1, 0)
     assert (job.preempting_at, job.exit_reason, job.started_at) == (None, None, None)
     assert job.wait_reason["code"] == "preempted"
-    assert "old place in the queue" in told(job, "job.requeued").message
+    assert "old place in the queue" in recorded(job, "job.requeued").message
     assert job in queries.queue()
 
 
 def test_it_waits_for_its_gpus_to_be_clean(alice, vc, owner_of_cells):
     job = running(alice, vc)
     preempt(job, by=preemptor(owner_of_cells))
-    tell(attempts_of(job), "exited")
+    report(attempts_of(job), "exited")
     job.refresh_from_db()
     assert (job.state, job.preemptions) == ("RUNNING", 0)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     job.refresh_from_db()
     assert (job.state, job.preemptions) == ("WAITING", 1)
 
@@ -129,7 +129,7 @@ def test_it_waits_for_its_gpus_to_be_clean(alice, vc, owner_of_cells):
 def test_a_job_asked_before_it_started_is_queued_again(alice, vc, owner_of_cells):
     job = placed(alice, vc)
     preempt(job, by=preemptor(owner_of_cells))
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     job.refresh_from_db()
     assert (job.state, job.placed_at, job.preemptions) == ("WAITING", None, 1)
 
@@ -139,12 +139,12 @@ def test_asking_again_changes_nothing(alice, vc, owner_of_cells):
     assert preempt(job, by=by) == [job.pk]
     assert preempt(job, by=by) == []
     assert evict(job) == []
-    assert story_of(job).count("job.preempted") == 1
+    assert event_kinds(job).count("job.preempted") == 1
 
 
 def test_a_verdict_of_before_stands(alice, vc, owner_of_cells):
     job = running(alice, vc, instances=2)
-    tell(attempts_of(job)[0], "exited", exit_code=1)
+    report(attempts_of(job)[0], "exited", exit_code=1)
     assert preempt(job, by=preemptor(owner_of_cells)) == []
     end_all(job)
     explain(job)
@@ -152,7 +152,7 @@ def test_a_verdict_of_before_stands(alice, vc, owner_of_cells):
     assert (job.state, job.preemptions) == ("FAILED", 0)
 
 
-def test_a_stop_wins_over_making_room(alice, vc, owner_of_cells):
+def test_a_stop_wins_over_a_preemption(alice, vc, owner_of_cells):
     job = running(alice, vc)
     preempt(job, by=preemptor(owner_of_cells))
     services.stop(alice, job.pk)
@@ -163,15 +163,15 @@ def test_a_stop_wins_over_making_room(alice, vc, owner_of_cells):
 SAVES = {"checkpoint": {"signal": "SIGUSR2", "grace": 60}}
 
 
-def told_at_once(node) -> list[bool]:
+def stopped_at_once(node) -> list[bool]:
     """Of its tasks, in their order."""
-    told = sorted(desired_attempts(node.pk), key=lambda spec: spec.task_index)
-    return [spec.stop_at_once for spec in told]
+    specs = sorted(desired_attempts(node.pk), key=lambda spec: spec.task_index)
+    return [spec.stop_at_once for spec in specs]
 
 
 def unhandled(*attempts) -> None:
     said = {"error_code": SIGNAL_UNHANDLED, "message": "No process of this task handles SIGUSR2."}
-    tell(attempts, "stopping", **said)
+    report(attempts, "stopping", **said)
 
 
 def test_finding_j1_a_gang_that_saves_nothing_is_not_waited_for(alice, vc, node):
@@ -180,17 +180,19 @@ def test_finding_j1_a_gang_that_saves_nothing_is_not_waited_for(alice, vc, node)
     first, second, third = attempts_of(job)
 
     unhandled(first, second)
-    assert told_at_once(node) == [False] * 3
-    assert "job.not_saved" not in story_of(job)
+    assert stopped_at_once(node) == [False] * 3
+    assert "job.not_saved" not in event_kinds(job)
     revision = Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk)
     unhandled(third)
 
-    assert told_at_once(node) == [True] * 3
+    assert stopped_at_once(node) == [True] * 3
     assert Node.objects.values_list("desired_revision", flat=True).get(pk=node.pk) > revision
-    (told,) = Event.objects.filter(kind="job.not_saved")
-    assert told.message == "No process of 3 of its tasks handles SIGUSR2: stopped without saving."
-    unhandled(first)  # told again after a reconnect
-    assert told_at_once(node) == [True] * 3
+    (not_saved,) = Event.objects.filter(kind="job.not_saved")
+    assert (
+        not_saved.message == "No process of 3 of its tasks handles SIGUSR2: stopped without saving."
+    )
+    unhandled(first)  # reported again after a reconnect
+    assert stopped_at_once(node) == [True] * 3
     end_all(job)
     assert job.state == "WAITING"
 
@@ -202,14 +204,14 @@ def test_finding_j1_a_task_without_a_handler_goes_on_while_another_of_its_gang_s
     evict(job)
     saving, other = attempts_of(job)
     unhandled(other)
-    assert told_at_once(node) == [False, False]
+    assert stopped_at_once(node) == [False, False]
 
-    tell(saving, "exited", exit_code=0)
+    report(saving, "exited", exit_code=0)
 
-    assert told_at_once(node) == [False, True]
-    tell(other, "exited", exit_code=143)
+    assert stopped_at_once(node) == [False, True]
+    report(other, "exited", exit_code=143)
     assert "handles SIGUSR2" in attempts_of(job)[1].error_message
-    assert story_of(job).count("job.not_saved") == 1
+    assert event_kinds(job).count("job.not_saved") == 1
 
 
 def test_a_victim_whose_node_is_lost_is_queued_again(alice, vc, owner_of_cells, node):
@@ -231,7 +233,7 @@ def test_jobs_that_wait_or_ended_are_passed_over(alice, vc, owner_of_cells):
 def test_a_drained_node_makes_its_jobs_go(alice, vc):
     job = running(alice, vc)
     assert evict(job) == [job.pk]
-    assert told(job, "job.evicted").message.startswith("Node gpu-1 is being drained. It makes")
+    assert recorded(job, "job.evicted").message.startswith("Node gpu-1 is being drained. It saves")
     end_all(job)
     assert (job.state, job.preemptions, job.retries_used) == ("WAITING", 1, 0)
     assert job.wait_reason["message"].startswith("Node gpu-1 is being drained. It waits")
@@ -259,13 +261,13 @@ def test_a_downgraded_job_goes_on_and_is_restored(alice, vc):
         assert preempting.downgrade({job.pk: why}, timezone.now()) == []
     job.refresh_from_db()
     assert (job.state, job.downgraded) == ("RUNNING", why)
-    assert "opportunistic" in told(job, "job.downgraded").message
+    assert "opportunistic" in recorded(job, "job.downgraded").message
     with transaction.atomic():
         assert preempting.restore([job.pk], timezone.now()) == [job.pk]
     job.refresh_from_db()
     assert job.downgraded is None
     assert states_of(job) == ["RUNNING"]
-    assert story_of(job)[-2:] == ["job.downgraded", "job.restored"]
+    assert event_kinds(job)[-2:] == ["job.downgraded", "job.restored"]
 
 
 def test_the_next_attempt_is_not_downgraded(alice, vc, owner_of_cells):
@@ -288,7 +290,7 @@ def test_who_may_see_the_preemptor_reads_its_name(alice, vc, owner_of_cells):
     end_all(job)
     carol = make_user("carol")
     for team in (vc, owner_of_cells):
-        team.memberships.create(user=carol, role="manager")
+        team.memberships.create(user=carol, role="admin")
     named, unnamed = events_of(carol, job), events_of(alice, job)
     for kind in ("job.preempted", "job.requeued"):
         assert named[kind]["message"].startswith("Preempted by test job big, which owns")
@@ -298,7 +300,7 @@ def test_who_may_see_the_preemptor_reads_its_name(alice, vc, owner_of_cells):
         assert "by" not in unnamed[kind]["data"]
 
 
-def test_rest_tells_that_a_job_makes_room(alice, vc, owner_of_cells):
+def test_rest_shows_that_a_job_is_preempted(alice, vc, owner_of_cells):
     job = running(alice, vc)
     preempt(job, by=preemptor(owner_of_cells))
     shown = Api(alice).get(f"/jobs/{job.pk}").json()
@@ -310,7 +312,7 @@ def test_rest_tells_that_a_job_makes_room(alice, vc, owner_of_cells):
     assert (shown["preempting"], shown["preemptions"]) == (False, 1)
 
 
-def test_rest_tells_the_expected_start_of_what_waits(alice, vc):
+def test_rest_shows_the_expected_start_of_what_waits(alice, vc):
     job = submit(alice, vc)
     why = {"code": "vc_busy", "message": "…", "details": {"expected_start": 1_800_000_000.0}}
     Job.objects.filter(pk=job.pk).update(wait_reason=why)

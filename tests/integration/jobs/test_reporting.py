@@ -1,4 +1,4 @@
-"""Facts from nodes: a job's life, told in any way that a network allows."""
+"""Facts from nodes: a job's life, reported in any way that a network allows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import (
     attempts_of,
+    event_kinds,
     explain,
     fact,
     placed,
+    report,
     state_of,
     states_of,
-    story_of,
     submit,
-    tell,
     tick,
 )
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
-from skep_platform.core.doorbells import TICK_PENDING, valkey
+from skep_platform.core.notifications import TICK_PENDING, valkey
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 
@@ -38,49 +38,49 @@ def test_a_job_lives_from_the_queue_to_its_end(alice, vc, node):
     job = placed(alice, vc)
     (attempt,) = attempts_of(job)
     assert (state_of(job), job.attempt, attempt.state) == ("WAITING", 1, "ASSIGNED")
-    tell(attempt, "pulling", pull_percent=40)
+    report(attempt, "pulling", pull_percent=40)
     assert (state_of(job), states_of(job)) == ("WAITING", ["PREPARING"])
-    tell(attempt, "creating", "running")
+    report(attempt, "creating", "running")
     job.refresh_from_db()
     assert (job.state, states_of(job)) == ("RUNNING", ["RUNNING"])
     assert job.started_at is not None
-    tell(attempt, "exited")
+    report(attempt, "exited")
     job.refresh_from_db()
     assert (job.state, job.exit_reason["code"]) == ("SUCCEEDED", "succeeded")
     assert job.finished_at is not None
     assert Lease.objects.filter(released_at=None).count() == 1
-    tell(attempt, "released")
+    report(attempt, "released")
     assert Lease.objects.filter(released_at=None).count() == 0
     attempt.refresh_from_db()
     assert attempt.released_at is not None
 
 
-def test_its_events_tell_the_story(alice, vc, node):
+def test_its_events_are_its_history(alice, vc, node):
     job = placed(alice, vc)
     for phase in ("pulling", "creating", "running", "exited", "released"):
-        tell(attempts_of(job), phase)
-    told = messages(job)
-    assert told[:4] == [
+        report(attempts_of(job), phase)
+    texts = messages(job)
+    assert texts[:4] == [
         "Submitted to vision: 1 task, 1 GPU. It waits for a place.",
         "Placed on gpu-1 with 1 x A100 that its virtual cluster owns.",
         "Pulling images and creating containers.",
         "The first task runs.",
     ]
-    assert told[4].startswith("Succeeded. The task exited with code 0. It ran for ")
-    assert len(told) == 5
+    assert texts[4].startswith("Succeeded. The task exited with code 0. It ran for ")
+    assert len(texts) == 5
 
 
-def test_a_failure_is_told_with_task_node_and_code(alice, vc, node):
+def test_a_failure_is_recorded_with_task_node_and_code(alice, vc, node):
     job = placed(alice, vc, instances=2)
     first, second = attempts_of(job)
-    tell([first, second], "running")
-    tell(second, "exited", exit_code=3)
+    report([first, second], "running")
+    report(second, "exited", exit_code=3)
     assert states_of(job) == ["STOPPING", "FAILED"]
     assert messages(job)[-2:] == [
         "Task worker-1 on gpu-1 exited with code 3.",
         "Task worker-1 on gpu-1 exited with code 3. Stopping the other task.",
     ]
-    tell(first, "exited", exit_code=143)
+    report(first, "exited", exit_code=143)
     explain(job)
     job.refresh_from_db()
     assert (job.state, states_of(job)) == ("FAILED", ["STOPPED", "FAILED"])
@@ -98,7 +98,7 @@ def test_a_failure_is_told_with_task_node_and_code(alice, vc, node):
 )
 def test_the_exit_reason_says_how_it_ended(alice, vc, node, fields, code, sentence):
     job = placed(alice, vc)
-    tell(attempts_of(job), "exited", **fields)
+    report(attempts_of(job), "exited", **fields)
     job.refresh_from_db()
     assert job.exit_reason["code"] == code
     assert sentence in job.exit_reason["message"]
@@ -107,14 +107,14 @@ def test_the_exit_reason_says_how_it_ended(alice, vc, node, fields, code, senten
 def test_an_image_that_is_not_found_fails_the_job(alice, vc, node):
     job = placed(alice, vc)
     message = "No such image: test/image:1"
-    tell(attempts_of(job), "failed", error_code="image_not_found", message=message)
+    report(attempts_of(job), "failed", error_code="image_not_found", message=message)
     job.refresh_from_db()
     assert (job.state, job.exit_reason["code"]) == ("FAILED", "image_not_found")
     assert message in job.exit_reason["message"]
     assert job.started_at is None
 
 
-def test_telling_everything_again_changes_nothing(alice, vc, node):
+def test_reporting_everything_again_changes_nothing(alice, vc, node):
     job = placed(alice, vc, instances=2)
     life = [
         fact(attempt, phase, exit_code=0 if phase == "exited" else None)
@@ -123,18 +123,18 @@ def test_telling_everything_again_changes_nothing(alice, vc, node):
     ]
     services.apply_facts(node.pk, life)
     before = [list(m.objects.order_by("pk").values()) for m in (Job, TaskAttempt, Lease)]
-    story = story_of(job)
+    kinds = event_kinds(job)
     for batch in (life, life[:3], life[4:], list(reversed(life)), life[::2]):
         services.apply_facts(node.pk, batch)
     assert before == [list(m.objects.order_by("pk").values()) for m in (Job, TaskAttempt, Lease)]
-    assert story_of(job) == story
+    assert event_kinds(job) == kinds
 
 
-def test_a_whole_life_in_one_batch_leaves_the_whole_story(alice, vc, node):
+def test_a_whole_life_in_one_batch_leaves_the_whole_history(alice, vc, node):
     job = placed(alice, vc)
-    tell(attempts_of(job), "pulling", "creating", "running", "exited", "released")
+    report(attempts_of(job), "pulling", "creating", "running", "exited", "released")
     assert state_of(job) == "SUCCEEDED"
-    assert story_of(job) == [
+    assert event_kinds(job) == [
         *("job.queued", "job.placed", "job.preparing", "job.started", "job.succeeded"),
     ]
 
@@ -202,10 +202,10 @@ def test_a_batch_of_400_facts_takes_as_many_queries_as_one(alice, phase):
 
 def test_a_release_asks_for_a_tick_and_lets_the_node_forget(alice, vc, node):
     job = placed(alice, vc)
-    tell(attempts_of(job), "running", "exited")
+    report(attempts_of(job), "running", "exited")
     valkey().delete(TICK_PENDING)
     before = Node.objects.get(pk=node.pk).desired_revision
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     assert Node.objects.get(pk=node.pk).desired_revision == before + 1
 
 
@@ -216,7 +216,7 @@ def test_a_release_rings_the_scheduler_after_commit():
     make_node("gpu-1", gpus=1)
     job = placed(alice, vc)
     valkey().delete(TICK_PENDING)
-    tell(attempts_of(job), "exited", "released")
+    report(attempts_of(job), "exited", "released")
     assert valkey().exists(TICK_PENDING)
 
 
@@ -236,7 +236,7 @@ def test_nodes_of_one_gang_report_at_the_same_moment():
         for node in nodes
     }
 
-    def report(node_id: uuid.UUID) -> None:
+    def send(node_id: uuid.UUID) -> None:
         try:
             for one in batches[node_id]:
                 services.apply_facts(node_id, [one])
@@ -244,11 +244,11 @@ def test_nodes_of_one_gang_report_at_the_same_moment():
             connections.close_all()
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(report, batches))
+        list(pool.map(send, batches))
     assert (state_of(job), set(states_of(job))) == ("SUCCEEDED", {"SUCCEEDED"})
     assert not Lease.objects.filter(released_at=None).exists()
     assert not PortLease.objects.filter(released_at=None).exists()
-    assert story_of(job).count("job.started") == story_of(job).count("job.succeeded") == 1
+    assert event_kinds(job).count("job.started") == event_kinds(job).count("job.succeeded") == 1
 
 
 def test_what_is_released_is_given_to_the_next(alice, vc):
@@ -256,7 +256,7 @@ def test_what_is_released_is_given_to_the_next(alice, vc):
     first = placed(alice, vc)
     second = submit(alice, vc)
     assert tick() == set()
-    tell(attempts_of(first), "running", "exited")
+    report(attempts_of(first), "running", "exited")
     assert tick() == set()  # the node has not seen the GPU clean
-    tell(attempts_of(first), "released")
+    report(attempts_of(first), "released")
     assert tick() == {str(second.pk)}

@@ -8,13 +8,13 @@ import pytest
 from django.utils import timezone
 from tests.support.jobs_world import (
     attempts_of,
+    event_kinds,
     explain,
     lose,
     placed,
+    report,
     state_of,
     states_of,
-    story_of,
-    tell,
     tick,
 )
 from tests.support.platform_factories import make_node
@@ -23,7 +23,7 @@ from skep_platform.cluster.models import Node
 from skep_platform.core.errors import SkepError
 from skep_platform.core.models import Event
 from skep_platform.jobs import services
-from skep_platform.jobs.life.repair import START_TIMEOUT_S, TELL_AGAIN_S
+from skep_platform.jobs.lifecycle.repair import SEND_AGAIN_S, START_TIMEOUT_S
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 
 pytestmark = pytest.mark.django_db
@@ -36,8 +36,8 @@ def due(job) -> None:
 
 def fail(job, rank: int = 0, **fields) -> None:
     attempt = attempts_of(job)[rank]
-    tell(attempt, "running")
-    tell(attempt, "exited", **{"exit_code": 1, **fields})
+    report(attempt, "running")
+    report(attempt, "exited", **{"exit_code": 1, **fields})
 
 
 def fail_for_unknown_reasons(job) -> None:
@@ -47,8 +47,8 @@ def fail_for_unknown_reasons(job) -> None:
 
 def end_all(job) -> None:
     """Whatever still lives ends and is released."""
-    tell([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=143)
-    tell(attempts_of(job), "released")
+    report([a for a in attempts_of(job) if a.state == "STOPPING"], "exited", exit_code=143)
+    report(attempts_of(job), "released")
 
 
 def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
@@ -56,7 +56,7 @@ def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
     for used in (1, 2):
         fail_for_unknown_reasons(job)
         assert state_of(job) == "RUNNING"  # its GPU is not given back
-        tell(attempts_of(job), "released")
+        report(attempts_of(job), "released")
         job.refresh_from_db()
         assert (job.state, job.placed_at, job.retries_used) == ("WAITING", None, used)
         assert job.wait_reason["code"] == "retry"
@@ -69,7 +69,7 @@ def test_a_failed_job_is_tried_again_as_often_as_it_asks(alice, vc, node):
     assert (job.state, job.retries_used, job.attempt) == ("FAILED", 2, 3)
     assert [a.index for a in TaskAttempt.objects.order_by("index")] == [1, 2, 3]
     assert [a.epoch for a in TaskAttempt.objects.order_by("index")] == [1, 2, 3]
-    assert story_of(job).count("job.retried") == 2
+    assert event_kinds(job).count("job.retried") == 2
 
 
 def test_a_retry_that_succeeds_ends_well(alice, vc, node):
@@ -78,22 +78,22 @@ def test_a_retry_that_succeeds_ends_well(alice, vc, node):
     end_all(job)
     due(job)
     tick()
-    tell(attempts_of(job), "running", "exited")
+    report(attempts_of(job), "running", "exited")
     job.refresh_from_db()
     assert (job.state, job.exit_reason["code"]) == ("SUCCEEDED", "succeeded")
 
 
 def test_the_whole_gang_ends_before_it_is_tried_again(alice, vc, node):
     job = placed(alice, vc, instances=3, retries=1)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     fail(job, rank=1)
     assert explain(job)
     assert states_of(job) == ["STOPPING", "FAILED", "STOPPING"]
     first, second, third = attempts_of(job)
-    tell([first, third], "exited", exit_code=143)
-    tell([first, second], "released")
+    report([first, third], "exited", exit_code=143)
+    report([first, second], "released")
     assert state_of(job) == "RUNNING"
-    tell(third, "released")
+    report(third, "released")
     assert state_of(job) == "WAITING"
     due(job)
     assert tick() == {str(job.pk)}
@@ -114,10 +114,10 @@ POLICIES = {
 def test_completion_policy(alice, vc, node, case):
     completion, codes, end = POLICIES[case]
     job = placed(alice, vc, instances=3, completion=completion)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     for rank, code in enumerate(codes):
         assert state_of(job) == "RUNNING"
-        tell(attempts_of(job)[rank], "exited", exit_code=code)
+        report(attempts_of(job)[rank], "exited", exit_code=code)
     end_all(job)
     explain(job)
     assert state_of(job) == end
@@ -127,18 +127,18 @@ def test_completion_policy(alice, vc, node, case):
 def test_late_answers_do_not_change_the_verdict(alice, vc, node):
     job = placed(alice, vc, instances=2, completion={"minSucceededInstances": 1})
     first, second = attempts_of(job)
-    tell([first, second], "running")
-    tell(first, "exited")
+    report([first, second], "running")
+    report(first, "exited")
     assert states_of(job) == ["SUCCEEDED", "STOPPING"]
-    tell(second, "failed", error_code="engine_down")
+    report(second, "failed", error_code="engine_down")
     assert state_of(job) == "SUCCEEDED"
 
 
 @pytest.mark.parametrize("code", ["node_lost", "engine_down", "gpu_unavailable", "disk_full"])
 def test_faults_of_the_platform_are_retried_for_free(alice, vc, node, code):
     job = placed(alice, vc)
-    tell(attempts_of(job), "failed", error_code=code)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "failed", error_code=code)
+    report(attempts_of(job), "released")
     job.refresh_from_db()
     assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 0, 1)
     assert job.wait_reason["details"]["cause"] == code
@@ -149,13 +149,13 @@ def test_faults_of_the_platform_are_retried_for_free(alice, vc, node, code):
 @pytest.mark.parametrize("code", ["image_not_found", "image_auth", "spec_refused", "start_failed"])
 def test_faults_of_the_job_are_not(alice, vc, node, code):
     job = placed(alice, vc)
-    tell(attempts_of(job), "failed", error_code=code)
+    report(attempts_of(job), "failed", error_code=code)
     assert state_of(job) == "FAILED"
 
 
 def test_the_attempts_of_a_lost_node_are_lost_released_and_placed_elsewhere(alice, vc, node):
     job = placed(alice, vc, instances=2)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     lose(node)
     other = make_node("gpu-2", gpus=8)
     services.reconcile()
@@ -168,18 +168,18 @@ def test_the_attempts_of_a_lost_node_are_lost_released_and_placed_elsewhere(alic
     assert {a.node for a in attempts_of(job)} == {other}
 
 
-def test_a_node_that_comes_back_too_late_is_told_to_forget_what_was_lost(alice, vc, node):
+def test_a_node_that_comes_back_too_late_is_notified_of_what_was_lost(alice, vc, node):
     placed(alice, vc)
     lose(node)
-    told = Node.objects.get(pk=node.pk).desired_revision
+    before = Node.objects.get(pk=node.pk).desired_revision
     services.reconcile()
-    assert Node.objects.get(pk=node.pk).desired_revision > told
+    assert Node.objects.get(pk=node.pk).desired_revision > before
 
 
 def test_one_lost_node_ends_the_gang_on_the_others(alice, vc):
     nodes = [make_node(f"gpu-{i}", gpus=2) for i in range(2)]
     job = placed(alice, vc, instances=4)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     lose(nodes[0])
     services.reconcile()
     states = {a.node.name: a.state for a in attempts_of(job)}
@@ -192,10 +192,10 @@ def test_one_lost_node_ends_the_gang_on_the_others(alice, vc):
 def test_a_task_that_crashes_because_another_node_died_costs_no_retry(alice, vc):
     nodes = [make_node(f"gpu-{i}", gpus=1) for i in range(2)]
     job = placed(alice, vc, instances=2)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     crashed = next(a for a in attempts_of(job) if a.node_id == nodes[1].pk)
-    tell(crashed, "exited", exit_code=1)
-    tell(crashed, "released")
+    report(crashed, "exited", exit_code=1)
+    report(crashed, "released")
     assert state_of(job) == "RUNNING"
     assert explain(job)
     lose(nodes[0])
@@ -207,18 +207,18 @@ def test_a_task_that_crashes_because_another_node_died_costs_no_retry(alice, vc)
 def test_a_node_that_comes_back_reports_about_what_was_lost_in_vain(alice, vc, node):
     job = placed(alice, vc)
     (attempt,) = attempts_of(job)
-    tell(attempt, "running")
+    report(attempt, "running")
     lose(node)
     services.reconcile()
-    tell(attempt, "exited", exit_code=0)
-    tell(attempt, "released")
+    report(attempt, "exited", exit_code=0)
+    report(attempt, "released")
     assert states_of(job) == ["LOST"]
     assert state_of(job) == "WAITING"
 
 
 def test_a_stopping_job_on_a_lost_node_is_stopped(alice, vc, node):
     job = placed(alice, vc)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     services.stop(alice, job.pk)
     lose(node)
     services.reconcile()
@@ -230,12 +230,12 @@ def age(seconds: float) -> None:
     TaskAttempt.objects.update(created_at=then, updated_at=then)
 
 
-def test_a_node_that_does_not_answer_is_told_again_but_not_all_the_time(alice, vc, node):
+def test_a_node_that_does_not_answer_is_notified_again_but_not_all_the_time(alice, vc, node):
     placed(alice, vc)
     revision = Node.objects.get(pk=node.pk).desired_revision
     services.reconcile()
     assert Node.objects.get(pk=node.pk).desired_revision == revision
-    age(TELL_AGAIN_S + 1)
+    age(SEND_AGAIN_S + 1)
     for _ in range(3):
         services.reconcile()
     assert Node.objects.get(pk=node.pk).desired_revision == revision + 1
@@ -249,14 +249,14 @@ def test_an_attempt_that_no_node_begins_fails_for_free_and_keeps_its_gpu(alice, 
     assert (attempt.state, attempt.error_code) == ("FAILED", "start_timeout")
     assert state_of(job) == "WAITING"
     assert Lease.objects.filter(released_at=None).count() == 1
-    tell(attempt, "released")
+    report(attempt, "released")
     job.refresh_from_db()
     assert (job.state, job.placed_at, job.retries_used) == ("WAITING", None, 0)
 
 
 def test_what_runs_is_left_alone(alice, vc, node):
     job = placed(alice, vc)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     age(1e6)
     before = TaskAttempt.objects.values().get(), Job.objects.values().get()
     services.reconcile()
@@ -266,7 +266,11 @@ def test_what_runs_is_left_alone(alice, vc, node):
 BROKEN = {
     "its tasks ended": ({"state": "SUCCEEDED"}, {}, "SUCCEEDED"),
     "its task runs": ({"state": "RUNNING", "started_at": timezone.now()}, {}, "RUNNING"),
-    "it was told to stop": ({"state": "STOPPED"}, {"stop_requested_at": timezone.now()}, "STOPPED"),
+    "it was asked to stop": (
+        {"state": "STOPPED"},
+        {"stop_requested_at": timezone.now()},
+        "STOPPED",
+    ),
 }
 
 
@@ -285,18 +289,18 @@ def test_reconcile_finishes_what_a_killed_process_left(alice, vc, node, case):
 
 def test_reconcile_stops_the_rest_of_a_job_whose_end_is_decided(alice, vc, node):
     job = placed(alice, vc, instances=2)
-    tell(attempts_of(job), "running")
+    report(attempts_of(job), "running")
     TaskAttempt.objects.filter(task__rank=0).update(state="FAILED", exit_code=1)
     services.reconcile()
     assert states_of(job) == ["FAILED", "STOPPING"]
 
 
-def test_finding_j13_free_retries_in_a_row_are_bounded_and_told(alice, vc, node):
+def test_finding_j13_free_retries_in_a_row_are_bounded_and_recorded(alice, vc, node):
     """A download that never succeeds was tried up to 50 times over hours."""
     job = placed(alice, vc, gpus=1)
     for _ in range(60):
         attempt = attempts_of(job)[-1]
-        tell([attempt], "failed", "released", error_code="image_pull", message="no route")
+        report([attempt], "failed", "released", error_code="image_pull", message="no route")
         job.refresh_from_db()
         if job.state == "FAILED":
             break
@@ -311,7 +315,7 @@ def test_finding_u17_a_retry_can_be_had_at_once(alice, vc, node):
     job = placed(alice, vc, gpus=1)
     fail(job, exit_code=137)
     explain(job)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     job.refresh_from_db()
     assert (job.state, job.not_before is not None) == ("WAITING", True)
     services.retry_now(alice, job.pk)

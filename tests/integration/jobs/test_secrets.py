@@ -11,7 +11,7 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
-from skep_platform.core import vault
+from skep_platform.core import encryption
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, JobSecrets
 
@@ -98,7 +98,7 @@ def test_what_containers_and_registries_need_is_sealed(alice):
     job = services.submit(alice, YAML_FILE)
     sealed = bytes(JobSecrets.objects.get(job=job).sealed)
     assert SECRET.encode() not in sealed
-    known = json.loads(vault.open(sealed))
+    known = json.loads(encryption.open(sealed))
     assert known["secrets"]["key"] == f"-----BEGIN\n{SECRET}\n-----END\n"
     assert known["auths"] == {
         "registry.example/private:1": {
@@ -147,12 +147,12 @@ def test_no_error_repeats_a_secret(alice, case, caplog):
     assert Job.objects.count() == 0
 
 
-def test_the_digest_of_an_idempotent_submit_tells_nothing_without_the_key(alice, settings):
+def test_the_digest_of_an_idempotent_submit_reveals_nothing_without_the_key(alice, settings):
     first = services.submit(alice, json_file(), client_token="t")
     assert services.submit(alice, json_file(), client_token="t").pk == first.pk
     digest = Job.objects.get(pk=first.pk).spec_digest
     settings.SECRET_KEY = "another" * 10
-    from skep_platform.jobs.intake.submitting import digest_of
+    from skep_platform.jobs.submission.submitting import digest_of
 
     assert len(digest) == 64
     assert digest_of(json_file()) != digest

@@ -7,13 +7,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import (
     attempts_of,
+    event_kinds,
     explain,
     placed,
+    report,
     state_of,
     states_of,
-    story_of,
     submit,
-    tell,
     tick,
 )
 from tests.support.platform_factories import make_node, make_user
@@ -34,23 +34,23 @@ def test_a_job_in_the_queue_is_stopped_at_once_and_never_placed(alice, vc, node)
     assert stopped.finished_at is not None
     assert stopped.wait_reason is None
     assert tick() == set()
-    assert story_of(job) == ["job.queued", "job.stop", "job.stopped"]
+    assert event_kinds(job) == ["job.queued", "job.stop", "job.stopped"]
 
 
 @pytest.mark.parametrize("phases", [(), ("pulling",), ("running",)])
 def test_a_placed_job_stops_when_its_nodes_say_so(alice, vc, node, phases):
     job = placed(alice, vc, instances=2)
     if phases:
-        tell(attempts_of(job), *phases)
+        report(attempts_of(job), *phases)
     before = Node.objects.get(pk=node.pk).desired_revision
     stopping = services.stop(alice, job.pk)
     assert (stopping.state, states_of(job)) == ("STOPPING", ["STOPPING"] * 2)
     assert Node.objects.get(pk=node.pk).desired_revision == before + 1
     assert [spec.desired for spec in desired_attempts(node.pk)] == ["stop", "stop"]
     first, second = attempts_of(job)
-    tell(first, "exited", exit_code=143)
+    report(first, "exited", exit_code=143)
     assert state_of(job) == "STOPPING"
-    tell(second, "released")
+    report(second, "released")
     job.refresh_from_db()
     assert (job.state, states_of(job)) == ("STOPPED", ["STOPPED"] * 2)
     assert job.exit_reason["message"] == "Stopped by alice."
@@ -59,29 +59,29 @@ def test_a_placed_job_stops_when_its_nodes_say_so(alice, vc, node, phases):
 def test_a_job_of_which_one_task_runs_and_one_is_done_stops(alice, vc, node):
     job = placed(alice, vc, instances=2)
     first, second = attempts_of(job)
-    tell([first, second], "running")
-    tell(first, "exited", "released")
+    report([first, second], "running")
+    report(first, "exited", "released")
     services.stop(alice, job.pk)
     assert states_of(job) == ["SUCCEEDED", "STOPPING"]
-    tell(second, "exited", exit_code=0)
+    report(second, "exited", exit_code=0)
     assert (state_of(job), states_of(job)) == ("STOPPED", ["SUCCEEDED", "STOPPED"])
 
 
 def test_a_job_that_waits_for_its_retry_stops_at_once(alice, vc, node):
     job = placed(alice, vc, retries=3)
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", exit_code=1)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", exit_code=1)
+    report(attempts_of(job), "released")
     assert services.stop(alice, job.pk).state == "STOPPED"
-    assert story_of(job)[-2:] == ["job.stop", "job.stopped"]
+    assert event_kinds(job)[-2:] == ["job.stop", "job.stopped"]
 
 
 def test_a_failed_job_that_waits_for_its_gpus_to_retry_stops_at_once(alice, vc, node):
     job = placed(alice, vc, retries=3)
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", exit_code=1)
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", exit_code=1)
     assert services.stop(alice, job.pk).state == "STOPPED"
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     assert not Lease.objects.filter(released_at=None).exists()
     assert state_of(job) == "STOPPED"
 
@@ -90,18 +90,18 @@ def test_a_failed_job_that_waits_for_its_gpus_to_retry_stops_at_once(alice, vc, 
 def test_stopping_again_changes_nothing(alice, vc, node, again):
     job = placed(alice, vc)
     services.stop(alice, job.pk)
-    before, story = Job.objects.filter(pk=job.pk).values().get(), story_of(job)
+    before, kinds = Job.objects.filter(pk=job.pk).values().get(), event_kinds(job)
     for _ in range(again):
         services.stop(alice, job.pk)
     assert Job.objects.filter(pk=job.pk).values().get() == before
-    assert story_of(job) == story
+    assert event_kinds(job) == kinds
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_stopping_an_ended_job_changes_nothing(alice, vc, node, exit_code):
     job = placed(alice, vc)
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", exit_code=exit_code)
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", exit_code=exit_code)
     explain(job)
     before = Job.objects.filter(pk=job.pk).values().get()
     services.stop(alice, job.pk)
@@ -109,10 +109,10 @@ def test_stopping_an_ended_job_changes_nothing(alice, vc, node, exit_code):
 
 
 def test_who_may_stop(alice, vc, node):
-    manager, admin, colleague = make_user(), make_user(admin=True), make_user()
-    vc.memberships.create(user=manager, role="manager")
+    vc_admin, admin, colleague = make_user(), make_user(admin=True), make_user()
+    vc.memberships.create(user=vc_admin, role="admin")
     vc.memberships.create(user=colleague)
-    for user in (alice, manager, admin):
+    for user in (alice, vc_admin, admin):
         assert services.stop(user, submit(alice, vc).pk).state == "STOPPED"
     job = submit(alice, vc)
     for user, code in ((colleague, "not_found"), (make_user(), "not_found")):

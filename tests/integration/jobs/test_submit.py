@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
-from tests.support.jobs_world import job_file, story_of, submit
+from tests.support.jobs_world import event_kinds, job_file, submit
+from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core.errors import SkepError
 from skep_platform.images.services import create as create_image
 from skep_platform.jobs import services
-from skep_platform.jobs.intake import admission
-from skep_platform.jobs.intake.job_file import InvalidJobFile
 from skep_platform.jobs.models import Job, Task
+from skep_platform.jobs.submission import admission
+from skep_platform.jobs.submission.job_file import InvalidJobFile
 from skep_platform.tenancy.services import set_quotas
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +63,7 @@ def test_a_job_is_stored_with_its_roles_and_tasks(alice, vc):
     )
     ranks = list(Task.objects.filter(job=job).order_by("rank").values_list("role__name", "index"))
     assert ranks == [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1), ("worker", 2)]
-    assert story_of(job) == ["job.queued"]
+    assert event_kinds(job) == ["job.queued"]
 
 
 def test_the_name_is_taken_for_ever_but_only_for_its_owner(alice, vc):
@@ -151,7 +152,7 @@ def test_more_per_task_than_any_node_has(alice):
     assert submit(alice, vc, gpus=4, instances=25, cpu=8, memory_mb=32768)
 
 
-def test_finding_u3_more_than_the_cluster_has_is_told_at_the_check(alice, vc):
+def test_finding_u3_more_than_the_cluster_has_is_reported_at_the_check(alice, vc):
     for name in ("n0", "n1"):
         make_node(name, gpus=8, cpus=96, memory_mb=1 << 20)
     error = refusal(alice, vc=vc, gpus=8, instances=13, priority="oppo")
@@ -206,6 +207,15 @@ def test_a_larger_node_that_just_joined_is_seen_at_once(alice):
     assert submit(alice, vc, gpus=8)
 
 
+def test_a_refused_submit_reads_the_sizes_of_all_nodes_only_when_a_node_has_changed(alice):
+    vc = make_vc("big", quotas={"A100": 100}, members=[alice])
+    make_node("small", gpus=4)
+    refusal(alice, vc=vc, gpus=8)
+    with CaptureQueriesContext(connection) as queries:
+        assert refusal(alice, vc=vc, gpus=8).code == "exceeds_node"
+    assert not [q for q in queries if "cluster_device" in q["sql"]]
+
+
 def test_a_cluster_without_nodes_refuses_no_size(alice, vc):
     assert submit(alice, vc, gpus=16, cpu=4000)
 
@@ -243,11 +253,11 @@ def test_submitting_2000_tasks_takes_as_many_queries_as_one(alice, vc):
             submit(alice, vc, gpus=0, instances=instances)
         return len(captured)
 
-    assert queries(2000) == queries(1) <= 6
+    assert queries(2000) == queries(1) <= 5
     assert Job.objects.get(tasks_total=2000).tasks.count() == 2000
 
 
-def test_check_tells_everything_and_changes_nothing(alice, vc):
+def test_check_reports_everything_and_changes_nothing(alice, vc):
     submit(alice, vc, name="taken")
     text = json.dumps(job_file(vc, name="taken", instances=100), indent=1)
     result = services.check(alice, text)
@@ -301,11 +311,41 @@ def test_one_of_many_simultaneous_submits_wins(token):
     assert job.tasks.count() == 1
 
 
-def test_finding_u9_a_job_whose_storage_is_not_mounted_says_so_in_its_story(alice, vc):
+PLUGIN = "com.microsoft.pai.runtimeplugin"
+TEAM_STORAGE = {"plugin": "teamwise_storage", "parameters": {"storageConfigNames": ["nfs"]}}
+
+
+OTHER_STORAGE = {"plugin": "azure_storage"}
+
+
+@pytest.mark.parametrize(
+    ("extras", "code"),
+    [
+        ({PLUGIN: [OTHER_STORAGE]}, "storage_not_mounted"),
+        ({PLUGIN: [TEAM_STORAGE]}, "storage_not_found"),
+        ({"storages": [{"name": "nfs"}]}, "storage_not_found"),
+    ],
+)
+@pytest.mark.parametrize("accepted_by", ["the file", "a parameter"])
+def test_finding_u9_rest_refuses_a_storage_that_is_not_mounted_unless_asked_to_ignore_it(
+    alice, vc, extras, code, accepted_by
+):
     file = job_file(vc, name="stored")
-    plugin = {"plugin": "teamwise_storage", "parameters": {"storageConfigNames": ["nfs"]}}
-    file.setdefault("extras", {})["com.microsoft.pai.runtimeplugin"] = [plugin]
-    text = json.dumps(file)
-    assert "storage_not_mounted" in [note.code for note in services.check(alice, text).notes]
-    job = services.submit(alice, text)
-    assert story_of(job) == ["job.queued", "job.storage_not_mounted"]
+    file["extras"] = file.get("extras", {}) | extras
+    api = Api(alice)
+    found = api.post("/jobs/check", file).json()
+    assert code in [each["code"] for each in found["notes"] + found["errors"]]
+    refused = api.post("/jobs", file)
+    status = 404 if code == "storage_not_found" else 400
+    assert (refused.status_code, refused.json()["code"]) == (status, code)
+    assert not Job.objects.exists()
+    path = "/jobs"
+    if accepted_by == "the file":
+        file["extras"]["skep"] = file["extras"].get("skep", {}) | {"ignoreStorages": True}
+    else:
+        path += "?ignore_storage=true"
+    answer = api.post(path, file)
+    assert answer.status_code == 201, answer.content
+    job = Job.objects.get()
+    assert event_kinds(job) == ["job.queued", "job.storage_not_mounted"]
+    assert api.post(f"/jobs/{job.pk}/clone", {}).status_code == 201, "it was accepted already"

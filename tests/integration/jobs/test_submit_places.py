@@ -10,12 +10,13 @@ from tests.support.jobs_world import attempts_of, job_file, tick
 from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cluster.models import Node
+from skep_platform.core import ports
 from skep_platform.core.errors import SkepError
+from skep_platform.core.ports import CellSize
 from skep_platform.jobs import services
 from skep_platform.jobs.containers.desired import desired_attempts
-from skep_platform.jobs.intake import admission, cell_sizes
-from skep_platform.jobs.intake.cell_sizes import CellSize
 from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission import admission, quota_check
 from skep_platform.tenancy.limits import set_limit
 from skep_platform.tenancy.models import PinnedCell, VcCell
 
@@ -31,8 +32,8 @@ SIZES = {
 
 @pytest.fixture(autouse=True)
 def _sizes_known(monkeypatch):
-    monkeypatch.setattr(cell_sizes, "_source", lambda: SIZES)
-    monkeypatch.setattr(cell_sizes, "_remembered", (-cell_sizes.FRESH_S, {}))
+    monkeypatch.setattr(ports.cell_sizes, "_bound", lambda: SIZES)
+    monkeypatch.setattr(quota_check, "_remembered", (-quota_check.FRESH_S, {}))
     monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
 
 
@@ -119,7 +120,7 @@ def test_of_an_incremental_job_each_task_counts_alone(alice, vc):
     assert submit(alice, vc, gang=False, instances=100)
 
 
-def test_names_that_nothing_has_are_told_with_the_nearest(alice, vc):
+def test_unknown_names_are_reported_with_the_nearest(alice, vc):
     error = refusal(alice, vc, {"skuType": "A10"})
     assert (error.code, error.details["name"]) == ("unknown_sku_type", "A10")
     assert "Did you mean A100" in error.message
@@ -170,12 +171,12 @@ def test_finding_s5_the_host_network_is_off_until_an_admin_allows_it(alice, vc, 
     assert submit(alice, vc, skep={"network": "bridge"}).network_mode == "bridge"
 
 
-def test_nothing_is_refused_by_sizes_that_nobody_knows(alice, vc, monkeypatch):
-    monkeypatch.setattr(cell_sizes, "_source", None)
+def test_nothing_is_refused_by_unknown_sizes(alice, vc, monkeypatch):
+    monkeypatch.setattr(ports.cell_sizes, "_bound", dict)
     assert submit(alice, vc, {"cellType": "A100-NODE8"}, gpus=8, instances=9)
 
 
-def test_check_tells_all_with_their_places(alice, vc):
+def test_check_reports_all_with_their_places(alice, vc):
     made = job_file(vc)
     made["extras"]["hivedScheduler"] |= {
         "taskRoles": {"worker": {"skuType": "A10", "within": "nowhere"}},
@@ -189,16 +190,18 @@ def test_check_tells_all_with_their_places(alice, vc):
     assert [note.code for note in result.notes] == ["not_used"]
 
 
-def test_the_scheduler_tells_how_large_cells_are(alice, vc):
-    from skep_platform.scheduling.cell_sizes import sizes
+def test_the_scheduler_reports_how_large_cells_are(alice, vc):
+    from skep_platform.scheduling.shared_state import cell_sizes
 
-    told = sizes()
-    assert told["A100"] == CellSize(("A100",), 1, "A100")
-    assert told["A100-NODE8"] == CellSize(("A100",), 8, "A100")
+    known = cell_sizes()
+    assert known["A100"] == CellSize(("A100",), 1, "A100")
+    assert known["A100-NODE8"] == CellSize(("A100",), 8, "A100")
 
 
 def test_a_quota_of_a_leaf_type_is_one_of_its_model(alice, monkeypatch):
-    monkeypatch.setattr(cell_sizes, "_source", lambda: {"K80": CellSize(("Tesla-K80",), 1, "K80")})
+    monkeypatch.setattr(
+        ports.cell_sizes, "_bound", lambda: {"K80": CellSize(("Tesla-K80",), 1, "K80")}
+    )
     vc = make_vc("old", quotas={"K80": 2}, members=[alice])
     make_node("gpu-9", gpus=4, model="Tesla K80")
     for name in ("K80", "Tesla K80"):
@@ -236,8 +239,8 @@ def test_finding_j6_it_is_placed_where_the_devices_are(alice, vc):
         tick()
     nodes = {a.node.name for job in jobs for a in attempts_of(job)}
     assert nodes == {"gpu-3"}
-    told = desired_attempts(attempts_of(jobs[0])[0].node_id)
-    assert all(spec.rdma for spec in told)
+    specs = desired_attempts(attempts_of(jobs[0])[0].node_id)
+    assert all(spec.rdma for spec in specs)
 
 
 @pytest.mark.parametrize("ulimits", [{"memlock": "unlimited"}, {"stack": 2**60}])

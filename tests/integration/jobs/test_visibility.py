@@ -1,4 +1,4 @@
-"""Who sees a job: its owner, managers and admins, and whom it was opened to."""
+"""Who sees a job: its owner, VC admins and admins, and whom it was opened to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.support.jobs_world import job_file, submit
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
+from skep_platform.accounts import groups
 from skep_platform.gateway.live import visible_jobs
+from skep_platform.jobs import shares, visibility
 from skep_platform.tenancy.models import Membership
 
 pytestmark = pytest.mark.django_db
@@ -28,15 +30,15 @@ OWNER, MEMBERS, EVERYONE = "owner", "members", "everyone"
 
 @pytest.fixture
 def people() -> dict[str, Api]:
-    names = ["alice", "bob", "manager", "elsewhere", "nobody"]
+    names = ["alice", "bob", "vc_admin", "elsewhere", "nobody"]
     users = {name: make_user(name) for name in names} | {"admin": make_user("admin", admin=True)}
     make_vc(
         "team",
         quotas={"A100": 8},
         members=[users["alice"], users["bob"]],
-        managers=[users["manager"]],
+        vc_admins=[users["vc_admin"]],
     )
-    make_vc("other", managers=[users["elsewhere"]])
+    make_vc("other", vc_admins=[users["elsewhere"]])
     return {name: Api(user) for name, user in users.items()}
 
 
@@ -68,7 +70,7 @@ def who_sees(people: dict[str, Api], job) -> set[str]:
     return {name for name, ways in seen.items() if ways == {True}}
 
 
-ALWAYS = {"alice", "manager", "admin"}
+ALWAYS = {"alice", "vc_admin", "admin"}
 MEMBERS_TOO = ALWAYS | {"bob"}
 ALL = MEMBERS_TOO | {"elsewhere", "nobody"}
 OF_BOTH = {
@@ -86,7 +88,7 @@ def test_finding_s8_the_job_or_else_its_virtual_cluster_says_who_else_sees_it(
     people, team, of_job, of_vc
 ):
     job = make_job(team, people["alice"].user, name="secret-plan", visibility=of_job)
-    changed = people["manager"].patch("/virtual-clusters/team", {"job_visibility": of_vc})
+    changed = people["vc_admin"].patch("/virtual-clusters/team", {"job_visibility": of_vc})
     assert changed.json()["job_visibility"] == of_vc
     assert who_sees(people, job) == OF_BOTH[of_job][of_vc]
 
@@ -99,7 +101,7 @@ def test_finding_s8_a_job_is_private_by_default(people, team):
 
 @pytest.mark.parametrize("path", READS)
 def test_finding_s8_a_hidden_job_is_answered_as_one_that_does_not_exist(people, team, path):
-    """Same body and same queries, so that neither the answer nor its cost tells them apart."""
+    """Same body and same queries, so that neither the answer nor its cost distinguishes them."""
     job = make_job(team, people["alice"].user)
     answers = []
     for pk in (job.pk, uuid4()):
@@ -107,8 +109,8 @@ def test_finding_s8_a_hidden_job_is_answered_as_one_that_does_not_exist(people, 
             connection,
         ) as queries:
             answer = people["bob"].get(f"/jobs/{pk}{path}")
-        told = [LITERAL.sub("?", q["sql"]) for q in queries.captured_queries]
-        answers.append((answer.status_code, answer.content, told))
+        statements = [LITERAL.sub("?", q["sql"]) for q in queries.captured_queries]
+        answers.append((answer.status_code, answer.content, statements))
     assert answers[0] == answers[1]
     assert answers[0][0] == 404
 
@@ -118,17 +120,71 @@ def test_finding_s8_the_owner_opens_a_job_and_closes_it_again(people, team):
     assert who_sees(people, job) == MEMBERS_TOO
     path = f"/jobs/{job.pk}/visibility"
     assert refusal(people["bob"].put(path, {"visibility": EVERYONE})) == (403, "may_not_share")
-    assert refusal(people["manager"].put(path, {"visibility": OWNER})) == (403, "may_not_share")
+    assert refusal(people["vc_admin"].put(path, {"visibility": OWNER})) == (403, "may_not_share")
     opened = people["alice"].put(path, {"visibility": EVERYONE}).json()
     assert (opened["visibility"], opened["seen_by"]) == (EVERYONE, EVERYONE)
     assert who_sees(people, job) == ALL
     assert people["alice"].put(path, {"visibility": OWNER}).status_code == 200
     assert who_sees(people, job) == ALWAYS
-    told = people["alice"].get(f"/jobs/{job.pk}/events").json()["results"]
-    assert [event["kind"] for event in told].count("job.visibility") == 2
+    shown = people["alice"].get(f"/jobs/{job.pk}/events").json()["results"]
+    assert [event["kind"] for event in shown].count("job.visibility") == 2
 
 
-def test_finding_s8_an_unknown_visibility_is_told_with_its_line(people, team):
+def test_a_job_is_shared_with_a_user_and_closed_again(people, team):
+    job = make_job(team, people["alice"].user, name="secret-plan")
+    path = f"/jobs/{job.pk}/shares"
+    for _ in range(2):
+        assert people["alice"].put(f"{path}/users/nobody").json()["name"] == "nobody"
+    assert who_sees(people, job) == ALWAYS | {"nobody"}
+    assert listed(people["nobody"], shared="true") == {job.name}
+    assert listed(people["alice"], shared="true") == set()
+    shown = people["alice"].get(path).json()["shares"]
+    assert [(one["kind"], one["name"]) for one in shown] == [("user", "nobody")]
+    for name in ("nobody", "vc_admin"):  # a reader does not learn who else reads it
+        assert refusal(people[name].get(path)) == (403, "may_not_share")
+        assert refusal(people[name].put(f"{path}/users/bob")) == (403, "may_not_share")
+    mine = people["nobody"].get(f"/jobs/{job.pk}").json()
+    assert [mine[f"may_{what}"] for what in ("stop", "exec", "share")] == [False] * 3
+    events = people["nobody"].get(f"/jobs/{job.pk}/events").json()["results"]
+    assert "nobody" not in str(events)
+    assert people["alice"].delete(f"{path}/users/nobody").status_code == 204
+    assert who_sees(people, job) == ALWAYS
+    assert people["alice"].delete(f"{path}/users/nobody").status_code == 404
+
+
+def test_a_job_that_is_shared_with_a_group_is_seen_by_those_who_are_in_it_now(people, team):
+    admin = people["admin"].user
+    group = groups.create(admin, "research")
+    job = make_job(team, people["alice"].user)
+    path = f"/jobs/{job.pk}/shares/groups/research"
+    assert people["alice"].put(path).status_code == 404  # she does not know of this group
+    groups.add_members(admin, group, ["alice", "elsewhere"])
+    assert people["alice"].put(path).status_code == 200
+    assert who_sees(people, job) == ALWAYS | {"elsewhere"}
+    groups.remove_member(admin, group, "elsewhere")
+    assert who_sees(people, job) == ALWAYS
+
+
+def test_sharing_with_no_one_or_with_too_many_is_refused(people, team, monkeypatch):
+    job = make_job(team, people["alice"].user)
+    path = f"/jobs/{job.pk}/shares/users"
+    assert refusal(people["alice"].put(f"{path}/ghost")) == (404, "not_found")
+    assert refusal(people["alice"].put(f"{path}/alice")) == (400, "share_with_owner")
+    monkeypatch.setattr(shares, "MOST", 1)
+    people["alice"].put(f"{path}/bob")
+    assert refusal(people["alice"].put(f"{path}/nobody")) == (409, "too_many_shares")
+
+
+def test_the_list_of_a_user_with_very_many_shared_jobs_is_complete(people, team, monkeypatch):
+    monkeypatch.setattr(visibility, "FEW", 2)
+    jobs = [make_job(team, people["alice"].user, name=f"shared-{n}") for n in range(4)]
+    for job in jobs:
+        people["alice"].put(f"/jobs/{job.pk}/shares/users/nobody")
+    assert listed(people["nobody"]) == {job.name for job in jobs}
+    assert people["nobody"].get("/jobs/count").json()["total"] == 4
+
+
+def test_finding_s8_an_unknown_visibility_is_reported_with_its_line(people, team):
     file = job_file(team, skep={"visibility": "friends"})
     found = people["alice"].post("/jobs/check", file).json()
     assert not found["valid"]
@@ -203,7 +259,7 @@ def test_finding_s8_the_list_is_found_by_indexes_however_many_jobs_others_have(p
 
 def test_finding_s8_reading_into_a_running_task_is_hidden_too(people, team):
     from skep_platform.core.errors import NotFound
-    from skep_platform.gateway.stream_rights import Asked, reach
+    from skep_platform.gateway.callers import Asked, reach
 
     node = make_node("n1", gpus=1)
     job = make_job(team, people["alice"].user, state="RUNNING")
@@ -213,4 +269,4 @@ def test_finding_s8_reading_into_a_running_task_is_hidden_too(people, team):
             reach(people["bob"].user, attempt_id, Asked("exec", argv=("sh",)))
     stream = f"/attempts/{attempt.pk}/logs/stdout"
     assert people["bob"].get(stream).status_code == 404
-    assert people["manager"].get(stream).status_code == 200
+    assert people["vc_admin"].get(stream).status_code == 200

@@ -85,7 +85,7 @@ def test_logs_can_be_narrowed(box):
     assert len(as_json) == 40
 
 
-def test_a_check_tells_the_place_of_every_fault(box, tmp_path):
+def test_a_check_reports_the_place_of_every_fault(box, tmp_path):
     file = tmp_path / "job.yaml"
     file.write_text(job_file("wrong").replace("gpu: 1", "gpu: many"))
     done = skep(box, "check", str(file))
@@ -103,7 +103,7 @@ def test_a_submitted_file_is_judged_as_check_does(box):
     assert re.match(r"-:\d+:\d+: .*\(\w+\)\n", done.stderr), done.stderr
 
 
-def test_a_refused_submit_is_told_with_its_code(box):
+def test_a_refused_submit_is_reported_with_its_code(box):
     text = job_file("twice")
     succeed(box, "submit", "-", stdin=text)
     done = skep(box, "submit", "-", stdin=text)
@@ -113,7 +113,7 @@ def test_a_refused_submit_is_told_with_its_code(box):
     assert as_json.keys() == {"code", "message", "details"}
 
 
-def test_a_running_job_is_stopped_by_name_and_tells_its_story(box):
+def test_a_running_job_is_stopped_by_name_and_reports_its_history(box):
     succeed(box, "submit", "-", stdin=job_file("endless", "mock run_for=600"))
     with box.client() as client:
         (job,) = client.jobs(search="endless")
@@ -162,7 +162,7 @@ def test_login_by_password_is_remembered_and_a_wrong_one_is_refused(box, tmp_pat
     ],
     ids=["unknown name", "unknown id", "wrong token", "no server", "no file", "no command"],
 )
-def test_exit_codes_tell_scripts_what_went_wrong(box, arguments, environment, code):
+def test_exit_codes_report_scripts_what_went_wrong(box, arguments, environment, code):
     done = skep(box, *arguments, **environment)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
@@ -197,8 +197,27 @@ PERSON = (
 def test_finding_u12_members_are_managed_and_finding_s8_jobs_are_shared(box):
     assert "cli-person" in succeed(box, "members", "default", "--add", "cli-person")
     alone = skep(box, "members", "default", "--remove", "admin")
-    assert "last manager" in alone.stderr
+    assert "last VC admin" in alone.stderr
     assert "cli-person" not in succeed(box, "members", "default", "--remove", "cli-person")
     succeed(box, "submit", "-f", "-", stdin=job_file("to-share"))
     assert "everybody" in succeed(box, "share", "to-share", "everyone")
     assert "owner" in succeed(box, "share", "to-share", "default")
+
+
+def test_groups_give_roles_and_a_file_brings_in_people(box, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("username,groups\ncli-mei,cli-research\n")
+    refused = skep(box, "users", "import", str(path))
+    assert refused.returncode != 0
+    assert "people.csv:2: groups: There is no group named cli-research." in refused.stderr
+    succeed(box, "groups", "create", "cli-research")
+    assert "1 would be created" in succeed(box, "users", "import", "--dry-run", str(path))
+    assert "/reset-password?user=cli-mei" in succeed(box, "users", "import", str(path))
+    assert "cli-mei" in succeed(box, "groups", "show", "cli-research")
+    shown = succeed(box, "members", "default", "--group", "cli-research", "--role", "viewer")
+    assert re.search(r"cli-mei +viewer +cli-research", shown)
+    left = succeed(box, "members", "default", "--remove-group", "cli-research")
+    assert "cli-mei" not in left
+    succeed(box, "groups", "remove", "cli-research", "cli-mei")
+    succeed(box, "groups", "delete", "cli-research")
+    assert "cli-research" not in succeed(box, "groups")

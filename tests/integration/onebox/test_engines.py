@@ -14,7 +14,7 @@ import pytest
 import redis
 from tests.support.stack import eventually
 
-from skep_platform.onebox import binaries, engines
+from skep_platform.onebox import engines
 
 START_AND_DIE = """
 import os, sys
@@ -77,7 +77,7 @@ def test_finding_s5_no_engine_listens_on_a_port(running):
 
 def test_finding_s14_others_cannot_even_knock_at_an_engine(running):
     """Without a word and without a password, 480 open sockets were enough to keep everybody out of
-    PostgreSQL. The folders are closed, so nobody else of this machine can open one."""
+    PostgreSQL. The folders are closed, so no one else of this machine can open one."""
     postgres, valkey = running.engines.postgres, running.engines.valkey
     sockets = [postgres.data / engines.POSTGRES_SOCKET, valkey.folder / engines.VALKEY_SOCKET]
     for path in sockets:
@@ -128,7 +128,7 @@ def test_a_killed_parent_takes_them_along_and_data_survives(tmp_path):
         eventually(lambda: not any(map(alive, pids)), 60)  # noqa: B023
 
 
-def test_a_killed_server_is_started_over_its_leftovers_and_what_was_told_is_kept(tmp_path):
+def test_a_killed_server_is_started_over_its_leftovers_and_what_was_reported_is_kept(tmp_path):
     server = engines.prepare(tmp_path).postgres
     process = engines.start_engine(server, tmp_path)
     with psycopg.connect(server.url()) as connection:
@@ -149,22 +149,22 @@ def test_a_cut_off_initialisation_is_begun_anew(tmp_path):
     assert not (tmp_path / "postgres.new").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs engines as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs engines as someone else")
 def test_programs_in_a_closed_place_are_copied_to_an_open_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(binaries, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(binaries, "open_to_all", lambda path: False)
-    found = binaries.within_reach(binaries.find_binaries(), binaries.unprivileged_user())
+    monkeypatch.setattr(engines, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(engines, "open_to_all", lambda path: False)
+    found = engines.within_reach(engines.find_binaries(), engines.unprivileged_user())
     for program in (found.initdb, found.postgres, found.valkey):
         assert tmp_path in program.parents
         version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
         assert version.stdout
 
 
-def test_a_missing_engine_is_told_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(binaries, "_package", lambda name: None)
-    monkeypatch.setattr(binaries.shutil, "which", lambda name: None)
-    with pytest.raises(binaries.EngineMissing, match="SKEP_REDIS_URL"):
-        binaries._valkey_server()
+def test_a_missing_engine_is_reported_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(engines, "_package", lambda name: None)
+    monkeypatch.setattr(engines.shutil, "which", lambda name: None)
+    with pytest.raises(engines.EngineMissing, match="SKEP_REDIS_URL"):
+        engines._valkey_server()
 
 
 def knock_as_a_stranger(path: Path) -> None:

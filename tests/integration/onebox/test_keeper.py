@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skep_platform.onebox.children import Program
-from skep_platform.onebox.keeper import Keeper
+from skep_platform.onebox.children import Keeper, Program
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER

@@ -19,7 +19,10 @@ from skep_platform.onebox.home import Home
 pytestmark = pytest.mark.stack
 
 ONE_BOX = [sys.executable, "-m", "skep_platform.onebox"]
-CHILDREN = {"postgres", "valkey", "web", "gateway", "worker-scheduler", "worker-default"}
+CHILDREN = {
+    *("postgres", "valkey", "web", "gateway", "apps"),
+    *("worker-scheduler", "worker-default"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,7 @@ def test_ready_means_that_a_job_can_run_at_once(box):
     assert box.wait_for_end(job.id).state == "SUCCEEDED"
 
 
-def test_the_password_is_told_once_and_is_in_no_file(box):
+def test_the_password_is_reported_once_and_is_in_no_file(box):
     said = (box.home.root.parent / "up.log").read_text()
     (password,) = re.findall(r"password +(\S+)", said)
     kept = [p for p in box.home.root.rglob("*") if p.is_file() and p.parts[-2] != "postgres"]
@@ -78,7 +81,7 @@ def test_the_password_is_told_once_and_is_in_no_file(box):
     assert not any(password.encode() in path.read_bytes() for path in kept)
 
 
-def test_nobody_on_this_machine_guesses_passwords_under_many_addresses(box):
+def test_no_one_on_this_machine_guesses_passwords_under_many_addresses(box):
     def guess(number: int) -> int:
         address = {"X-Forwarded-For": f"10.0.0.{number}"}
         body = {"username": "nobody", "password": "wrong"}
@@ -93,7 +96,7 @@ def test_a_second_supervisor_says_that_one_runs(box):
     assert box.url in done.stderr
 
 
-def test_a_taken_port_is_told(box, tmp_path):
+def test_a_taken_port_is_reported(box, tmp_path):
     done = run_in(Home(tmp_path / "home"), "up", f"--port={port_of(box)}")
     assert done.returncode == 1
     assert "--port" in done.stderr
@@ -103,7 +106,7 @@ def test_a_taken_port_is_told(box, tmp_path):
     ("setting", "said"),
     [({"SKEP_SECRET_KEY": "short"}, "token_urlsafe"), ({"SKEP_PUBLIC_URL": "http://a.org"}, "TLS")],
 )
-def test_finding_s19_a_weak_setting_is_told_before_anything_starts(tmp_path, setting, said):
+def test_finding_s19_a_weak_setting_is_reported_before_anything_starts(tmp_path, setting, said):
     home = Home(tmp_path / "home")
     done = subprocess.run(
         [*ONE_BOX, "up"], env=environment_of(home, **setting), capture_output=True, text=True
@@ -126,7 +129,7 @@ def test_a_part_that_dies_is_started_again_and_jobs_run(box, name):
     assert box.wait_for_end(job.id).state == "SUCCEEDED"
 
 
-def test_a_killed_supervisor_leaves_nobody_behind_and_the_next_one_goes_on():
+def test_a_killed_supervisor_leaves_no_one_behind_and_the_next_one_goes_on():
     with stack("--runtime", "mock", "--gpus", "1") as box:
         with box.client() as skep:
             assert skep.me().username == "admin"

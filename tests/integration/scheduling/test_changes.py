@@ -1,4 +1,4 @@
-"""The change log: who is told of what, and that no order of commits hides a change."""
+"""The change log: which reader sees what, and that no order of commits hides a change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import CellLayout, Device, Node
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.scheduling import changes
-from skep_platform.scheduling.changes import News, Reader
-from skep_platform.scheduling.models import Change, Reservation
+from skep_platform.scheduling import source
+from skep_platform.scheduling.models import Change, Nomination
+from skep_platform.scheduling.source import ChangeSet, Reader
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +42,7 @@ def world() -> World:
     return World()
 
 
-def news_of(step: Callable[[], object]) -> News:
+def news_of(step: Callable[[], object]) -> ChangeSet:
     reader = Reader()
     reader.look()
     step()
@@ -57,6 +57,8 @@ def test_a_first_look_finds_all_and_a_second_one_nothing(world):
 
 NODE: dict[str, Callable[[World], object]] = {
     "is cordoned": lambda w: cluster.cordon(None, w.node.name),
+    "is drained": lambda w: cluster.mark_draining(None, w.node.name),
+    "is drained or not": lambda w: Node.objects.update(draining=True),
     "is unreachable": lambda w: cluster.close_session(w.node.pk, w.node.session_epoch),
     "has another label": lambda w: Node.objects.update(labels={"rack": "r1"}),
     "has more memory": lambda w: Node.objects.update(memory_mb=1),
@@ -69,19 +71,35 @@ NODE: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("what", NODE)
-def test_a_node_is_told_when_it(world, what):
-    assert news_of(lambda: NODE[what](world)) == News(nodes={str(world.node.pk)})
+def test_a_node_is_notified_when_it(world, what):
+    assert news_of(lambda: NODE[what](world)) == ChangeSet(nodes={str(world.node.pk)})
 
 
-def test_a_gang_is_told_when_it_leaves_the_queue(world):
+def test_a_gang_is_notified_when_it_leaves_the_queue(world):
     news = news_of(lambda: Job.objects.filter(pk=world.waits.pk).update(state="FAILED"))
-    assert news == News(gangs={str(world.waits.pk)})
+    assert news == ChangeSet(gangs={str(world.waits.pk)})
 
 
-def test_a_gpu_that_moves_is_told_of_both_nodes(world):
+def test_finding_c4_the_gpus_of_a_node_that_joins_are_one_change(world):
+    """At 16 GPUs each, 500 nodes that join would otherwise write 8,000 rows."""
+    rows = Change.objects.filter(kind=Change.Kind.NODE)
+    before = set(rows.values_list("pk", flat=True))
+    new = Node.objects.create(name="joins")
+    gpus = [
+        Device(uuid=f"GPU-{n}", node=node, model="A100", memory_mb=1, index=n)
+        for n, node in enumerate([new] * 16 + [world.node])
+    ]
+    Device.objects.bulk_create(gpus)
+    logged = rows.exclude(pk__in=before).values_list("subject", flat=True)
+    # The node itself, its GPUs, and the other node's GPU.
+    assert sorted(logged) == sorted([str(new.pk), str(new.pk), str(world.node.pk)])
+    assert news_of(lambda: Device.objects.filter(node=new).delete()).nodes == {str(new.pk)}
+
+
+def test_a_gpu_that_moves_is_informed_of_both_nodes(world):
     other = make_node(gpus=0)
     news = news_of(lambda: Device.objects.filter(pk=world.devices[1].pk).update(node=other))
-    assert news == News(nodes={str(world.node.pk), str(other.pk)})
+    assert news == ChangeSet(nodes={str(world.node.pk), str(other.pk)})
 
 
 GANG: dict[str, Callable[[World], object]] = {
@@ -96,14 +114,14 @@ GANG: dict[str, Callable[[World], object]] = {
     "ends": lambda w: Job.objects.filter(pk=w.runs.pk).update(exit_reason={"code": "x"}),
     "lacks places": lambda w: Job.objects.filter(pk=w.runs.pk).update(unplaced=1),
     "gives its GPUs back": lambda w: release(w.attempt),
-    "reserves": lambda w: Reservation.objects.create(job=w.runs, placement=[], victims=[]),
+    "reserves": lambda w: Nomination.objects.create(job=w.runs, placement=[], victims=[]),
 }
 
 
 @pytest.mark.parametrize("what", GANG)
-def test_a_gang_is_told_when_it(world, what):
+def test_a_gang_is_notified_when_it(world, what):
     news = news_of(lambda: GANG[what](world))
-    assert news == News(gangs={str(world.runs.pk)})
+    assert news == ChangeSet(gangs={str(world.runs.pk)})
 
 
 INVENTORY: dict[str, Callable[[World], object]] = {
@@ -116,8 +134,8 @@ INVENTORY: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("what", INVENTORY)
-def test_the_inventory_is_told_when_this_changes(world, what):
-    assert news_of(lambda: INVENTORY[what](world)) == News(inventory=True)
+def test_the_inventory_is_shown_when_this_changes(world, what):
+    assert news_of(lambda: INVENTORY[what](world)) == ChangeSet(inventory=True)
 
 
 def test_a_new_name_of_a_virtual_cluster_is_in_all_its_gangs(world):
@@ -128,7 +146,7 @@ NOTHING: dict[str, Callable[[World], object]] = {
     "heartbeats": lambda w: cluster.heartbeat(w.node.pk, w.node.session_epoch),
     "revisions": lambda w: cluster.bump_revision([w.node.pk]),
     "a node saved as it was": lambda w: Node.objects.get(pk=w.node.pk).save(),
-    "what a GPU is told to use": lambda w: Device.objects.update(problem="x"),
+    "what a GPU is set to use": lambda w: Device.objects.update(problem="x"),
     "tasks that start": lambda w: TaskAttempt.objects.update(state="RUNNING", phase="running"),
     "why a job waits": lambda w: Job.objects.update(wait_reason={"code": "x"}),
     "a placed job that runs": lambda w: Job.objects.filter(pk=w.runs.pk).update(
@@ -179,7 +197,7 @@ def test_a_transaction_that_began_first_and_commits_last_is_not_missed():
         assert not reader.look()
         look_over.set()
         done.result(30)
-    assert reader.look() == News(gangs={str(early.pk)})
+    assert reader.look() == ChangeSet(gangs={str(early.pk)})
     assert not reader.look()
 
 
@@ -199,7 +217,7 @@ def prune_all() -> None:
     """What others' transactions in the same server may still need is kept: as soon as they end."""
     deadline = time.monotonic() + 60
     while Change.objects.exclude(kind="pruned").exists() and time.monotonic() < deadline:
-        changes.prune(timedelta(0))
+        source.prune_changes(timedelta(0))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -208,17 +226,17 @@ def test_a_reader_behind_the_pruned_part_begins_anew():
     slow.look()
     Job.objects.filter(pk=world.waits.pk).update(priority=5)
     fast.look()
-    assert changes.prune(timedelta(hours=1)) == 0
+    assert source.prune_changes(timedelta(hours=1)) == 0
     assert not fast.look().all
     prune_all()
     fast.look()
     Job.objects.filter(pk=world.waits.pk).update(priority=6)
-    assert fast.look() == News(gangs={str(world.waits.pk)})
+    assert fast.look() == ChangeSet(gangs={str(world.waits.pk)})
     assert slow.look().all
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_emptied_database_is_told():
+def test_an_emptied_database_is_reported():
     World()
     reader = Reader()
     reader.look()

@@ -10,7 +10,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.jobs_world import attempts_of, explain, placed, submit, tell, tick
+from tests.support.jobs_world import attempts_of, explain, placed, report, submit, tick
 from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.containers.gang import Block
@@ -65,19 +65,19 @@ def test_finding_s5_the_database_refuses_a_second_gang_in_the_same_addresses(ali
 def test_a_network_is_free_again_with_the_last_task_of_its_gang(alice, vc):
     job = placed(alice, vc, instances=2)
     first, second = attempts_of(job)
-    tell([first, second], "running")
-    tell([first, second], "exited")
-    tell(first, "released")
+    report([first, second], "running")
+    report([first, second], "exited")
+    report(first, "released")
     assert GangNetwork.objects.filter(job=job).exists()
-    tell(second, "released")
+    report(second, "released")
     assert not GangNetwork.objects.exists()
 
 
 @pytest.mark.usefixtures("_two_nodes")
 def test_another_attempt_of_a_job_has_another_network(alice, vc):
     job = placed(alice, vc, instances=2, retries=1)
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", "released", exit_code=1)
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", "released", exit_code=1)
     explain(job)
     Job.objects.update(not_before=None)
     assert tick() == {str(job.pk)}
@@ -87,7 +87,7 @@ def test_another_attempt_of_a_job_has_another_network(alice, vc):
 
 
 @pytest.mark.usefixtures("_two_nodes")
-def test_a_pool_without_room_keeps_a_gang_waiting_and_says_so(alice, vc, settings):
+def test_an_exhausted_pool_keeps_a_gang_waiting_and_says_so(alice, vc, settings):
     settings.SKEP_GANG_POOL = "100.64.0.0/29"
     job = placed(alice, vc, instances=2)
     make_node("n2", gpus=1)

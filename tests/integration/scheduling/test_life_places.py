@@ -6,11 +6,11 @@ import time
 
 import pytest
 from django.utils import timezone
-from tests.support.jobs_world import attempts_of, explain, placed, submit, tell, tick
+from tests.support.jobs_world import attempts_of, explain, placed, report, submit, tick
 from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.models import Job, PortLease
-from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.source import StateSource
 from skep_platform.tenancy.limits import set_limit
 
 pytestmark = pytest.mark.django_db
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.django_db
 
 def fails_by_its_node(job) -> None:
     """And its pause is over."""
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", exit_code=1, xids=[79])
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", exit_code=1, xids=[79])
     explain(job)
-    tell(attempts_of(job), "released")
+    report(attempts_of(job), "released")
     Job.objects.filter(pk=job.pk).update(not_before=None)
 
 
@@ -64,9 +64,9 @@ def test_the_only_node_is_used_again(alice, vc):
     assert where(job) == {"n1"}
 
 
-def test_a_world_hears_of_what_a_job_avoids(alice, vc):
+def test_a_world_learns_of_what_a_job_avoids(alice, vc):
     make_node("n1", gpus=8)
-    source = WorldSource()
+    source = StateSource()
     job = placed(alice, vc)
     source.catch_up()
     fails_by_its_node(job)
@@ -114,10 +114,10 @@ def test_a_job_that_is_placed_again_is_held_again(alice, vc):
     make_node("n1", gpus=8)
     job = submit(alice, vc, instances=2, retries=1)
     tick()
-    tell(attempts_of(job), "ready")
+    report(attempts_of(job), "ready")
     assert Job.objects.get(pk=job.pk).begun_at is not None
-    tell(attempts_of(job), "running")
-    tell(attempts_of(job), "exited", "released", exit_code=1)
+    report(attempts_of(job), "running")
+    report(attempts_of(job), "exited", "released", exit_code=1)
     explain(job)
     Job.objects.update(not_before=None)
     assert tick() == {str(job.pk)}

@@ -17,16 +17,16 @@ from skep_platform.cluster.models import Device, Node
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 from skep_platform.scheduling import placing
-from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.source import StateSource
 from skep_platform.tenancy.limits import set_limit
-from skep_scheduler import queue
-from skep_scheduler.queue import Placement, TaskPlacement
+from skep_scheduler import engine
+from skep_scheduler.model import Placement, TaskPlacement
 
 pytestmark = pytest.mark.django_db
 
 
 def planned() -> list[Placement]:
-    return list(queue.plan(WorldSource().catch_up(), 4e9).placements)
+    return list(engine.plan(StateSource().catch_up(), 4e9).placements)
 
 
 def place_by_hand(job: Job, node: Node, *indices: int) -> Placement:
@@ -161,7 +161,7 @@ def test_a_stop_at_the_moment_of_the_commit_leaves_no_running_task():
 
 
 def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc):
-    """A role that the job does not have, as from a defect: postponed, told, and out of the way."""
+    """A role that the job does not have, as from a defect: postponed and reported."""
     node = make_node("gpu-1", gpus=2)
     good, bad = submit(alice, vc), submit(alice, vc)
     right = place_by_hand(good, node, 0)

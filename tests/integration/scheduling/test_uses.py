@@ -1,4 +1,4 @@
-"""Samples of what virtual clusters own and use; and what a submitter is told before."""
+"""Samples of what virtual clusters own and use; and what a submitter sees before."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.jobs_world import attempts_of, job_file, placed, submit, tell
+from tests.support.jobs_world import attempts_of, job_file, placed, report, submit
 from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cluster.models import Device
 from skep_platform.jobs import services
-from skep_platform.scheduling import tasks, uses
+from skep_platform.scheduling import planned, tasks
 from skep_platform.scheduling.models import VcUse
-from skep_platform.scheduling.source import WorldSource
+from skep_platform.scheduling.source import StateSource
 from skep_scheduler import usage
-from skep_scheduler.usage import Use
+from skep_scheduler.usage.accounting import Use
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, 12, 30, 17, tzinfo=UTC)
@@ -30,7 +30,7 @@ def vcs(alice):
 
 
 def use_of(name: str) -> Use:
-    return usage.measure(WorldSource().catch_up())[name, "A100"]
+    return usage.measure(StateSource().catch_up())[name, "A100"]
 
 
 def test_what_is_owned_and_used(alice, vcs):
@@ -51,15 +51,15 @@ def test_bad_hardware_is_missing(alice, vcs):
 
 
 def test_a_minute_is_sampled_once_and_old_samples_thin_out(vcs):
-    world = WorldSource().catch_up()
+    world = StateSource().catch_up()
     for _ in range(2):
-        uses.sample(world, NOW)
+        planned.sample_use(world, NOW)
     sample = VcUse.objects.get(vc=vcs[0])
     assert (sample.at, sample.owned) == (NOW.replace(second=0), 8)
     now = datetime.now(UTC).replace(minute=7)
     for days in (0, 8, 91):
-        uses.sample(world, now - timedelta(days=days))
-    uses.sample(world, (now - timedelta(days=8)).replace(minute=15))
+        planned.sample_use(world, now - timedelta(days=days))
+    planned.sample_use(world, (now - timedelta(days=8)).replace(minute=15))
     VcUse.objects.filter(at__lt=NOW + timedelta(hours=1)).delete()
     tasks.tidy()
     kept = [at for (at,) in VcUse.objects.order_by("at").values_list("at")]
@@ -77,24 +77,24 @@ def forecast(alice, vc, **changes):
     return services.check(alice, json.dumps(job_file(vc, **changes))).forecast
 
 
-def test_before_submitting_one_is_told_a_start_at_once(alice, vcs):
-    told = forecast(alice, vcs[0], gpus=4, instances=2)
-    assert (told["code"], told["details"]["nodes"]) == ("starts_now", ["gpu-1", "gpu-2"])
-    assert told["details"]["expected_start"] > 0
+def test_before_submitting_one_sees_a_start_at_once(alice, vcs):
+    answer = forecast(alice, vcs[0], gpus=4, instances=2)
+    assert (answer["code"], answer["details"]["nodes"]) == ("starts_now", ["gpu-1", "gpu-2"])
+    assert answer["details"]["expected_start"] > 0
 
 
-def test_before_submitting_one_is_told_who_must_make_room(alice, vcs, settings):
+def test_before_submitting_one_sees_who_would_be_preempted(alice, vcs, settings):
     young = {"opportunistic_min_run_s": 0.0}
     settings.SKEP_SCHEDULING = settings.SKEP_SCHEDULING | young
     guest = placed(alice, vcs[1], gpus=4, instances=2, priority="oppo")
-    tell(attempts_of(guest), "running")
-    told = forecast(alice, vcs[0], gpus=4)
-    assert told["code"] == "would_preempt"
-    assert "1 running job made room" in told["message"]
+    report(attempts_of(guest), "running")
+    answer = forecast(alice, vcs[0], gpus=4)
+    assert answer["code"] == "would_preempt"
+    assert "once 1 running job has left" in answer["message"]
 
 
-def test_before_submitting_one_is_told_why_it_would_wait(alice, vcs):
+def test_before_submitting_one_sees_why_it_would_wait(alice, vcs):
     placed(alice, vcs[0], gpus=4, instances=2)
-    told = forecast(alice, vcs[0], gpus=1)
-    assert told["code"] == "vc_busy"
-    assert "expected_start" in told["details"]
+    answer = forecast(alice, vcs[0], gpus=1)
+    assert answer["code"] == "vc_busy"
+    assert "expected_start" in answer["details"]

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support import jobs_world
-from tests.support.jobs_world import lose, tell
+from tests.support.jobs_world import lose, report
 from tests.support.platform_factories import (
     make_hello,
     make_inventory,
@@ -27,15 +28,17 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import services
-from skep_platform.jobs.life import preempting
+from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.scheduling import verify, world
-from skep_platform.scheduling.source import WorldSource
-from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.scheduling import planned, shared_state
+from skep_platform.scheduling.source import StateSource, differences, verify
+from skep_platform.scheduling.tick import Scheduler, limits, run_once
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
-from skep_scheduler.facts import Gang
-from skep_scheduler.queue import order
-from skep_scheduler.world import World
+from skep_scheduler import engine
+from skep_scheduler.model import Gang, Plan
+from skep_scheduler.policies import ordered
+from skep_scheduler.state import ClusterState
+from skep_scheduler.state.cluster import ReservedStart
 
 pytestmark = pytest.mark.django_db
 
@@ -52,11 +55,11 @@ class History:
             make_vc("red", quotas={"A100": 4}, members=[self.alice]),
         ]
         self.scheduler = Scheduler()
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def step(self) -> None:
         event = self.random.choice(EVENTS)
-        self.told.append(event.__name__)
+        self.reported.append(event.__name__)
         event(self)
 
     def job(self, **filters: object) -> Job | None:
@@ -93,14 +96,14 @@ def round_(h: History) -> None:
 
 def begin(h: History) -> None:
     if job := h.job(state="WAITING", placed_at__isnull=False):
-        tell(job.attempts.filter(released_at=None), "running")
+        report(job.attempts.filter(released_at=None), "running")
 
 
 def end(h: History) -> None:
     attempts = list(TaskAttempt.objects.filter(released_at=None).order_by("pk"))
     if attempts:
         phases = h.random.choice([["exited"], ["exited", "released"], ["released"]])
-        tell(
+        report(
             h.random.sample(attempts, min(len(attempts), 2)),
             *phases,
             exit_code=h.random.choice([0, 1]),
@@ -109,7 +112,7 @@ def end(h: History) -> None:
 
 def leave(h: History) -> None:
     if job := h.job(attempts__state="STOPPING"):
-        tell(job.attempts.filter(released_at=None), "exited", "released")
+        report(job.attempts.filter(released_at=None), "exited", "released")
 
 
 def stop(h: History) -> None:
@@ -219,40 +222,83 @@ EVENTS = OFTEN * 3 + [
 @pytest.mark.parametrize("seed", range(8))
 def test_a_world_caught_up_by_news_equals_one_read_anew_after_any_history(seed):
     history = History(seed)
-    follower = WorldSource()
+    follower = StateSource()  # like that of a web process, which reads stored plans where it plans
     for _ in range(60):
         history.step()
         if history.random.random() < 0.5:
             continue
-        fresh = WorldSource().catch_up()
+        fresh = StateSource().catch_up()
         caught_up = follower.catch_up()
-        found = verify.differences(caught_up.digest(), fresh.digest())
-        assert not found, history.told
+        planned.load(caught_up)
+        found = differences(caught_up.digest(), fresh.digest())
+        assert not found, history.reported
         caught_up.validate()
         fresh.validate()
 
 
+def next_plan(state: ClusterState, now: float) -> Plan:
+    """Return what a scheduler would plan now. The state stays as it is."""
+    reserved = state.reservations
+    plan = engine.plan(state, now, limits())
+    state.set_reservations(reserved)
+    return plan
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_the_scheduler_s_own_world_never_differs(seed):
+def test_the_scheduler_s_own_world_never_differs_and_a_restarted_one_plans_alike(seed, monkeypatch):
+    """Reserved starts and cool-downs are rows, so a new scheduler goes on from them."""
+    shorter = {"min_run_s": 0.0, "opportunistic_min_run_s": 0.0}
+    monkeypatch.setattr(settings, "SKEP_SCHEDULING", settings.SKEP_SCHEDULING | shorter)
     history = History(100 + seed)
+    source = history.scheduler.source
     for _ in range(60):
         history.step()
-    assert verify.verify(history.scheduler.source) == []
+        assert verify(source) == [], history.reported
+        if history.random.random() < 0.3:
+            now = time.time()
+            restarted = StateSource().catch_up()
+            assert next_plan(source.state, now) == next_plan(restarted, now), history.reported
 
 
-def test_a_world_that_differs_is_told_and_replaced(caplog):
+def test_a_digest_has_the_reserved_starts_and_the_cooldowns():
+    history = History(0)
+    first, second = (make_job(history.vcs[0], history.alice, gpus=4) for _ in range(2))
+    state = StateSource().catch_up()
+    digests = [state.digest()]
+    state.set_reservations({str(first.pk): ReservedStart(5.0)})
+    digests.append(state.digest())
+    state.note_cancelled(str(second.pk), 7.0)
+    digests.append(state.digest())
+    assert len(set(digests)) == 3
+    state.set_reservations({"of no gang that waits": ReservedStart(5.0)})
+    state.note_started(str(second.pk))
+    assert state.digest() == digests[0]
+
+
+def test_a_look_by_another_task_of_the_scheduler_does_not_take_its_news_away():
+    """Samples and checks catch the scheduler's state up, too: the next round plans all the same."""
+    history = History(0)
+    run_once(history.scheduler)
+    run_once(history.scheduler)
+    assert history.scheduler.idle
+    job = make_job(history.vcs[0], history.alice, gpus=1)
+    planned.sample_use(history.scheduler.source.catch_up())
+    assert run_once(history.scheduler) == {str(job.pk)}
+
+
+def test_a_world_that_differs_is_reported_and_replaced(caplog):
     history = History(0)
     submit(history)
-    source = WorldSource()
+    source = StateSource()
     source.catch_up()
     lost = source.catch_up()
     lost.forget(str(Job.objects.get().pk))
-    assert verify.verify(source)
-    assert source.world is not lost
-    assert verify.verify(source) == []
+    assert verify(source)
+    assert source.state is not lost
+    assert verify(source) == []
 
 
-def queries_of(source: WorldSource) -> int:
+def queries_of(source: StateSource) -> int:
     with CaptureQueriesContext(connection) as captured:
         source.catch_up()
     return len(captured)
@@ -260,7 +306,7 @@ def queries_of(source: WorldSource) -> int:
 
 def test_catching_up_takes_one_query_without_news_and_few_with_any_number():
     history = History(0)
-    source = WorldSource()
+    source = StateSource()
     source.catch_up()
     source.catch_up()
     assert queries_of(source) == 1
@@ -278,77 +324,77 @@ def test_catching_up_takes_one_query_without_news_and_few_with_any_number():
 def test_a_rebuild_takes_as_many_queries_for_many_gangs_as_for_one():
     history = History(0)
     submit(history)
-    few = queries_of(WorldSource())
+    few = queries_of(StateSource())
     for _ in range(50):
         submit(history)
-    assert queries_of(WorldSource()) == few
+    assert queries_of(StateSource()) == few
 
 
-def test_a_view_follows_without_being_told():
+def test_a_view_follows_without_being_notified():
     history = History(0)
     submit(history)
-    with world.view() as seen:
+    with shared_state.view() as seen:
         assert len(seen.waiting) == 1
     submit(history)
-    with world.view() as seen:
+    with shared_state.view() as seen:
         assert len(seen.waiting) == 2
 
 
 def test_health_and_size_of_a_node_build_no_cells_anew():
     history = History(0)
-    source = WorldSource()
+    source = StateSource()
     built = source.catch_up().built
     cluster.cordon(None, "n0")
     Device.objects.filter(node__name="n1", index=0).update(health="BAD")
     Node.objects.filter(name="n2").update(cpu_millis=1)
-    world = source.catch_up()
-    assert world.built is built
-    assert [name for name, node in world.nodes.items() if not node.schedulable] == ["n0"]
-    assert not world.nodes["n1"].devices[0].healthy
-    assert world.nodes["n2"].cpu_millis == 1
-    assert verify.verify(source) == []
+    state = source.catch_up()
+    assert state.built is built
+    assert [name for name, node in state.nodes.items() if not node.schedulable] == ["n0"]
+    assert not state.nodes["n1"].devices[0].healthy
+    assert state.nodes["n2"].cpu_millis == 1
+    assert verify(source) == []
     make_node("n9", gpus=4)
     assert source.catch_up().built is not built
-    assert history.told == []
+    assert history.reported == []
 
 
 def test_many_new_nodes_build_cells_once_and_in_place(monkeypatch):
     History(0)
-    source = WorldSource()
+    source = StateSource()
     cells = source.catch_up().cells
-    told = []
-    tell_inventory = World.set_inventory
+    reported = []
+    set_inventory = ClusterState.set_inventory
     monkeypatch.setattr(
-        World, "set_inventory", lambda *args: told.append(args) or tell_inventory(*args)
+        ClusterState, "set_inventory", lambda *args: reported.append(args) or set_inventory(*args)
     )
     for i in range(5):
         make_node(f"new{i}", gpus=4)
     assert source.catch_up().cells is cells
-    assert len(told) == 1
+    assert len(reported) == 1
     assert {f"new{i}" for i in range(5)} < cells.nodes.keys()
 
 
 def test_waiting_counts_from_when_a_job_came_back_and_its_place_from_when_it_was_submitted():
     history = History(0)
-    vc, source = history.vcs[0], WorldSource()
+    vc, source = history.vcs[0], StateSource()
     hour_ago = timezone.now() - timedelta(hours=1)
     new, retried, preempted = (
         jobs_world.submit(history.alice, vc, name=name, retries=1) for name in "abc"
     )
     Job.objects.update(created_at=hour_ago)
-    assert order.waits_since(waiting(source, new)) == hour_ago.timestamp()
+    assert ordered.waits_since(waiting(source, new)) == hour_ago.timestamp()
     run_once(history.scheduler)
     preempting.preempt([preempted.pk], new, timezone.now())
     before = time.time()
     for job in (retried, preempted):
-        tell(job.attempts.all(), "exited", "released", exit_code=1)
+        report(job.attempts.all(), "exited", "released", exit_code=1)
     jobs_world.explain(retried)
     Job.objects.update(not_before=None)
     for job in (retried, preempted):
         gang = waiting(source, job)
         assert gang.submitted_at == hour_ago.timestamp()
-        assert before <= order.waits_since(gang) <= time.time()
+        assert before <= ordered.waits_since(gang) <= time.time()
 
 
-def waiting(source: WorldSource, job: Job) -> Gang:
+def waiting(source: StateSource, job: Job) -> Gang:
     return source.catch_up().waiting[str(job.pk)]

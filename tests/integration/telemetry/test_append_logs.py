@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.support.gateway_rows import frame, frames, running_attempt
 from tests.support.platform_factories import make_node, place
 
-from skep_agent.protocol import LogAck, LogFrame, LogPosition
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import LogAck, LogPosition
 from skep_platform.jobs.models import Task, TaskAttempt
 from skep_platform.telemetry import appending
-from skep_platform.telemetry.frames import MAX_CHUNK
+from skep_platform.telemetry.appending import MAX_CHUNK, Sizes
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.services import append_logs, log_positions
-from skep_platform.telemetry.sizes import Sizes
 
 
 def stored(attempt: TaskAttempt, stream: str = "stdout") -> bytes:

@@ -1,4 +1,4 @@
-"""Jobs that failed are told why from the logs of the tasks that failed first."""
+"""Jobs that failed are explained from the logs of the tasks that failed first."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from django.db import connection
 from django.utils import timezone
 from tests.support.at_once import at_once
 from tests.support.gateway_rows import frame
-from tests.support.jobs_world import attempts_of, placed, tell
+from tests.support.jobs_world import attempts_of, placed, report
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.cluster.models import NodeFault
-from skep_platform.core import doorbells
-from skep_platform.jobs.life import diagnosing as facts
-from skep_platform.jobs.life.answering import answer
+from skep_platform.core import notifications
+from skep_platform.jobs.lifecycle import diagnosing as facts
+from skep_platform.jobs.lifecycle.advance import record_diagnosis
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
-from skep_platform.telemetry import diagnosing, output
-from skep_platform.telemetry.diagnosing import diagnose_due
+from skep_platform.telemetry import diagnosing
+from skep_platform.telemetry.diagnosing import AttemptOutput, diagnose_due
 from skep_platform.telemetry.models import LogChunk
-from skep_platform.telemetry.output import Output
 from skep_platform.telemetry.services import append_logs
 
 OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
@@ -39,7 +38,8 @@ def failed_job(**fields) -> Job:
     moments = ("placed_at", "begun_at", "started_at", "diagnosing_at")
     waiting = dict.fromkeys(moments, timezone.now()) | {"attempt": 1, "state": "RUNNING"}
     reason = {"code": "task_failed", "message": "A task failed.", "details": {}}
-    return make_job(make_vc(), make_user(), exit_reason=reason, **waiting | fields)
+    decided = {"exit_reason": reason, "verdict": "FAILED"}
+    return make_job(make_vc(), make_user(), **decided, **waiting | fields)
 
 
 def fail(
@@ -72,7 +72,7 @@ def write(attempt: TaskAttempt, stream: str, data: bytes, offset: int = 0) -> No
         append_logs(attempt.node_id, [frame(attempt, offset, data, stream)])
 
 
-def told(job: Job) -> dict:
+def found(job: Job) -> dict:
     job.refresh_from_db()
     assert job.diagnosing_at is None
     return job.diagnosis
@@ -80,10 +80,10 @@ def told(job: Job) -> dict:
 
 @pytest.mark.django_db
 class TestVerdict:
-    def test_the_job_and_its_task_are_told_and_the_job_goes_on(self, job):
+    def test_the_job_and_its_task_are_reported_and_the_job_goes_on(self, job):
         attempt = fail(job, err=b"Traceback (most recent call last):\n" + OOM)
         assert diagnose_due() == 1
-        diagnosis = told(job)
+        diagnosis = found(job)
         assert (diagnosis["code"], diagnosis["task"], diagnosis["node"]) == (
             226,
             "worker-0",
@@ -104,7 +104,7 @@ class TestVerdict:
         fail(job, 0, err=ECHO, ago=2.0)
         fail(job, 1, out=b"step 1\n" + OOM, ago=3.0)
         diagnose_due()
-        diagnosis = told(job)
+        diagnosis = found(job)
         assert (diagnosis["rank"], diagnosis["evidence"]["log"]) == (1, "stdout")
         assert diagnosis["evidence"]["line"] == 2
 
@@ -112,23 +112,23 @@ class TestVerdict:
         attempt = fail(job, err=b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
         diagnose_due()
         assert NodeFault.objects.get().attempt_id == attempt.pk
-        assert told(job)["blame"] == "node"
+        assert found(job)["blame"] == "node"
 
     def test_a_log_without_a_signature_says_so(self, job):
         fail(job, out=b"\x00\xff\x1b[31mstep\n")
         diagnose_due()
-        assert told(job)["category"] == "No signature"
+        assert found(job)["category"] == "No signature"
 
     def test_evidence_with_control_characters_can_be_stored(self, job):
         fail(job, err=b"\x00KeyError\x00: \xff CUDA out of memory\x00\n")
         diagnose_due()
-        assert told(job)["evidence"]["text"] == "KeyError : \ufffd CUDA out of memory"
+        assert found(job)["evidence"]["text"] == "KeyError : \ufffd CUDA out of memory"
 
     def test_a_task_that_was_tried_again_by_itself_explains_nothing(self, job):
         fail(job, 0, err=OOM, ago=60.0, diagnosis={"code": 226})
         fail(job, 1, err=b"KeyError: 'x'\n")
         diagnose_due()
-        assert told(job)["rank"] == 1
+        assert found(job)["rank"] == 1
 
 
 @pytest.mark.django_db
@@ -139,7 +139,7 @@ class TestWaiting:
         write(attempt, "stderr", OOM, offset=7)
         TaskAttempt.objects.filter(pk=attempt.pk).update(log_sizes={"stdout": 0, "stderr": 75})
         assert diagnose_due() == 1
-        assert told(job)["code"] == 226
+        assert found(job)["code"] == 226
 
     @pytest.mark.parametrize(
         "fields",
@@ -149,7 +149,7 @@ class TestWaiting:
     def test_a_log_that_will_not_end_is_read_as_it_is(self, job, fields):
         fail(job, err=OOM, ended=False, **fields)
         assert diagnose_due() == 1
-        assert told(job)["code"] == 226
+        assert found(job)["code"] == 226
 
     def test_jobs_that_wait_for_no_diagnosis_are_left_alone(self, job):
         fail(job, err=OOM)
@@ -158,12 +158,12 @@ class TestWaiting:
         job.refresh_from_db()
         assert job.diagnosis is None
 
-    def test_an_answer_that_nobody_waits_for_is_dropped(self, job):
+    def test_an_answer_that_no_one_waits_for_is_dropped(self, job):
         fail(job, err=OOM)
         diagnosis = facts.by_code("preempted")
-        assert not answer(job.pk, 2, diagnosis)
+        assert not record_diagnosis(job.pk, 2, diagnosis)
         Job.objects.update(diagnosing_at=None)
-        assert not answer(job.pk, 1, diagnosis)
+        assert not record_diagnosis(job.pk, 1, diagnosis)
         job.refresh_from_db()
         assert job.diagnosis is None
 
@@ -176,16 +176,16 @@ class TestPoison:
         def broken(*args, **options):
             raise RuntimeError("of the reader")
 
-        monkeypatch.setattr(diagnosing, "Output", broken)
+        monkeypatch.setattr(diagnosing, "AttemptOutput", broken)
         assert diagnose_due() == 1
-        assert told(job)["name"] == "ContainerSigSegvReceived"
+        assert found(job)["name"] == "ContainerSigSegvReceived"
 
     def test_bytes_that_the_store_lost_do_not_matter(self, job):
         fail(job, err=OOM, out=b"a\n")
         for key in LogChunk.objects.values_list("key", flat=True):
             storages["logs"].delete(key)
         assert diagnose_due() == 1
-        assert told(job)["category"] == "No signature"
+        assert found(job)["category"] == "No signature"
 
     def test_a_reader_that_never_came_back_is_followed_by_one_that_reads_no_log(self, job):
         fail(job, err=OOM)
@@ -195,19 +195,19 @@ class TestPoison:
         past = timezone.now() - diagnosing.CLAIM
         Job.objects.update(diagnosing_at=past, diagnosis_claimed_until=timezone.now())
         assert diagnose_due() == 1
-        assert told(job)["category"] == "No signature"
+        assert found(job)["category"] == "No signature"
 
-    def test_a_claim_of_an_earlier_attempt_holds_nobody_up(self, job):
+    def test_a_claim_of_an_earlier_attempt_holds_no_one_up(self, job):
         fail(job, err=OOM)
         Job.objects.update(diagnosis_claimed_until=timezone.now() + timedelta(seconds=60))
         assert diagnose_due() == 1
-        assert told(job)["code"] == 226
+        assert found(job)["code"] == 226
 
     def test_one_job_that_fails_to_be_read_does_not_stop_the_next(self, job, monkeypatch):
         fail(job, err=b"poison\n")
         other = failed_job()
         fail(other, err=OOM)
-        whole = Output.__iter__
+        whole = AttemptOutput.__iter__
 
         def poisoned(self):
             for data in whole(self):
@@ -215,10 +215,10 @@ class TestPoison:
                     raise ValueError("poison")
                 yield data
 
-        monkeypatch.setattr(Output, "__iter__", poisoned)
+        monkeypatch.setattr(AttemptOutput, "__iter__", poisoned)
         assert diagnose_due() == 2
-        assert told(other)["code"] == 226
-        assert told(job)["category"] == "No signature"
+        assert found(other)["code"] == 226
+        assert found(job)["category"] == "No signature"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -237,7 +237,7 @@ class TestOutput:
 
     @pytest.fixture
     def text(self, attempt) -> Callable[[], bytes]:
-        return lambda: b"".join(Output(attempt.pk))
+        return lambda: b"".join(AttemptOutput(attempt.pk))
 
     def test_lines_of_both_streams_follow_each_other_and_are_never_mixed(self, attempt, text):
         write(attempt, "stdout", b"one\ntw")
@@ -246,25 +246,25 @@ class TestOutput:
         assert text() == b"one\noops\ntwo\nthree\n"
 
     def test_only_the_newest_bytes_are_read(self, attempt, text, monkeypatch):
-        monkeypatch.setattr(output, "MAX_BYTES", 8)
+        monkeypatch.setattr(diagnosing, "MAX_BYTES", 8)
         for number in range(4):
             write(attempt, "stdout", b"%d23\n" % number, offset=4 * number)
         assert text() == b"223\n323\n"
-        read = Output(attempt.pk)
+        read = AttemptOutput(attempt.pk)
         assert list(read)
         assert read.place(1) == ("stdout", 0)
 
     def test_a_line_without_an_end_is_cut(self, attempt, text, monkeypatch):
-        monkeypatch.setattr(output, "MAX_LINE", 6)
+        monkeypatch.setattr(diagnosing, "MAX_LINE", 6)
         for number in range(3):
             write(attempt, "stdout", b"abcd", offset=4 * number)
         assert text() == b"abcdabcd\nabcd\n"
 
-    def test_a_line_tells_its_stream_and_its_number_there(self, attempt):
+    def test_a_line_reports_its_stream_and_its_number_there(self, attempt):
         write(attempt, "stdout", b"a\nb\n")
         write(attempt, "stderr", b"c\n")
         write(attempt, "stdout", b"d\ne\n", offset=4)
-        read = Output(attempt.pk)
+        read = AttemptOutput(attempt.pk)
         assert b"".join(read) == b"a\nb\nc\nd\ne\n"
         assert [read.place(line) for line in (1, 2, 3, 4, 5)] == [
             ("stdout", 1),
@@ -280,7 +280,7 @@ def test_the_end_of_a_log_asks_for_the_diagnosis_of_a_job_that_waits_for_one(
     job, monkeypatch, django_capture_on_commit_callbacks
 ):
     rung = []
-    monkeypatch.setattr(doorbells, "_hint_diagnosis", lambda broker: rung.append(1))
+    monkeypatch.setattr(notifications, "_hint_diagnosis", lambda broker: rung.append(1))
     attempt = place(job, [], node=make_node(), state="RUNNING")
     with django_capture_on_commit_callbacks(execute=True):
         append_logs(attempt.node_id, [frame(attempt, 0, b"")])
@@ -293,7 +293,7 @@ def test_the_end_of_a_log_asks_for_the_diagnosis_of_a_job_that_waits_for_one(
 
 @pytest.mark.django_db
 class TestWholeLife:
-    """From what a node tells to what becomes of the job."""
+    """From what a node reports to what becomes of the job."""
 
     @pytest.fixture
     def run(self):
@@ -305,14 +305,14 @@ class TestWholeLife:
         def fails(log: bytes, **changes) -> Job:
             job = placed(alice, vc, **changes)
             attempts = attempts_of(job)
-            tell(attempts, "ready", "running")
+            report(attempts, "ready", "running")
             for attempt in attempts:
                 write(attempt, "stderr", log)
-                tell(attempt, "exited", exit_code=1)
+                report(attempt, "exited", exit_code=1)
                 ends = [(0, "stdout"), (len(log), "stderr")]
                 append_logs(attempt.node_id, [frame(attempt, n, b"", s) for n, s in ends])
             diagnose_due()
-            tell(attempts, "released")
+            report(attempts, "released")
             job.refresh_from_db()
             return job
 
@@ -324,7 +324,7 @@ class TestWholeLife:
         assert job.diagnosis["name"] == "ContainerCudaOOMKilled"
         assert JobAttempt.objects.get(job=job).diagnosis == job.diagnosis
 
-    def test_what_nobody_knows_is_tried_as_often_as_asked(self, run):
+    def test_what_no_one_knows_is_tried_as_often_as_asked(self, run):
         job = run(b"step 1\n", retries=3)
         assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 1, 0)
         assert job.diagnosis["category"] == "No signature"
@@ -341,6 +341,6 @@ class TestWholeLife:
         assert list(job.avoid_nodes) == [fault.node.name]
         assert fault.name == "ContainerCudaUncorrectableECCError"
 
-    def test_a_gang_is_told_of_its_first_failure(self, run):
+    def test_a_gang_is_informed_of_its_first_failure(self, run):
         job = run(OOM, instances=2)
         assert (job.state, job.diagnosis["task"]) == ("FAILED", "worker-0")

@@ -93,7 +93,7 @@ def test_asked_eight_gpus_used_five_percent_of_them():
     assert advice["message"].startswith("Asked 8 GPUs, used 5 % of them.")
 
 
-def test_one_gpu_of_several_that_nobody_used():
+def test_one_gpu_of_several_that_no_one_used():
     attempt = running_attempt(gpus=4)
     measure(attempt, 99.0, 99.0, 99.0, 0.0)
     job = finish(attempt)

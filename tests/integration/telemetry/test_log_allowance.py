@@ -8,8 +8,8 @@ from tests.support.gateway_rows import frame, running_attempt
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import appending
-from skep_platform.telemetry.allowance import LogAllowance
 from skep_platform.telemetry.models import LogChunk
+from skep_platform.telemetry.retention import LogAllowance
 from skep_platform.telemetry.services import append_logs
 from skep_platform.tenancy.models import VcLimit
 
@@ -39,8 +39,8 @@ def test_finding_s11_a_job_stores_no_more_log_than_its_limit(attempt):
         assert ack.offset == (piece + 1) * 200  # the node forgets what it sent
         assert not ack.again
     assert stored(attempt) == 1000
-    (told,) = Event.objects.filter(kind="job.log_limit")
-    assert told.data == {"most_bytes": 1000}
+    (event,) = Event.objects.filter(kind="job.log_limit")
+    assert event.data == {"most_bytes": 1000}
 
 
 def test_finding_s11_a_log_over_the_limit_ends_where_it_was_cut(attempt):
@@ -51,7 +51,7 @@ def test_finding_s11_a_log_over_the_limit_ends_where_it_was_cut(attempt):
     assert attempt.log_sizes == {"stdout": 1000}
 
 
-def test_finding_s11_another_process_goes_on_counting_and_tells_it_once(attempt, monkeypatch):
+def test_finding_s11_another_process_goes_on_counting_and_reports_it_once(attempt, monkeypatch):
     send(attempt, 0, b"x" * 1000)
     send(attempt, 1000, b"x" * 500)
     monkeypatch.setattr(appending, "_allowance", LogAllowance())

@@ -91,7 +91,7 @@ def test_an_object_that_is_gone_reads_as_a_note(bucket):
         storages["logs"].open("never/written")
 
 
-def test_a_store_that_is_away_is_told_and_nothing_is_acknowledged(bucket):
+def test_a_store_that_is_away_is_reported_and_nothing_is_acknowledged(bucket):
     attempt = running_attempt()
     append_logs(attempt.node_id, [frame(attempt, 0, b"abc")])
     name, storages["logs"].bucket_name = storages["logs"].bucket_name, "no-such-bucket"

@@ -54,7 +54,7 @@ def text(page: dict[str, Any]) -> str:
 
 
 class TestMerged:
-    def test_chunks_tell_whose_they_are_in_order_of_arrival(self, api, attempt):
+    def test_chunks_report_whose_they_are_in_order_of_arrival(self, api, attempt):
         write(attempt, b"one\n")
         write(attempt, b"oops\n", "stderr")
         write(attempt, b"two\n")
@@ -120,7 +120,7 @@ class TestMerged:
             write(attempt, data[i : i + 1])
         assert text(merged(api, attempt)) == "grüße 🐝"
 
-    def test_a_chunk_that_the_store_lost_is_told_and_skipped(self, api, attempt):
+    def test_a_chunk_that_the_store_lost_is_reported_and_skipped(self, api, attempt):
         for piece in (b"a" * 80, b"b" * 80, b"c" * 80):
             write(attempt, piece)
         storages["logs"].delete(LogChunk.objects.order_by("id")[1].key)
@@ -146,7 +146,7 @@ class TestMerged:
 
 
 class TestComplete:
-    def test_when_the_job_ended_and_every_stream_told_its_end(self, api, attempt):
+    def test_when_the_job_ended_and_every_stream_reported_its_end(self, api, attempt):
         write(attempt, b"abc")
         assert merged(api, attempt)["complete"] is False
         end(attempt)
@@ -171,7 +171,13 @@ class TestComplete:
             ({"started_at": Now(), "released_at": Now() - timedelta(minutes=5)}, True),
             ({"started_at": Now(), "log_sizes": {"stdout": 0}}, False),
         ],
-        ids=["never started", "end not told", "node lost", "deadline passed", "one stream told"],
+        ids=[
+            "never started",
+            "end unknown",
+            "node lost",
+            "deadline passed",
+            "one stream known",
+        ],
     )
     def test_without_the_nodes_word(self, api, attempt, fields, complete):
         release(attempt, AttemptState.FAILED)
@@ -208,7 +214,7 @@ class TestStream:
         part = self.read(api, attempt, offset=99)
         assert (part["offset"], part["next_offset"], part["text"]) == (3, 3, "")
 
-    def test_complete_once_the_end_was_told(self, api, attempt):
+    def test_complete_once_the_end_was_reported(self, api, attempt):
         write(attempt, b"abc")
         append_logs(attempt.node_id, [frame(attempt, 3, b"")])
         assert self.read(api, attempt, limit=2)["complete"] is False
@@ -263,7 +269,7 @@ class TestProgressBars:
 
 
 class TestMore:
-    def test_tells_whether_to_read_on(self, api, attempt):
+    def test_reports_whether_to_read_on(self, api, attempt):
         for line in (b"one\n", b"two\n", b"three\n"):
             write(attempt, line)
         assert merged(api, attempt)["more"] is False

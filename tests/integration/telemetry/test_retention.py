@@ -54,9 +54,9 @@ def test_those_whose_time_is_over_and_no_others():
     assert all(
         storages["logs"].exists(key) for key in LogChunk.objects.values_list("key", flat=True)
     )
-    told = dict(Job.objects.values_list("pk", "logs_deleted_at"))
-    assert abs(told[old.job_id] - timezone.now()) < timedelta(minutes=1)
-    assert told[young.job_id] is told[living.job_id] is None
+    found = dict(Job.objects.values_list("pk", "logs_deleted_at"))
+    assert abs(found[old.job_id] - timezone.now()) < timedelta(minutes=1)
+    assert found[young.job_id] is found[living.job_id] is None
     assert retention.delete_old_logs() == 0
 
 

@@ -13,8 +13,8 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node
 
 from skep_platform.jobs.models import TaskAttempt
-from skep_platform.telemetry import begun, search
-from skep_platform.telemetry.patterns import finder
+from skep_platform.telemetry import search
+from skep_platform.telemetry.search import finder
 from skep_platform.telemetry.services import append_logs
 
 pytestmark = pytest.mark.django_db
@@ -121,7 +121,7 @@ class TestSearch:
         assert self.find(api, attempt, "hit", rank=1)["matches"] == []
 
     def test_a_line_longer_than_any_is_found_in_part(self, api, attempt, monkeypatch):
-        monkeypatch.setattr(begun, "LONGEST_LINE", 1000)
+        monkeypatch.setattr(search, "LONGEST_LINE", 1000)
         write(attempt, b"x" * 1500 + b"hi")
         write(attempt, b"t" + b"y" * 1500)
         write(attempt, b"end\n")
@@ -146,13 +146,13 @@ def test_search_finds_every_line_whatever_the_chunks_and_pages(node, data, cuts,
         append_logs(attempt.node_id, [piece])
     find = finder(needle, regex=True, ignore_case=False)
     found: list[int] = []
-    cursor = search.Cursor()
+    cursor = search.SearchCursor()
     while True:
         page = search.search(attempt.job, search.Filter(), find, cursor, limit)
         found += [match.offset for match in page.matches]
         if page.next is None:
             break
-        cursor = search.Cursor.parse(page.next)
+        cursor = search.SearchCursor.parse(page.next)
     assert sorted(set(found)) == sorted(found)
     assert {line_of(data, offset) for offset in found} == {
         number for number, line in enumerate(data.split(b"\n")) if re.search(needle, line.decode())

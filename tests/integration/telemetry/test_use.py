@@ -14,12 +14,17 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node
 
 from skep_agent.protocol import AttemptSpec, ContainerSample, GpuSample, ImageSpec, Samples
-from skep_platform.core.doorbells import valkey
+from skep_platform.core.notifications import valkey
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.telemetry import rollups, services
-from skep_platform.telemetry.metrics import MAX_ALL_POINTS, MAX_POINTS, MIN_POINTS, _step
+from skep_platform.telemetry import retention, rollups, services
 from skep_platform.telemetry.models import GpuRollup, TaskRollup
-from skep_platform.telemetry.use import ClusterUse
+from skep_platform.telemetry.rollups import (
+    MAX_ALL_POINTS,
+    MAX_POINTS,
+    MIN_POINTS,
+    ClusterUse,
+    _step,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +37,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> ClusterUse:
 
 
 def hold(*attempts: TaskAttempt) -> None:
-    """The node was told to run these."""
+    """The node was asked to run these."""
     services.hold(
         attempts[0].node_id,
         [
@@ -143,7 +148,7 @@ def test_samples_survive_a_database_that_is_away(monkeypatch):
         raise OperationalError("away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(rollups, "store", away)
+        outage.setattr(rollups, "store_rollups", away)
         with pytest.raises(OperationalError):
             services.flush_rollups()
     services.store_samples(attempt.node_id, sample(attempt, 50))
@@ -206,7 +211,7 @@ class TestMetrics:
         t = start.timestamp()
         assert gpu["points"][:3] == [[t, 0.0, 0], [t + 60, 1.0, 1], [t + 120, 2.0, 2]]
         assert gpu["points"][3][1:] == [77.0, 7]
-        assert time.time() - 60 < gpu["points"][3][0] <= time.time() + 0.1  # told in tenths
+        assert time.time() - 60 < gpu["points"][3][0] <= time.time() + 0.1  # reported in tenths
         [task] = found["tasks"]
         assert task["points"][0][1:] == [154.0, 21]
 
@@ -248,3 +253,38 @@ class TestMetrics:
         points = seconds / _step(seconds, series)
         assert points <= MAX_POINTS
         assert points * series <= max(MAX_ALL_POINTS, series * MIN_POINTS)
+
+
+def test_finding_s11_old_samples_are_deleted_a_bounded_number_at_a_time(settings, monkeypatch):
+    monkeypatch.setattr("skep_platform.core.events.ROWS", 2)
+    settings.SKEP_METRIC_RETENTION_DAYS = 7
+    attempt = running_attempt()
+    device = attempt.node.devices.first()
+    now = timezone.now()
+    for days in (30, 20, 10, 8, 7.5, 6, 1):
+        at = now - timedelta(days=days)
+        GpuRollup.objects.create(
+            device=device, attempt=attempt, at=at, seconds=60, samples=1, utilization_sum=1,
+            utilization_max=1, memory_used_mb_max=1,
+        )  # fmt: skip
+        TaskRollup.objects.create(
+            attempt=attempt, at=at, seconds=60, samples=1, cpu_percent_sum=1, cpu_percent_max=1,
+            memory_mb_max=1,
+        )  # fmt: skip
+    assert retention.delete_old_rollups() == 10
+    assert (GpuRollup.objects.count(), TaskRollup.objects.count()) == (2, 2)
+    settings.SKEP_METRIC_RETENTION_DAYS = 0
+    assert retention.delete_old_rollups() == 0
+
+
+def test_finding_s11_a_node_that_is_gone_takes_no_memory(use):
+    attempt = running_attempt()
+    for _ in range(2):  # a reconnect overlaps
+        services.node_connected(attempt.node_id)
+    services.store_samples(attempt.node_id, sample(attempt, 50))
+    services.node_disconnected(attempt.node_id)
+    assert attempt.node_id in use._nodes
+    services.node_disconnected(attempt.node_id)
+    assert use._nodes == {}
+    services.flush_rollups()
+    assert GpuRollup.objects.count() == 1, "what it sent is stored"

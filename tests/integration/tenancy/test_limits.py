@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_user, make_vc
+from tests.support.platform_factories import make_job, make_user, make_vc
 
 from skep_platform.core.models import Event
 from skep_platform.tenancy import limits
@@ -34,14 +35,14 @@ def test_limit_is_its_default_until_an_admin_sets_it(admin, django_assert_num_qu
     assert value(admin, "tasks") == LIMITS["tasks"].default
 
 
-def test_changes_of_limits_are_told_once(admin):
+def test_changes_of_limits_are_reported_once(admin):
     make_vc("vision")
     for _ in range(2):
         admin.put(f"{PATH}/active_jobs", {"value": 5})
-    told = Event.objects.get(kind="limit.changed")
+    event = Event.objects.get(kind="limit.changed")
     default = LIMITS["active_jobs"].default
-    assert told.data == {"limit": "active_jobs", "before": default, "after": 5}
-    assert told.actor == "root"
+    assert event.data == {"limit": "active_jobs", "before": default, "after": 5}
+    assert event.actor == "root"
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,42 @@ def test_unknown_limit_is_not_found(admin):
         assert "active_jobs" in answer.json()["message"]
 
 
-def test_managers_see_limits_and_only_admins_set_them():
+def test_vc_admins_set_the_limits_of_their_team_and_not_those_that_protect_the_platform():
     ann, bob = make_user("ann"), make_user("bob")
-    make_vc("vision", members=[ann], managers=[bob])
+    make_vc("vision", members=[ann], vc_admins=[bob])
     assert refusal(Api(ann).get(PATH)) == (403, "forbidden")
-    assert Api(bob).get(PATH).status_code == 200
-    assert refusal(Api(bob).put(f"{PATH}/tasks", {"value": 1})) == (403, "forbidden")
+    assert refusal(Api(ann).put(f"{PATH}/gpus_per_user", {"value": 1})) == (403, "forbidden")
+    vc_admin = Api(bob)
+    may_set = {row["name"] for row in vc_admin.get(PATH).json()["limits"] if row["may_set"]}
+    assert {"gpus_per_user", "job_duration_s", "submits_per_minute"} <= may_set
+    assert not {"host_network", "rdma", "tasks", "log_bytes_per_job"} & may_set
+    assert vc_admin.put(f"{PATH}/gpus_per_user", {"value": 8}).json()["value"] == 8
+    for answer in (
+        vc_admin.put(f"{PATH}/host_network", {"value": 1}),
+        vc_admin.delete(f"{PATH}/host_network"),
+    ):
+        assert refusal(answer) == (403, "limit_set_by_admins")
+    answer = vc_admin.put(f"{PATH}/submits_per_minute", {"value": 121})
+    assert refusal(answer) == (403, "limit_above_default")
+    assert answer.json()["details"]["most"] == 120
+    assert vc_admin.put(f"{PATH}/submits_per_minute", {"value": 60}).status_code == 200
+
+
+def test_limits_come_with_what_is_used_of_them(admin):
+    ann, bob = make_user("ann"), make_user("bob")
+    vc, other = make_vc("vision", members=[ann, bob]), make_vc("audio", members=[ann])
+    for user, gpus in ((ann, 4), (ann, 2), (bob, 1)):
+        make_job(vc, user, state="RUNNING", gpus=gpus, placed_at=timezone.now())
+    make_job(vc, ann, gpus=8)
+    make_job(other, ann, gpus=16)
+    rows = {row["name"]: row for row in admin.get(PATH).json()["limits"]}
+    used = {name: row["used"] for name, row in rows.items()}
+    assert (used["active_jobs"], used["waiting_jobs"], used["gpus_per_job"]) == (3, 1, 8)
+    assert (used["running_jobs_per_user"], used["jobs_per_user"]) == (2, 3)
+    assert used["job_duration_s"] is None
+    assert rows["gpus_per_user"]["is_open"] is True
+    effects = {rows[name]["effect"] for name in ("gpus_per_user", "running_jobs_per_user")}
+    assert (effects, rows["gpus_per_job"]["effect"]) == ({"wait"}, "submit")
 
 
 @pytest.mark.parametrize("name", LIMITS)
@@ -81,3 +112,15 @@ def test_every_limit_is_documented_with_its_default():
     text = (Path(__file__).parents[3] / "docs/operations.md").read_text()
     for name, known in LIMITS.items():
         assert f"| `{name}` | {known.default} | {known.unit} | {known.description} |" in text
+
+
+def test_a_vc_admin_sets_the_default_image_of_the_team():
+    ann, bob = make_user("ann"), make_user("bob")
+    make_vc("vision", members=[ann], vc_admins=[bob])
+    path = "/virtual-clusters/vision"
+    assert refusal(Api(ann).patch(path, {"default_image": "x"})) == (403, "forbidden")
+    changed = Api(bob).patch(path, {"default_image": "registry.example.org/torch:2.4"})
+    assert changed.json()["default_image"] == "registry.example.org/torch:2.4"
+    assert Api(ann).get(path).json()["default_image"] == "registry.example.org/torch:2.4"
+    assert Api(bob).patch(path, {"default_image": "no image at all"}).status_code == 400
+    assert Api(bob).patch(path, {"default_image": ""}).json()["default_image"] == ""

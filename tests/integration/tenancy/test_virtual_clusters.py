@@ -13,7 +13,7 @@ from tests.support.platform_factories import (
     release,
 )
 
-from skep_platform.cluster import layouts
+from skep_platform.cluster.services import cell_layout
 from skep_platform.core.models import Event
 from skep_platform.jobs.states import JobState
 from skep_platform.tenancy import queries, services
@@ -39,6 +39,7 @@ def test_admin_creates_describes_and_deletes(admin):
         "role": None,
         "members": 0,
         "job_visibility": "owner",
+        "policy": {"name": "priority_ageing", "parameters": {}},
         "may_manage": True,
     }
     changed = admin.patch("/virtual-clusters/vision", {"name": "sight", "description": "Eyes"})
@@ -59,10 +60,10 @@ def test_member_sees_its_own_only():
 
 
 def test_rights_follow_the_role():
-    member, manager, admin, stranger = (make_user() for _ in range(4))
+    member, vc_admin, admin, stranger = (make_user() for _ in range(4))
     admin.is_superuser = True
-    vc = make_vc(members=[member], managers=[manager])
-    users = (stranger, member, manager, admin)
+    vc = make_vc(members=[member], vc_admins=[vc_admin])
+    users = (stranger, member, vc_admin, admin)
     assert [queries.may_submit(u, vc) for u in users] == [False, True, True, True]
     assert [queries.manages(u, vc) for u in users] == [False, False, True, True]
     assert [vc in queries.visible_to(u) for u in users] == [False, True, True, True]
@@ -90,13 +91,13 @@ def test_list_takes_the_same_queries_however_many_there_are(admin, django_assert
         assert len(admin.get("/virtual-clusters").json()["results"]) == 8
 
 
-def test_quotas_are_replaced_as_a_whole_and_told(admin):
+def test_quotas_are_replaced_as_a_whole_and_reported(admin):
     make_vc("vision", quotas={"A100": 4, "T4": 1})
     answer = quotas(admin, "vision", A100=8, H100=2, T4=0)
     assert answer.json()["quotas"] == {"A100": 8, "H100": 2}
-    told = Event.objects.get(kind="quota.changed")
-    assert told.actor == "root"
-    assert told.data == {"before": {"A100": 4, "T4": 1}, "after": {"A100": 8, "H100": 2}}
+    event = Event.objects.get(kind="quota.changed")
+    assert event.actor == "root"
+    assert event.data == {"before": {"A100": 4, "T4": 1}, "after": {"A100": 8, "H100": 2}}
 
 
 def test_unchanged_quotas_are_no_event(admin):
@@ -140,7 +141,7 @@ def test_quotas_may_not_exceed_what_the_cluster_holds(admin):
     assert quotas(admin, "b", A100=2).status_code == 200
 
 
-def test_model_that_no_node_has_yet_may_be_promised(admin):
+def test_model_that_no_node_has_yet_may_be_reserved(admin):
     make_vc("a")
     assert quotas(admin, "a", B300=64).status_code == 200
 
@@ -174,9 +175,9 @@ def test_members_come_and_go(admin):
     make_user("ann")
     make_vc("a")
     assert admin.put("/virtual-clusters/a/members/ann", {}).json()["role"] == "member"
-    assert admin.put("/virtual-clusters/a/members/ann", {"role": "manager"}).status_code == 200
+    assert admin.put("/virtual-clusters/a/members/ann", {"role": "admin"}).status_code == 200
     rows = admin.get("/virtual-clusters/a/members").json()["results"]
-    assert rows == [{"username": "ann", "role": "manager"}]
+    assert rows == [{"username": "ann", "role": "admin", "own_role": "admin", "groups": []}]
     assert admin.delete("/virtual-clusters/a/members/ann?confirm=1").status_code == 204
     assert refusal(admin.delete("/virtual-clusters/a/members/ann")) == (404, "not_found")
     kinds = list(Event.objects.filter(kind__startswith="member").values_list("kind", flat=True))
@@ -219,7 +220,7 @@ def test_services_take_no_admin_for_the_first_setup():
 
 
 def revision() -> int:
-    return layouts.current().revision
+    return cell_layout().revision
 
 
 def test_every_change_of_what_is_owned_is_counted(admin):

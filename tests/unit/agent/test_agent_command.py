@@ -35,8 +35,37 @@ JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
 
 
 def join(state: Path) -> Result:
-    options = ["--server", "http://skep/", "--token", "t", "--name", "gpu-07"]
+    options = ["--server", "http://skep/", "--token", "t", "--name", "gpu-07", "--allow-http"]
     return CliRunner().invoke(app, ["join", *options, "--state", str(state)])
+
+
+@respx.mock
+@pytest.mark.parametrize(
+    ("server", "warns", "refused"),
+    [
+        ("http://10.0.0.7:8470", True, True),
+        ("http://skep.lan", True, True),
+        ("http://localhost.example.org", True, True),
+        ("skep.lan", True, True),
+        ("http://127.0.0.1:8470", False, False),
+        ("http://[::1]:8470", False, False),
+        ("http://LOCALHOST:8470", False, False),
+        ("https://skep.example.org", False, False),
+    ],
+)
+def test_joining_without_tls_is_refused_unless_asked_for_and_then_warned_of(
+    tmp_path: Path, server: str, warns: bool, refused: bool
+) -> None:
+    route = respx.post(url__regex=".*/api/v1/nodes/join").respond(201, json=JOINED)
+    options = ["join", "--server", server, "--token", "very-secret-token", "--state", str(tmp_path)]
+    result = CliRunner().invoke(app, options, env={"SKEP_ALLOW_HTTP": "0"})
+    assert (result.exit_code, route.called) == ((2, False) if refused else (0, True))
+    assert ("--allow-http" in result.output) == refused
+    assert "very-secret-token" not in result.output
+    if warns and server.startswith("http"):
+        result = CliRunner().invoke(app, options, env={"SKEP_ALLOW_HTTP": "1"})
+        assert (result.exit_code, route.called) == (0, True)
+        assert "in the clear" in result.output
 
 
 @respx.mock

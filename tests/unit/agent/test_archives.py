@@ -13,8 +13,8 @@ from tests.support.archives import entry, folder, packed, symlink
 
 from skep_agent import archives
 from skep_agent.archives import rewritten
-from skep_agent.isolation_files import Owner
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.files import Owner
 
 OWNER = Owner(1000, 100)
 
@@ -74,7 +74,7 @@ OUT = {
     "a device": entry("a", tarfile.CHRTYPE, devmajor=1, devminor=3),
     "a disk": entry("a", tarfile.BLKTYPE),
     "a pipe": entry("a", tarfile.FIFOTYPE),
-    "what nobody knows": entry("a", tarfile.CONTTYPE),
+    "what no one knows": entry("a", tarfile.CONTTYPE),
     "a very long name": ("a" * 5000, b""),
 }
 
@@ -101,7 +101,7 @@ def test_attack_30_links_cannot_be_combined_to_lead_out(bad) -> None:
 
 
 def test_attack_31_bombs_are_refused_while_they_are_read(monkeypatch) -> None:
-    monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_MEMBERS", 5)
     assert "members" in refusal(packed(*[(f"f{n}", b"") for n in range(6)]))
     monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 100_000)
     assert "bytes" in refusal(packed(("a", b"x" * 60_000), ("b", b"x" * 60_000)))

@@ -55,7 +55,7 @@ def test_finding_c8_the_extension_counts_from_the_last_renewal_not_from_its_arri
     extend(world, HOUR)
     assert world.machine.lease_until == renewed + LEASE_S + HOUR
     extend(world, HOUR)
-    assert world.machine.lease_until == renewed + LEASE_S + HOUR, "told twice, extended once"
+    assert world.machine.lease_until == renewed + LEASE_S + HOUR, "sent twice, extended once"
 
 
 def test_finding_c8_an_absence_is_bounded_by_the_agent(world: World) -> None:

@@ -6,10 +6,10 @@ import pytest
 from tests.support.agent_specs import gpu, spec
 from tests.support.agent_world import LEASE_S, World
 
+from skep_agent.containers import Container, Exit
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.core.adoption import UNKNOWN_LEASE_S
-from skep_agent.runtimes.base import Container, Exit
 
 GPUS = [gpu("GPU-1"), gpu("GPU-2", index=1)]
 FIELDS = {"gpu_uuids": ["GPU-1"], "stop_grace_s": 5.0}
@@ -40,7 +40,7 @@ def test_a_running_container_goes_on_and_its_log_and_exit_are_not_missed(world: 
     assert not world.containers
 
 
-def test_a_container_that_ended_meanwhile_is_told_with_its_exit_code(world: World) -> None:
+def test_a_container_that_ended_meanwhile_is_reported_with_its_exit_code(world: World) -> None:
     world.watched.clear()
     world.exit("c-a1-1", 9)
     world.restart()
@@ -98,7 +98,7 @@ def test_a_container_created_but_not_started_waits_for_the_servers_word(wanted: 
     assert len(world.containers) == wanted
 
 
-def test_a_released_attempt_is_told_again_and_never_run_again(world: World) -> None:
+def test_a_released_attempt_is_sent_again_and_never_run_again(world: World) -> None:
     world.exit("c-a1-1", 0)
     world.complete_all()
     assert world.phases("a1")[-1] == "released"
@@ -175,7 +175,7 @@ def test_of_two_lives_of_one_attempt_the_newer_one_is_kept(world: World) -> None
     assert "c8" not in world.containers
 
 
-def test_finding_c2_what_has_run_is_told_and_not_run_again_whatever_the_agent_forgot(
+def test_finding_c2_what_has_run_is_reported_and_not_run_again_whatever_the_agent_forgot(
     world: World,
 ) -> None:
     world.watched.clear()

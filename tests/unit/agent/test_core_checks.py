@@ -52,6 +52,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         {"masks": ["x" * 262144, "y"]},
         *("spec_refused", "262145 bytes, at most 262144"),
     ),
+    "an image that no pattern of its virtual cluster allows": (
+        {"image_patterns": ["vision/*", "other:1"]},
+        *("spec_refused", "no pattern of its virtual cluster allows"),
+    ),
+    "an image by the tag latest where that is not allowed": (
+        {"image": {"reference": "vision/train"}, "latest_images": False},
+        *("spec_refused", "by the tag latest"),
+    ),
+    "malformed patterns, one of which would allow the image": (
+        {"image_patterns": ["*", "a b"]},
+        *("spec_refused", "malformed"),
+    ),
+    "a pattern with more asterisks than can be compared in time": (
+        {"image_patterns": ["*" * 9]},
+        *("spec_refused", "malformed"),
+    ),
     "a preloaded library": ({"env": {"LD_PRELOAD": "/x.so"}}, "spec_refused", "LD_PRELOAD"),
 }
 

@@ -10,7 +10,7 @@ from skep_agent.core import instructions as do
 from skep_agent.protocol import AttemptSpec
 
 HELD = spec(desired="hold", gpu_uuids=["GPU-1"])
-TOLD = spec(gpu_uuids=["GPU-1"])
+DESIRED = spec(gpu_uuids=["GPU-1"])
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_held_attempt_is_created_and_says_ready_but_does_not_start(world: Worl
 
 
 def test_it_starts_when_the_server_says_run(world: World) -> None:
-    world.desire(TOLD)
+    world.desire(DESIRED)
     world.complete_all()
     assert world.phases("a1")[-2:] == ["ready", "running"]
     assert len(world.running()) == 1
@@ -42,7 +42,7 @@ def test_the_word_may_come_before_it_is_ready() -> None:
     world.welcome()
     world.desire(HELD)
     world.complete(world.pending[0])
-    world.desire(TOLD)
+    world.desire(DESIRED)
     world.complete_all()
     assert world.phases("a1") == ["pulling", "creating", "running"]
 
@@ -50,13 +50,13 @@ def test_the_word_may_come_before_it_is_ready() -> None:
 def test_what_was_to_run_may_still_be_held_back_before_it_is_ready() -> None:
     world = World([gpu("GPU-1")])
     world.welcome()
-    world.desire(TOLD)
+    world.desire(DESIRED)
     world.desire(HELD)
     world.complete_all()
     assert not world.running()
 
 
-@pytest.mark.parametrize("listed", [[TOLD.model_copy(update={"desired": "stop"})], []])
+@pytest.mark.parametrize("listed", [[DESIRED.model_copy(update={"desired": "stop"})], []])
 def test_it_is_stopped_at_once_while_it_is_held(world: World, listed: list[AttemptSpec]) -> None:
     world.desire(*listed)
     world.settle()
@@ -78,12 +78,12 @@ def test_an_agent_that_comes_back_says_ready_again_and_goes_on_waiting(world: Wo
     world.desire(HELD)
     assert world.phases("a1")[-2:] == ["ready", "ready"]
     assert world.pending == []
-    world.desire(TOLD)
+    world.desire(DESIRED)
     world.complete_all()
     assert len(world.running()) == 1
 
 
-def test_a_container_of_which_the_agent_did_not_hear_is_made_whole_first() -> None:
+def test_a_container_of_which_the_agent_did_not_receive_is_made_whole_first() -> None:
     """It may have died between the creation of the container and the files in it."""
     world = World([gpu("GPU-1")])
     world.welcome()

@@ -48,7 +48,7 @@ def test_an_attempt_is_pulled_created_started_watched_and_its_log_shipped(world:
     assert world.phases("a1") == ["pulling", "creating", "running"]
 
 
-def test_the_exit_is_told_at_once_and_the_gpus_after_they_were_seen_clean(world: World) -> None:
+def test_the_exit_is_reported_at_once_and_the_gpus_after_they_were_seen_clean(world: World) -> None:
     container = run(world, gpu_uuids=["GPU-1"])
     world.exit(container, 3)
     assert world.phases("a1")[-1] == "exited"
@@ -58,7 +58,7 @@ def test_the_exit_is_told_at_once_and_the_gpus_after_they_were_seen_clean(world:
     assert world.phases("a1")[-1] == "released"
 
 
-def test_a_signal_is_told_apart_from_an_exit_code(world: World) -> None:
+def test_a_signal_is_distinguished_from_an_exit_code(world: World) -> None:
     world.exit(run(world), 137)
     assert (world.facts[-2].exit_code, world.facts[-2].signal) == (137, 9)
 
@@ -95,13 +95,13 @@ def test_a_failed_operation_fails_the_attempt_and_gives_its_gpus_back(
     assert not world.containers
 
 
-def test_the_progress_of_a_pull_is_told_in_steps(world: World) -> None:
+def test_the_progress_of_a_pull_is_reported_in_steps(world: World) -> None:
     world.desire(spec())
     for percent in range(0, 101, 2):
         world.send(ev.PullProgressed("a1", 1, percent))
         world.machine.outbox.take(10)
-    told = [f.pull_percent for f in world.facts if f.phase == "pulling"]
-    assert told[:4] == [0, 6, 12, 18]
+    found = [f.pull_percent for f in world.facts if f.phase == "pulling"]
+    assert found[:4] == [0, 6, 12, 18]
 
 
 def test_a_pull_without_progress_is_given_up(world: World) -> None:
@@ -134,7 +134,7 @@ def test_an_engine_that_does_not_answer_fails_the_attempt() -> None:
         ("running", ["running", "stopping", "exited", "released"]),
     ],
 )
-@pytest.mark.parametrize("how", ["told", "unlisted"])
+@pytest.mark.parametrize("how", ["requested", "unlisted"])
 def test_an_attempt_is_stopped_from_every_state(
     world: World, state: str, phases: list[str], how: str
 ) -> None:
@@ -142,10 +142,10 @@ def test_an_attempt_is_stopped_from_every_state(
     world.desire(asked)
     while world.machine.attempts["a1"].state != state:
         world.complete(world.pending[0])
-    world.desire(*[asked.model_copy(update={"desired": "stop"})] if how == "told" else [])
+    world.desire(*[asked.model_copy(update={"desired": "stop"})] if how == "requested" else [])
     world.settle()
-    told = [p for p in world.phases("a1") if p not in ("pulling", "creating")]
-    assert told == phases
+    found = [p for p in world.phases("a1") if p not in ("pulling", "creating")]
+    assert found == phases
     assert not world.containers
     assert not world.machine.gpus.holders
 
@@ -208,7 +208,7 @@ def test_a_higher_epoch_runs_after_the_older_life_is_gone(world: World) -> None:
     assert [c.container_id for c in world.running()] == ["c-a1-2"]
 
 
-def test_an_end_the_server_missed_is_told_again_and_nothing_runs_twice(world: World) -> None:
+def test_an_end_the_server_missed_is_sent_again_and_nothing_runs_twice(world: World) -> None:
     world.exit(run(world), 0)
     world.settle()
     assert not world.machine.attempts
@@ -285,7 +285,7 @@ def test_a_vanished_container_is_released_without_an_exit(world: World) -> None:
     assert not world.machine.attempts
 
 
-def test_a_change_of_gpus_is_told_once(world: World) -> None:
+def test_a_change_of_gpus_is_reported_once(world: World) -> None:
     world.send(ev.GpusSeen((G1, G2)))
     assert world.inventories == 0
     broken = gpu("GPU-2", index=1, healthy=False, problem="XID 79")
@@ -309,18 +309,18 @@ def test_facts_of_eyes_only_give_way_to_newer_ones_and_the_rest_is_resent() -> N
     assert world.machine.outbox.take(100) == first[2:]
 
 
-def test_an_illegal_transition_tells_the_story(world: World) -> None:
+def test_an_illegal_transition_reports_the_history(world: World) -> None:
     run(world)
     with pytest.raises(IllegalTransition, match="starting"):
-        world.machine.move(world.machine.attempts["a1"], "pulling")
+        world.machine.life.move(world.machine.attempts["a1"], "pulling")
 
 
-def test_the_story_of_an_attempt_outlives_it(world: World) -> None:
+def test_the_history_of_an_attempt_outlives_it(world: World) -> None:
     world.exit(run(world))
     world.settle()
-    story = [(c.start, c.finish) for c in world.machine.story("a1")]
-    assert story[0] == ("new", "pulling")
-    assert story[-1] == ("removing", "gone")
+    history = [(c.start, c.finish) for c in world.machine.history("a1")]
+    assert history[0] == ("new", "pulling")
+    assert history[-1] == ("removing", "gone")
 
 
 def test_late_results_of_an_older_life_change_nothing(world: World) -> None:
@@ -334,7 +334,7 @@ def test_late_results_of_an_older_life_change_nothing(world: World) -> None:
         assert world.send(event) == []
 
 
-def test_a_log_that_nobody_takes_does_not_hold_a_forgotten_container_for_ever(
+def test_a_log_that_no_one_takes_does_not_hold_a_forgotten_container_for_ever(
     world: World,
 ) -> None:
     world.exit(run(world))
@@ -349,7 +349,7 @@ def test_a_log_that_nobody_takes_does_not_hold_a_forgotten_container_for_ever(
     assert "log_given_up" in world.warnings
 
 
-def test_the_errors_of_its_gpus_are_told_with_the_end_and_those_of_others_are_not(
+def test_the_errors_of_its_gpus_are_reported_with_the_end_and_those_of_others_are_not(
     world: World,
 ) -> None:
     world.desire(spec(gpu_uuids=["GPU-1"]), spec("a2", gpu_uuids=["GPU-2"]))
@@ -363,13 +363,15 @@ def test_the_errors_of_its_gpus_are_told_with_the_end_and_those_of_others_are_no
     assert (world.facts[-1].phase, world.facts[-1].xids) == ("released", [31, 79, 119])
 
 
-def test_errors_from_before_the_start_belong_to_nobody(world: World) -> None:
+def test_errors_from_before_the_start_belong_to_no_one(world: World) -> None:
     world.send(ev.XidsSeen((("GPU-1", 79),)))
     world.exit(run(world, gpu_uuids=["GPU-1"]), 1)
     assert all(fact.xids == [] for fact in world.facts)
 
 
-def test_a_full_disk_is_told_with_the_end_of_what_ran_and_of_what_could_not(world: World) -> None:
+def test_a_full_disk_is_reported_with_the_end_of_what_ran_and_of_what_could_not(
+    world: World,
+) -> None:
     world.exit(run(world), 1, disk_full=True)
     assert [f.disk_full for f in world.facts if f.phase == "exited"] == [True]
     world.desire(spec(), spec("a2"))

@@ -81,7 +81,7 @@ class Node(RuleBasedStateMachine):
 
     @precondition(lambda self: any(isinstance(op, do.Create) for op in self.world.pending))
     @rule()
-    def a_container_is_created_and_the_agent_dies_before_it_hears(self) -> None:
+    def a_container_is_created_and_the_agent_dies_before_the_answer(self) -> None:
         operation = next(op for op in self.world.pending if isinstance(op, do.Create))
         self.world.create(operation)
         self.world.restart()
@@ -132,7 +132,7 @@ class Node(RuleBasedStateMachine):
         self.world.send(ev.GpusSeen(tuple(self.world.gpus)))
 
     @rule(uuid=st.sampled_from(["", *UUIDS]), xid=st.sampled_from([13, 79]))
-    def a_gpu_tells_an_error(self, uuid, xid) -> None:
+    def a_gpu_reports_an_error(self, uuid, xid) -> None:
         self.world.send(ev.XidsSeen(((uuid, xid),)))
 
     @rule()

@@ -76,7 +76,7 @@ def test_who_is_stopped_for_another_reason_gets_no_checkpoint_signal(world: Worl
     assert stops(world) == [10.0]
 
 
-def test_a_job_without_a_checkpoint_signal_is_told_to_end_at_once() -> None:
+def test_a_job_without_a_checkpoint_signal_is_asked_to_end_at_once() -> None:
     world = World([gpu("GPU-1")])
     world.welcome()
     world.desire(spec(**{**FIELDS, "checkpoint_signal": ""}))
@@ -96,7 +96,7 @@ def test_asking_again_changes_nothing(world: World) -> None:
     assert stops(world) == [10.0]
 
 
-def test_finding_j1_a_task_that_handles_no_signal_is_told_and_stopped_when_the_gang_need_not_wait(
+def test_finding_j1_a_task_that_handles_no_signal_is_reported_and_stopped_when_no_gang_waits(
     world: World,
 ) -> None:
     preempt(world)
@@ -109,7 +109,7 @@ def test_finding_j1_a_task_that_handles_no_signal_is_told_and_stopped_when_the_g
     assert (state(world), stops(world)) == ("stopping", [10.0])
 
 
-def test_finding_j1_a_trap_for_sigterm_keeps_the_time_that_it_was_promised() -> None:
+def test_finding_j1_a_trap_for_sigterm_keeps_the_time_that_it_was_given() -> None:
     world = World([gpu("GPU-1")])
     world.welcome()
     world.desire(spec(**{**FIELDS, "checkpoint_signal": "SIGTERM"}))
@@ -159,7 +159,7 @@ def test_a_lost_server_ends_the_saving(world: World) -> None:
     assert (state(world), stops(world)) == ("stopping", [FENCE_GRACE_S])
 
 
-def test_a_signal_that_does_not_arrive_is_told_and_the_stop_comes_all_the_same(
+def test_a_signal_that_does_not_arrive_is_reported_and_the_stop_comes_all_the_same(
     world: World,
 ) -> None:
     preempt(world)

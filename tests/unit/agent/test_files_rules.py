@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.agent_specs import spec
 
-from skep_agent.isolation_files import (
+from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.files import (
     Owner,
     check_files,
     command_is_secret,
@@ -19,7 +20,6 @@ from skep_agent.isolation_files import (
     task_files,
 )
 from skep_agent.protocol import FileSpec, WorkingFiles
-from skep_agent.runtimes.base import RuntimeFailure
 
 names = st.text("ab./\\- \n", min_size=1, max_size=12)
 

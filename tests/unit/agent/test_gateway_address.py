@@ -1,4 +1,4 @@
-"""Where an agent connects: at the gateway that it was told, by the web address where it must."""
+"""Where an agent connects: at the gateway that it was given, by the web address where it must."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEAD = "http://127.0.0.1:{}"
 
 
 @pytest.mark.parametrize(
-    ("server", "told", "accepted"),
+    ("server", "found", "accepted"),
     [
         ("http://box:8470", "http://box:8471", "http://box:8471"),
         ("https://skep.org", "https://agents.skep.org/", "https://agents.skep.org"),
@@ -31,8 +31,8 @@ DEAD = "http://127.0.0.1:{}"
         ("http://box:8470", "http://", ""),
     ],
 )
-def test_25_a_credential_given_over_tls_is_never_sent_without_it(server, told, accepted):
-    assert accepted_gateway(server, told) == accepted
+def test_25_a_credential_given_over_tls_is_never_sent_without_it(server, found, accepted):
+    assert accepted_gateway(server, found) == accepted
 
 
 def joined(state: Path, server: str, gateway: str) -> AgentConfig:

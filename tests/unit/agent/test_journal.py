@@ -38,7 +38,7 @@ def test_records_outlive_the_process(path: Path) -> None:
     journal.remember(record("a1"))
     journal.remember(record("a2"))
     journal.remember(ended)
-    leaving = record("a4", stopping=Stopping("told", save_until=12.5))
+    leaving = record("a4", stopping=Stopping("requested", save_until=12.5))
     journal.remember(record("a3"))
     journal.forget("a3")
     journal.remember(leaving)
@@ -120,7 +120,9 @@ def test_a_missing_or_damaged_credential_is_a_clear_error(tmp_path: Path, text: 
         StateDir(tmp_path).load()
 
 
-def test_finding_c2_a_lost_journal_or_another_boot_is_told_by_a_new_memory_id(path: Path) -> None:
+def test_finding_c2_a_lost_journal_or_another_boot_is_reported_by_a_new_memory_id(
+    path: Path,
+) -> None:
     first = Journal(path, "boot").memory_id
     assert first
     again = Journal(path, "boot")

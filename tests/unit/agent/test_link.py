@@ -14,8 +14,8 @@ from tests.support.agent_server import FakeControlPlane
 from tests.support.agent_specs import spec
 
 from skep_agent.protocol import LogAck, ReportAck, Welcome
-from skep_agent.shell import link
-from skep_agent.shell.link import Acknowledged, Arrived, Connection, Inbox, Lost, Opened, Silence
+from skep_agent.shell import inbox as inboxes
+from skep_agent.shell.inbox import Acknowledged, Arrived, Connection, Inbox, Lost, Opened, Silence
 
 Busy = Callable[[float], AbstractAsyncContextManager[Path]]
 LEASE_S = 4.0
@@ -107,7 +107,7 @@ async def test_news_arrive_in_order_and_those_of_a_lost_connection_are_forgotten
 async def test_finding_s6_a_main_loop_far_behind_keeps_a_bounded_number_of_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "INBOX_FRAMES", 10)
+    monkeypatch.setattr(inboxes, "INBOX_FRAMES", 10)
     inbox, one = Inbox(lambda news: None), connection()
     ack = LogAck(attempt_id="a", stream="stdout", offset=1)
     for _ in range(10):
@@ -121,7 +121,7 @@ async def test_finding_s6_a_main_loop_far_behind_keeps_a_bounded_number_of_frame
 async def test_finding_s6_a_main_loop_far_behind_keeps_a_bounded_number_of_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "INBOX_BYTES", 1000)
+    monkeypatch.setattr(inboxes, "INBOX_BYTES", 1000)
     inbox, one = Inbox(lambda news: None), connection()
     for _ in range(2):
         inbox.put(Arrived(one, "x" * 400))

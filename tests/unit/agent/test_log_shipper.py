@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from skep_agent.protocol import LOG_WINDOW_BYTES, MAX_LOG_BYTES, LogAck, LogFrame, LogPosition
-from skep_agent.runtimes.base import RuntimeFailure
+from skep_agent.containers import RuntimeFailure
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import LOG_WINDOW_BYTES, MAX_LOG_BYTES, LogAck, LogPosition
+from skep_agent.runtimes.base import LogPiece
 from skep_agent.shell import logs
 from skep_agent.shell.logs import ATTEMPT_BUFFER_BYTES, LogShipper
 
@@ -23,9 +25,9 @@ class Tape:
         self.fails: list[Exception] = []
         self.read = 0
 
-    async def logs(self, container_id: str) -> AsyncIterator[tuple[str, bytes]]:
+    async def logs(self, container_id: str) -> AsyncIterator[LogPiece]:
         for chunk in self.chunks:
-            yield "stdout", chunk
+            yield LogPiece("stdout", chunk)
             self.read = max(self.read, len(chunk))
             if self.fails:
                 raise self.fails.pop(0)
@@ -86,8 +88,8 @@ async def test_output_that_trickles_is_sent_without_waiting_for_more() -> None:
     tape = Tape(b"no newline yet")
     forever = asyncio.Event()
 
-    async def endless(container_id: str) -> AsyncIterator[tuple[str, bytes]]:
-        yield "stdout", b"no newline yet"
+    async def endless(container_id: str) -> AsyncIterator[LogPiece]:
+        yield LogPiece("stdout", b"no newline yet")
         await forever.wait()
 
     tape.logs = endless  # type: ignore[method-assign]
@@ -98,7 +100,7 @@ async def test_output_that_trickles_is_sent_without_waiting_for_more() -> None:
     await shipper.close()
 
 
-async def test_the_reader_waits_while_nobody_takes_its_bytes() -> None:
+async def test_the_reader_waits_while_no_one_takes_its_bytes() -> None:
     tape = Tape(*[b"x" * 4095 + b"\n"] * 4000)
     shipper, receiver, drained = make(tape)
     shipper.connected([])
@@ -196,7 +198,7 @@ async def test_the_end_of_a_log_that_cannot_be_read_any_more_is_where_the_server
     assert receiver.frames[0].offset == 77
 
 
-async def test_what_the_server_had_no_room_for_is_sent_again_once(
+async def test_what_the_server_could_not_take_is_sent_again_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logs, "AGAIN_S", 0.01)

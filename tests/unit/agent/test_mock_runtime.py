@@ -1,4 +1,4 @@
-"""The mock runtime keeps the promises of the `Runtime` interface, and does what a command says."""
+"""The mock runtime keeps the guarantees of the `Runtime` interface, and obeys commands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.support.agent_specs import spec
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import ImageSpec
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.runtimes.mock import MockRuntime
 
 
@@ -25,7 +25,7 @@ async def started(runtime: MockRuntime, command: str, **fields) -> str:
 
 async def output(runtime: MockRuntime, container_id: str) -> dict[str, bytes]:
     read = {"stdout": b"", "stderr": b""}
-    async for stream, data in runtime.logs(container_id):
+    async for stream, data, _ in runtime.logs(container_id):
         read[stream] += data
     return read
 
@@ -88,7 +88,7 @@ async def test_operations_may_be_repeated(runtime: MockRuntime) -> None:
     assert await runtime.list() == []
 
 
-async def test_a_list_tells_labels_status_and_exit(runtime: MockRuntime) -> None:
+async def test_a_list_reports_labels_status_and_exit(runtime: MockRuntime) -> None:
     await started(runtime, "mock run_for=forever", attempt_id="a1", gpu_uuids=["GPU-1"])
     ended = await started(runtime, "mock run_for=0 exit_code=3", attempt_id="a2", epoch=4)
     await runtime.create(spec("a3"))
@@ -129,7 +129,7 @@ async def test_thousands_of_containers_are_cheap(runtime: MockRuntime) -> None:
     assert len(await asyncio.gather(*map(runtime.wait, ids))) == 3000
 
 
-async def test_a_checkpoint_signal_is_heard_and_survived(runtime: MockRuntime) -> None:
+async def test_a_checkpoint_signal_is_received_and_survived(runtime: MockRuntime) -> None:
     container_id = await started(runtime, "mock run_for=forever")
     await runtime.signal(container_id, "SIGUSR1")
     assert runtime.containers[container_id].signals == ["SIGUSR1"]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agent_specs import spec
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.network import names
 from skep_agent.network.plan import plan_of
 from skep_agent.network.rules import CLOSED, PRIVATE, Egress, script
 from skep_agent.protocol import GangNetwork, GangNode, NetworkPolicy
-from skep_agent.runtimes.base import RuntimeFailure
 
 GANG = GangNetwork(
     vni=77,

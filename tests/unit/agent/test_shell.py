@@ -83,18 +83,18 @@ async def test_a_broken_gpu_is_reported_and_a_healed_one_too(
     await server.until(lambda: len(gpus()) == 8 and gpus()[2].healthy)
 
 
-async def test_a_held_attempt_says_ready_and_runs_when_it_is_told(
+async def test_a_held_attempt_says_ready_and_runs_when_it_is_let(
     server: FakeControlPlane, agent: AgentProcess
 ) -> None:
     await server.desire(spec(desired="hold"))
     await server.until(lambda: "ready" in server.node().phases("a1"))
     await server.desire(spec())
     await server.until(lambda: server.node().complete("a1"))
-    told = server.node().phases("a1")
-    assert told[told.index("ready") :] == ["ready", "running", "exited", "released"]
+    found = server.node().phases("a1")
+    assert found[found.index("ready") :] == ["ready", "running", "exited", "released"]
 
 
-async def test_what_a_gpu_said_before_a_process_died_is_told_with_its_end(
+async def test_what_a_gpu_said_before_a_process_died_is_reported_with_its_end(
     server: FakeControlPlane, agent: AgentProcess
 ) -> None:
     runtime = agent.runtime
@@ -133,7 +133,7 @@ async def test_failures_have_codes_and_an_empty_log_with_an_end(
     assert failed.error_code == code
 
 
-async def test_a_pull_tells_its_progress_and_its_failure(
+async def test_a_pull_reports_its_progress_and_its_failure(
     server: FakeControlPlane, agent: AgentProcess
 ) -> None:
     image = {"reference": "x?pull_seconds=0.5&pull_error=image_not_found"}
@@ -219,7 +219,7 @@ async def test_what_a_log_may_not_show_is_covered_also_by_the_next_agent(
     (container,) = runtime.containers.values()
     (masks / "of-a-life-long-ago").write_text("[]")
     taken_up = len(node.log("a1").data)
-    # The next agent ships before it hears of the attempt again.
+    # The next agent ships before it receives the attempt again.
     node.specs.clear()
     async with agent.running():
         await server.until(lambda: len(node.log("a1").data) > taken_up)
@@ -261,7 +261,7 @@ async def test_finding_c2_an_agent_that_lost_its_state_ships_no_log_before_it_kn
     assert node.phases("a1")[-3:] == ["running", "exited", "released"], "it was not run again"
 
 
-async def test_an_exit_while_the_agent_was_dead_is_told_with_the_whole_log(
+async def test_an_exit_while_the_agent_was_dead_is_reported_with_the_whole_log(
     server: FakeControlPlane, tmp_path: Path
 ) -> None:
     agent = AgentProcess(config_for(tmp_path / "n1", server.url))
@@ -291,7 +291,7 @@ async def test_facts_are_sent_again_until_they_are_acknowledged(
     await server.until(lambda: server.node().complete("a1"))
 
 
-async def test_a_refused_second_connection_keeps_trying_until_there_is_room(
+async def test_a_refused_second_connection_keeps_trying_until_it_is_accepted(
     server: FakeControlPlane, agent: AgentProcess, tmp_path: Path
 ) -> None:
     server.refuse_duplicates = True
@@ -328,7 +328,7 @@ GARBAGE: list[str | bytes] = [
     '{"type": 7}',
     '{"type": "from the future", "x": 1}',
     '{"type": "desired", "revision": "x", "attempts": 3}',
-    '{"type": "log_ack", "attempt_id": "nobody", "stream": "stdout", "offset": 99}',
+    '{"type": "log_ack", "attempt_id": "unknown", "stream": "stdout", "offset": 99}',
     '{"type": "heartbeat_ack", "seq": 99999}',
     '{"type": "report_ack", "seq": 99999}',
     "[" * 100_000,

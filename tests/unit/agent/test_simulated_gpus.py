@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from skep_agent.probes.simulated import SimulatedGpus
+from skep_agent.accelerators.base import GpuFault
+from skep_agent.accelerators.simulated import SimulatedGpus
 
 
 def test_a_node_has_the_same_gpus_for_ever_and_no_other_node_has_them() -> None:
@@ -67,14 +68,14 @@ def test_no_gpus_are_no_driver() -> None:
     assert (probe.gpus(), probe.topology(), probe.driver_version()) == ([], {}, "")
 
 
-def test_an_xid_of_a_fault_is_told_when_it_is_new() -> None:
+def test_an_xid_of_a_fault_is_shown_when_it_is_new() -> None:
     probe = SimulatedGpus(2, seed="n1")
     first, second = (gpu.uuid for gpu in probe.gpus())
     probe.fail(first, "XID 79: fallen off the bus")
     probe.fail(second, "too hot")
-    assert probe.xids() == [(first, 79)]
-    assert probe.xids() == []
+    assert probe.faults() == [GpuFault(first, "nvidia", 79)]
+    assert probe.faults() == []
     probe.heal(first)
-    assert probe.xids() == []
+    assert probe.faults() == []
     probe.fail(first, "XID 48")
-    assert probe.xids() == [(first, 48)]
+    assert probe.faults() == [GpuFault(first, "nvidia", 48)]

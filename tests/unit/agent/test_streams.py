@@ -12,9 +12,8 @@ from tests.support.agent_specs import spec
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedOK
 
-from skep_agent.protocol import Channel
-from skep_agent.runtimes.mock import MockRuntime
-from skep_agent.runtimes.mock_exec import MockProcess
+from skep_agent.frames import Channel
+from skep_agent.runtimes.mock import MockProcess, MockRuntime
 from skep_agent.shell import streams
 
 
@@ -43,7 +42,7 @@ async def receive(socket: ServerConnection) -> tuple[Channel, bytes]:
 
 
 async def last_word(socket: ServerConnection) -> dict:
-    """What the agent tells before it closes the stream."""
+    """What the agent sends before it closes the stream."""
     channel, data = await receive(socket)
     assert channel == Channel.CONTROL
     with pytest.raises(ConnectionClosedOK):
@@ -113,7 +112,7 @@ async def test_a_client_that_leaves_ends_the_process(
         ("a1", {"kind": "forward", "port": 99999}, "port_closed"),
     ],
 )
-async def test_what_cannot_be_reached_is_told_by_a_code(
+async def test_what_cannot_be_reached_is_reported_by_a_code(
     server: FakeControlPlane, attempt_id: str, what: dict, code: str
 ) -> None:
     socket = await server.stream(attempt_id, **what)
@@ -159,7 +158,7 @@ async def test_a_reader_that_does_not_read_makes_the_process_wait(
     socket = await server.stream("a1", kind="exec")
     await receive(socket)
     before = -1
-    while before != written:  # until nobody moves any more
+    while before != written:  # until no stream moves any more
         before = written
         await asyncio.sleep(0.3)
     assert written < 32 * 1024 * 1024

@@ -12,8 +12,8 @@ from threading import Thread
 import pytest
 from tests.support.archives import named, packed
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import WorkingFiles
-from skep_agent.runtimes.base import RuntimeFailure
 from skep_agent.shell.working_files import Archives
 from skep_agent.statedir import Identity
 
@@ -88,7 +88,7 @@ async def test_an_archive_is_asked_for_once_however_many_want_it(
     assert kept.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_what_is_not_what_was_promised_is_thrown_away(server: Server, tmp_path: Path) -> None:
+async def test_what_is_not_what_was_reserved_is_thrown_away(server: Server, tmp_path: Path) -> None:
     archives, wanted = cache(server, tmp_path), named(SOME)
     for wrong in (SOME[:-1], SOME + b"x", SOME[:-1] + b"x", OTHER):
         server.archives[wanted.sha256] = wrong
@@ -98,13 +98,13 @@ async def test_what_is_not_what_was_promised_is_thrown_away(server: Server, tmp_
     assert await content(archives, wanted) == SOME
 
 
-async def test_trouble_with_the_server_is_told_by_codes(server: Server, tmp_path: Path) -> None:
+async def test_trouble_with_the_server_is_reported_by_codes(server: Server, tmp_path: Path) -> None:
     archives = cache(server, tmp_path)
     assert await refusal(archives, named(b"unknown")) == "spec_refused"
     server.status = 503
     assert await refusal(archives, named(SOME)) == "files_unavailable"
-    nobody = Identity("http://127.0.0.1:1", "n1", "id", "test", "secret-n1")
-    assert await refusal(Archives(tmp_path / "x", nobody), named(SOME)) == "files_unavailable"
+    unreachable = Identity("http://127.0.0.1:1", "n1", "id", "test", "secret-n1")
+    assert await refusal(Archives(tmp_path / "x", unreachable), named(SOME)) == "files_unavailable"
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ async def test_attack_30_a_name_that_is_no_hash_is_never_asked_for(
     assert server.asked == []
 
 
-async def test_the_least_recently_used_make_room(server: Server, tmp_path: Path) -> None:
+async def test_the_least_recently_used_are_evicted(server: Server, tmp_path: Path) -> None:
     third = packed(("a", b"third"))
     server.archives[named(third).sha256] = third
-    room = len(SOME) + len(OTHER) + len(third) - 1
-    archives = cache(server, tmp_path, cache_bytes=room)
+    limit = len(SOME) + len(OTHER) + len(third) - 1
+    archives = cache(server, tmp_path, cache_bytes=limit)
     folder = tmp_path / "archives"
     for age, archive in ((200, SOME), (100, OTHER)):
         await content(archives, named(archive))

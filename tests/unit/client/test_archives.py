@@ -1,4 +1,4 @@
-"""Folders as archives, and files out of archives that nobody vouches for."""
+"""Folders as archives, and files out of archives that no one vouches for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from skep_client.archives import pack
+from skep_client.archives import ignored, pack
 from skep_client.client import AsyncSkep, Skep
+from skep_client.copying import unpack
 from skep_client.errors import SkepError
-from skep_client.ignores import Ignores
-from skep_client.unpacking import unpack
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_ignored_files_stay_here(folder, tmp_path):
 
 
 @pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "pkg/../../x"])
-def test_links_that_lead_out_are_told(folder, tmp_path, target):
+def test_links_that_lead_out_are_reported(folder, tmp_path, target):
     (folder / "bad").symlink_to(target)
     with pytest.raises(SkepError, match="bad links to"):
         pack(folder, tmp_path / "1")
@@ -93,14 +92,15 @@ IGNORES = [
 
 
 @pytest.mark.parametrize(("line", "path", "is_folder", "expected"), IGNORES)
-def test_patterns_mean_what_they_mean_to_git(line, path, is_folder, expected):
-    assert Ignores.read([line]).match(path, is_folder) is expected
+def test_patterns_mean_what_they_mean_to_git(tmp_path, line, path, is_folder, expected):
+    (tmp_path / ".gitignore").write_text(f"{line}\n")
+    assert ignored(tmp_path).match_file(f"{path}/" if is_folder else path) is expected
 
 
-def test_a_later_pattern_takes_back_what_an_earlier_one_left_out():
-    rules = Ignores.read(["*.pt", "!best.pt", "best.pt.old"])
-    assert not rules.match("best.pt", False)
-    assert rules.match("last.pt", False)
+def test_a_later_pattern_takes_back_what_an_earlier_one_left_out(tmp_path):
+    (tmp_path / ".skepignore").write_text("*.pt\n!best.pt\nbest.pt.old\n")
+    assert not ignored(tmp_path).match_file("best.pt")
+    assert ignored(tmp_path).match_file("last.pt")
 
 
 def archive(*entries: tuple[str, bytes, str, int]) -> io.BytesIO:
@@ -150,7 +150,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("name", "kind", "target"), LEFT_OUT)
-def test_what_could_do_harm_is_left_out_and_told(tmp_path, name, kind, target):
+def test_what_could_do_harm_is_left_out_and_reported(tmp_path, name, kind, target):
     stream = archive(("a", FILE, "", 1), (name, kind, target, 0))
     assert unpack(stream, tmp_path, same) == [name]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a"]
@@ -212,11 +212,11 @@ def server(stored: set[str]) -> Callable[[httpx.Request], httpx.Response]:
 
 def test_an_archive_is_sent_once_and_again_after_a_restart(folder, tmp_path):
     stored: set[str] = set()
-    packed, told = pack(folder, tmp_path / "1"), []
+    packed, reported = pack(folder, tmp_path / "1"), []
     transport = httpx.MockTransport(server(stored))
     with Skep("http://skep.test", "t", retry_delays_s=(0,), transport=transport) as skep:
-        assert skep.upload(packed, told.append)
-        assert told[-1] == packed.size
+        assert skep.upload(packed, reported.append)
+        assert reported[-1] == packed.size
         assert stored == {packed.sha256}
         assert not skep.upload(packed)
 

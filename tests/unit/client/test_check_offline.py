@@ -32,7 +32,7 @@ def test_each_file_is_one_line_of_json(files: list[str]) -> None:
     assert set(bad["errors"][0]) == {"code", "message", "path", "line", "column"}
 
 
-def test_a_cluster_file_tells_what_there_is(files: list[str], tmp_path: Path) -> None:
+def test_a_cluster_file_says_what_there_is(files: list[str], tmp_path: Path) -> None:
     facts = tmp_path / "cluster.yaml"
     facts.write_text("skuTypes: {B: {gpu: 1, cpu: 4, memoryMB: 8192}}")
     done = CliRunner().invoke(app, ["check", "--offline", "--cluster", str(facts), files[0]])

@@ -29,10 +29,10 @@ def listed(*jobs: dict[str, object]) -> dict[str, object]:
 def test_finding_s10_a_table_and_a_sentence_hold_no_escape_sequence(server, capsys):  # noqa: F811
     job = JOB | {"name": ESCAPES, "exit_reason": {"code": "x", "message": ESCAPES, "details": {}}}
     server.get("/jobs").respond(json=listed(job))
-    told = skep("ls").output
+    result = skep("ls").output
     server.get(f"/jobs/{ID}").respond(404, json={"code": "x", "message": ESCAPES, "details": {}})
     common.say(ESCAPES)
-    for text in (told, capsys.readouterr().out):
+    for text in (result, capsys.readouterr().out):
         assert not set(text) & {"\x1b", "\x07", "\x00", "\x9b", "\u202e"}
         assert "52;c" not in text
 
@@ -66,9 +66,35 @@ def test_finding_j10_raw_keeps_what_progress_bars_wrote_over(server):  # noqa: F
         return httpx.Response(200, json=page if request.url.params["cursor"] == "0" else empty)
 
     server.get(f"/jobs/{ID}/logs").mock(side_effect=answer)
-    assert "50%" not in skep("logs", ID, "--json").output
-    raw = json.loads(skep("logs", ID, "--json", "--raw").output)
+    assert "50%" not in skep("logs", ID, "--json", "--tail", "5").output
+    raw = json.loads(skep("logs", ID, "--json", "--raw", "--tail", "5").output)
     assert raw["text"] == " 10%\r 50%\r100%"
+    download = server.get(f"/jobs/{ID}/logs/download").respond(content=b"{}\n")
+    assert skep("logs", ID, "--json", "--raw").output == "{}\n"
+    assert download.calls[0].request.url.params["progress"] == "raw"
+
+
+def test_finding_j11_each_line_is_printed_with_its_own_time(server):  # noqa: F811
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    chunk = {"attempt_id": "a", "role": "worker", "index": 0, "rank": 0, "stream": "stdout",
+             "at": "2026-11-22T12:00:00.000250Z", "text": "one\ntwo\n",
+             "line_times": [0, 1_500_000]}  # fmt: skip
+    page = {"chunks": [chunk], "next": 1, "more": False, "complete": True}
+    empty = page | {"chunks": []}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.params["times"] == "true"
+        return httpx.Response(200, json=page if request.url.params["cursor"] == "0" else empty)
+
+    server.get(f"/jobs/{ID}/logs").mock(side_effect=answer)
+    assert skep("logs", ID, "-t", "--tail", "5").output.splitlines() == [
+        "worker-0 | 2026-11-22T12:00:00.000250Z one",
+        "worker-0 | 2026-11-22T12:00:01.500250Z two",
+    ]
+    text = b"[worker-0] 2026-11-22T12:00:00.000250Z one\n"
+    download = server.get(f"/jobs/{ID}/logs/download").respond(content=text)
+    assert skep("logs", ID, "-t").output == "worker-0 | 2026-11-22T12:00:00.000250Z one\n"
+    assert download.calls[0].request.url.params["timestamps"] == "true"
 
 
 def test_finding_j10_a_log_is_downloaded_whole_or_not_at_all(server, tmp_path):  # noqa: F811
@@ -97,9 +123,9 @@ def test_finding_j10_a_log_is_searched_by_the_server(server):  # noqa: F811
 
 def test_finding_u29_a_rank_that_is_not_there_is_an_error(server):  # noqa: F811
     server.get(f"/jobs/{ID}").respond(json=JOB)
-    told = skep("logs", ID, "--rank", "9")
-    assert told.exit_code != 0
-    assert "ranks 0 to 1: none is 9" in str(told.exception)
+    result = skep("logs", ID, "--rank", "9")
+    assert result.exit_code != 0
+    assert "ranks 0 to 1: none is 9" in str(result.exception)
 
 
 def test_finding_u29_a_cut_list_says_so_and_each_job_is_one_line(server, monkeypatch):  # noqa: F811
@@ -107,19 +133,19 @@ def test_finding_u29_a_cut_list_says_so_and_each_job_is_one_line(server, monkeyp
     reason = {"code": "x", "message": "Needs 8 A100; " + "very long " * 40, "details": {}}
     job = JOB | {"exit_reason": reason}
     server.get("/jobs").respond(json=listed(*[job] * 3))
-    told = skep("ls", "-n", "2")
-    assert "newest 2; there are more: --limit" in told.stderr
-    assert len(told.stdout.splitlines()) == 3
+    result = skep("ls", "-n", "2")
+    assert "newest 2; there are more: --limit" in result.stderr
+    assert len(result.stdout.splitlines()) == 3
     assert "there are more" not in skep("ls", "-n", "3").stderr
 
 
 def test_finding_j15_jobs_of_an_unknown_virtual_cluster_are_an_error(server):  # noqa: F811
     server.get("/jobs").respond(json=listed())
-    vc = {"name": "vision", "members_count": 1}
+    vc = {"name": "vision", "members_count": 1, "policy": {"name": "priority_ageing"}}
     server.get("/virtual-clusters").respond(json=listed(vc))
-    told = skep("ls", "--vc", "nope")
-    assert told.exit_code != 0
-    assert "no virtual cluster named nope" in str(told.exception)
+    result = skep("ls", "--vc", "nope")
+    assert result.exit_code != 0
+    assert "no virtual cluster named nope" in str(result.exception)
     assert skep("ls", "--vc", "vision").exit_code == 0
 
 
@@ -147,14 +173,14 @@ def test_finding_j15_a_file_is_submitted_under_another_name(server):  # noqa: F8
 
 
 def test_finding_j15_print_with_json_is_json(server):  # noqa: F811
-    told = skep("run", "--print", "--json", "--name", "x", "--", "ls")
-    assert json.loads(told.output)["name"] == "x"
+    result = skep("run", "--print", "--json", "--name", "x", "--", "ls")
+    assert json.loads(result.output)["name"] == "x"
 
 
 def test_finding_j15_a_copy_to_a_missing_folder_says_so(server, tmp_path):  # noqa: F811
-    told = skep("cp", "train:/out", str(tmp_path / "no" / "such"))
-    assert told.exit_code == 2
-    assert "there is no folder" in told.output
+    result = skep("cp", "train:/out", str(tmp_path / "no" / "such"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
 
 
 def test_finding_j15_a_reader_that_has_enough_is_no_error():

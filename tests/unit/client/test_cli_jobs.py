@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -19,8 +20,8 @@ from typer.testing import CliRunner, Result
 from skep_client.cli import app
 from skep_client.cli.completion import job_names
 from skep_client.cli.copy import Place, place
+from skep_client.cli.logs import said
 from skep_client.cli.reach import _ports
-from skep_client.cli.starting import said
 from skep_client.models import JobSummary, Task
 from skep_jobfile.document import read
 
@@ -51,7 +52,63 @@ def submitted(route: respx.Route) -> dict[str, Any]:
     return read(route.calls[0].request.content.decode()).data
 
 
+def test_finding_j7_submit_and_run_name_the_jobs_to_wait_for(server):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
+    route = server.post("/jobs").respond(201, json=JOB)
+    after = ("--after", "prepare", "--after", "afterany:alice~other")
+    assert skep("submit", "-", *after, text=SCRIPT).exit_code == 0
+    assert skep("run", *after, "--", "true").exit_code == 0
+    wanted = [
+        {"job": "prepare", "condition": "afterok"},
+        {"job": "alice~other", "condition": "afterany"},
+    ]
+    for call in route.calls:
+        assert read(call.request.content.decode()).data["extras"]["skep"]["dependsOn"] == wanted
+    wrong = skep("run", "--after", "later:x", "--", "true")
+    assert (wrong.exit_code, "afternotok" in wrong.output) == (2, True)
+
+
+def test_a_singleton_waits_for_the_callers_unfinished_jobs_of_its_name(server):
+    names = ("train", "train-0a1b", "train-large", "pretrain", "train-0A1B-x")
+    found = [JOB | {"id": f"{ID[:-1]}{n}", "name": name} for n, name in enumerate(names)]
+    me = {"id": 1, "username": "alice", "is_admin": False}
+    server.get("/me").respond(json=me)
+    asked = server.get("/jobs").respond(json={"results": found, "next": None})
+    route = server.post("/jobs").respond(201, json=JOB)
+    script = SCRIPT.replace("-n 1", "-n 1 -J train --dependency=singleton,afterok:prepare")
+    done = skep("submit", "-", "--force-name-suffix", text=script)
+    assert done.exit_code == 0, done.output
+    data = submitted(route)
+    assert re.fullmatch("train-[0-9a-f]{4}", data["name"])
+    assert data["extras"]["skep"]["dependsOn"] == [
+        {"job": "prepare", "condition": "afterok"},
+        {"job": found[0]["id"], "condition": "afterany"},
+        {"job": found[1]["id"], "condition": "afterany"},
+    ]
+    params = asked.calls[0].request.url.params
+    assert (params["owner"], params["state"]) == ("alice", "WAITING,RUNNING,STOPPING")
+
+
+def test_finding_j7_an_array_over_nodes_is_submitted_as_so_many_jobs(server):
+    """At most two at a time: each job waits for the one that is two before it."""
+    route = server.post("/jobs").respond(201, json=JOB)
+    script = "#!/bin/sh\n#SBATCH -J sweep -N 2 --array=1-7:2%2\nsrun ./step $SLURM_ARRAY_TASK_ID\n"
+    assert skep("submit", "-", text=script).exit_code == 0
+    sent = [read(call.request.content.decode()).data for call in route.calls]
+    assert [data["name"] for data in sent] == ["sweep-1", "sweep-3", "sweep-5", "sweep-7"]
+    after = [data.get("extras", {}).get("skep", {}).get("dependsOn", []) for data in sent]
+    assert after == [[], []] + [
+        [{"job": job, "condition": "afterany"}] for job in ("sweep-1", "sweep-3")
+    ]
+    assert "SLURM_ARRAY_TASK_ID=5" in str(sent[2]["taskRoles"])
+    one = skep("convert", "--array-index", "3", "-", text=script)
+    assert read(one.stdout).data["name"] == "sweep-3"
+    refused = skep("convert", "-", text=script)
+    assert (refused.exit_code, "--array-index 1" in refused.output) == (1, True)
+
+
 def test_a_run_sends_the_file_that_print_shows(server):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     route = server.post("/jobs").respond(201, json=JOB)
     words = (
         "run",
@@ -69,14 +126,15 @@ def test_a_run_sends_the_file_that_print_shows(server):
     )
     printed = skep(*words[:-3], "--print", *words[-3:])
     assert not route.called
-    told = skep(*words)
-    assert told.stdout == f"Submitted train ({ID})\n"
-    assert f"https://skep.test/jobs/{ID}" in told.stderr
+    result = skep(*words)
+    assert result.stdout == f"Submitted train ({ID})\n"
+    assert f"https://skep.test/jobs/{ID}" in result.stderr
     assert submitted(route) == read(printed.output).data
     assert route.calls[0].request.headers["Idempotency-Key"]
 
 
 def test_a_run_without_a_name_gets_a_new_one_each_time(server):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     route = server.post("/jobs").respond(201, json=JOB)
     skep("run", "--", "python", "train.py")
     skep("run", "--", "python", "train.py")
@@ -86,6 +144,7 @@ def test_a_run_without_a_name_gets_a_new_one_each_time(server):
 
 
 def test_a_folder_is_sent_along_unless_the_server_has_it(server, tmp_path):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     (tmp_path / "train.py").write_text("print(1)")
     known: list[str] = []
     server.get(url__regex=r".*/files/[0-9a-f]{64}").mock(
@@ -109,14 +168,15 @@ def test_a_folder_is_sent_along_unless_the_server_has_it(server, tmp_path):
 
 
 def test_values_that_make_no_job_are_wrong_use(server):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     for words in (["--memory", "much"], ["--time", "soon"], ["-e", "NO_SUCH_VARIABLE_HERE"]):
         assert skep("run", *words, "--", "ls").exit_code == 2
 
 
 def test_a_foreign_file_is_converted_with_notes_for_people(server):
     route = server.post("/jobs").respond(201, json=JOB)
-    told = skep("submit", "-", text=SCRIPT)
-    assert "-:3: note: --qos: set extras.hivedScheduler.jobPriorityClass" in told.stderr
+    result = skep("submit", "-", text=SCRIPT)
+    assert "-:3: note: --qos: set extras.hivedScheduler.jobPriorityClass" in result.stderr
     assert submitted(route)["taskRoles"]["worker"]["instances"] == 1
     checked = server.post("/jobs/check").respond(json={"valid": True})
     skep("check", "-", text=SCRIPT)
@@ -143,7 +203,7 @@ DIAGNOSIS = {
 }  # fmt: skip
 
 
-def test_show_tells_why_it_failed_what_it_used_and_its_attempts(server):
+def test_show_says_why_it_failed_what_it_used_and_its_attempts(server):
     server.get(f"/jobs/{ID}").respond(json={**JOB, "diagnosis": DIAGNOSIS})
     server.get(f"/jobs/{ID}/tasks").respond(json={"results": []})
     attempts = [
@@ -160,7 +220,7 @@ def test_show_tells_why_it_failed_what_it_used_and_its_attempts(server):
     }
     server.get(f"/jobs/{ID}/use").respond(json=use)
     output = skep("show", ID).output
-    for told in (
+    for result in (
         "CUDA out of memory (226 CudaOutOfMemory) in worker-1 on gpu-7",
         "OutOfMemoryError: CUDA",
         "worker-1 stderr, line 412",
@@ -169,16 +229,16 @@ def test_show_tells_why_it_failed_what_it_used_and_its_attempts(server):
         "It asked 8 GPUs and used 5 % of them.",
         "gpu-3 was lost.",
     ):
-        assert told in output
+        assert result in output
 
 
 def test_show_goes_on_while_its_use_is_not_counted(server):
     server.get(f"/jobs/{ID}").respond(json={**JOB, "attempt": 1, "diagnosing": True})
     server.get(f"/jobs/{ID}/tasks").respond(json={"results": []})
     server.get(f"/jobs/{ID}/use").respond(404, json={"code": "not_yet", "message": "Later."})
-    told = skep("show", ID)
-    assert told.exit_code == 0
-    assert "Its logs are being read" in told.output
+    result = skep("show", ID)
+    assert result.exit_code == 0
+    assert "Its logs are being read" in result.output
 
 
 def test_tags_are_added_and_removed_in_one_change(server):
@@ -210,12 +270,26 @@ def test_top_adds_up_the_gpus_of_each_job(server):
     assert "40 %" in skep("top", "--once").output
 
 
-def test_events_are_told_once_until_the_job_ends(server):
+def test_events_are_reported_once_until_the_job_ends(server):
     server.get(f"/jobs/{ID}").respond(json=JOB)
     found = [{"id": n, "at": NOW, "kind": "job.queued", "message": f"Story {n}."} for n in (1, 2)]
     server.get(f"/jobs/{ID}/events").respond(json={"results": found})
     output = skep("events", "-f", ID).output
     assert [line.split("Story ")[1] for line in output.splitlines()] == ["1.", "2."]
+
+
+def test_events_of_one_kind_that_are_one_row_show_how_many_they_are(server, monkeypatch):
+    monkeypatch.setattr("skep_client.follow.LOOK_AGAIN_S", 0)
+    row = {"id": 1, "at": NOW, "kind": "job.preempted", "message": "Preempted."}
+    pages = [{"results": [{**row, "count": count}]} for count in (11, 12, 12)]
+    states = ["RUNNING", "RUNNING", "RUNNING", "SUCCEEDED"]
+    jobs = [httpx.Response(200, json={**JOB, "state": state}) for state in states]
+    server.get(f"/jobs/{ID}").mock(side_effect=jobs)
+    server.get(f"/jobs/{ID}/events").mock(
+        side_effect=[httpx.Response(200, json=page) for page in pages]
+    )
+    output = skep("events", "-f", ID).output
+    assert [line.split()[-1] for line in output.splitlines()] == ["×11", "×12"]
 
 
 def test_a_row_stays_one_line_when_the_output_is_piped(server, monkeypatch):
@@ -226,10 +300,10 @@ def test_a_row_stays_one_line_when_the_output_is_piped(server, monkeypatch):
     assert long["name"] in row
     assert long["virtual_cluster"] in row
     server.get(f"/jobs/{ID}").respond(json=JOB)
-    told = {"id": 1, "at": NOW, "kind": "job.queued", "message": "word " * 50 + "end."}
-    server.get(f"/jobs/{ID}/events").respond(json={"results": [told]})
+    result = {"id": 1, "at": NOW, "kind": "job.queued", "message": "word " * 50 + "end."}
+    server.get(f"/jobs/{ID}/events").respond(json={"results": [result]})
     for words in (["events", ID], ["events", "-f", ID]):
-        assert told["message"] in skep(*words).output
+        assert result["message"] in skep(*words).output
 
 
 def test_names_are_completed_and_a_server_that_is_away_is_not_waited_for(server):
@@ -244,7 +318,7 @@ def task(phase: str, percent: int | None = None) -> Task:
     return Task.model_validate({"id": 1, "attempt": attempt})
 
 
-def test_it_is_told_how_far_the_images_are():
+def test_it_is_shown_how_far_the_images_are():
     waits = JobSummary.model_validate({**JOB, "state": "WAITING"})
     assert said(waits, [])[0].startswith("train waits.")
     placed = JobSummary.model_validate({**JOB, "placed_at": NOW})
@@ -280,7 +354,7 @@ CODES = [(401, 3), (404, 4), (409, 5)]
 
 
 @pytest.mark.parametrize(("status", "code"), CODES)
-def test_programs_end_with_stable_codes_and_tell_json(status, code, tmp_path):
+def test_programs_end_with_stable_codes_and_report_json(status, code, tmp_path):
     """In a process of its own: exit codes are made in `main`."""
     text = f'''
 import sys, respx, httpx
@@ -311,16 +385,12 @@ def test_help_is_quick_to_load(tmp_path: Path):
 @pytest.mark.parametrize(
     "extras",
     [
-        {"com.microsoft.pai.runtimeplugin": [{"plugin": "teamwise_storage"}]},
-        {
-            "com.microsoft.pai.runtimeplugin": [
-                {"plugin": "teamwise_storage", "parameters": {"storageConfigNames": ["nfs"]}}
-            ]
-        },
-        {"storages": []},
+        {"com.microsoft.pai.runtimeplugin": [{"plugin": "azure_storage"}]},
+        {"com.microsoft.pai.runtimeplugin": [{"plugin": "my_storage", "parameters": {"a": 1}}]},
     ],
 )
 def test_finding_u9_a_storage_that_is_not_mounted_is_refused_unless_it_is_ignored(server, extras):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     route = server.post("/jobs").respond(201, json=JOB)
     data = read(skep("run", "--print", "--", "ls").output).data
     text = json.dumps(data | {"extras": extras})
@@ -332,7 +402,29 @@ def test_finding_u9_a_storage_that_is_not_mounted_is_refused_unless_it_is_ignore
 
 
 def test_finding_u9_a_job_that_names_no_storage_is_submitted(server):
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
     route = server.post("/jobs").respond(201, json=JOB)
     text = skep("run", "--print", "--", "ls", "/storage").output
     assert skep("submit", "-", text=text).exit_code == 0
     assert route.called
+
+
+def test_announcements_are_listed_added_and_deleted(server):
+    row = {
+        "id": ID,
+        "message": "Rack r2 is off.",
+        "severity": "warning",
+        "created_at": NOW,
+        "expires_at": None,
+    }
+    page = {"results": [row], "next": None, "previous": None}
+    server.get("/announcements").respond(200, json=page)
+    added = server.post("/announcements").respond(201, json=row)
+    server.delete(f"/announcements/{ID}").respond(204)
+    until = "2027-01-31T18:00:00+01:00"
+    assert "Rack r2 is off." in skep("announcements").stdout
+    done = skep("announcements", "add", "Rack r2 is off.", "--warning", "--until", until)
+    assert (done.exit_code, ID in done.output) == (0, True)
+    sent = json.loads(added.calls[0].request.content)
+    assert sent == {"message": "Rack r2 is off.", "severity": "warning", "expires_at": until}
+    assert skep("announcements", "delete", ID).exit_code == 0

@@ -16,17 +16,17 @@ def run(*args: str) -> str:
     return done.stdout
 
 
-def test_json_tells_code_class_rule_evidence_and_remedy(tmp_path: Path) -> None:
+def test_json_reports_code_class_rule_evidence_and_remedy(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("step 1\nModuleNotFoundError: No module named 'apex'\n")
-    told = json.loads(run("--json", str(log)))
-    assert told["code"] == 232
-    assert told["category"] == "Import error"
-    assert told["retry_class"] == "permanent"
-    assert told["rule"] == "import_error"
-    assert told["evidence"]["line"] == 2
-    assert "apex" in told["evidence"]["text"]
-    assert told["remedy"]
+    result = json.loads(run("--json", str(log)))
+    assert result["code"] == 232
+    assert result["category"] == "Import error"
+    assert result["retry_class"] == "permanent"
+    assert result["rule"] == "import_error"
+    assert result["evidence"]["line"] == 2
+    assert "apex" in result["evidence"]["text"]
+    assert result["remedy"]
 
 
 def test_facts_are_asked_before_the_log(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_facts_of_several_tasks_go_to_their_logs(tmp_path: Path) -> None:
     facts = tmp_path / "facts.json"
     tasks = [{"log": "a", "finished_at": 20, "rank": 0}, {"log": "b", "finished_at": 9, "rank": 1}]
     facts.write_text(json.dumps({"tasks": tasks}))
-    told = run("--facts", str(facts), "--json", str(tmp_path / "a"), str(tmp_path / "b"))
-    assert json.loads(told)["rank"] == 1
+    result = run("--facts", str(facts), "--json", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert json.loads(result)["rank"] == 1
 
 
 def test_a_missing_log_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One flow serves the sync and the async client: what is repeated, and how refusals are told."""
+"""One flow serves the sync and the async client: what it repeats, how it refuses."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_two_submits_have_two_keys_unless_the_caller_says_otherwise():
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 500])
-def test_a_refusal_is_told_with_its_code_and_numbers_and_not_repeated(status):
+def test_a_refusal_is_reported_with_its_code_and_numbers_and_not_repeated(status):
     server = Server(refusal(status))
     with pytest.raises(SkepError) as caught:
         skep(server).info()
@@ -124,7 +124,7 @@ def test_a_refusal_is_told_with_its_code_and_numbers_and_not_repeated(status):
     ],
     ids=["html error", "html", "other json", "json list"],
 )
-def test_an_answer_that_is_not_skeps_is_told_as_such(answer):
+def test_an_answer_that_is_not_skeps_is_reported_as_such(answer):
     with pytest.raises(ServerUnreachable):
         skep(Server(answer)).info()
 

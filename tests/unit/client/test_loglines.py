@@ -29,8 +29,8 @@ def piece(text: str, rank: int = 0, stream: str = "stdout", attempt: str = "") -
 
 def lines_of(*pieces: LogChunk) -> list[tuple[str, str]]:
     lines = Lines()
-    told = [line for p in pieces for line in lines.feed(p)]
-    return [(line.task, line.text) for line in [*told, *lines.rest()]]
+    found = [line for p in pieces for line in lines.feed(p)]
+    return [(line.task, line.text) for line in [*found, *lines.rest()]]
 
 
 def test_a_line_comes_out_when_it_is_whole():
@@ -42,8 +42,8 @@ def test_a_line_comes_out_when_it_is_whole():
 
 
 def test_tasks_and_streams_do_not_cut_into_each_others_lines():
-    told = lines_of(piece("a"), piece("b", rank=1), piece("c", stream="stderr"), piece("d\n"))
-    assert told == [("worker-0", "ad"), ("worker-1", "b"), ("worker-0", "c")]
+    found = lines_of(piece("a"), piece("b", rank=1), piece("c", stream="stderr"), piece("d\n"))
+    assert found == [("worker-0", "ad"), ("worker-1", "b"), ("worker-0", "c")]
 
 
 def test_a_retried_task_starts_a_line_of_its_own():
@@ -55,8 +55,8 @@ def test_a_retried_task_starts_a_line_of_its_own():
 
 def test_a_line_without_end_is_cut_and_not_kept():
     lines = Lines()
-    told = list(lines.feed(piece("x" * (LONGEST_LINE + 1))))
-    assert len(told) == 1
+    found = list(lines.feed(piece("x" * (LONGEST_LINE + 1))))
+    assert len(found) == 1
     assert list(lines.rest()) == []
 
 

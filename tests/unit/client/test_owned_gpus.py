@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skep_client.cells import owned_gpus
+from skep_client.cli.cluster import owned_gpus
 from skep_client.models import Cells, VirtualCluster
 
 CELLS = Cells.model_validate(
@@ -30,6 +30,7 @@ def test_counts_cells_and_pins_add_up():
     vc = VirtualCluster.model_validate(
         {
             "name": "vision",
+            "policy": {"name": "priority_ageing"},
             "quotas": {"A100": 2, "V100": 1},
             "cells": [{"chain": "A100-NODE8", "cell_type": "A100-NODE8", "number": 2}],
             "pins": ["mine"],
@@ -40,5 +41,8 @@ def test_counts_cells_and_pins_add_up():
 
 def test_cells_that_are_gone_count_for_nothing():
     gone = {"chain": "H100-NODE8", "cell_type": "H100-NODE8", "number": 3}
-    vc = VirtualCluster.model_validate({"name": "vision", "cells": [gone], "pins": ["lost"]})
+    policy = {"name": "priority_ageing"}
+    vc = VirtualCluster.model_validate(
+        {"name": "vision", "policy": policy, "cells": [gone], "pins": ["lost"]}
+    )
     assert owned_gpus(vc, CELLS) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from skep_platform.gateway.admission import Admission
+from skep_platform.gateway.agent import Admission
 
 
 async def test_finding_c3_those_whose_lease_ends_first_are_let_in_first() -> None:
@@ -29,10 +29,10 @@ async def test_finding_c3_those_whose_lease_ends_first_are_let_in_first() -> Non
     first.set()
     await asyncio.gather(*agents)
     assert most == 2
-    assert order[2:] == sorted(order[2:]), "the first two found nobody before them"
+    assert order[2:] == sorted(order[2:]), "the first two found no one before them"
 
 
-async def test_finding_c3_an_agent_that_gives_up_waiting_holds_nobody_up() -> None:
+async def test_finding_c3_an_agent_that_gives_up_waiting_holds_no_one_up() -> None:
     admission = Admission(1)
     entered: list[str] = []
 

@@ -38,5 +38,5 @@ def test_finding_s16_a_version_is_judged_by_its_branch_and_its_package(component
     assert all(one.cve in one.message and version in one.message for one in found)
 
 
-def test_what_a_node_does_not_tell_is_not_judged():
+def test_what_a_node_does_not_report_is_not_judged():
     assert below({}) == []

@@ -17,12 +17,12 @@ class Logger:
         self.lines.append({"event": event, **fields})
 
 
-def test_finding_c7_what_goes_on_failing_is_told_once_a_minute_with_how_often(
+def test_finding_c7_what_goes_on_failing_is_reported_once_a_minute_with_how_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(logs.time, "monotonic", lambda: now)
-    monkeypatch.setattr(logs, "_told", {})
+    monkeypatch.setattr(logs, "_logged", {})
     logger = Logger()
     for _ in range(4005):
         logs.rarely(logger, "OSError", "log_store_away", error="No space left on device")

@@ -8,17 +8,19 @@ import subprocess
 import sys
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.cache import cache
 from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_platform.core.addresses import client_address, own_origin
 from skep_platform.core.cache import JsonSerializer
-from skep_platform.start_checks import (
+from skep_platform.core.serving import behind_proxies, client_address, own_origin
+from skep_platform.env_settings import (
     is_loopback,
     lease_margin_problem,
+    proxy_list,
     public_url_problem,
     secret_key_problem,
 )
@@ -102,23 +104,55 @@ def test_finding_s19_what_only_looks_like_the_loopback_is_none(host):
 
 
 def scope(scheme: str = "ws", *, peer: str = "10.0.0.9", **headers: str) -> dict:
-    told = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
-    return {"scheme": scheme, "client": (peer, 1), "headers": told}
+    reported = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
+    return {"type": "websocket", "scheme": scheme, "client": (peer, 1), "headers": reported}
+
+
+def seen(scope: dict) -> tuple[str, str]:
+    """The origin and the client of a connection, as the server takes them."""
+    found = []
+
+    async def app(scope, receive, send):
+        found.append((own_origin(scope), client_address(scope)))
+
+    async_to_sync(behind_proxies(app))(dict(scope), None, None)
+    return found[0]
 
 
 def test_finding_s19_headers_of_proxies_count_only_behind_them(settings):
-    told = scope(host="skep.org", x_forwarded_proto="https", x_forwarded_for="1.1.1.1, 2.2.2.2")
-    settings.SKEP_TRUSTED_PROXIES = 0
-    assert (own_origin(told), client_address(told)) == ("http://skep.org", "10.0.0.9")
-    settings.SKEP_TRUSTED_PROXIES = 1  # it wrote the last address; who asked, the one before
-    assert (own_origin(told), client_address(told)) == ("https://skep.org", "2.2.2.2")
-    settings.SKEP_TRUSTED_PROXIES = 2
-    assert client_address(told) == "1.1.1.1"
+    reported = scope(host="skep.org", x_forwarded_proto="https", x_forwarded_for="1.1.1.1, 2.2.2.2")
+    direct, proxied = ("http://skep.org", "10.0.0.9"), ("https://skep.org", "2.2.2.2")
+    for proxies, expected in (
+        ("", direct),
+        ("0", direct),
+        ("10.0.0.8,10.1.0.0/16,::1", direct),  # another proxy's address
+        ("10.0.0.9", proxied),
+        ("10.0.0.0/24", proxied),
+        ("10.0.0.0/24,2.2.2.0/24", ("https://skep.org", "1.1.1.1")),  # a chain of two
+    ):
+        settings.SKEP_TRUSTED_PROXIES = proxy_list(proxies)
+        assert seen(reported) == expected, proxies
 
 
-def test_finding_s19_a_request_says_of_itself_that_it_is_secure_to_nobody():
+def test_finding_s19_what_a_client_wrote_before_its_proxy_is_not_believed(settings):
+    settings.SKEP_TRUSTED_PROXIES = ["10.0.0.9"]
+    claimed = scope(host="skep.org", x_forwarded_for="10.0.0.9, 127.0.0.1, 6.6.6.6")
+    assert seen(claimed) == ("http://skep.org", "6.6.6.6")
+    lines = scope(host="skep.org", x_forwarded_for="127.0.0.1")
+    assert seen(lines | {"client": ("6.6.6.6", 1)}) == ("http://skep.org", "6.6.6.6")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["1", "*", "0.0.0.0/0", "::/0", "10.0.0.5/8", "proxy.example.org"]
+)
+def test_finding_s19_proxies_are_named_by_address_and_never_all(wrong):
+    with pytest.raises(ValueError, match="SKEP_TRUSTED_PROXIES"):
+        proxy_list(wrong)
+
+
+def test_finding_s19_a_request_says_of_itself_that_it_is_secure_to_no_one():
     """These tests run without a proxy in front."""
-    assert settings.SKEP_TRUSTED_PROXIES == 0
+    assert settings.SKEP_TRUSTED_PROXIES == []
     asked = RequestFactory().get("/", headers={"X-Forwarded-Proto": "https"})
     assert not asked.is_secure()
 

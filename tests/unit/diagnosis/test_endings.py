@@ -1,10 +1,12 @@
-"""Every labelled log ending is told for what it is."""
+"""Every labelled log ending is recognised for what it is."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.endings import Ending, benign, endings, held_out, recorded, sources, unseen
 
 from skep_diagnosis.table import table
@@ -33,10 +35,10 @@ def test_every_rule_has_an_ending() -> None:
     assert len(ENDINGS) >= 150
 
 
-def test_what_torchrun_writes_of_two_ranks_is_told_by_the_rank_that_failed() -> None:
-    told = [(ending.label, ending.verdict()) for ending in recorded()]
-    assert sum(label == verdict.category for label, verdict in told) >= 22
-    assert sum(verdict.rank == 1 for _, verdict in told) >= 20
+def test_what_torchrun_writes_of_two_ranks_is_reported_by_the_rank_that_failed() -> None:
+    found = [(ending.label, ending.verdict()) for ending in recorded()]
+    assert sum(label == verdict.category for label, verdict in found) >= 22
+    assert sum(verdict.rank == 1 for _, verdict in found) >= 20
 
 
 @pytest.mark.parametrize("ending", benign(), ids=lambda e: e.text[:40])
@@ -45,18 +47,18 @@ def test_a_warning_is_no_failure(ending: Ending) -> None:
 
 
 @pytest.mark.parametrize("read", [held_out, unseen])
-def test_endings_that_no_rule_was_written_for_are_told_for_what_they_are(read: Any) -> None:
+def test_endings_that_no_rule_was_written_for_are_reported_for_what_they_are(read: Any) -> None:
     """Below Philly's own share of failures without a signature."""
     wanted = [ending.label for ending in read()]
-    told = [ending.verdict(BEFORE).category for ending in read()]
-    right = sum(a == b for a, b in zip(wanted, told, strict=True))
-    unclassified = told.count("No signature") - wanted.count("No signature")
-    assert right / len(told) > 0.94
-    assert unclassified / len(told) < 0.042
+    found = [ending.verdict(BEFORE).category for ending in read()]
+    right = sum(a == b for a, b in zip(wanted, found, strict=True))
+    unclassified = found.count("No signature") - wanted.count("No signature")
+    assert right / len(found) > 0.94
+    assert unclassified / len(found) < 0.042
 
 
 @pytest.mark.parametrize("text", FINE)
-def test_what_tells_of_no_failure_has_no_signature(text: str) -> None:
+def test_what_reports_no_failure_has_no_signature(text: str) -> None:
     assert Ending("", 1, text).verdict(BEFORE).category == "No signature"
 
 
@@ -67,11 +69,61 @@ def test_the_evidence_is_a_line_of_the_log(ending: Ending) -> None:
     assert evidence.text in line.strip()
 
 
-def test_finding_j12_endings_of_the_frameworks_are_told_with_reason_and_class() -> None:
-    told = [(ending, ending.verdict(BEFORE)) for ending in sources()]
-    assert len(told) > 200
-    assert sum(e.label == v.category for e, v in told) / len(told) > 0.95
-    assert sum(e.retry == v.retry for e, v in told) / len(told) > 0.92
+def test_finding_j12_endings_of_the_frameworks_are_reported_with_reason_and_class() -> None:
+    found = [(ending, ending.verdict(BEFORE)) for ending in sources()]
+    assert len(found) > 700
+    assert sum(e.label == v.category for e, v in found) / len(found) > 0.95
+    assert sum(e.retry == v.retry for e, v in found) / len(found) > 0.92
+
+
+FOLLOWERS = [
+    "",
+    "[rank1]: torch.distributed.DistBackendError: NCCL error in: x.cpp:1\n",
+    "Exception ignored in atexit callback: <function close at 0x7f>\nBrokenPipeError: [Errno 32]\n",
+    "wandb: Synced 4 W&B file(s), 0 media file(s), 0 artifact file(s) and 0 other file(s)\n",
+]
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank0]: ", "(Core pid=7) ERROR 11-22 [core.py:9] "])
+@pytest.mark.parametrize("after", FOLLOWERS, ids=range(len(FOLLOWERS)))
+@given(name=st.from_regex(r"[A-Z][a-z]{3,9}([A-Z][a-z]{2,9}){0,2}", fullmatch=True))
+def test_finding_j12_the_line_below_the_frames_names_the_exception_whatever_it_is_called(
+    prefix: str, after: str, name: str
+) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/workspace/train.py", line 12, in <module>',
+        "    model.fit(data)",
+        '  File "/opt/venv/lib/python3.12/site-packages/sklearn/base.py", line 90, in fit',
+        "    self._check(data)",
+        f"sklearn.base.{name}: y must have one label per row",
+    ]
+    other = "[rank7]: step 4 loss 2.1\n"  # of another process, within the traceback
+    text = "".join(f"{prefix}{line}\n" for line in lines[:4]) + other
+    text += "".join(f"{prefix}{line}\n" for line in lines[4:]) + after
+    verdict = Ending("", 1, text).verdict(BEFORE)
+    assert name in verdict.evidence.text
+
+
+def test_finding_j12_a_message_may_begin_below_its_exception() -> None:
+    text = (
+        '  File "a.py", line 3, in save\n    save(x)\nRuntimeError:\n  Tensors must not overlap.\n'
+    )
+    verdict = Ending("", 1, text).verdict(BEFORE)
+    assert (verdict.category, verdict.retry) == ("Semantic error", "permanent")
+
+
+def test_finding_j12_a_warning_of_python_is_no_cause() -> None:
+    text = "/opt/a.py:13: UserWarning: cannot open shared object file libx.so, it is not used\n"
+    assert Ending("", 1, text).verdict(BEFORE).category == "No signature"
+
+
+@pytest.mark.parametrize(("number", "name"), [(2, "ContainerCudaOOMKilled"), (46, "GpuBusy"),
+    (214, "ContainerCudaUncorrectableECCError"), (700, "IllegalMemoryAccess"),
+    (710, "DeviceAssert"), (803, "ContainerCudaVersionMismatch")])  # fmt: skip
+def test_finding_j12_cuda_errors_are_known_by_their_number(number: int, name: str) -> None:
+    text = f"Cuda driver error {number} in call at file 'geryon/nvd_device.h' in line 333.\n"
+    assert Ending("", 1, text).verdict().name == name
 
 
 RAY = (

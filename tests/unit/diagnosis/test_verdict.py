@@ -140,7 +140,7 @@ def test_the_rank_with_the_cause_is_chosen_though_others_came_first_in_the_list(
     assert (verdict.code, verdict.rank, verdict.evidence.log) == (226, 1, "rank1.log")
 
 
-def test_of_two_causes_the_task_that_ended_first_tells() -> None:
+def test_of_two_causes_the_task_that_ended_first_reports() -> None:
     def log(rank: int, text: str, at: float) -> Log:
         facts = read_facts({"exit_code": 1, "rank": rank, "finished_at": at})
         return Log("x", [text.encode()], facts)
@@ -195,7 +195,62 @@ def test_finding_u18_titles_name_what_happened(line: str, exit_code: int, title:
     assert judge(f"{line}\n", exit_code=exit_code).title == title
 
 
-def test_finding_u30_memory_is_told_in_digits() -> None:
+def test_finding_u30_memory_is_reported_in_digits() -> None:
     """It was "peak 2e+06 MB of 2e+06 MB"."""
     verdict = judge(exit_code=137, memory_peak_mb=1_999_000, memory_limit_mb=2_000_000)
     assert verdict.evidence.text == "peak 1,999,000 MB of 2,000,000 MB"
+
+
+UNREACHABLE = [
+    "ssh: connect to host {} port 22: No route to host",
+    "OSError: [Errno 113] No route to host: ('{}', 5432)",
+    "rsync: failed to connect to {} (10.2.0.7): Network is unreachable (101)",
+    "ConnectionRefusedError: [Errno 111] Connection refused: {}:6379",
+    "grpc: failed to connect to all addresses; last error: UNKNOWN: ipv4:{}:50051: refused",
+    "read tcp {}:443: Connection reset by peer",
+    "telnet: connect to address {}: Connection timed out",
+]
+
+
+@pytest.mark.parametrize("line", UNREACHABLE)
+@pytest.mark.parametrize("address", ["10.2.0.7", "store.lab"])
+def test_finding_j12_a_job_of_one_task_has_no_ranks_to_lose(line: str, address: str) -> None:
+    text = f"step 1\n{line.format(address)}\n"
+    alone = judge(text, exit_code=1, tasks=1)
+    assert (alone.name, alone.retry) == ("DownloadFailed", "transient")
+    assert address in alone.evidence.text
+    assert judge(text, exit_code=1, tasks=2).code in (300, 301)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank3]: torch.distributed.DistBackendError: NCCL error: Connection reset by peer",
+        "[c10d] The client socket failed: Connection refused",
+        "gloo/transport/tcp/pair.cc:525 Connection closed by peer [127.0.0.1]:9000",
+        "ConnectionRefusedError: [Errno 111] Connection refused: 127.0.0.1:29500",
+    ],
+)
+def test_finding_j12_the_processes_of_one_task_can_lose_each_other(line: str) -> None:
+    assert judge(line + "\n", exit_code=1, tasks=1).name == "CollectiveFailed"
+
+
+def test_finding_j12_a_licence_server_out_of_reach_is_no_missing_licence() -> None:
+    text = "License checkout failed.\nUnable to connect to the license server.\n"
+    assert judge(text, exit_code=1).retry == "transient"
+    assert judge("ERROR: the license has expired on 2026-10-31\n", exit_code=1).retry == "permanent"
+
+
+@pytest.mark.parametrize(
+    ("status", "category"),
+    [
+        ("INVALID_ARGUMENT", "Semantic error"),
+        ("NOT_FOUND", "Incorrect inputs"),
+        ("UNAUTHENTICATED", "Permission error"),
+        ("UNAVAILABLE", "Incorrect inputs"),
+    ],
+)
+def test_finding_j12_canonical_status_codes_are_read_where_nothing_says_more(
+    status: str, category: str
+) -> None:
+    assert judge(f"  (0) {status}: something of the call\n", exit_code=1).category == category

@@ -32,7 +32,7 @@ def refused(data: Any, facts: str = "") -> list[tuple[str, str]]:
     return [(problem.code, problem.path) for problem in error.value.problems]
 
 
-def told(text: str) -> list[Problem]:
+def reported(text: str) -> list[Problem]:
     """The problems; none for a good file."""
     try:
         compile_job(text)
@@ -75,11 +75,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("code", "path", "data"), CASES, ids=[f"{c[0]} {c[1]}" for c in CASES])
-def test_it_is_told_what_is_wrong_and_where(code: str, path: str, data: Any) -> None:
+def test_it_is_shown_what_is_wrong_and_where(code: str, path: str, data: Any) -> None:
     assert (code, path) in refused(data)
 
 
-def test_everything_is_told_at_once_with_its_place_and_the_nearest_name() -> None:
+def test_everything_is_reported_at_once_with_its_place_and_the_nearest_name() -> None:
     text = (
         "protocolVersion: 2\nname: a b\ntype: job\ntaskRoles:\n  worker:\n    dockerImage: img\n"
         "    comands: [x]\n    resourcePerInstance: {cpu: 1, memoryMB: 1, gpu: -1}\n"
@@ -111,7 +111,7 @@ def test_everything_is_told_at_once_with_its_place_and_the_nearest_name() -> Non
         ("over_quota", "taskRoles", job(asks={"gpu": 7})),
     ],
 )  # fmt: skip
-def test_what_this_cluster_has_not_is_told(code: str, path: str, data: Any) -> None:
+def test_what_this_cluster_has_not_is_reported(code: str, path: str, data: Any) -> None:
     assert refused(data, FACTS) == [(code, path)]
 
 
@@ -175,7 +175,7 @@ def test_the_editor_schema_knows_the_fields() -> None:
 
 @given(st.text() | st.text(alphabet="{}[]:-,&*!|>'\"#%@` \n\tab01<$.").map(lambda t: "name: " + t))
 def test_no_text_raises_another_error(text: str) -> None:
-    found = told(text)
+    found = reported(text)
     assert all(problem.line >= 1 and problem.column >= 1 and problem.code for problem in found)
 
 
@@ -195,4 +195,4 @@ DEEP = st.sampled_from(
 
 @given(st.dictionaries(FIELDS, VALUES, max_size=3), st.dictionaries(DEEP, VALUES, max_size=2))
 def test_no_data_raises_another_error(top: dict[str, Any], role: dict[str, Any]) -> None:
-    told(json.dumps({**job(role=role), **top}))
+    reported(json.dumps({**job(role=role), **top}))

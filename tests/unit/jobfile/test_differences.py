@@ -44,17 +44,17 @@ REFUSED: list[tuple[str, str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "code", "data"), REFUSED, ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(("reported", "code", "data"), REFUSED, ids=[row[0] for row in REFUSED])
 def test_what_the_server_lets_pass_or_falls_over_is_refused(
-    told: str, code: str, data: Any
+    reported: str, code: str, data: Any
 ) -> None:
-    assert told in PAGE.read_text()
+    assert reported in PAGE.read_text()
     with pytest.raises(InvalidJobFile) as refused:
         compile_job(json.dumps(data), cluster=FACTS)
     assert [problem.code for problem in refused.value.problems] == [code]
 
 
-def test_text_that_is_no_yaml_is_told() -> None:
+def test_text_that_is_no_yaml_is_reported() -> None:
     assert "YAML that cannot be read" in PAGE.read_text()
     with pytest.raises(InvalidJobFile) as refused:
         compile_job("a: [")
@@ -78,7 +78,7 @@ def test_secrets_are_in_nothing_that_is_printed_however_the_file_is_written() ->
         assert all(name in found for name in ("regcred", "configcred", "<% $secrets.p %>"))
 
 
-def test_no_secret_is_in_what_is_told_of_a_bad_file() -> None:
+def test_no_secret_is_in_what_is_said_of_a_bad_file() -> None:
     data = job(secrets={"p": "S3cret"})
     data["prerequisites"][0]["auth"] = {"password": "S3cret <% $secrets.p"}
     with pytest.raises(InvalidJobFile) as refused:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import socket
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,11 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.slurm import entrypoint, over_nodes, run
 
 from skep_jobfile import InvalidJobFile, compile_job, parse
 from skep_jobfile.document import read
 from skep_jobfile.importers import Converted, convert, detect, slurm_steps
-from skep_jobfile.importers.slurm_sizes import gres_gpus, memory_mb, seconds
+from skep_jobfile.importers.slurm_options import gres_gpus, memory_mb, seconds
 from skep_jobfile.writing import dump
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "importers"
@@ -31,7 +29,7 @@ def converted(name: str) -> tuple[dict[str, Any], Converted]:
     return read(found.text).data, found
 
 
-def told(found: Converted) -> set[tuple[str, int]]:
+def reported(found: Converted) -> set[tuple[str, int]]:
     return {(note.code, note.line) for note in found.notes}
 
 
@@ -53,10 +51,11 @@ def test_a_batch_script_asks_for_the_same_as_before() -> None:
         "maxDuration": 95400,
         "checkpoint": {"signal": "SIGUSR1", "grace": 120},
         "environment": {"DATA": "/data/a,b"},
+        "dependsOn": [{"job": "1234", "condition": "afterok"}],
     }
-    assert told(found) >= {
+    assert reported(found) >= {
         ("renamed", 2), ("gpu_type", 4), ("virtual_cluster", 8), ("not_carried_over", 9),
-        ("checkpoint", 10), ("not_carried_over", 11), ("not_carried_over", 12), ("modules", 16),
+        ("checkpoint", 10), ("dependency", 11), ("not_carried_over", 12), ("modules", 16),
         ("choose_image", 1), ("steps", 1),
     }  # fmt: skip
 
@@ -66,7 +65,7 @@ def test_an_image_of_pyxis_is_taken_along() -> None:
     assert data["prerequisites"][0]["uri"] == "nvcr.io/nvidia/pytorch:24.10-py3"
     assert data["extras"]["skep"]["workDir"] == "/fsx/project"
     assert data["taskRoles"]["worker"]["resourcePerInstance"]["memoryMB"] == 960 * 1024
-    assert ("container_mounts", 13) in told(found)
+    assert ("container_mounts", 13) in reported(found)
 
 
 def test_tasks_with_one_gpu_each_are_put_on_nodes() -> None:
@@ -75,29 +74,6 @@ def test_tasks_with_one_gpu_each_are_put_on_nodes() -> None:
     assert (worker["instances"], worker["resourcePerInstance"]["gpu"]) == (2, 8)
     assert worker["resourcePerInstance"]["cpu"] == 48
     assert "nodes_chosen" in {note.code for note in found.notes}
-
-
-def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    ours = {
-        "PATH": os.environ["PATH"],
-        "SKEP_JOB_ID": "77",
-        "PAI_TASK_INDEX": "1",
-        "PAI_TASK_ROLE_worker_HOST_LIST": "10.0.0.1:8000,10.0.0.2:8001",
-        "RANK": "1",
-        "WORLD_SIZE": "2",
-    }
-    return subprocess.run(
-        ["/bin/sh", "-c", script],
-        env={**ours, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def entrypoint(text: str) -> str:
-    script: str = compile_job(convert(text).text)["entrypoints"]["worker"]
-    return script
 
 
 def test_srun_starts_the_processes_of_one_node() -> None:
@@ -113,48 +89,6 @@ def test_srun_starts_the_processes_of_one_node() -> None:
     lines = done.stdout.splitlines()
     assert sorted(lines[:2]) == ["0/2 0 0 0,1 77", "1/2 1 1 2,3 77"]
     assert lines[2:] == ["<% b c %>", "10.0.0.1"]
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def over_nodes(text: str, folder: Path, nodes: int) -> list[tuple[int, str, str]]:
-    """(exit code, stdout, stderr) of the job's entrypoint on each of its nodes, all at once."""
-    script = entrypoint(text)
-    (folder / "key").write_text("the private key of the gang")
-    hosts = [f"127.0.0.{n + 1}:{port}" for n, port in enumerate(free_ports(nodes))]
-    running = [
-        subprocess.Popen(
-            ["/bin/sh", "-c", script],
-            env={
-                "PATH": os.environ["PATH"],
-                "TMPDIR": str(folder),
-                "SKEP_JOB_ID": "0193a1f0-aaaa-7000-8000-0000000000ff",
-                "SKEP_STEP_KEY": str(folder / "key"),
-                "PAI_TASK_INDEX": str(n),
-                "PAI_TASK_ROLE_worker_HOST_LIST": ",".join(hosts),
-                "NVIDIA_VISIBLE_DEVICES": f"GPU-of-{n}",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        for n in range(nodes)
-    ]
-    try:
-        printed = [one.communicate(timeout=60) for one in running]
-    finally:
-        for one in running:
-            if one.poll() is None:
-                os.killpg(one.pid, signal.SIGKILL)
-                one.wait()
-    return [(one.returncode, *texts) for one, texts in zip(running, printed, strict=True)]
 
 
 def test_finding_j7_a_script_runs_on_the_first_node_and_srun_on_all(tmp_path: Path) -> None:
@@ -213,10 +147,51 @@ def test_finding_j7_an_array_becomes_tasks_with_its_indices() -> None:
     assert worker["instances"] == 4
     assert worker["completion"] == {"minFailedInstances": -1, "minSucceededInstances": -1}
     assert data["extras"]["gangAllocation"] is False
-    assert {"array", "not_carried_over"} <= {note.code for note in found.notes}
+    assert data["extras"]["skep"]["taskRoles"] == {"worker": {"parallelism": 2}}
+    assert "array" in {note.code for note in found.notes}
     script = entrypoint(text)
     printed = [run(script, PAI_TASK_INDEX=str(n)).stdout for n in range(4)]
     assert printed == ["1 of 9\n", "5 of 9\n", "7 of 9\n", "9 of 9\n"]
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [("", 4), ("-n 2", 2), ("-n1", 1), ("--ntasks=3 -K", 3), ("-ul --ntasks-per-node 2", 2)],
+)
+def test_finding_j7_srun_starts_as_many_tasks_of_one_node_as_its_options_say(options, tasks):
+    text = (
+        "#!/bin/sh\n#SBATCH -n 4 -N 1\n"
+        f"srun {options} sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS, $RANK of $WORLD_SIZE'"
+    )
+    printed = sorted(run(entrypoint(text)).stdout.splitlines())
+    assert printed == [f"{n} of {tasks}, {n} of {tasks}" for n in range(tasks)]
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("afterok:prepare", [("prepare", "afterok")]),
+        ("afterok:a:b,afternotok:c", [("a", "afterok"), ("b", "afterok"), ("c", "afternotok")]),
+        ("after:alice~x+10,afterany:81", [("alice~x", "after"), ("81", "afterany")]),
+        ("singleton", []),
+    ],
+)
+def test_finding_j7_dependencies_of_a_script_become_those_of_the_job(option, expected) -> None:
+    found = convert(f"#!/bin/sh\n#SBATCH --dependency={option}\ntrue\n")
+    skep = read(found.text).data.get("extras", {}).get("skep", {})
+    wanted = [{"job": job, "condition": condition} for job, condition in expected]
+    assert skep.get("dependsOn", []) == wanted
+    notes = {note.code for note in found.notes}
+    assert ("dependency" in notes) == ("81" in option)
+    assert ("not_carried_over" in notes) == ("+" in option)
+    assert ("singleton" in notes) == (option == "singleton")
+
+
+@pytest.mark.parametrize("option", ["afterok:a?afterok:b", "aftercorr:a", "afterok", "expand:3"])
+def test_finding_j7_dependencies_that_do_not_exist_here_are_refused(option) -> None:
+    with pytest.raises(InvalidJobFile) as raised:
+        convert(f"#!/bin/sh\n#SBATCH -d {option}\ntrue\n")
+    assert [problem.code for problem in raised.value.problems] == ["not_supported"]
 
 
 def test_steps_are_served_to_the_gang_alone(
@@ -251,7 +226,9 @@ BAD_SCRIPTS = [
     ("invalid_value", 1, "#SBATCH -t tomorrow\nls"),
     ("unknown_option", 1, "#SBATCH nodes=4\nls"),
     ("syntax", 1, "#SBATCH --comment='half\nls"),
-    ("several_jobs", 2, "#SBATCH -n 1\n#SBATCH hetjob\n#SBATCH -n 2\nls"),
+    ("not_supported", 1, "#SBATCH -a 0-3\n#SBATCH hetjob\n#SBATCH -n 2\nls"),
+    ("not_supported", 2, "#SBATCH -n 1\n" + "#SBATCH hetjob\n" * 30 + "ls"),
+    ("invalid_value", 3, "#SBATCH -n 1\n#SBATCH hetjob\n#SBATCH -N many\nls"),
     ("empty", 1, "#SBATCH -n 1\n"),
     ("unknown_format", 1, "print('hello')"),
     ("no_job", 1, "apiVersion: kubeflow.org/v1\nkind: Experiment\n"),
@@ -293,7 +270,7 @@ def test_replicas_become_roles_in_the_order_of_their_ranks() -> None:
     assert worker["extraContainerOptions"] == {"shmMB": 8192}
     assert data["extras"]["skep"] == {"maxDuration": 3600, "environment": {"LR": "0.1"}}
     assert data["jobRetryCount"] == 3
-    assert told(found) >= {
+    assert reported(found) >= {
         ("other_object", 2), ("virtual_cluster", 9), ("retries", 16), ("volume", 22),
         ("value_from", 33), ("entrypoint", 44), ("port", 45), ("other_container", 47),
     }  # fmt: skip

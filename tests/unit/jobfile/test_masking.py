@@ -73,7 +73,7 @@ def test_json_is_masked_and_stays_json(indent: int | None) -> None:
     assert json.loads(shown) == job(secrets={"p": MASK, "é\U0001f600": MASK})
 
 
-def test_a_password_in_the_open_is_masked_and_one_out_of_secrets_is_told() -> None:
+def test_a_password_in_the_open_is_masked_and_one_out_of_secrets_is_reported() -> None:
     images = [
         {"type": "dockerimage", "name": "a", "uri": "a", "auth": {"password": SECRET}},
         {"type": "dockerimage", "name": "b", "uri": "b", "auth": {"password": "<% $secrets.p %>"}},
@@ -114,7 +114,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("case", SHARED)
-def test_a_secret_that_an_alias_would_show_is_refused_without_being_told(case: str) -> None:
+def test_a_secret_that_an_alias_would_show_is_refused_without_being_notified(case: str) -> None:
     with pytest.raises(InvalidJobFile) as refused:
         parse(HEAD + SHARED[case] + REST)
     (problem,) = refused.value.problems
@@ -139,7 +139,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["p", "q", "r s"]), VALUES, min_size=1), st.booleans())
-def test_no_letter_of_any_secret_is_shown(secrets: dict[str, Any], flow: bool) -> None:
+def test_no_message_of_any_secret_is_shown(secrets: dict[str, Any], flow: bool) -> None:
     import io
 
     yaml = YAML(typ="safe", pure=True)
@@ -151,7 +151,7 @@ def test_no_letter_of_any_secret_is_shown(secrets: dict[str, Any], flow: bool) -
 
 
 @given(st.dictionaries(st.sampled_from("pq"), VALUES, min_size=1), st.data())
-def test_no_letter_of_any_secret_is_told_of_a_damaged_file(secrets: Any, data: Any) -> None:
+def test_no_message_of_any_secret_is_informed_of_a_damaged_file(secrets: Any, data: Any) -> None:
     text = json.dumps({**job(), "secrets": secrets}, ensure_ascii=False, indent=1)
     place = data.draw(st.integers(0, len(text) - 1))
     length = data.draw(st.integers(0, 3))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.openpai import job
 
-from skep_agent.isolation_env import check_env
+from skep_agent.isolation.env import check_env
 from skep_jobfile import InvalidJobFile, JobFile, parse, schema
 
 COMMIT = "a" * 40
@@ -102,7 +102,7 @@ def test_it_is_refused_where_it_is_wrong(case: str) -> None:
     assert expected in refused(**skep)
 
 
-def test_a_misspelt_field_is_told_the_nearest() -> None:
+def test_a_misspelt_field_is_given_the_nearest() -> None:
     with pytest.raises(InvalidJobFile, match="Did you mean maxDuration"):
         read(maxDurration=1)
 

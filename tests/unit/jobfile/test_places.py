@@ -1,4 +1,4 @@
-"""Where tasks shall lie, who goes first, how a job makes room: fields of `extras`."""
+"""Where tasks shall lie, who goes first, how a job is preempted: fields of `extras`."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_refused(case):
     assert expected in refused(**fields)
 
 
-def test_unknown_keys_that_openpai_lets_pass_are_told_with_the_nearest():
+def test_unknown_keys_that_openpai_lets_pass_are_reported_with_the_nearest():
     job, document = skep_jobfile.parse(
         json.dumps(data({"worker": {"gpuType": "K", "pinnedCell": "P"}}))
     )
@@ -188,7 +188,7 @@ def test_unknown_keys_that_openpai_lets_pass_are_told_with_the_nearest():
     assert "Did you mean pinnedCellId?" in messages
 
 
-def test_fields_without_effect_are_told():
+def test_fields_without_effect_are_reported():
     text = json.dumps(
         data({"worker": {"skuNum": 2}}, gangReleaseEnable=False, ignoreK8sSuggestedNodes=True)
     )

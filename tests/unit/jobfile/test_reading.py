@@ -216,7 +216,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_text():
     assert [line for *_, line in found] == sorted(line for *_, line in found)
 
 
-def test_an_unknown_key_is_told_the_nearest_known_one():
+def test_an_unknown_key_is_given_the_nearest_known_one():
     with pytest.raises(InvalidJobFile) as raised:
         skep_jobfile.parse(GOOD.replace("resourcePerInstance", "resourcesPerInstance"))
     assert "Did you mean resourcePerInstance?" in raised.value.problems[1].message
@@ -298,7 +298,7 @@ def test_31_a_hostile_file_is_refused_in_bounded_time(attack):
     assert time.process_time() - started < 20  # seconds of CPU: a guard against quadratic work
 
 
-def test_no_more_problems_are_told_than_a_page_shows():
+def test_no_more_problems_are_reported_than_a_page_shows():
     text = json.dumps(job_file("x") | {f"unknown{i}": 1 for i in range(1000)})
     assert len(problems(text)) == 100
 

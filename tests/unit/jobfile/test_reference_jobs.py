@@ -10,9 +10,9 @@ from tests.support.openpai import COMPILED, PROBES, REFERENCE, recorded, referen
 
 from skep_jobfile import InvalidJobFile, compile_job, read_facts
 
-# Where we are right and the server is not; docs/from-openpai-jobs.md tells why.
+# Where we are right and the server is not; docs/from-openpai-jobs.md says why.
 RIGHT_INSTEAD = {"gpu_negative": ("taskRoles.r.resourcePerInstance.gpu", "invalid_value")}
-# The cluster that the server was told of, as the recording says.
+# The cluster that the server was given, as the recording says.
 CLUSTER = """
 skuTypes:
   K80: {gpu: 1, cpu: 4, memoryMB: 8192}

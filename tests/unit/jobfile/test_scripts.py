@@ -35,7 +35,7 @@ def job_with(
 def script_of(data: dict[str, Any]) -> str:
     read, document = parse(json.dumps(data))
     built = scripts.build(read, document.data)
-    assert built.troubles == []
+    assert built.issues == []
     return built.commands["worker"]
 
 
@@ -63,7 +63,7 @@ def test_nothing_follows_a_failure_and_its_exit_code_stays() -> None:
     assert run(data) == (42, ["main"])
 
 
-def test_a_prerequisite_that_fails_ends_the_task_unless_it_is_told_to_go_on() -> None:
+def test_a_prerequisite_that_fails_ends_the_task_unless_it_is_asked_to_go_on() -> None:
     assert run(job_with(prerequisite("a", starts="exit 7"))) == (7, [])
     ignored = prerequisite("a", starts="exit 7", failurePolicy="ignore")
     assert run(job_with(ignored)) == (0, ["main"])
@@ -103,14 +103,14 @@ def test_deployment_commands_stand_directly_around_those_of_the_role() -> None:
     assert run(data) == (0, ["first", "main", "1"])
 
 
-def test_a_broken_template_in_a_callback_is_told_with_its_place() -> None:
+def test_a_broken_template_in_a_callback_is_reported_with_its_place() -> None:
     read, document = parse(json.dumps(job_with(prerequisite("a", starts="x <% S3cret"))))
-    (trouble,) = scripts.build(read, document.data).troubles
-    assert (trouble.code, trouble.path) == (
+    (issue,) = scripts.build(read, document.data).issues
+    assert (issue.code, issue.path) == (
         "invalid_template",
         ("prerequisites", 1, "callbacks", 0),
     )
-    assert "S3cret" not in trouble.message
+    assert "S3cret" not in issue.message
 
 
 def test_variables_are_rendered_but_for_secrets_and_keep_their_spaces() -> None:
@@ -169,15 +169,15 @@ def test_git_that_fails_says_why_without_the_address(
     assert "S3cret" not in str(lines)
 
 
-def test_what_is_not_carried_out_is_told() -> None:
+def test_what_is_not_carried_out_is_reported() -> None:
     plugins = [{"plugin": "tensorboard"}, {"plugin": "ssh"}, {"plugin": "git", "taskroles": ["x"]}]
+    plugins += [{"plugin": "azure_storage"}, {"plugin": "teamwise_storage"}]
     odd = prerequisite("odd", plugin="other", callbacks=[{"event": "never", "commands": []}])
     data = job_with(
         odd,
         secrets={"p": "******"},
         extras={
             PLUGINS: plugins,
-            "storages": [],
             "jobStatusChangeNotification": {"running": True},
             "tensorBord": 1,
             "submitFrom": "page",
@@ -190,15 +190,14 @@ def test_what_is_not_carried_out_is_told() -> None:
         "extraContainerOptions": {"infiniband": True, "shmMb": 3},
     }
     read, document = parse(json.dumps(data))
-    told = {(n.code, ".".join(map(str, n.path))) for n in notes(read, document.data)}
-    assert told == {
+    found = {(n.code, ".".join(map(str, n.path))) for n in notes(read, document.data)}
+    assert found == {
         ("not_used", f"extras.{PLUGINS}.0.plugin"),
         ("not_used", f"extras.{PLUGINS}.2.plugin"),
         ("unknown_task_role", f"extras.{PLUGINS}.2.taskroles.0"),
         ("not_used", "prerequisites.1.plugin"),
         ("not_used", "prerequisites.1.callbacks.0.event"),
-        ("storage_not_mounted", "extras.storages"),
-        ("not_used", "extras.jobStatusChangeNotification"),
+        ("storage_not_mounted", f"extras.{PLUGINS}.3.plugin"),
         ("not_used", "extras.tensorBord"),
         ("not_used", "extras.skep.elastic"),
         ("not_used", "extras.hivedScheduler.gangReleaseEnabled"),

@@ -43,7 +43,7 @@ def test_a_text_that_names_no_secret_is_known() -> None:
     assert not names_secrets("x <% $parameters.p %> $secrets.p")
 
 
-def test_every_value_is_told_as_it_is_printed() -> None:
+def test_every_value_is_reported_as_it_is_printed() -> None:
     assert list(secret_texts(SECRETS)) == ["S3cret", "a", "2", "true", "0"]
 
 

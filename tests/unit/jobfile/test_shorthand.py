@@ -26,7 +26,7 @@ def test_each_node_is_a_task_with_its_gpus() -> None:
     assert role["resourcePerInstance"] == {"cpu": 64, "memoryMB": 8 * 65536, "gpu": 8}
 
 
-def test_torchrun_is_told_of_all_nodes() -> None:
+def test_torchrun_is_informed_of_all_nodes() -> None:
     setup, line = worker("torchrun", "train.py", "--lr", "1e-3", nodes=2, gpus=8)["commands"]
     assert line == "torchrun train.py --lr 1e-3"
     assert 'PET_NNODES="$WORLD_SIZE"' in setup
@@ -36,7 +36,7 @@ def test_torchrun_is_told_of_all_nodes() -> None:
 @pytest.mark.parametrize(
     "command", [("python", "train.py"), ("torchrun", "--standalone", "train.py")]
 )
-def test_what_needs_no_other_node_is_told_of_none(command: tuple[str, ...]) -> None:
+def test_what_needs_no_other_node_is_informed_of_none(command: tuple[str, ...]) -> None:
     assert len(worker(*command, nodes=2)["commands"]) == 1
 
 

@@ -62,7 +62,7 @@ def test_a_template_is_rendered(template: str, printed: str) -> None:
 @pytest.mark.parametrize(
     "template", ["<% a", "<%# a %>", "<%/ a %>", "<%# a %><%/ b %>", "<%=one=%>", "<%= a b"]
 )
-def test_a_broken_template_is_told(template: str) -> None:
+def test_a_broken_template_is_reported(template: str) -> None:
     with pytest.raises(TemplateError):
         render(template, VALUES)
 
@@ -81,7 +81,7 @@ def test_a_value_is_written_as_javascript_writes_it(value: Any, text: str) -> No
 
 
 @given(st.text(alphabet="<%>=#/{}& \n.ab$[0]", max_size=60))
-def test_any_template_is_rendered_or_told(template: str) -> None:
+def test_any_template_is_rendered_or_reported(template: str) -> None:
     with contextlib.suppress(TemplateError):
         render(template, VALUES)
 
@@ -94,5 +94,5 @@ def test_white_space_does_not_make_it_slow() -> None:
 def test_secrets_are_rendered_for_the_registry_only() -> None:
     auth = {"username": "u", "password": "<% $secrets.p %>", "registryuri": "reg"}
     image = {"name": "image", "type": "dockerimage", "uri": "a", "auth": auth}
-    found, troubles = auths({"prerequisites": [image], "secrets": {"p": "S3"}})
-    assert (found, troubles) == ({"image": {**auth, "password": "S3"}}, [])
+    found, issues = auths({"prerequisites": [image], "secrets": {"p": "S3"}})
+    assert (found, issues) == ({"image": {**auth, "password": "S3"}}, [])

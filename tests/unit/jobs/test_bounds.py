@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.openpai import COMPILED, job, recorded, reference
 
-from skep_platform.jobs.intake.job_file import InvalidJobFile, read
+from skep_platform.jobs.submission.job_file import InvalidJobFile, read
 
 PLACES = "extras.hivedScheduler.taskRoles"
 
@@ -115,14 +115,14 @@ PARTLY_PINNED = {"hived__itc-pin.yaml"}  # a job lies in its pinned cell as a wh
 
 def test_the_job_files_of_openpais_users_are_within_all_bounds() -> None:
     found = {
-        case["file"]: [f"{p.path}: {p.message}" for p in told]
+        case["file"]: [f"{p.path}: {p.message}" for p in reported]
         for case in recorded(COMPILED)["cases"]
-        if case["valid"] and (told := _told(case["file"]))
+        if case["valid"] and (reported := _reported(case["file"]))
     }
     assert set(found) == PARTLY_PINNED
 
 
-def _told(file: str) -> list[Any]:
+def _reported(file: str) -> list[Any]:
     try:
         read(reference(f"jobs/{file}").read_text())
     except InvalidJobFile as error:

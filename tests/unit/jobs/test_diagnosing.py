@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from skep_diagnosis.table import NO_SIGNATURE
-from skep_platform.jobs.life import diagnosing
-from skep_platform.jobs.life.diagnosing import Diagnosis, Failed
+from skep_platform.jobs.lifecycle import diagnosing
+from skep_platform.jobs.lifecycle.diagnosing import Diagnosis, Failed
 
 ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -26,8 +26,9 @@ OF_STREAMS = {
 }
 
 
-def failed(rank: int = 0, at: float = 0.0, **told: Any) -> Failed:
+def failed(rank: int = 0, at: float = 0.0, **reported: Any) -> Failed:
     known: dict[str, Any] = {
+        "tasks": 2,
         "exit_code": None,
         "exit_signal": None,
         "oom_killed": False,
@@ -41,17 +42,17 @@ def failed(rank: int = 0, at: float = 0.0, **told: Any) -> Failed:
         "finished_at": START + timedelta(seconds=at),
     }
     name: dict[str, Any] = {"id": UUID(int=rank + 1), "rank": rank, "role": "worker", "index": rank}
-    return Failed(**name, node_id=UUID(int=99), node=f"n{rank}", **known | told)
+    return Failed(**name, node_id=UUID(int=99), node=f"n{rank}", **known | reported)
 
 
-def never_ran(**told: Any) -> Diagnosis:
-    found = diagnosing.by_facts([failed(started_at=None, **told)])
+def never_ran(**reported: Any) -> Diagnosis:
+    found = diagnosing.by_facts([failed(started_at=None, **reported)])
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "reaction", "blame"),
+    ("reported", "code", "reaction", "blame"),
     [
         ({"error_code": "image_not_found"}, 254, "NEVER_RETRY", "job"),
         ({"error_code": "image_auth"}, 254, "NEVER_RETRY", "job"),
@@ -83,8 +84,8 @@ def never_ran(**told: Any) -> Diagnosis:
         ({"exit_code": 1, "xids": [79]}, 319, "ALWAYS_RETRY", "node"),
     ],
 )
-def test_facts_alone_tell(told: dict[str, Any], code: int, reaction: str, blame: str) -> None:
-    found = diagnosing.by_facts([failed(**told)])
+def test_facts_alone_report(reported: dict[str, Any], code: int, reaction: str, blame: str) -> None:
+    found = diagnosing.by_facts([failed(**reported)])
     assert found is not None
     verdict = found.verdict
     assert (verdict.code, verdict.reaction, verdict.blame) == (code, reaction, blame)
@@ -92,7 +93,7 @@ def test_facts_alone_tell(told: dict[str, Any], code: int, reaction: str, blame:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         {"exit_code": 1},
         {"exit_code": 137},
@@ -101,8 +102,8 @@ def test_facts_alone_tell(told: dict[str, Any], code: int, reaction: str, blame:
         {"exit_code": 1, "disk_full": True},
     ],
 )
-def test_what_may_have_another_cause_asks_for_the_log(told: dict[str, Any]) -> None:
-    assert diagnosing.by_facts([failed(**told)]) is None
+def test_what_may_have_another_cause_asks_for_the_log(reported: dict[str, Any]) -> None:
+    assert diagnosing.by_facts([failed(**reported)]) is None
 
 
 def test_a_task_that_failed_first_without_a_fact_asks_for_the_log() -> None:
@@ -122,7 +123,7 @@ def test_a_task_that_never_ran_needs_no_log() -> None:
     assert (found.verdict.code, found.verdict.evidence.text) == (-300, "It went wrong.")
 
 
-def test_the_code_of_a_failure_is_told_with_the_message_of_the_node() -> None:
+def test_the_code_of_a_failure_is_reported_with_the_message_of_the_node() -> None:
     found = never_ran(error_code="image_pull", error_message="The registry does not answer.")
     assert found.as_dict()["evidence"]["text"] == "image_pull: The registry does not answer."
     bare = never_ran(error_code="image_pull").as_dict()
@@ -131,9 +132,9 @@ def test_the_code_of_a_failure_is_told_with_the_message_of_the_node() -> None:
 
 def test_a_long_message_of_the_node_is_cut() -> None:
     found = never_ran(error_code="start_failed", error_message="permission denied " * 50)
-    told = found.as_dict()["evidence"]["text"]
-    assert told.startswith("start_failed: permission denied ")
-    assert len(told) == 200
+    reported = found.as_dict()["evidence"]["text"]
+    assert reported.startswith("start_failed: permission denied ")
+    assert len(reported) == 200
 
 
 def test_nothing_that_failed_has_no_signature() -> None:
@@ -142,15 +143,15 @@ def test_nothing_that_failed_has_no_signature() -> None:
     assert found.verdict.code == NO_SIGNATURE
 
 
-def test_the_log_tells_which_of_the_tasks_failed_first() -> None:
+def test_the_log_says_which_of_the_tasks_failed_first() -> None:
     both = [failed(0, exit_code=1, at=1.0), failed(1, exit_code=1)]
     logs = {
         both[0].id: [b"[Rank 0] Watchdog caught collective operation timeout\n"],
         both[1].id: [b"torch.OutOfMemoryError: CUDA out of memory.\n"],
     }
-    told = diagnosing.judge(both, logs).as_dict()
-    assert (told["code"], told["task"], told["node"]) == (226, "worker-1", "n1")
-    assert told["evidence"]["text"] == "torch.OutOfMemoryError: CUDA out of memory."
+    reported = diagnosing.judge(both, logs).as_dict()
+    assert (reported["code"], reported["task"], reported["node"]) == (226, "worker-1", "n1")
+    assert reported["evidence"]["text"] == "torch.OutOfMemoryError: CUDA out of memory."
 
 
 def test_only_a_fault_of_the_node_blames_the_node() -> None:
@@ -179,16 +180,16 @@ def test_every_error_code_of_agent_and_platform_has_a_diagnosis() -> None:
 
 def error_codes() -> Iterator[str]:
     """Those that the sources write: RuntimeFailure("x", …), error_code="x", and those that the
-    interface of the runtimes promises."""
+    interface of the runtimes guarantees."""
     agent, jobs = ROOT / "agent" / "skep_agent", ROOT / "platform" / "skep_platform" / "jobs"
     base = agent / "runtimes" / "base.py"
-    yield from _promised(ast.parse(base.read_text(encoding="utf-8")))
+    yield from _reserved_start(ast.parse(base.read_text(encoding="utf-8")))
     for file in [*agent.rglob("*.py"), *jobs.rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             yield from _written(node)
 
 
-def _promised(base: ast.Module) -> Iterator[str]:
+def _reserved_start(base: ast.Module) -> Iterator[str]:
     for node in base.body:
         if isinstance(node, ast.ClassDef) and node.name == "RuntimeFailure":
             yield from re.findall(r"\b[a-z]+_[a-z_]+\b", ast.get_docstring(node) or "")

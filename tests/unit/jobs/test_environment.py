@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from skep_platform.jobs.containers.environment import Environments, own_ports, ports_wanted
-from skep_platform.jobs.containers.gang import MAX_LISTED, Gang, Member, Role
-from skep_platform.jobs.containers.hostnames import hostname
+from skep_platform.jobs.containers.gang import MAX_LISTED, Gang, Member, Role, hostname
 
 
 def role(name: str, instances: int = 1) -> Role:

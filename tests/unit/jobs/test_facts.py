@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_agent.protocol import AttemptFact
-from skep_platform.jobs.life.facts import Attempt, fold
+from skep_agent.protocol import ERROR_CODES, AttemptFact
+from skep_platform.jobs.lifecycle.facts import AttemptRow, fold
+from skep_platform.jobs.lifecycle.messages import OVER_TIME
 from skep_platform.jobs.states import ATTEMPT
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = BORN + timedelta(hours=1)
 
 
-def attempt(state: str = "ASSIGNED", **fields: Any) -> Attempt:
+def attempt(state: str = "ASSIGNED", **fields: Any) -> AttemptRow:
     known: dict[str, Any] = {
         "id": uuid.UUID(int=1),
         "job_id": uuid.UUID(int=2),
@@ -44,7 +45,7 @@ def attempt(state: str = "ASSIGNED", **fields: Any) -> Attempt:
         "finished_at": None,
         "released_at": None,
     }
-    return Attempt(**{**known, **fields})
+    return AttemptRow(**{**known, **fields})
 
 
 def fact(phase: str, **fields: Any) -> AttemptFact:
@@ -52,7 +53,7 @@ def fact(phase: str, **fields: Any) -> AttemptFact:
     return AttemptFact(phase=phase, **{**known, **fields})  # type: ignore[arg-type]
 
 
-def after(start: Attempt, *facts: AttemptFact) -> Attempt:
+def after(start: AttemptRow, *facts: AttemptFact) -> AttemptRow:
     end = replace(start)
     for one in facts:
         fold(end, one, NOW)
@@ -64,22 +65,22 @@ MOVES = {
     "creating": ("ASSIGNED", fact("creating"), "PREPARING"),
     "ready": ("PREPARING", fact("ready"), "PREPARING"),
     "ready at once": ("ASSIGNED", fact("ready"), "PREPARING"),
-    "ready, but told to stop": ("STOPPING", fact("ready"), "STOPPING"),
+    "ready, but asked to stop": ("STOPPING", fact("ready"), "STOPPING"),
     "running at once": ("ASSIGNED", fact("running"), "RUNNING"),
     "running": ("PREPARING", fact("running"), "RUNNING"),
-    "running, but told to stop": ("STOPPING", fact("running"), "STOPPING"),
+    "running, but asked to stop": ("STOPPING", fact("running"), "STOPPING"),
     "stopping by itself": ("RUNNING", fact("stopping"), "RUNNING"),
     "exited well": ("RUNNING", fact("exited", exit_code=0), "SUCCEEDED"),
     "exited badly": ("RUNNING", fact("exited", exit_code=3), "FAILED"),
     "exited without a code": ("RUNNING", fact("exited"), "FAILED"),
-    "exited well after it was told to stop": ("STOPPING", fact("exited", exit_code=0), "STOPPED"),
+    "exited well after it was asked to stop": ("STOPPING", fact("exited", exit_code=0), "STOPPED"),
     "stopped before it started": ("STOPPING", fact("exited"), "STOPPED"),
-    "exited before its start was told": ("PREPARING", fact("exited", exit_code=0), "SUCCEEDED"),
+    "exited before its start was reported": ("PREPARING", fact("exited", exit_code=0), "SUCCEEDED"),
     "failed to pull": ("PREPARING", fact("failed", error_code="image_not_found"), "FAILED"),
     "failed while it stops": ("STOPPING", fact("failed", error_code="engine_down"), "STOPPED"),
     "released without an end": ("RUNNING", fact("released"), "LOST"),
     "released without a start": ("ASSIGNED", fact("released"), "LOST"),
-    "released as told": ("STOPPING", fact("released"), "STOPPED"),
+    "released as asked": ("STOPPING", fact("released"), "STOPPED"),
     "released after its end": ("FAILED", fact("released"), "FAILED"),
     "running after its end": ("FAILED", fact("running"), "FAILED"),
     "exited twice": ("SUCCEEDED", fact("exited", exit_code=9), "SUCCEEDED"),
@@ -88,13 +89,13 @@ MOVES = {
 
 @pytest.mark.parametrize("case", MOVES)
 def test_move(case: str) -> None:
-    start, told, end = MOVES[case]
-    assert after(attempt(start), told).state == end
+    start, found, end = MOVES[case]
+    assert after(attempt(start), found).state == end
 
 
 def test_an_exit_keeps_what_the_node_saw():
-    told = fact("exited", exit_code=137, signal=9, oom_killed=True, memory_peak_mb=512)
-    end = after(attempt("RUNNING"), told)
+    found = fact("exited", exit_code=137, signal=9, oom_killed=True, memory_peak_mb=512)
+    end = after(attempt("RUNNING"), found)
     assert (end.exit_code, end.exit_signal, end.oom_killed) == (137, 9, True)
     assert (end.memory_peak_mb, end.error_code) == (512, "oom_killed")
     assert end.finished_at == BORN + timedelta(seconds=60)
@@ -122,7 +123,7 @@ def test_a_full_disk_is_kept():
     assert after(attempt("PREPARING"), fact("failed", disk_full=True)).disk_full
 
 
-def test_a_container_that_the_node_lost_is_told_as_such():
+def test_a_container_that_the_node_lost_is_reported_as_such():
     end = after(attempt("RUNNING"), fact("released"))
     assert (end.error_code, end.released_at) == ("container_lost", NOW)
 
@@ -142,7 +143,7 @@ def test_a_wrong_clock_is_kept_between_birth_and_now(at, expected):
 
 
 def test_25_values_of_a_rogue_node_fit_their_columns():
-    told = fact(
+    found = fact(
         "exited",
         exit_code=10**30,
         signal=-5,
@@ -152,13 +153,26 @@ def test_25_values_of_a_rogue_node_fit_their_columns():
         message="\0\ud800" + "m" * 10**6,
         xids=[-1, 10**30, *range(10**4)],
     )
-    end = after(attempt("RUNNING"), told)
+    end = after(attempt("RUNNING"), found)
     assert (end.exit_code, end.exit_signal, end.memory_peak_mb) == (2**31 - 1, 0, 0)
-    assert (len(end.container_id), len(end.error_code)) == (80, 64)
+    assert (len(end.container_id), end.error_code) == (80, "")
     assert len(end.error_message) <= 2000
     assert end.xids[:3] == [0, 2**31 - 1, 1]
     assert len(end.xids) <= 32
     end.error_message.encode()
+
+
+@pytest.mark.parametrize("phase", ["exited", "failed"])
+@given(code=st.text(max_size=80).filter(lambda code: code not in ERROR_CODES))
+def test_a_code_that_is_not_of_the_protocol_is_kept_as_text_alone(phase, code):
+    end = after(attempt("RUNNING"), fact(phase, exit_code=1, error_code=code, message="It broke."))
+    assert end.error_code == ("failed" if phase == "failed" else "")
+    assert end.error_message.startswith("It broke.")
+
+
+def test_the_codes_of_the_protocol_are_no_verdicts_of_the_server():
+    reasons = {"succeeded", "stopped", "owner_left", "preempted", "evicted", OVER_TIME}
+    assert not ERROR_CODES & reasons
 
 
 LIFE = [
@@ -174,10 +188,10 @@ LIFE = [
 @given(st.lists(st.integers(0, 5), max_size=12))
 def test_replayed_prefixes_end_like_one_life(repeats):
     """An agent re-sends from the oldest fact that was not acknowledged: any prefix, again."""
-    told = list(LIFE)
+    found = list(LIFE)
     for cut in repeats:
-        told = [*LIFE[: cut + 1], *told]
-    end, once = after(attempt(), *told), after(attempt(), *LIFE)
+        found = [*LIFE[: cut + 1], *found]
+    end, once = after(attempt(), *found), after(attempt(), *LIFE)
     assert (end.state, end.released_at) == (once.state, once.released_at)
 
 

@@ -9,10 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from skep_agent.protocol import FILES_DIR
-from skep_platform.jobs.containers import container_files
-from skep_platform.jobs.containers.environment import Environments
-from skep_platform.jobs.containers.frameworks import MAX_TF_CONFIG
-from skep_platform.jobs.containers.gang import Gang, Member, Role
+from skep_platform.jobs.containers.environment import MAX_TF_CONFIG, Environments
+from skep_platform.jobs.containers.gang import Gang, Member, Role, files_of_gang
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 # `ssh-keygen -y` of the key above.
@@ -57,7 +55,7 @@ def env(gang: Gang, rank: int = 0) -> dict[str, str]:
 
 
 def files(gang: Gang, *keys: str) -> dict[str, str]:
-    return {file.path: file.content for file in container_files.of_gang(gang, KEY, keys)}
+    return {file.path: file.content for file in files_of_gang(gang, KEY, keys)}
 
 
 class TestTensorFlow:
@@ -73,7 +71,7 @@ class TestTensorFlow:
     def test_a_task_alone_has_no_cluster(self):
         assert "TF_CONFIG" not in env(alone())
 
-    def test_a_huge_gang_is_not_told_in_each_of_its_tasks(self):
+    def test_a_huge_gang_is_not_reported_in_each_of_its_tasks(self):
         assert len(env(big(300))["TF_CONFIG"]) < MAX_TF_CONFIG
         assert "TF_CONFIG" not in env(big(301))
 
@@ -133,7 +131,7 @@ class TestSsh:
         assert key.private_bytes_raw() == bytes(32)
 
     def test_the_private_key_is_its_owners_alone(self):
-        modes = {f.path: f.mode for f in container_files.of_gang(gang(), KEY)}
+        modes = {f.path: f.mode for f in files_of_gang(gang(), KEY)}
         assert modes.pop("/run/skep/ssh/id_ed25519") == 0o400
         assert set(modes.values()) == {0o444}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.openpai import job
 
 from skep_platform.accounts.models import User
-from skep_platform.jobs.intake.job_file import InvalidJobFile, read
-from skep_platform.jobs.intake.rows import job_row, role_rows
+from skep_platform.jobs.submission.job_file import InvalidJobFile, read
+from skep_platform.jobs.submission.submitting import job_row, role_rows
 from skep_platform.tenancy.models import VirtualCluster
 
 CMD = "com.microsoft.pai.runtimeplugin.cmd"
@@ -82,15 +82,15 @@ def test_numbers_that_json_has_not_are_stored_as_nothing() -> None:
 
 
 @given(st.data())
-def test_a_good_file_with_a_value_replaced_is_stored_or_told(data: st.DataObject) -> None:
+def test_a_good_file_with_a_value_replaced_is_stored_or_reported(data: st.DataObject) -> None:
     spec = copy.deepcopy(RICH)
     for _ in range(data.draw(st.integers(1, 3))):
         _replace_somewhere(spec, data)
-    told = _stored_or_told(json.dumps(spec))
-    assert spec.get("secrets") != RICH["secrets"] or "S3cret" not in told
+    reported = _stored_or_refused(json.dumps(spec))
+    assert spec.get("secrets") != RICH["secrets"] or "S3cret" not in reported
 
 
-def _stored_or_told(text: str) -> str:
+def _stored_or_refused(text: str) -> str:
     try:
         store(text)
     except InvalidJobFile as refused:
@@ -112,7 +112,7 @@ def _replace_somewhere(value: Any, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "[]", "\0", '{"a": 1}'])
-def test_what_is_no_job_is_told_with_its_place(text: str) -> None:
+def test_what_is_no_job_is_reported_with_its_place(text: str) -> None:
     with pytest.raises(InvalidJobFile) as refused:
         read(text)
     first = refused.value.as_dict()["details"]["errors"][0]

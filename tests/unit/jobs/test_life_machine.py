@@ -16,13 +16,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from skep_platform.jobs.life.lifecycle import (
+from skep_platform.jobs.lifecycle.decisions import (
     MAX_FREE_RETRIES,
     STOPPABLE_STATES,
     Decision,
     Reaction,
     Retry,
-    Role,
+    RoleCounts,
     Verdict,
     View,
     decide,
@@ -79,7 +79,7 @@ class Model:
             states[task.state] = states.get(task.state, 0) + 1
         return View(
             state=self.state,
-            roles=[Role(self.min_failed, self.min_succeeded, states)],
+            roles=[RoleCounts(self.min_failed, self.min_succeeded, states)],
             started=sum(task.ran for task in self.present),
             unreleased=sum(not task.released for task in self.present),
             held=self.tasks_total > 1 and not self.begun,
@@ -120,7 +120,7 @@ class Model:
         if decision.finished or decision.retry:
             assert decision.verdict is not None
             known = self.diagnosis is not None or self.over_time
-            assert known or decision.verdict != Verdict.FAILED, "nobody knows why it failed"
+            assert known or decision.verdict != Verdict.FAILED, "no one knows why it failed"
             self.ended.append((decision.verdict, decision.retry))
             self.diagnosing = False
         if decision.retry:
@@ -172,12 +172,12 @@ class LifeOfAJob(RuleBasedStateMachine):
         which=st.integers(0, 3),
         state=st.sampled_from(["PREPARING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "LOST"]),
     )
-    def a_node_tells(self, which: int, state: str) -> None:
+    def a_node_reports(self, which: int, state: str) -> None:
         job = self.job
         task = job.present[which % job.tasks_total]
         asked = task.state == "STOPPING"
         if state == "STOPPED" and not asked:
-            return  # nobody told it to
+            return  # it was not asked to
         if state in ("RUNNING", "SUCCEEDED") and not asked and job.view().held:
             task.ready = True  # it waits for the others
             job.move(task, "PREPARING")
@@ -196,7 +196,7 @@ class LifeOfAJob(RuleBasedStateMachine):
 
     @precondition(lambda self: self.job.diagnosing)
     @rule(reaction=st.sampled_from(Reaction), blame=st.booleans())
-    def somebody_reads_the_log(self, reaction: Reaction, blame: bool) -> None:
+    def a_reader_of_the_log(self, reaction: Reaction, blame: bool) -> None:
         self.job.diagnosis, self.job.node_to_blame = reaction, blame
         self.job.diagnosing = False
         self.job.advance()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep_jobfile.secret_values import MIN_MASKED, masks_of
-from skep_platform.core import vault
-from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
+from skep_platform.core import encryption
+from skep_platform.jobs.containers.specs import Secrets, ssh_key
 
 
 def covered(text: str, masks: list[str]) -> str:
@@ -50,7 +50,7 @@ def test_each_line_of_a_key_is_covered():
 
 
 def sealed(**known: object) -> bytes:
-    return vault.seal(json.dumps(known).encode())
+    return encryption.seal(json.dumps(known).encode())
 
 
 def test_what_is_sealed_is_opened_and_rendered():

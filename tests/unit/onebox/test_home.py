@@ -1,4 +1,4 @@
-"""The state folder: one supervisor at a time, told from strangers."""
+"""The state folder: one supervisor at a time, distinguished from others' folders."""
 
 from __future__ import annotations
 

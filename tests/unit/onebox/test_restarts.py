@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skep_platform.onebox.restarts import LONGEST_DELAY_S, STEADY_S, Restarts
+from skep_platform.onebox.children import LONGEST_DELAY_S, STEADY_S, Restarts
 
 
 def test_the_first_death_is_answered_at_once_and_the_next_ones_later_and_later():

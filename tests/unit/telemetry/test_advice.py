@@ -1,4 +1,4 @@
-"""What the owner of a finished job is told to ask for instead."""
+"""What the owner of a finished job is advised to ask for instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from skep_platform.telemetry.advice import RoleUse, advise, cpu_percent, utilization
+from skep_platform.telemetry.job_use import RoleUse, advise, cpu_percent, utilization
 
 GOOD = RoleUse(
     name="worker",
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[RoleUse, list[str]]] = {
         ],
     ),
     "nothing was measured": (RoleUse("worker", 2, 4, 8.0, 65536), []),
-    "too short to tell": (
+    "too short to say": (
         replace(GOOD, gpu_utilization=0.0, gpu_samples=47, gpus_idle=1, memory_peak_mb=1),
         [],
     ),

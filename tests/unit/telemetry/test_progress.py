@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep_client.loglines import last_state as shown_by_the_client
-from skep_platform.telemetry.progress import last_state, settle
+from skep_platform.telemetry.merged_lines import last_state, settle
 
 DATA = Path(__file__).parents[2] / "data" / "logs" / "progress.json"
 CASES = json.loads(DATA.read_text())

@@ -1,48 +1,60 @@
 import { queryOptions } from "@tanstack/react-query";
-import { client, take } from "./client";
-import { allPages } from "./pages";
+import { client, unwrap } from "./client";
+import { fetchAllPages } from "./pagination";
 import type { ImageBody, NewUser, User } from "./types";
 
 export const images = queryOptions({
   queryKey: ["images"],
-  queryFn: () => allPages((query) => take(client.GET("/api/v1/images", { params: { query } }))),
+  queryFn: () =>
+    fetchAllPages((query) => unwrap(client.GET("/api/v1/images", { params: { query } }))),
 });
 
 export const users = queryOptions({
   queryKey: ["users"],
-  queryFn: () => allPages((query) => take(client.GET("/api/v1/users", { params: { query } }))),
+  queryFn: () =>
+    fetchAllPages((query) => unwrap(client.GET("/api/v1/users", { params: { query } }))),
 });
 
 export function createImage(body: ImageBody) {
-  return take(client.POST("/api/v1/images", { body }));
+  return unwrap(client.POST("/api/v1/images", { body }));
 }
 
-export function updateImage(name: string, body: Partial<Omit<ImageBody, "name">>) {
-  return take(client.PATCH("/api/v1/images/{name}", { params: { path: { name } }, body }));
+export function updateImage(name: string, body: Partial<Omit<ImageBody, "name" | "managed_by">>) {
+  return unwrap(client.PATCH("/api/v1/images/{name}", { params: { path: { name } }, body }));
+}
+
+/** Ask its registry for digest and size of an image now. */
+export function inspectImage(name: string) {
+  return unwrap(client.POST("/api/v1/images/{name}/inspect", { params: { path: { name } } }));
 }
 
 export function deleteImage(name: string) {
-  return take(client.DELETE("/api/v1/images/{name}", { params: { path: { name } } }));
+  return unwrap(client.DELETE("/api/v1/images/{name}", { params: { path: { name } } }));
 }
 
 export function createUser(body: NewUser) {
-  return take(client.POST("/api/v1/users", { body }));
+  return unwrap(client.POST("/api/v1/users", { body }));
 }
 
 /** What of a user an administrator may change. */
 export type UserChange = Partial<Pick<User, "email" | "is_admin" | "is_active">>;
 
 export function deleteUser(username: string) {
-  return take(client.DELETE("/api/v1/users/{username}", { params: { path: { username } } }));
+  return unwrap(client.DELETE("/api/v1/users/{username}", { params: { path: { username } } }));
 }
 
 /** The answer holds an address at which the user sets a new password, this once only. */
 export function resetLink(username: string) {
-  return take(
+  return unwrap(
     client.POST("/api/v1/users/{username}/reset-link", { params: { path: { username } } }),
   );
 }
 
+/** For a user who lost the authenticator app and the recovery codes. */
+export function resetMfa(username: string) {
+  return unwrap(client.DELETE("/api/v1/users/{username}/mfa", { params: { path: { username } } }));
+}
+
 export function updateUser(username: string, body: UserChange) {
-  return take(client.PATCH("/api/v1/users/{username}", { params: { path: { username } }, body }));
+  return unwrap(client.PATCH("/api/v1/users/{username}", { params: { path: { username } }, body }));
 }

@@ -1,5 +1,5 @@
 import createClient, { type Middleware } from "openapi-fetch";
-import { watchedFetch } from "./connection";
+import { conditionalFetch } from "./conditional";
 import { toApiError } from "./errors";
 import type { paths } from "./schema";
 
@@ -20,7 +20,7 @@ const csrf: Middleware = {
 };
 
 /** Refusals become exceptions, so that every caller sees data or an ApiError, never neither. */
-const refusals: Middleware = {
+const throwApiErrors: Middleware = {
   async onResponse({ response }) {
     if (response.ok) return undefined;
     const body: unknown = await response.json().catch(() => null);
@@ -30,11 +30,11 @@ const refusals: Middleware = {
 
 export const client = createClient<paths>({
   baseUrl: location.origin,
-  fetch: watchedFetch,
+  fetch: conditionalFetch,
 });
-client.use(csrf, refusals);
+client.use(csrf, throwApiErrors);
 
 /** The body of an answer that was not refused. */
-export async function take<T>(answer: Promise<{ data?: T }>): Promise<T> {
+export async function unwrap<T>(answer: Promise<{ data?: T }>): Promise<T> {
   return (await answer).data as T;
 }

@@ -1,42 +1,90 @@
 import { queryOptions } from "@tanstack/react-query";
-import { client, take } from "./client";
-import { allPages } from "./pages";
+import { client, unwrap } from "./client";
+import { fetchAllPages } from "./pagination";
 
 export const cluster = queryOptions({
   queryKey: ["cluster"],
-  queryFn: () => take(client.GET("/api/v1/cluster")),
+  queryFn: () => unwrap(client.GET("/api/v1/cluster")),
 });
 
-export const nodes = queryOptions({
-  queryKey: ["nodes"],
-  queryFn: ({ signal }) =>
-    allPages((query) => take(client.GET("/api/v1/nodes", { params: { query }, signal }))),
+const ANNOUNCEMENTS_INTERVAL_MS = 300_000;
+
+export const announcements = queryOptions({
+  queryKey: ["announcements"],
+  queryFn: async () => (await unwrap(client.GET("/api/v1/announcements"))).results,
+  refetchInterval: ANNOUNCEMENTS_INTERVAL_MS,
 });
+
+export function announce(body: {
+  message: string;
+  severity: "info" | "warning";
+  expires_at?: string;
+}) {
+  return unwrap(client.POST("/api/v1/announcements", { body }));
+}
+
+export function deleteAnnouncement(id: string) {
+  return unwrap(client.DELETE("/api/v1/announcements/{id}", { params: { path: { id } } }));
+}
+
+/** Hides it from this user alone. */
+export function dismissAnnouncement(id: string) {
+  return unwrap(client.PUT("/api/v1/announcements/{id}/dismissal", { params: { path: { id } } }));
+}
+
+export const nodes = queryOptions({
+  queryKey: ["nodes", "all"],
+  queryFn: ({ signal }) =>
+    fetchAllPages((query) => unwrap(client.GET("/api/v1/nodes", { params: { query }, signal }))),
+});
+
+export const node = (name: string) =>
+  queryOptions({
+    queryKey: ["nodes", "one", name],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/nodes/{name}", { params: { path: { name } }, signal })),
+  });
+
+/** All that is known of nodes: a prefix of the keys of every query about them. */
+export const NODES = ["nodes"];
 
 export const nodeFaults = (name: string) =>
   queryOptions({
     queryKey: ["node-faults", name],
     queryFn: async () => {
       const params = { path: { name } };
-      return (await take(client.GET("/api/v1/nodes/{name}/faults", { params }))).results;
+      return (await unwrap(client.GET("/api/v1/nodes/{name}/faults", { params }))).results;
     },
   });
 
-export function cordon(name: string) {
-  return take(client.POST("/api/v1/nodes/{name}/cordon", { params: { path: { name } } }));
+/** `reason` is shown with the node; "" keeps the one that it has. */
+export function cordon(name: string, reason: string) {
+  const params = { path: { name } };
+  return unwrap(client.POST("/api/v1/nodes/{name}/cordon", { params, body: { reason } }));
 }
 
 export function uncordon(name: string) {
-  return take(client.POST("/api/v1/nodes/{name}/uncordon", { params: { path: { name } } }));
+  return unwrap(client.POST("/api/v1/nodes/{name}/uncordon", { params: { path: { name } } }));
 }
 
 /** Takes the node out of use, and asks its jobs to go: they restart from the queue. */
-export function drain(name: string) {
-  return take(client.POST("/api/v1/nodes/{name}/drain", { params: { path: { name } } }));
+export function drain(name: string, reason: string) {
+  const params = { path: { name } };
+  return unwrap(client.POST("/api/v1/nodes/{name}/drain", { params, body: { reason } }));
 }
 
+/** Counts its tasks as lost without waiting for the end of its lease. */
+export function declareLost(name: string) {
+  return unwrap(client.POST("/api/v1/nodes/{name}/declare-lost", { params: { path: { name } } }));
+}
+
+export const health = queryOptions({
+  queryKey: ["health"],
+  queryFn: () => unwrap(client.GET("/api/v1/health")),
+});
+
 export function undrain(name: string) {
-  return take(client.POST("/api/v1/nodes/{name}/undrain", { params: { path: { name } } }));
+  return unwrap(client.POST("/api/v1/nodes/{name}/undrain", { params: { path: { name } } }));
 }
 
 export type NodeAction = "drain" | "cordon" | "remove";
@@ -47,7 +95,7 @@ export const nodeForecast = (name: string, action: NodeAction) =>
     queryKey: ["node-forecast", name, action],
     queryFn: () => {
       const params = { path: { name }, query: { action } };
-      return take(client.GET("/api/v1/nodes/{name}/forecast", { params }));
+      return unwrap(client.GET("/api/v1/nodes/{name}/forecast", { params }));
     },
     staleTime: 0,
     gcTime: 0,
@@ -55,16 +103,16 @@ export const nodeForecast = (name: string, action: NodeAction) =>
 
 /** Rack and fabric overrule what the agent reports; null goes back to that. */
 export function setLabels(name: string, labels: Record<string, string | null>) {
-  return take(
+  return unwrap(
     client.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { labels } }),
   );
 }
 
 export function removeNode(name: string) {
-  return take(client.DELETE("/api/v1/nodes/{name}", { params: { path: { name } } }));
+  return unwrap(client.DELETE("/api/v1/nodes/{name}", { params: { path: { name } } }));
 }
 
 /** A one-time token, and the command that uses it on the new node. */
 export function createJoinToken() {
-  return take(client.POST("/api/v1/nodes/join-tokens", { body: { expires_in_s: 3600 } }));
+  return unwrap(client.POST("/api/v1/nodes/join-tokens", { body: { expires_in_s: 3600 } }));
 }

@@ -8,39 +8,39 @@ export interface Connection {
 }
 
 /** What a proxy answers in place of a server that is down. */
-const GATEWAY = new Set([502, 503, 504]);
+const GATEWAY_ERRORS = new Set([502, 503, 504]);
 
 let current: Connection = { seen: null, lost: false };
 let answered: number | null = null;
-const watchers = new Set<() => void>();
+const listeners = new Set<() => void>();
 
-function change(lost: boolean): void {
+function update(lost: boolean): void {
   if (current.lost === lost) return;
   current = { seen: answered, lost };
-  for (const watcher of watchers) watcher();
+  for (const watcher of listeners) watcher();
 }
 
-/** `fetch` that keeps note of whether the server answers. What was cut off by the page itself tells
- * nothing; a 503 that the server explains in JSON is an answer. */
-export async function watchedFetch(request: Request): Promise<Response> {
+/** Calls `fetch` and records whether the server answered. A request that the page itself aborted
+ * counts as neither; a 503 that the server explains in JSON is an answer. */
+export async function trackedFetch(request: Request): Promise<Response> {
   try {
     const response = await fetch(request);
     const json = response.headers.get("Content-Type")?.includes("json") ?? false;
-    const lost = GATEWAY.has(response.status) && !json;
+    const lost = GATEWAY_ERRORS.has(response.status) && !json;
     if (!lost) answered = Date.now();
-    change(lost);
+    update(lost);
     return response;
   } catch (error) {
-    if (error instanceof TypeError) change(true);
+    if (error instanceof TypeError) update(true);
     throw error;
   }
 }
 
-function watch(watcher: () => void): () => void {
-  watchers.add(watcher);
-  return () => watchers.delete(watcher);
+function subscribe(watcher: () => void): () => void {
+  listeners.add(watcher);
+  return () => listeners.delete(watcher);
 }
 
 export function useConnection(): Connection {
-  return useSyncExternalStore(watch, () => current);
+  return useSyncExternalStore(subscribe, () => current);
 }

@@ -13,18 +13,20 @@ export class ApiError extends Error {
   get fields(): Record<string, string> {
     const fields = this.details["fields"];
     if (typeof fields !== "object" || fields === null) return {};
-    return Object.fromEntries(Object.entries(fields).map(([name, told]) => [name, sentence(told)]));
+    return Object.fromEntries(
+      Object.entries(fields).map(([name, reported]) => [name, sentence(reported)]),
+    );
   }
 }
 
-function sentence(told: unknown): string {
-  if (Array.isArray(told)) return told.map(sentence).join(" ");
-  if (typeof told === "object" && told !== null) {
-    return Object.entries(told)
+function sentence(reported: unknown): string {
+  if (Array.isArray(reported)) return reported.map(sentence).join(" ");
+  if (typeof reported === "object" && reported !== null) {
+    return Object.entries(reported)
       .map(([name, inner]) => `${name}: ${sentence(inner)}`)
       .join(" ");
   }
-  return String(told);
+  return String(reported);
 }
 
 /** What went wrong, from whatever the server answered: proxies answer in HTML, for example. */
@@ -46,7 +48,7 @@ export function isApiError(error: unknown, status?: number): error is ApiError {
 }
 
 /** One sentence for a person, for any error at all. */
-export function explain(error: unknown): string {
+export function errorMessage(error: unknown): string {
   if (error instanceof ApiError) {
     const fields = Object.values(error.fields);
     return fields.length > 0 ? fields.join(" ") : error.message;

@@ -1,7 +1,8 @@
 import { queryOptions } from "@tanstack/react-query";
+import { client, unwrap } from "./client";
 import { isApiError } from "./errors";
-import { allPages } from "./pages";
-import { client, take } from "./client";
+import { fetchAllPages } from "./pagination";
+import type { components } from "./schema";
 import type { JobUse, Visibility } from "./types";
 
 export interface JobFilter {
@@ -10,8 +11,10 @@ export interface JobFilter {
   owner?: string;
   search?: string;
   tag?: string;
+  shared?: boolean;
   ordering?: string;
   cursor?: string;
+  limit?: number;
 }
 
 const PAGE = 50;
@@ -21,23 +24,34 @@ export const jobs = (filter: JobFilter) =>
     queryKey: ["jobs", filter],
     queryFn: ({ signal }) => {
       const query = { limit: PAGE, ...filter };
-      return take(client.GET("/api/v1/jobs", { params: { query }, signal }));
+      return unwrap(client.GET("/api/v1/jobs", { params: { query }, signal }));
     },
     placeholderData: (previous) => previous,
   });
 
+/** How many jobs the list has in all; beyond 10,000 it is a lower bound. */
+export const jobCount = (filter: JobFilter) => {
+  const query = { ...filter, ordering: undefined, cursor: undefined };
+  return queryOptions({
+    queryKey: ["job-count", query],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/jobs/count", { params: { query }, signal })),
+    placeholderData: (previous) => previous,
+  });
+};
+
 export const job = (id: string) =>
   queryOptions({
     queryKey: ["job", id],
-    queryFn: () => take(client.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
+    queryFn: () => unwrap(client.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
   });
 
 export const tasks = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "tasks"],
     queryFn: ({ signal }) =>
-      allPages((page) =>
-        take(
+      fetchAllPages((page) =>
+        unwrap(
           client.GET("/api/v1/jobs/{id}/tasks", {
             params: { path: { id }, query: page },
             signal,
@@ -50,8 +64,8 @@ export const events = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "events"],
     queryFn: ({ signal }) =>
-      allPages((page) =>
-        take(
+      fetchAllPages((page) =>
+        unwrap(
           client.GET("/api/v1/jobs/{id}/events", { params: { path: { id }, query: page }, signal }),
         ),
       ),
@@ -62,8 +76,8 @@ export const jobAttempts = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "attempts"],
     queryFn: ({ signal }) =>
-      allPages((page) =>
-        take(
+      fetchAllPages((page) =>
+        unwrap(
           client.GET("/api/v1/jobs/{id}/attempts", {
             params: { path: { id }, query: page },
             signal,
@@ -77,9 +91,9 @@ export const taskAttempts = (id: string, rank: number) =>
   queryOptions({
     queryKey: ["job", id, "task-attempts", rank],
     queryFn: ({ signal }) =>
-      allPages((query) => {
+      fetchAllPages((query) => {
         const params = { path: { id, rank }, query };
-        return take(client.GET("/api/v1/jobs/{id}/tasks/{rank}/attempts", { params, signal }));
+        return unwrap(client.GET("/api/v1/jobs/{id}/tasks/{rank}/attempts", { params, signal }));
       }),
   });
 
@@ -89,7 +103,7 @@ export const jobUse = (id: string) =>
     queryKey: ["job", id, "use"],
     queryFn: async (): Promise<JobUse | null> => {
       try {
-        return await take(client.GET("/api/v1/jobs/{id}/use", { params: { path: { id } } }));
+        return await unwrap(client.GET("/api/v1/jobs/{id}/use", { params: { path: { id } } }));
       } catch (error) {
         if (isApiError(error, 404)) return null;
         throw error;
@@ -102,12 +116,12 @@ export const jobUse = (id: string) =>
 export const metrics = (id: string) =>
   queryOptions({
     queryKey: ["metrics", id],
-    queryFn: () => take(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
+    queryFn: () => unwrap(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
   });
 
 export const jobSchema = queryOptions({
   queryKey: ["job-schema"],
-  queryFn: () => take(client.GET("/api/v1/jobs/schema")),
+  queryFn: () => unwrap(client.GET("/api/v1/jobs/schema")),
   staleTime: Infinity,
 });
 
@@ -115,42 +129,108 @@ const yaml = { headers: { "Content-Type": "application/yaml" }, bodySerializer: 
 
 /** What the server would say to this job file; it changes nothing. */
 export function check(text: string) {
-  return take(client.POST("/api/v1/jobs/check", { ...yaml, body: text }));
+  return unwrap(client.POST("/api/v1/jobs/check", { ...yaml, body: text }));
 }
 
-/** `token` makes a repeated submit the same job. */
-export function submit(text: string, token: string) {
+/** Submit a job file; one that is repeated with the same `token` returns the same job.
+ *  `ignoreStorage` accepts a job whose storages are not mounted. */
+export function submit(text: string, token: string, ignoreStorage = false) {
   const headers = { ...yaml.headers, "Idempotency-Key": token };
-  return take(client.POST("/api/v1/jobs", { ...yaml, headers, body: text }));
+  const query = ignoreStorage ? { ignore_storage: true } : {};
+  return unwrap(client.POST("/api/v1/jobs", { ...yaml, headers, params: { query }, body: text }));
 }
 
 /** The next attempt at once, without the pause before it. */
 export function retryNow(id: string) {
-  return take(client.POST("/api/v1/jobs/{id}/retry", { params: { path: { id } } }));
+  return unwrap(client.POST("/api/v1/jobs/{id}/retry", { params: { path: { id } } }));
+}
+
+/** No more attempts after a failure; a job in its pause ends at once. */
+export function endRetries(id: string) {
+  return unwrap(client.POST("/api/v1/jobs/{id}/end-retries", { params: { path: { id } } }));
+}
+
+/** Starts a waiting job on GPUs that no job uses, without its guarantee. */
+export function runOpportunistically(id: string) {
+  return unwrap(client.POST("/api/v1/jobs/{id}/opportunistic", { params: { path: { id } } }));
+}
+
+/** Ends a running job and starts it again on other nodes. */
+export function move(id: string, node: string) {
+  const params = { path: { id } };
+  return unwrap(client.POST("/api/v1/jobs/{id}/move", { params, body: { node } }));
+}
+
+/** The same job once more, with more memory or on other nodes. */
+export function runAgain(id: string, changes: { memory_mb?: number; elsewhere?: boolean }) {
+  const params = { path: { id } };
+  const body = { elsewhere: false, ...changes };
+  return unwrap(client.POST("/api/v1/jobs/{id}/run-again", { params, body }));
 }
 
 export function stop(id: string) {
-  return take(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
+  return unwrap(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
 }
 
 /** The same job once more, with its secrets and working files, under the next free name. */
 export function clone(id: string) {
-  return take(client.POST("/api/v1/jobs/{id}/clone", { params: { path: { id } }, body: {} }));
+  return unwrap(client.POST("/api/v1/jobs/{id}/clone", { params: { path: { id } }, body: {} }));
 }
 
 export function setTags(id: string, tags: string[]) {
-  return take(client.PUT("/api/v1/jobs/{id}/tags", { params: { path: { id } }, body: { tags } }));
+  return unwrap(client.PUT("/api/v1/jobs/{id}/tags", { params: { path: { id } }, body: { tags } }));
 }
 
 /** Who else reads the job; null: as its virtual cluster says. */
+export const jobShares = (id: string) =>
+  queryOptions({
+    queryKey: ["jobs", id, "shares"],
+    queryFn: () => unwrap(client.GET("/api/v1/jobs/{id}/shares", { params: { path: { id } } })),
+  });
+
+export type ShareKind = components["schemas"]["JobShare"]["kind"];
+
+export function shareJob(id: string, kind: ShareKind, name: string) {
+  return kind === "user"
+    ? unwrap(
+        client.PUT("/api/v1/jobs/{id}/shares/users/{username}", {
+          params: { path: { id, username: name } },
+        }),
+      )
+    : unwrap(
+        client.PUT("/api/v1/jobs/{id}/shares/groups/{group}", {
+          params: { path: { id, group: name } },
+        }),
+      );
+}
+
+export function unshareJob(id: string, kind: ShareKind, name: string) {
+  return kind === "user"
+    ? unwrap(
+        client.DELETE("/api/v1/jobs/{id}/shares/users/{username}", {
+          params: { path: { id, username: name } },
+        }),
+      )
+    : unwrap(
+        client.DELETE("/api/v1/jobs/{id}/shares/groups/{group}", {
+          params: { path: { id, group: name } },
+        }),
+      );
+}
+
 export function setVisibility(id: string, visibility: Visibility | null) {
   const params = { path: { id } };
-  return take(client.PUT("/api/v1/jobs/{id}/visibility", { params, body: { visibility } }));
+  return unwrap(client.PUT("/api/v1/jobs/{id}/visibility", { params, body: { visibility } }));
 }
 
 export function setPriority(id: string, priority: number) {
   const params = { path: { id } };
-  return take(client.PUT("/api/v1/jobs/{id}/priority", { params, body: { priority } }));
+  return unwrap(client.PUT("/api/v1/jobs/{id}/priority", { params, body: { priority } }));
+}
+
+export function setIdleExemption(id: string, exempt: boolean) {
+  const params = { path: { id } };
+  return unwrap(client.PUT("/api/v1/jobs/{id}/idle-exemption", { params, body: { exempt } }));
 }
 
 export type ForeignFormat = "auto" | "slurm" | "kubeflow";
@@ -159,5 +239,16 @@ export type ForeignFormat = "auto" | "slurm" | "kubeflow";
 export function convert(text: string, format: ForeignFormat) {
   const plain = { headers: { "Content-Type": "text/plain" }, bodySerializer: String };
   const params = { query: { format } };
-  return take(client.POST("/api/v1/jobs/convert", { ...plain, params, body: text }));
+  return unwrap(client.POST("/api/v1/jobs/convert", { ...plain, params, body: text }));
+}
+
+/** Stores a gzipped tar archive; the same one twice is one. */
+export function uploadArchive(archive: Blob) {
+  return unwrap(
+    client.POST("/api/v1/files", {
+      headers: { "Content-Type": "application/gzip" },
+      body: archive as unknown as string,
+      bodySerializer: (body) => body as unknown as BodyInit,
+    }),
+  );
 }

@@ -1,15 +1,16 @@
 import { queryOptions } from "@tanstack/react-query";
-import { client, take } from "./client";
+import { client, unwrap } from "./client";
 import { isApiError } from "./errors";
+import type { KeyAnswer } from "./securityKeys";
 import type { Me, TokenScope } from "./types";
 
 export const info = queryOptions({
   queryKey: ["info"],
-  queryFn: () => take(client.GET("/api/v1/info")),
+  queryFn: () => unwrap(client.GET("/api/v1/info")),
   staleTime: Infinity,
 });
 
-/** Whether somebody was logged in on this page and the server knows the session no more. */
+/** Whether a user was logged in on this page whose session the server has ended. */
 export const sessionEnded = queryOptions({
   queryKey: ["session-ended"],
   queryFn: () => false,
@@ -17,13 +18,13 @@ export const sessionEnded = queryOptions({
   staleTime: Infinity,
 });
 
-/** Who is logged in; null is nobody. Whoever was stays known when the session ends, so that the
- * page stays as it is while the login is asked for. */
+/** The user who is logged in, or null. When a session ends its user stays known, so that the page
+ * stays as it is while the login is asked for. */
 export const me = queryOptions({
   queryKey: ["me"],
   queryFn: async ({ client: queries }): Promise<Me | null> => {
     try {
-      return await take(client.GET("/api/v1/me"));
+      return await unwrap(client.GET("/api/v1/me"));
     } catch (error) {
       if (!isApiError(error, 401)) throw error;
       const known = queries.getQueryData<Me | null>(["me"]) ?? null;
@@ -36,32 +37,65 @@ export const me = queryOptions({
 
 export const tokens = queryOptions({
   queryKey: ["tokens"],
-  queryFn: () => take(client.GET("/api/v1/auth/tokens")),
+  queryFn: () => unwrap(client.GET("/api/v1/auth/tokens")),
 });
 
-export function login(username: string, password: string) {
-  return take(client.POST("/api/v1/auth/login", { body: { username, password } }));
+/** `code`: of an authenticator app, and `key`: what a security key signed; the server asks for one
+ * of them by the error `mfa_required`. */
+export function login(username: string, password: string, code = "", key?: KeyAnswer) {
+  const body = { username, password, ...(code ? { code } : {}), ...(key ? { key } : {}) };
+  return unwrap(client.POST("/api/v1/auth/login", { body }));
+}
+
+export const mfa = queryOptions({
+  queryKey: ["mfa"],
+  queryFn: () => unwrap(client.GET("/api/v1/me/mfa")),
+});
+
+/** Makes a key for an authenticator app, which does nothing until it is confirmed. */
+export function startMfa(password: string) {
+  return unwrap(client.POST("/api/v1/me/mfa/start", { body: { password } }));
+}
+
+/** The answer holds the recovery codes, this once only. */
+export function confirmMfa(code: string) {
+  return unwrap(client.POST("/api/v1/me/mfa/confirm", { body: { code } }));
+}
+
+export function renewRecoveryCodes(code: string) {
+  return unwrap(client.POST("/api/v1/me/mfa/recovery-codes", { body: { code } }));
+}
+
+export function disableMfa(password: string) {
+  return unwrap(client.POST("/api/v1/me/mfa/disable", { body: { password } }));
+}
+
+/** Gives the password again, for what needs to know that the user is really there. */
+export function confirmMe(password: string) {
+  return unwrap(client.POST("/api/v1/me/confirm", { body: { password } }));
 }
 
 export function logout() {
-  return take(client.POST("/api/v1/auth/logout"));
+  return unwrap(client.POST("/api/v1/auth/logout"));
 }
 
 /** The answer holds the token itself, this once only. */
 export function createToken(name: string, expires_in_s: number, scope: TokenScope) {
-  return take(client.POST("/api/v1/auth/tokens", { body: { name, expires_in_s, scope } }));
+  return unwrap(client.POST("/api/v1/auth/tokens", { body: { name, expires_in_s, scope } }));
 }
 
 export function changePassword(current: string, next: string, keep_tokens: boolean) {
   const body = { current, new: next, keep_tokens };
-  return take(client.POST("/api/v1/me/password", { body }));
+  return unwrap(client.POST("/api/v1/me/password", { body }));
 }
 
 /** By a link that an administrator made; it works once. */
 export function resetPassword(username: string, token: string, next: string) {
-  return take(client.POST("/api/v1/auth/password-reset", { body: { username, token, new: next } }));
+  return unwrap(
+    client.POST("/api/v1/auth/password-reset", { body: { username, token, new: next } }),
+  );
 }
 
 export function revokeToken(id: string) {
-  return take(client.DELETE("/api/v1/auth/tokens/{id}", { params: { path: { id } } }));
+  return unwrap(client.DELETE("/api/v1/auth/tokens/{id}", { params: { path: { id } } }));
 }

@@ -7,12 +7,33 @@ export type Info = Schemas["Info"];
 export type Me = Schemas["Me"];
 export type User = Schemas["User"];
 export type NewUser = Schemas["UserBodyRequest"];
+export type Group = Schemas["Group"];
+export type GroupRole = Schemas["GroupRole"];
+export type GroupBody = Schemas["GroupBodyRequest"];
+export type ImportedUser = Schemas["ImportedUser"];
 export type ApiToken = Schemas["Token"];
 export type TokenScope = ApiToken["scope"];
+/** A token with the user, service account or job that it was made for. */
+export type OwnedToken = Schemas["OwnedToken"];
+export type ServiceAccount = Schemas["ServiceAccount"];
+export type ServiceAccountBody = Schemas["ServiceAccountBodyRequest"];
+export type ServiceAccountChange = Schemas["PatchedServiceAccountChangeRequest"];
+export type ServiceAccountRole = NonNullable<ServiceAccountBody["role"]>;
+export type ServiceTokenScope = NonNullable<Schemas["ServiceTokenBodyRequest"]["scope"]>;
+export type SecurityKey = Schemas["SecurityKey"];
+export type Policy = Schemas["Policy"];
+export type PolicyParameter = Schemas["PolicyParameter"];
 export type Visibility = Schemas["VirtualCluster"]["job_visibility"];
 
 /** Why something is as it is: a stable code, one sentence, the numbers behind it. */
 export type Reason = Schemas["Reason"];
+/** Why a job waits: what is in `details` follows from `code`. */
+export type WaitReason = Schemas["WaitReason"];
+/** What would happen to a job file that is submitted now: it starts, or why it would wait. */
+export type ForecastReason = Schemas["ForecastReason"];
+/** The numbers in every reason of the scheduler. */
+export type SchedulingDetails = Schemas["SchedulingDetails"];
+export type UsingJob = Schemas["UsingJob"];
 export type JobSummary = Schemas["JobSummary"];
 export type JobState = JobSummary["state"];
 export type Job = Schemas["Job"];
@@ -22,7 +43,7 @@ export type TaskState = Task["state"];
 export type Attempt = Schemas["Attempt"];
 export type JobEvent = Schemas["Event"];
 export type CheckResult = Schemas["Check"];
-export type SpecError = Schemas["Problem"];
+export type JobFileError = Schemas["Problem"];
 
 export type LogChunk = Schemas["LogChunk"];
 /** A line of a log that was searched, and where in it the match stands. */
@@ -42,6 +63,15 @@ export type JoinToken = Schemas["JoinToken"];
 export type Cluster = Schemas["Cluster"];
 export type Image = Schemas["Image"];
 export type ImageBody = Schemas["ImageBodyRequest"];
+/** A folder that jobs mount by name; only admins see where it lies. */
+export type App = Schemas["App"];
+export type NewAppBody = Schemas["NewAppBodyRequest"];
+export type Storage = Schemas["Storage"];
+export type StorageFile = Schemas["StorageFile"];
+export type StorageBody = Schemas["StorageBodyRequest"];
+
+/** Who did what to whom, from where; `before` and `after` hold what differs. */
+export type AuditEntry = Schemas["AuditEntry"];
 
 export interface Page<T> {
   results: T[];
@@ -67,6 +97,7 @@ export type Diagnosis = Schemas["Diagnosis"];
 
 /** A placement of the whole gang. */
 export type JobAttempt = Schemas["JobAttempt"];
+export type RegistryCredential = Schemas["RegistryCredential"];
 export type JobUse = Schemas["JobUse"];
 export type NodeFault = Schemas["Fault"];
 
@@ -75,3 +106,9 @@ export type Converted = Schemas["Converted"];
 
 /** Working files that were uploaded. */
 export type Archive = Schemas["Archive"];
+export type Announcement = Schemas["Announcement"];
+export type Notification = Schemas["Notification"];
+export type NotificationPreferences = Schemas["NotificationPreferences"];
+export type NotificationChannel = NotificationPreferences["channels"][number]["name"];
+export type Webhook = Schemas["Webhook"];
+export type Delivery = Schemas["NotificationDelivery"];

@@ -1,9 +1,9 @@
+import { Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { cluster } from "@/api/cluster";
-import { useLiveQueries, usePoll } from "@/live/live";
-import { UseBar } from "@/ui/UseBar";
-import { LiveDot } from "./LiveDot";
+import { useLiveQueries, useLiveStatus, usePoll } from "@/live/live";
+import { UsageBar } from "@/ui/UsageBar";
 import css from "./ClusterGauge.module.css";
 
 /** How full the cluster is, at the foot of the sidebar. */
@@ -22,13 +22,33 @@ export function ClusterGauge() {
           {used} <span className="dim">of {total}</span>
         </span>
       </span>
-      <UseBar used={used} owned={total} label="GPUs in use" />
+      <UsageBar used={used} owned={total} label="GPUs in use" />
       <span className={css.line}>
         <span className="dim num">
           {data.jobs.RUNNING ?? 0} running, {data.jobs.WAITING ?? 0} waiting
         </span>
-        <LiveDot />
+        <LiveIndicator />
       </span>
     </Link>
+  );
+}
+
+const STATUS_LABELS = {
+  open: "Live: changes show at once",
+  connecting: "Connecting for live changes",
+  waiting: "Not live: the page asks every few seconds instead",
+};
+
+function LiveIndicator() {
+  const status = useLiveStatus();
+  return (
+    <Tooltip label={STATUS_LABELS[status]}>
+      <span
+        className={css.dot}
+        data-status={status}
+        role="img"
+        aria-label={STATUS_LABELS[status]}
+      />
+    </Tooltip>
   );
 }

@@ -1,16 +1,20 @@
+import { ActionIcon } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { useState } from "react";
 import { me, sessionEnded } from "@/api/session";
-import { KeyHelp } from "./KeyHelp";
-import { NoConnection } from "./NoConnection";
-import { SessionEnded } from "./SessionEnded";
+import { MfaSetupPage } from "@/pages/login/MfaSetupPage";
+import { Icon } from "@/ui/Icon";
+import { Logo } from "@/ui/Logo";
+import { Announcements } from "./Announcements";
+import { ConnectionBanner } from "./ConnectionBanner";
+import { SessionExpiredDialog } from "./SessionExpiredDialog";
+import { ShortcutsDialog, useShortcuts } from "./Shortcuts";
+import { NotificationMenu } from "./NotificationMenu";
 import { Sidebar } from "./Sidebar";
-import { TopBar } from "./TopBar";
-import { useShortcuts } from "./useShortcuts";
 import css from "./Shell.module.css";
 
-/** The frame around every page of somebody logged in. */
+/** The frame around every page of a user who is logged in. */
 export function Shell() {
   const { data: user } = useQuery(me);
   const { data: ended } = useQuery(sessionEnded);
@@ -31,22 +35,40 @@ export function Shell() {
   });
 
   if (!user) return null;
+  if (user.mfa_setup_required) return <MfaSetupPage />;
   return (
     <div className={css.frame}>
       <a className={css.skip} href="#main">
         Skip to the page
       </a>
-      <Sidebar user={user} drawn={drawn} onKeys={() => setKeys(true)} />
+      <Sidebar user={user} open={drawn} onShowShortcuts={() => setKeys(true)} />
       {drawn ? <div className={css.shade} onClick={() => setDrawn(false)} aria-hidden /> : null}
       <div className={css.side}>
         <TopBar open={drawn} onToggle={() => setDrawn(!drawn)} />
-        <NoConnection />
+        <ConnectionBanner />
+        <Announcements />
         <main className={css.main} id="main" tabIndex={-1}>
           <Outlet />
         </main>
       </div>
-      <KeyHelp open={keys} onClose={() => setKeys(false)} />
-      {ended ? <SessionEnded user={user} /> : null}
+      <ShortcutsDialog open={keys} onClose={() => setKeys(false)} />
+      {ended ? <SessionExpiredDialog user={user} /> : null}
     </div>
+  );
+}
+
+/** On small screens only: brings the sidebar in. */
+function TopBar({ open, onToggle }: { open: boolean; onToggle: () => void }) {
+  return (
+    <header className={css.bar}>
+      <ActionIcon aria-label="Menu" aria-expanded={open} onClick={onToggle}>
+        <Icon name="menu" />
+      </ActionIcon>
+      <Logo size={18} />
+      <span className={css.name}>Skep</span>
+      <span className={css.end}>
+        <NotificationMenu />
+      </span>
+    </header>
   );
 }

@@ -4,38 +4,51 @@ import { Icon, type IconName } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { Logo } from "@/ui/Logo";
 import { ClusterGauge } from "./ClusterGauge";
+import { NotificationMenu } from "./NotificationMenu";
 import { UserMenu } from "./UserMenu";
-import { isOutside } from "@/pages/jobs/NoVirtualCluster";
+import { hasNoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
 import css from "./Sidebar.module.css";
 
-const WORK = [
+const MAIN_LINKS = [
+  { to: "/", label: "Home", icon: "home" },
   { to: "/jobs", label: "Jobs", icon: "jobs" },
+  { to: "/apps", label: "Notebooks", icon: "screen" },
   { to: "/cluster", label: "Cluster", icon: "cluster" },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: "hives" },
+  { to: "/usage", label: "Usage", icon: "usage" },
   { to: "/images", label: "Images", icon: "image" },
+  { to: "/storages", label: "Storages", icon: "folder" },
 ] as const;
 
-const ADMIN = [
+const ADMIN_LINKS = [
   { to: "/cells", label: "Cells", icon: "cells" },
   { to: "/users", label: "Users", icon: "users" },
+  { to: "/groups", label: "Groups", icon: "hives" },
+  { to: "/tokens", label: "API tokens", icon: "key" },
+  { to: "/announcements", label: "Announcements", icon: "megaphone" },
+  { to: "/audit", label: "Audit", icon: "clock" },
+  { to: "/health", label: "Health", icon: "pulse" },
 ] as const;
 
 interface Props {
   user: Me;
   /** On small screens: whether it is in. */
-  drawn: boolean;
+  open: boolean;
   /** Asks for the list of keys. */
-  onKeys: () => void;
+  onShowShortcuts: () => void;
 }
 
-export function Sidebar({ user, drawn, onKeys }: Props) {
+export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys }: Props) {
   return (
     <aside className={css.sidebar} data-drawn={drawn || undefined}>
-      <Link to="/jobs" className={css.brand}>
-        <Logo />
-        Skep
-      </Link>
-      {isOutside(user) ? null : (
+      <div className={css.head}>
+        <Link to="/" className={css.brand}>
+          <Logo />
+          Skep
+        </Link>
+        <NotificationMenu />
+      </div>
+      {hasNoVirtualCluster(user) ? null : (
         <LinkButton
           to="/jobs/new"
           size="sm"
@@ -47,14 +60,14 @@ export function Sidebar({ user, drawn, onKeys }: Props) {
         </LinkButton>
       )}
       <nav aria-label="Main">
-        {WORK.map((place) => (
-          <Place key={place.to} {...place} />
+        {MAIN_LINKS.map((place) => (
+          <NavLink key={place.to} {...place} />
         ))}
         {user.is_admin ? (
           <>
             <div className={css.section}>Administration</div>
-            {ADMIN.map((place) => (
-              <Place key={place.to} {...place} />
+            {ADMIN_LINKS.map((place) => (
+              <NavLink key={place.to} {...place} />
             ))}
           </>
         ) : null}
@@ -67,11 +80,16 @@ export function Sidebar({ user, drawn, onKeys }: Props) {
   );
 }
 
-type To = (typeof WORK)[number]["to"] | (typeof ADMIN)[number]["to"];
+type NavTarget = (typeof MAIN_LINKS)[number]["to"] | (typeof ADMIN_LINKS)[number]["to"];
 
-function Place({ to, label, icon }: { to: To; label: string; icon: IconName }) {
+function NavLink({ to, label, icon }: { to: NavTarget; label: string; icon: IconName }) {
   return (
-    <Link to={to} className={css.place} activeProps={{ "data-active": true }}>
+    <Link
+      to={to}
+      className={css.place}
+      activeProps={{ "data-active": true }}
+      activeOptions={{ exact: to === "/" }}
+    >
       <Icon name={icon} />
       {label}
     </Link>

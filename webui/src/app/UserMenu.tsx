@@ -1,12 +1,11 @@
-import { Menu, UnstyledButton } from "@mantine/core";
+import { Menu, UnstyledButton, useMantineColorScheme } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { logout } from "@/api/session";
 import type { Me } from "@/api/types";
 import { live } from "@/live/live";
 import { Icon } from "@/ui/Icon";
-import { tellError } from "@/ui/notify";
-import { SchemeItems } from "./SchemeItems";
+import { notifyError } from "@/ui/notify";
 import css from "./UserMenu.module.css";
 
 export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
@@ -17,7 +16,7 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
     try {
       await logout();
     } catch (error) {
-      return tellError(error, "Could not log out");
+      return notifyError(error, "Could not log out");
     }
     live.close();
     queries.clear();
@@ -36,8 +35,8 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
         </UnstyledButton>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item component={Link} to="/profile" leftSection={<Icon name="key" size={14} />}>
-          Profile and tokens
+        <Menu.Item component={Link} to="/settings" leftSection={<Icon name="key" size={14} />}>
+          Settings
         </Menu.Item>
         <Menu.Item
           component="a"
@@ -51,8 +50,11 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
         <Menu.Item leftSection={<Icon name="help" size={14} />} onClick={onKeys}>
           Keyboard shortcuts
         </Menu.Item>
+        <Menu.Item component={Link} to="/about" leftSection={<Icon name="info" size={14} />}>
+          About Skep
+        </Menu.Item>
         <Menu.Divider />
-        <SchemeItems />
+        <ColorSchemeItems />
         <Menu.Divider />
         <Menu.Item leftSection={<Icon name="logout" size={14} />} onClick={() => void leave()}>
           Log out
@@ -60,4 +62,26 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
       </Menu.Dropdown>
     </Menu>
   );
+}
+
+const COLOR_SCHEMES = [
+  { value: "light", label: "Light", icon: "sun" },
+  { value: "dark", label: "Dark", icon: "moon" },
+  { value: "auto", label: "Like the system", icon: "screen" },
+] as const;
+
+function ColorSchemeItems() {
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  return COLOR_SCHEMES.map(({ value, label, icon }) => (
+    <Menu.Item
+      key={value}
+      role="menuitemradio"
+      aria-checked={colorScheme === value}
+      leftSection={<Icon name={icon} size={14} />}
+      rightSection={colorScheme === value ? <Icon name="check" size={12} /> : null}
+      onClick={() => setColorScheme(value)}
+    >
+      {label}
+    </Menu.Item>
+  ));
 }

@@ -1,27 +1,28 @@
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  redirect,
-} from "@tanstack/react-router";
-import { queryClient } from "@/api/queries";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { queryClient } from "@/api/queryClient";
+import { auditSearch } from "@/features/audit/search";
 import { me } from "@/api/session";
 import { LoginPage } from "@/pages/login/LoginPage";
+import { HomePage } from "@/pages/home/HomePage";
 import { JobsPage } from "@/pages/jobs/JobsPage";
-import { jobsSearch } from "@/pages/jobs/search";
-import { jobSearch } from "@/pages/job/search";
-import { vcSearch } from "@/pages/vc/search";
-import { Crash, Lost, Waiting } from "./Fallbacks";
+import { jobsSearch } from "@/pages/jobs/searchParams";
+import { jobSearch } from "@/pages/job/searchParams";
+import { usageSearch } from "@/pages/usage/searchParams";
+import { vcSearch } from "@/pages/vc/searchParams";
+import { lazyPage } from "@/ui/lazyParts";
+import { PageError, NotFound, PagePending } from "./RouteFallbacks";
 import { Shell } from "./Shell";
-import { text } from "./search";
+import { textParam } from "@/format/searchParams";
 
-const root = createRootRoute({ notFoundComponent: Lost });
+const root = createRootRoute({ notFoundComponent: NotFound });
 
 const login = createRoute({
   getParentRoute: () => root,
   path: "/login",
-  validateSearch: (search): { next?: string } => ({ next: text(search["next"]) }),
+  validateSearch: (search): { next?: string; refused?: string } => ({
+    next: textParam(search["next"]),
+    refused: textParam(search["refused"]),
+  }),
   component: LoginPage,
 });
 
@@ -29,10 +30,17 @@ const reset = createRoute({
   getParentRoute: () => root,
   path: "/reset-password",
   validateSearch: (search): { user: string; token: string } => ({
-    user: text(search["user"]) ?? "",
-    token: text(search["token"]) ?? "",
+    user: textParam(search["user"]) ?? "",
+    token: textParam(search["token"]) ?? "",
   }),
-  component: lazyRouteComponent(() => import("@/pages/login/ResetPage"), "ResetPage"),
+  component: lazyPage(() => import("@/pages/login/ResetPage"), "ResetPage"),
+});
+
+const unsubscribe = createRoute({
+  getParentRoute: () => root,
+  path: "/unsubscribe",
+  validateSearch: (search): { token: string } => ({ token: textParam(search["token"]) ?? "" }),
+  component: lazyPage(() => import("@/pages/login/UnsubscribePage"), "UnsubscribePage"),
 });
 
 const shell = createRoute({
@@ -48,9 +56,7 @@ const shell = createRoute({
 const home = createRoute({
   getParentRoute: () => shell,
   path: "/",
-  beforeLoad: () => {
-    throw redirect({ to: "/jobs" });
-  },
+  component: HomePage,
 });
 
 const jobs = createRoute({
@@ -63,64 +69,170 @@ const jobs = createRoute({
 const submit = createRoute({
   getParentRoute: () => shell,
   path: "/jobs/new",
-  validateSearch: (search): { from?: string } => ({ from: text(search["from"]) }),
-  component: lazyRouteComponent(() => import("@/pages/submit/SubmitPage"), "SubmitPage"),
+  validateSearch: (search): { from?: string } => ({ from: textParam(search["from"]) }),
+  component: lazyPage(() => import("@/pages/submit/SubmitPage"), "SubmitPage"),
 });
 
 const job = createRoute({
   getParentRoute: () => shell,
   path: "/jobs/$id",
   validateSearch: jobSearch,
-  component: lazyRouteComponent(() => import("@/pages/job/JobPage"), "JobPage"),
+  component: lazyPage(() => import("@/pages/job/JobPage"), "JobPage"),
 });
 
 const cluster = createRoute({
   getParentRoute: () => shell,
   path: "/cluster",
-  component: lazyRouteComponent(() => import("@/pages/cluster/ClusterPage"), "ClusterPage"),
+  component: lazyPage(() => import("@/pages/cluster/ClusterPage"), "ClusterPage"),
 });
 
 const virtualClusters = createRoute({
   getParentRoute: () => shell,
   path: "/virtual-clusters",
-  component: lazyRouteComponent(() => import("@/pages/vcs/VcsPage"), "VcsPage"),
+  component: lazyPage(() => import("@/pages/vcs/VirtualClustersPage"), "VirtualClustersPage"),
 });
 
 const virtualCluster = createRoute({
   getParentRoute: () => shell,
   path: "/virtual-clusters/$name",
   validateSearch: vcSearch,
-  component: lazyRouteComponent(() => import("@/pages/vc/VcPage"), "VcPage"),
+  component: lazyPage(() => import("@/pages/vc/VcPage"), "VcPage"),
+});
+
+const usage = createRoute({
+  getParentRoute: () => shell,
+  path: "/usage",
+  validateSearch: usageSearch,
+  component: lazyPage(() => import("@/pages/usage/UsagePage"), "UsagePage"),
 });
 
 const images = createRoute({
   getParentRoute: () => shell,
   path: "/images",
-  component: lazyRouteComponent(() => import("@/pages/admin/ImagesPage"), "ImagesPage"),
+  component: lazyPage(() => import("@/pages/admin/ImagesPage"), "ImagesPage"),
+});
+
+const storages = createRoute({
+  getParentRoute: () => shell,
+  path: "/storages",
+  component: lazyPage(() => import("@/pages/admin/StoragesPage"), "StoragesPage"),
+});
+
+const storageFiles = createRoute({
+  getParentRoute: () => shell,
+  path: "/storages/$name",
+  validateSearch: (search: Record<string, unknown>): { path?: string } => ({
+    path: textParam(search["path"]),
+  }),
+  component: lazyPage(() => import("@/pages/storage/StorageFilesPage"), "StorageFilesPage"),
+});
+
+const apps = createRoute({
+  getParentRoute: () => shell,
+  path: "/apps",
+  component: lazyPage(() => import("@/pages/apps/AppsPage"), "AppsPage"),
+});
+
+const openApp = createRoute({
+  getParentRoute: () => shell,
+  path: "/apps/$id",
+  validateSearch: (search: Record<string, unknown>): { state?: string } => ({
+    state: textParam(search["state"]),
+  }),
+  component: lazyPage(() => import("@/pages/apps/OpenAppPage"), "OpenAppPage"),
 });
 
 const users = createRoute({
   getParentRoute: () => shell,
   path: "/users",
-  component: lazyRouteComponent(() => import("@/pages/admin/UsersPage"), "UsersPage"),
+  component: lazyPage(() => import("@/pages/admin/UsersPage"), "UsersPage"),
+});
+
+const tokens = createRoute({
+  getParentRoute: () => shell,
+  path: "/tokens",
+  validateSearch: (search: Record<string, unknown>): { user?: string; cursor?: string } => ({
+    user: textParam(search["user"]),
+    cursor: textParam(search["cursor"]),
+  }),
+  component: lazyPage(() => import("@/pages/admin/TokensPage"), "TokensPage"),
+});
+
+const groups = createRoute({
+  getParentRoute: () => shell,
+  path: "/groups",
+  component: lazyPage(() => import("@/pages/admin/GroupsPage"), "GroupsPage"),
+});
+
+const audit = createRoute({
+  getParentRoute: () => shell,
+  path: "/audit",
+  validateSearch: auditSearch,
+  component: lazyPage(() => import("@/pages/admin/AuditPage"), "AuditPage"),
+});
+
+const health = createRoute({
+  getParentRoute: () => shell,
+  path: "/health",
+  component: lazyPage(() => import("@/pages/admin/HealthPage"), "HealthPage"),
 });
 
 const cells = createRoute({
   getParentRoute: () => shell,
   path: "/cells",
-  component: lazyRouteComponent(() => import("@/pages/cells/CellsPage"), "CellsPage"),
+  component: lazyPage(() => import("@/pages/cells/CellsPage"), "CellsPage"),
 });
 
+const settings = createRoute({
+  getParentRoute: () => shell,
+  path: "/settings",
+  beforeLoad: () => {
+    throw redirect({ to: "/settings/$section", params: { section: "profile" } });
+  },
+});
+
+const settingsSection = createRoute({
+  getParentRoute: () => shell,
+  path: "/settings/$section",
+  component: lazyPage(() => import("@/pages/profile/SettingsPage"), "SettingsPage"),
+});
+
+/** The former address of the settings. */
 const profile = createRoute({
   getParentRoute: () => shell,
   path: "/profile",
-  component: lazyRouteComponent(() => import("@/pages/profile/ProfilePage"), "ProfilePage"),
+  beforeLoad: () => {
+    throw redirect({ to: "/settings/$section", params: { section: "profile" } });
+  },
+});
+
+const notifications = createRoute({
+  getParentRoute: () => shell,
+  path: "/notifications",
+  validateSearch: (search): { unread?: boolean; cursor?: string } => ({
+    unread: search["unread"] === true || undefined,
+    cursor: textParam(search["cursor"]),
+  }),
+  component: lazyPage(() => import("@/pages/notifications/NotificationsPage"), "NotificationsPage"),
+});
+
+const announcements = createRoute({
+  getParentRoute: () => shell,
+  path: "/announcements",
+  component: lazyPage(() => import("@/pages/admin/AnnouncementsPage"), "AnnouncementsPage"),
+});
+
+const about = createRoute({
+  getParentRoute: () => shell,
+  path: "/about",
+  component: lazyPage(() => import("@/pages/about/AboutPage"), "AboutPage"),
 });
 
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
     reset,
+    unsubscribe,
     shell.addChildren([
       home,
       jobs,
@@ -129,15 +241,29 @@ export const router = createRouter({
       cluster,
       virtualClusters,
       virtualCluster,
+      usage,
       images,
+      storages,
+      storageFiles,
+      apps,
+      openApp,
       users,
+      tokens,
+      groups,
       cells,
+      audit,
+      health,
+      settings,
+      settingsSection,
       profile,
+      notifications,
+      announcements,
+      about,
     ]),
   ]),
   defaultPreload: "intent",
-  defaultErrorComponent: Crash,
-  defaultPendingComponent: Waiting,
+  defaultErrorComponent: PageError,
+  defaultPendingComponent: PagePending,
   defaultPendingMs: 200,
   scrollRestoration: false,
 });

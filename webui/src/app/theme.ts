@@ -21,6 +21,8 @@ const dialog = {
     lockScroll: false,
     transitionProps: { duration: 120 },
     closeButtonProps: { "aria-label": "Close" },
+    // Its <header> would count as a banner of the page.
+    attributes: { header: { role: "none" } },
   },
 };
 

@@ -1,7 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { exitWords, shortModel, shortUuid } from "./names";
-import { bytes, count } from "./size";
-import { about, ago, duration, inAbout, span } from "./time";
+import { exitLabel, shortModel, shortUuid } from "./names";
+import { formatBytes, pluralize } from "./numbers";
+import {
+  formatExpectedTime,
+  formatRelativeTime,
+  formatDuration,
+  formatTimeUntil,
+  elapsedSeconds,
+} from "./time";
 
 describe("duration", () => {
   test.each([
@@ -12,7 +18,7 @@ describe("duration", () => {
     [187, "3m 07s"],
     [3600 * 5 + 720, "5h 12m"],
     [86_400 * 2 + 3 * 3600, "2d 3h"],
-  ])("%d seconds are %s", (seconds, words) => expect(duration(seconds)).toBe(words));
+  ])("%d seconds are %s", (seconds, words) => expect(formatDuration(seconds)).toBe(words));
 });
 
 describe("ago", () => {
@@ -25,15 +31,19 @@ describe("ago", () => {
     [600, "10m ago"],
     [7200, "2h ago"],
     [86_400 * 3, "3d ago"],
-  ])("after %d seconds: %s", (seconds, words) => expect(ago(at, later(seconds))).toBe(words));
+  ])("after %d seconds: %s", (seconds, words) =>
+    expect(formatRelativeTime(at, later(seconds))).toBe(words),
+  );
 });
 
 describe("span", () => {
-  test("has no length before the start", () => expect(span(null, null, 0)).toBeNull());
+  test("has no length before the start", () => expect(elapsedSeconds(null, null, 0)).toBeNull());
   test("runs to now while there is no end", () =>
-    expect(span("2026-01-01T00:00:00Z", null, Date.parse("2026-01-01T00:01:00Z"))).toBe(60));
+    expect(elapsedSeconds("2026-01-01T00:00:00Z", null, Date.parse("2026-01-01T00:01:00Z"))).toBe(
+      60,
+    ));
   test("ends at the end", () =>
-    expect(span("2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z", Infinity)).toBe(5));
+    expect(elapsedSeconds("2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z", Infinity)).toBe(5));
 });
 
 describe("how far off", () => {
@@ -45,13 +55,15 @@ describe("how far off", () => {
     [2 * 3600 + 600, "in about 2 h 10 min"],
     [26 * 3600 + 600, "in about 26 h"],
     [5 * 86_400, "in about 5 days"],
-  ])("%d seconds are %s", (seconds, words) => expect(inAbout(seconds * 1000, 0)).toBe(words));
+  ])("%d seconds are %s", (seconds, words) =>
+    expect(formatTimeUntil(seconds * 1000, 0)).toBe(words),
+  );
 });
 
 test("the time of another day comes with the day", () => {
   const noon = new Date(2026, 0, 5, 12).getTime();
-  expect(about(new Date(2026, 0, 5, 14, 20).getTime(), noon)).toBe("14:20");
-  expect(about(new Date(2026, 0, 7, 9, 5).getTime(), noon)).toBe("Wed 09:05");
+  expect(formatExpectedTime(new Date(2026, 0, 5, 14, 20).getTime(), noon)).toBe("14:20");
+  expect(formatExpectedTime(new Date(2026, 0, 7, 9, 5).getTime(), noon)).toBe("Wed 09:05");
 });
 
 describe("bytes", () => {
@@ -60,12 +72,12 @@ describe("bytes", () => {
     [1536, "1.5 KB"],
     [1024 ** 2, "1 MB"],
     [80 * 1024 ** 3, "80 GB"],
-  ])("%d is %s", (value, words) => expect(bytes(value)).toBe(words));
+  ])("%d is %s", (value, words) => expect(formatBytes(value)).toBe(words));
 });
 
 test("counts are said in words", () => {
-  expect(count(1, "task")).toBe("1 task");
-  expect(count(2000, "task")).toBe("2,000 tasks");
+  expect(pluralize(1, "task")).toBe("1 task");
+  expect(pluralize(2000, "task")).toBe("2,000 tasks");
 });
 
 describe("how a process ended", () => {
@@ -78,10 +90,10 @@ describe("how a process ended", () => {
     [{ ...end, exit_signal: 15 }, "SIGTERM (143)"],
     [{ ...end, exit_code: 137, oom_killed: true }, "out of memory"],
     [{ ...end, exit_code: 250 }, "250"],
-  ])("%j is told as %j", (value, words) => expect(exitWords(value)).toBe(words));
+  ])("%j is shown as %j", (value, words) => expect(exitLabel(value)).toBe(words));
 });
 
-test("names are short where there is no room", () => {
+test("names are short where space is short", () => {
   expect(shortModel("NVIDIA A100-SXM4-80GB")).toBe("A100-SXM4-80GB");
   expect(shortUuid("GPU-5f2e9b1c-0000")).toBe("5f2e9b1c");
 });

@@ -3,7 +3,7 @@ export function shortModel(model: string): string {
   return model.replace(/^(NVIDIA|AMD|Tesla|GeForce)\s+/i, "").replace(/^(Tesla|GeForce)\s+/i, "");
 }
 
-/** The part of a GPU's UUID that tells it from its neighbours. */
+/** The part of a GPU's UUID that distinguishes it from others. */
 export function shortUuid(uuid: string): string {
   return uuid.replace(/^GPU-/, "").slice(0, 8);
 }
@@ -25,7 +25,7 @@ const SIGNALS: Record<number, string> = {
 };
 
 /** How a process ended, in a few words; "" while it has not. */
-export function exitWords(end: {
+export function exitLabel(end: {
   exit_code: number | null;
   exit_signal: number | null;
   oom_killed: boolean;
@@ -36,4 +36,26 @@ export function exitWords(end: {
   const name = SIGNALS[signal];
   if (name) return `${name} (${end.exit_code ?? 128 + signal})`;
   return end.exit_code === null ? "" : String(end.exit_code);
+}
+
+/** The same with a capital at its beginning. */
+export function capitalize(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Orders node-2 before node-10. */
+export function compareNames(a: string, b: string): number {
+  return collator.compare(a, b);
+}
+
+/** How the page speaks of what its reader may not know by name. */
+
+/** Of a virtual cluster that the reader does not belong to. */
+export const HIDDEN_VC_LABEL = "another virtual cluster";
+
+/** A job that the reader may not see, of this virtual cluster; null: of another one. */
+export function hiddenJobLabel(vc: string | null): string {
+  return vc === null ? "another team's job" : `another job of ${vc}`;
 }

@@ -3,7 +3,7 @@ const HOUR = 3600;
 const DAY = 86_400;
 
 /** Seconds as people say them, two units at most: "4.2s", "3m 07s", "5h 12m", "2d 3h". */
-export function duration(seconds: number): string {
+export function formatDuration(seconds: number): string {
   if (seconds < 0) return "0s";
   if (seconds < 10) return `${Math.floor(seconds * 10) / 10}s`;
   if (seconds < MINUTE) return `${Math.floor(seconds)}s`;
@@ -15,7 +15,7 @@ export function duration(seconds: number): string {
 }
 
 /** How long ago `iso` was at `now` (ms): "just now", "12s ago", "3h ago", then a date. */
-export function ago(iso: string, now: number): string {
+export function formatRelativeTime(iso: string, now: number): string {
   const seconds = (now - Date.parse(iso)) / 1000;
   if (seconds < 5) return "just now";
   if (seconds < MINUTE) return `${Math.floor(seconds)}s ago`;
@@ -26,7 +26,11 @@ export function ago(iso: string, now: number): string {
 }
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const fullFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const fullFormat = new Intl.DateTimeFormat(undefined, {
+  dateStyle: "medium",
+  timeStyle: "medium",
+  hourCycle: "h23",
+});
 const clockFormat = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit",
   minute: "2-digit",
@@ -41,22 +45,27 @@ const hourFormat = new Intl.DateTimeFormat(undefined, {
 const weekdayFormat = new Intl.DateTimeFormat("en", { weekday: "short" });
 
 /** Date and time in the reader's own zone. */
-export function fullTime(iso: string): string {
+export function formatDateTime(iso: string): string {
   return fullFormat.format(new Date(iso));
 }
 
-export function clock(iso: string): string {
-  return clockFormat.format(new Date(iso));
+/** The time of day of an ISO 8601 time, or of milliseconds since the epoch. */
+export function formatClock(at: string | number): string {
+  return clockFormat.format(new Date(at));
 }
 
 /** Seconds from `start` to `end`, or to `now` (ms) while it has not ended; null before the start. */
-export function span(start: string | null, end: string | null, now: number): number | null {
+export function elapsedSeconds(
+  start: string | null,
+  end: string | null,
+  now: number,
+): number | null {
   if (!start) return null;
   return ((end ? Date.parse(end) : now) - Date.parse(start)) / 1000;
 }
 
 /** How far off a moment is (both in ms), as one says a guess: "in about 25 min". */
-export function inAbout(at: number, now: number): string {
+export function formatTimeUntil(at: number, now: number): string {
   const seconds = (at - now) / 1000;
   if (seconds < 5) return "any moment now";
   if (seconds < MINUTE) return "in less than a minute";
@@ -70,7 +79,7 @@ export function inAbout(at: number, now: number): string {
 }
 
 /** When something will be: the time of today, and for other days their name. */
-export function about(at: number, now: number): string {
+export function formatExpectedTime(at: number, now: number): string {
   const [then, today] = [new Date(at), new Date(now)];
   const time = hourFormat.format(then);
   if (then.toDateString() === today.toDateString()) return time;

@@ -1,16 +1,15 @@
-import { useQueryClient, type QueryClient, type QueryKey } from "@tanstack/react-query";
+import { type QueryClient, type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useSyncExternalStore } from "react";
-import { serially } from "./renewal";
+import { serialize, throttle } from "./coalesce";
 import { LiveSocket, type Topic } from "./socket";
-import { throttle } from "./throttle";
 
 const scheme = location.protocol === "https:" ? "wss:" : "ws:";
 /** The page's only socket. */
 export const live = new LiveSocket(`${scheme}//${location.host}/ws/live`);
-addEventListener("online", () => live.hurry());
+addEventListener("online", () => live.reconnectNow());
 
 export function useLiveStatus() {
-  return useSyncExternalStore(live.watchStatus, live.getStatus);
+  return useSyncExternalStore(live.subscribeStatus, live.getStatus);
 }
 
 /** Calls `action` when the topic changes: at most every `gap` ms, and never twice at a time. */
@@ -18,10 +17,10 @@ export function useDoorbell(topic: Topic, id: string, action: () => unknown, gap
   const latest = useEffectEvent(action);
   useEffect(() => {
     const ring = throttle(
-      serially(async () => latest()),
+      serialize(async () => latest()),
       gap,
     );
-    const stop = live.follow(topic, id, ring);
+    const stop = live.subscribe(topic, id, ring);
     return () => {
       stop();
       ring.cancel();
@@ -30,25 +29,25 @@ export function useDoorbell(topic: Topic, id: string, action: () => unknown, gap
 }
 
 /** Reads queries again when the topic changes; `keys` are prefixes of query keys. A reading under
- * way is let finish: cut off by every bell, a long one would never end. */
+ * way is let finish: cut off by every notification, a long one would never end. */
 export function useLiveQueries(topic: Topic, id: string, keys: QueryKey[], gap = 1000): void {
   const queries = useQueryClient();
-  useDoorbell(topic, id, () => renew(queries, keys), gap);
+  useDoorbell(topic, id, () => refetch(queries, keys), gap);
 }
 
-async function renew(queries: QueryClient, keys: QueryKey[]): Promise<void> {
+async function refetch(queries: QueryClient, keys: QueryKey[]): Promise<void> {
   const busy = keys.some((queryKey) => queries.isFetching({ queryKey }) > 0);
   const read = () =>
     Promise.all(
       keys.map((queryKey) => queries.invalidateQueries({ queryKey }, { cancelRefetch: false })),
     );
   await read();
-  // That reading began before the bell.
+  // That request began before the notification.
   if (busy) await read();
 }
 
-/** For `refetchInterval`: doorbells make pages fast, this makes them certain, and carries them
- * alone (every `ms`) while the socket is down. */
-export function usePoll(ms = 5000): number {
-  return useLiveStatus() === "open" ? 30_000 : ms;
+/** For `refetchInterval`, in ms: notifications make pages fast, polls make them certain (every
+ * `resting` ms), and carry them alone (every `ms`) while the socket is down. */
+export function usePoll(ms = 5000, resting = 60_000): number {
+  return useLiveStatus() === "open" ? resting : ms;
 }

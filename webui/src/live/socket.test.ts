@@ -40,19 +40,19 @@ describe("the live socket", () => {
   test("opens with the first follower only, and asks for each topic once", () => {
     const live = aSocket();
     expect(FakeSocket.made).toHaveLength(0);
-    live.follow("jobs", "", vi.fn());
-    live.follow("job", "7", vi.fn());
-    live.follow("job", "7", vi.fn());
+    live.subscribe("jobs", "", vi.fn());
+    live.subscribe("job", "7", vi.fn());
+    live.subscribe("job", "7", vi.fn());
     newest().onopen?.();
     expect(FakeSocket.made).toHaveLength(1);
     expect(newest().sent).toEqual([{ subscribe: "jobs" }, { subscribe: "job", id: "7" }]);
   });
 
-  test("rings those who follow the topic and nobody else", () => {
+  test("rings those who follow the topic and no one else", () => {
     const live = aSocket();
     const [mine, other] = [vi.fn(), vi.fn()];
-    live.follow("job", "7", mine);
-    live.follow("job", "8", other);
+    live.subscribe("job", "7", mine);
+    live.subscribe("job", "8", other);
     newest().onopen?.();
     newest().ring("job", "7");
     expect(mine).toHaveBeenCalledOnce();
@@ -61,7 +61,7 @@ describe("the live socket", () => {
 
   test("leaves a topic with its last follower", () => {
     const live = aSocket();
-    const stop = [live.follow("job", "7", vi.fn()), live.follow("job", "7", vi.fn())];
+    const stop = [live.subscribe("job", "7", vi.fn()), live.subscribe("job", "7", vi.fn())];
     newest().onopen?.();
     stop[0]?.();
     expect(newest().sent).toHaveLength(1);
@@ -72,7 +72,7 @@ describe("the live socket", () => {
   test("comes back after a loss, asks again, and rings everybody for what was missed", () => {
     const live = aSocket();
     const ring = vi.fn();
-    live.follow("cluster", "", ring);
+    live.subscribe("cluster", "", ring);
     newest().onopen?.();
     expect(ring).not.toHaveBeenCalled();
     newest().onclose?.();
@@ -84,11 +84,11 @@ describe("the live socket", () => {
     expect(ring).toHaveBeenCalledOnce();
   });
 
-  test("tries at once when told that the network is back", () => {
+  test("tries at once when it is known that the network is back", () => {
     const live = aSocket();
-    live.follow("jobs", "", vi.fn());
+    live.subscribe("jobs", "", vi.fn());
     newest().onclose?.();
-    live.hurry();
+    live.reconnectNow();
     expect(FakeSocket.made).toHaveLength(2);
     vi.advanceTimersByTime(60_000);
     expect(FakeSocket.made).toHaveLength(2);
@@ -96,7 +96,7 @@ describe("the live socket", () => {
 
   test("stays closed after a logout", () => {
     const live = aSocket();
-    live.follow("jobs", "", vi.fn());
+    live.subscribe("jobs", "", vi.fn());
     newest().onopen?.();
     live.close();
     vi.advanceTimersByTime(60_000);
@@ -105,7 +105,7 @@ describe("the live socket", () => {
 
   test("ignores what it does not understand", () => {
     const live = aSocket();
-    live.follow("jobs", "", vi.fn());
+    live.subscribe("jobs", "", vi.fn());
     newest().onopen?.();
     expect(() => newest().onmessage?.({ data: "{broken" })).not.toThrow();
     expect(() => newest().onmessage?.({ data: "null" })).not.toThrow();

@@ -1,5 +1,5 @@
 /** What one can follow; "job" and "job-logs" need a job's id. */
-export type Topic = "jobs" | "job" | "job-logs" | "cluster";
+export type Topic = "jobs" | "job" | "job-logs" | "cluster" | "notifications";
 export type Status = "connecting" | "open" | "waiting";
 
 type Listener = () => void;
@@ -17,8 +17,8 @@ export function backoff(failures: number, random: number): number {
 
 /** One WebSocket for the whole page, open while anything is followed.
  *
- * Messages are doorbells: they say that a topic changed, never what. After a reconnection every
- * listener is rung, since doorbells of the gap are lost. */
+ * A message says that a topic changed, never what. After a reconnection every listener is called,
+ * because the messages of the gap are lost. */
 export class LiveSocket {
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -33,25 +33,25 @@ export class LiveSocket {
     private readonly open: Opener = (address) => new WebSocket(address),
   ) {}
 
-  /** Rings `listener` at every change of the topic, until the returned function is called. */
-  follow(topic: Topic, id: string, listener: Listener): () => void {
+  /** Calls `listener` at every change of the topic, until the returned function is called. */
+  subscribe(topic: Topic, id: string, listener: Listener): () => void {
     const key = `${topic} ${id}`;
     const listeners = this.topics.get(key) ?? new Set();
     listeners.add(listener);
     if (listeners.size === 1) {
       this.topics.set(key, listeners);
-      this.tell("subscribe", key);
+      this.send("subscribe", key);
     }
     this.connect();
     return () => {
       listeners.delete(listener);
       if (listeners.size > 0 || this.topics.get(key) !== listeners) return;
       this.topics.delete(key);
-      this.tell("unsubscribe", key);
+      this.send("unsubscribe", key);
     };
   }
 
-  watchStatus = (listener: Listener): (() => void) => {
+  subscribeStatus = (listener: Listener): (() => void) => {
     this.watchers.add(listener);
     return () => this.watchers.delete(listener);
   };
@@ -59,7 +59,7 @@ export class LiveSocket {
   getStatus = (): Status => this.status;
 
   /** Tries at once instead of at the end of the backoff: the network is back, or a login was. */
-  hurry(): void {
+  reconnectNow(): void {
     if (this.status !== "waiting") return;
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -80,26 +80,26 @@ export class LiveSocket {
     this.setStatus("connecting");
     const socket = this.open(this.url);
     this.socket = socket;
-    socket.onopen = () => this.opened(socket);
-    socket.onmessage = (message) => this.heard(String(message.data));
-    socket.onclose = () => this.closed(socket);
+    socket.onopen = () => this.onOpen(socket);
+    socket.onmessage = (message) => this.onMessage(String(message.data));
+    socket.onclose = () => this.onClose(socket);
   }
 
-  private opened(socket: WebSocket): void {
+  private onOpen(socket: WebSocket): void {
     if (socket !== this.socket) return;
     this.failures = 0;
     this.setStatus("open");
-    for (const key of this.topics.keys()) this.tell("subscribe", key);
-    if (this.everOpen) for (const key of this.topics.keys()) this.ring(key);
+    for (const key of this.topics.keys()) this.send("subscribe", key);
+    if (this.everOpen) for (const key of this.topics.keys()) this.notify(key);
     this.everOpen = true;
   }
 
-  private heard(text: string): void {
+  private onMessage(text: string): void {
     const message = parse(text);
-    if (message?.type === "changed") this.ring(`${message.topic} ${message.id ?? ""}`);
+    if (message?.type === "changed") this.notify(`${message.topic} ${message.id ?? ""}`);
   }
 
-  private closed(socket: WebSocket): void {
+  private onClose(socket: WebSocket): void {
     if (socket !== this.socket) return;
     this.socket = null;
     this.failures += 1;
@@ -113,11 +113,11 @@ export class LiveSocket {
     );
   }
 
-  private ring(key: string): void {
+  private notify(key: string): void {
     for (const listener of this.topics.get(key) ?? []) listener();
   }
 
-  private tell(verb: "subscribe" | "unsubscribe", key: string): void {
+  private send(verb: "subscribe" | "unsubscribe", key: string): void {
     if (this.status !== "open") return;
     const [topic, id] = key.split(" ") as [string, string];
     this.socket?.send(JSON.stringify({ [verb]: topic, ...(id && { id }) }));

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { throttle } from "./throttle";
+import { throttle } from "./coalesce";
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,5 +1,5 @@
 import type { CellLevel, Chain } from "@/api/types";
-import type { VcChain, VirtualCell } from "@/api/vc";
+import type { VcChain, VirtualCell } from "@/api/virtualClusters";
 
 const level = (part: Partial<CellLevel>): CellLevel => ({
   type: "gpu",

@@ -6,11 +6,37 @@ import type {
   LogChunk,
   Me,
   Node,
+  SchedulingDetails,
   Task,
   TaskRole,
 } from "@/api/types";
+import type { GridNode } from "@/api/grid";
 
-/** A job as the server tells of it; name what matters to the test. */
+/** Why a job waits for GPUs of its virtual cluster; name what matters to the test. */
+export function aWaitReason(message: string, part: Partial<SchedulingDetails> = {}) {
+  const details: SchedulingDetails = {
+    vc: "vision",
+    needs: { gpus: 8, gpu_model: "A100", tasks: 1, shape: "1 node of 8 A100", whole_nodes: true },
+    owns: 32,
+    used: 32,
+    free: 0,
+    bad: 0,
+    cordoned: 0,
+    offline: 0,
+    nodes: { owns: 4, used: 4, bad: 0, cordoned: 0, offline: 0 },
+    model: "A100",
+    used_by: [],
+    more: 0,
+    ahead: 0,
+    expected_start: null,
+    opportunistic_now: null,
+    told_at: 1_767_261_600,
+    ...part,
+  };
+  return { code: "vc_busy" as const, message, details };
+}
+
+/** A job as the server sends it; give what matters to the test. */
 export function aJob(part: Partial<JobSummary> = {}): JobSummary {
   return {
     id: "01900000-0000-7000-8000-000000000001",
@@ -45,15 +71,20 @@ export function aJob(part: Partial<JobSummary> = {}): JobSummary {
   };
 }
 
-/** The same with all that its own page tells. */
+/** The same with all that its own page shows. */
 export function aWholeJob(part: Partial<Job> = {}): Job {
   return {
     ...aJob(),
+    parent: null,
+    api_token: null,
+    depends_on: [],
     spec_text: "",
     task_roles: [],
     bad_gpus: [],
     may_stop: true,
     may_prioritise: false,
+    idle_exempt: false,
+    may_exempt: false,
     may_share: true,
     visibility: null,
     seen_by: "owner",
@@ -78,6 +109,9 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     diagnosing: false,
     logs_deleted_at: null,
     may_exec: true,
+    may_clone: true,
+    retries_ended: false,
+    more_memory: null,
     ...part,
   };
 }
@@ -97,6 +131,7 @@ export function aRole(part: Partial<TaskRole> = {}): TaskRole {
     image: "",
     command: "",
     task_retries: 0,
+    parallelism: null,
     ports: {},
     states: {},
     ...part,
@@ -109,6 +144,7 @@ export function aUser(part: Partial<Me> = {}): Me {
     username: "mei",
     email: "",
     is_admin: false,
+    mfa_setup_required: false,
     virtual_clusters: [{ name: "vision", role: "member" }],
     admins: [],
     ...part,
@@ -201,6 +237,19 @@ export function aNode(part: Partial<Node> = {}): Node {
   };
 }
 
+/** The node in short, as the grid has it. */
+export function aGridNode(part: Partial<GridNode> = {}): GridNode {
+  return {
+    name: "hive-01",
+    state: "ONLINE",
+    cordoned: false,
+    draining: false,
+    labels: {},
+    gpus: [],
+    ...part,
+  };
+}
+
 export function aChunk(cursor: number, text: string, part: Partial<LogChunk> = {}): LogChunk {
   return {
     cursor,
@@ -212,6 +261,7 @@ export function aChunk(cursor: number, text: string, part: Partial<LogChunk> = {
     offset: 0,
     at: "2026-01-01T10:00:00Z",
     text,
+    line_times: [],
     ...part,
   };
 }

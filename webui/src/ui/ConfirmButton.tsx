@@ -1,5 +1,6 @@
-import { Button, Modal, type ButtonProps } from "@mantine/core";
+import { ActionIcon, Button, Modal, type ButtonProps } from "@mantine/core";
 import { useState, type ReactNode } from "react";
+import { Icon } from "./Icon";
 import css from "./ConfirmButton.module.css";
 
 interface Props extends ButtonProps {
@@ -28,6 +29,33 @@ export function ConfirmButton(props: Props) {
         onConfirm={onConfirm}
         onClose={() => setOpen(false)}
       />
+    </>
+  );
+}
+
+interface DeleteIconProps extends Omit<ConfirmProps, "open" | "onClose"> {
+  /** What screen readers call it: "Delete demo". */
+  label: string;
+  disabled?: boolean;
+  busy?: boolean;
+  size?: "sm";
+}
+
+/** An icon at the end of a row that deletes what the row shows, after a question. */
+export function DeleteIcon({ label, disabled, busy, size, ...confirm }: DeleteIconProps) {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <ActionIcon
+        size={size}
+        aria-label={label}
+        disabled={disabled}
+        loading={busy}
+        onClick={() => setOpen(true)}
+      >
+        <Icon name="trash" size={14} />
+      </ActionIcon>
+      <Confirm open={open} onClose={() => setOpen(false)} {...confirm} />
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useRef, type ReactNode } from "react";
 import { Icon } from "./Icon";
-import { useDrop } from "./useDrop";
+import { useFileDrop } from "./useFileDrop";
 import css from "./FilePicker.module.css";
 
 interface Props {
@@ -14,7 +14,7 @@ interface Props {
 /** Takes a file that is dropped on it or chosen, as text. */
 export function FilePicker({ onText, accept, children }: Props) {
   const input = useRef<HTMLInputElement>(null);
-  const drop = useDrop(({ files }) => void take(files[0]));
+  const drop = useFileDrop(({ files }) => void take(files[0]));
 
   async function take(file: File | undefined) {
     if (file) onText(await file.text());

@@ -1,40 +1,38 @@
 import { Button, Modal } from "@mantine/core";
 import type { FormEvent, ReactNode } from "react";
-import { explain } from "@/api/errors";
+import { errorMessage } from "@/api/errors";
 import css from "./FormDialog.module.css";
 
 interface Props {
   open: boolean;
   title: string;
   verb: string;
-  busy: boolean;
-  /** A refusal that belongs to no single field. */
-  error: unknown;
+  /** What submitting the form does; its error is shown below the fields. */
+  mutation: { isPending: boolean; error: unknown; mutate: () => void };
   onClose: () => void;
-  onSubmit: () => void;
   children: ReactNode;
 }
 
 export function FormDialog(props: Props) {
-  const { open, title, verb, busy, error, onClose, onSubmit, children } = props;
+  const { open, title, verb, mutation, onClose, children } = props;
   function submit(event: FormEvent) {
     event.preventDefault();
-    onSubmit();
+    mutation.mutate();
   }
   return (
     <Modal opened={open} onClose={onClose} title={title} centered>
       <form onSubmit={submit} className={css.form}>
         {children}
-        {error ? (
+        {mutation.error ? (
           <p className={css.error} role="alert">
-            {explain(error)}
+            {errorMessage(mutation.error)}
           </p>
         ) : null}
         <div className={css.actions}>
           <Button variant="default" onClick={onClose}>
             Cancel
           </Button>
-          <Button type="submit" loading={busy}>
+          <Button type="submit" loading={mutation.isPending}>
             {verb}
           </Button>
         </div>

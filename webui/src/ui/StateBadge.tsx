@@ -2,7 +2,7 @@ import type { TaskState } from "@/api/types";
 import { StateIcon } from "./StateIcon";
 import css from "./StateBadge.module.css";
 
-export function stateWord(state: TaskState): string {
+export function stateLabel(state: TaskState): string {
   return state.charAt(0) + state.slice(1).toLowerCase();
 }
 
@@ -10,7 +10,7 @@ export function StateBadge({ state, large = false }: { state: TaskState; large?:
   return (
     <span className={css.badge} data-state={state} data-large={large || undefined}>
       <StateIcon state={state} size={large ? 18 : 15} />
-      {stateWord(state)}
+      {stateLabel(state)}
     </span>
   );
 }

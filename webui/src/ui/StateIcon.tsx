@@ -12,7 +12,7 @@ const MARKS: Partial<Record<TaskState, string>> = {
 };
 
 /** A cell of the comb: hollow before it starts, glowing while it runs, sealed when it is over.
- * Shape tells the states apart as well as colour. */
+ * The states differ in shape as well as in colour. */
 export function StateIcon({ state, size = 16 }: { state: TaskState; size?: number }) {
   const mark = MARKS[state];
   return (

@@ -1,20 +1,20 @@
-import { ago, duration, fullTime, span } from "@/format/time";
-import { useNow } from "@/format/now";
+import { formatRelativeTime, formatDuration, formatDateTime, elapsedSeconds } from "@/format/time";
+import { useNow } from "@/format/useNow";
 
 /** How long ago, renewed while it is on the screen; the exact time on hover. */
-export function Ago({ at }: { at: string }) {
+export function RelativeTime({ at }: { at: string }) {
   const now = useNow();
   return (
-    <time className="num" dateTime={at} title={fullTime(at)}>
-      {ago(at, now)}
+    <time className="num" dateTime={at} title={formatDateTime(at)}>
+      {formatRelativeTime(at, now)}
     </time>
   );
 }
 
 /** From start to end, counting on while there is no end; a dash before the start. */
-export function Elapsed({ start, end }: { start: string | null; end: string | null }) {
+export function ElapsedTime({ start, end }: { start: string | null; end: string | null }) {
   const now = useNow();
-  const seconds = span(start, end, now);
+  const seconds = elapsedSeconds(start, end, now);
   if (seconds === null) return <span className="dim">–</span>;
-  return <span className="num">{duration(end ? seconds : Math.floor(seconds))}</span>;
+  return <span className="num">{formatDuration(end ? seconds : Math.floor(seconds))}</span>;
 }

@@ -1,12 +1,12 @@
 import { notifications } from "@mantine/notifications";
-import { explain } from "@/api/errors";
+import { errorMessage } from "@/api/errors";
 
 /** Says that something was done. */
-export function tellDone(message: string): void {
+export function notifySuccess(message: string): void {
   notifications.show({ message, color: "honey", autoClose: 4000 });
 }
 
 /** Says that something was refused, in the server's own words. */
-export function tellError(error: unknown, title = "That did not work"): void {
-  notifications.show({ title, message: explain(error), color: "red", autoClose: 10_000 });
+export function notifyError(error: unknown, title = "That did not work"): void {
+  notifications.show({ title, message: errorMessage(error), color: "red", autoClose: 10_000 });
 }

@@ -4,7 +4,7 @@ import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
 import django.utils.timezone
-import skep_platform.core.ids
+import skep_platform.core.models
 from django.conf import settings
 from django.db import migrations, models
 
@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                 ('token_key', models.CharField(db_index=True, max_length=25)),
                 ('created', models.DateTimeField(auto_now_add=True)),
                 ('expiry', models.DateTimeField(blank=True, null=True)),
-                ('public_id', models.UUIDField(default=skep_platform.core.ids.uuid7, editable=False, unique=True)),
+                ('public_id', models.UUIDField(default=skep_platform.core.models.uuid7, editable=False, unique=True)),
                 ('name', models.CharField(max_length=100)),
                 ('last4', models.CharField(max_length=4)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='auth_token_set', to=settings.AUTH_USER_MODEL)),

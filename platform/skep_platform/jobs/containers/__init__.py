@@ -1,1 +1,1 @@
-"""What nodes are told to run: the complete container of each task of a gang."""
+"""What nodes shall run: the complete container of each task of a gang."""

@@ -1,7 +1,9 @@
 """The complete desired state of a node, from its unreleased attempts.
 
 An attempt's spec never changes but for `desired` and its cause, so specs are remembered: a node
-that is told about one more attempt costs one small query and the new one's details.
+that is sent one more attempt costs one small query and the new one's details.
+
+The gateway sends it as one frame.
 """
 
 from __future__ import annotations
@@ -21,75 +23,79 @@ from django.db.models.functions import Now
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
 from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
-from skep_platform.jobs.containers.specs import Told, build
-from skep_platform.jobs.life.facts import UNSAVED
+from skep_platform.jobs.containers.specs import BuiltSpec, build
+from skep_platform.jobs.lifecycle.facts import UNSAVED
+from skep_platform.jobs.lifecycle.reporting import refuse
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 
 REMEMBERED_BYTES = 64 * 1024**2
-# What one node is told at most, below the frame limit of the protocol. An attempt that does not fit
+# What one node is sent at most, below the frame limit of the protocol. An attempt that does not fit
 # is left out and fails: it never keeps a node from what comes after it. Of this, the tasks of one
-# owner have at most two thirds and those of one job a half, so that nobody can fill it alone.
+# owner have at most two thirds and those of one job a half, so that no user can fill it alone.
 MAX_DESIRED_BYTES = MAX_TEXT_FRAME * 3 // 4
 MAX_OWNER_BYTES = MAX_DESIRED_BYTES * 2 // 3
 MAX_JOB_BYTES = MAX_DESIRED_BYTES // 2
 # Codes of the diagnosis: the first ends the job, after the second it is tried elsewhere.
-TOO_LARGE, NO_ROOM = "spec_refused", "start_timeout"
+TOO_LARGE, FRAME_FULL = "spec_refused", "start_timeout"
 log = structlog.get_logger(__name__)
 
 STOP_STATES = ATTEMPT.terminal | {AttemptState.STOPPING}
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    """What a node is told: attempts, oldest first, and what some of them share."""
+class NodeSpecs:
+    """What a node shall run: attempts, oldest first, and what some of them share."""
 
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec]
-    to_start: list[UUID]  # told to run for the first time; see `note_told`
-    refused: dict[UUID, tuple[str, str]]  # left out because of their size: code and message
+    to_start: list[UUID]  # sent to run for the first time; see `record_sent`
+    refused: dict[UUID, tuple[str, str]]  # left out: code and message
 
 
-def desired_state(node_id: UUID) -> NodeState:
-    """Every attempt that the node holds or shall hold: one query for those known to this process,
-    and four more for all others together."""
+def desired_state(node_id: UUID) -> NodeSpecs:
+    """Return every attempt that the node holds or shall hold. One query for those known to this
+    process, and five more for all others together."""
     held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
     states = {pk: _State(*row) for pk, *row in held.values_list("pk", *STATE)}
     attempts, shared, to_start = [], {}, []
-    room = _Room(node_id)
-    for pk, told in _known.told(states).items():
-        if not room.takes(pk, told, states[pk].owner_id):
+    frame = _Frame(node_id)
+    for pk, built in _known.specs(states).items():
+        if built.refusal and states[pk].sent_run_at is None:
+            frame.refuse(pk, *built.refusal)
+            continue
+        if not frame.takes(pk, built, states[pk].owner_id):
             continue
         update = _differs(states[pk])
-        if not update and states[pk].told_run_at is None:
+        if not update and states[pk].sent_run_at is None:
             to_start.append(pk)
-        attempts.append(told.spec.model_copy(update=update) if update else told.spec)
-        if told.shared is not None:
-            shared[told.spec.shares] = told.shared
-    return NodeState(attempts, shared, to_start, room.refused)
+        attempts.append(built.spec.model_copy(update=update) if update else built.spec)
+        if built.shared is not None:
+            shared[built.spec.shares] = built.shared
+    return NodeSpecs(attempts, shared, to_start, frame.refused)
 
 
-def note_told(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> None:
-    """Remember, before the node is told, that it may have started these: if it forgets them they
+def record_sent(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> None:
+    """Record, before they are sent, that the node may have started these: if it forgets them they
     are lost, and are not started a second time. Raises Conflict `session_fenced` when the session
     is over. One statement; none without attempts."""
     if not attempts:
         return
     mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
     rows = TaskAttempt.objects.filter(pk__in=attempts, node=node_id, node__in=mine)
-    if not rows.update(told_run_at=Now()) and not mine.exists():
+    if not rows.update(sent_run_at=Now()) and not mine.exists():
         raise Conflict("This session of the node is over.", code="session_fenced")
 
 
 def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
-    """The same as the node's agent sees it."""
+    """Return the attempts as the node's agent reads them."""
     state = desired_state(node_id)
     return Desired(revision=0, attempts=state.attempts, shared=state.shared).whole().attempts
 
 
 STATE = (
     *("state", "phase", "job__preempting_at"),
-    *("job__begun_at", "job__tasks_total", "job__incremental", "told_run_at"),
+    *("job__begun_at", "job__tasks_total", "job__incremental", "sent_run_at"),
     "job__owner_id",
 )
 
@@ -101,18 +107,18 @@ class _State(NamedTuple):
     begun_at: datetime | None
     tasks_total: int
     incremental: bool
-    told_run_at: datetime | None
+    sent_run_at: datetime | None
     owner_id: int
 
     @property
     def held(self) -> bool:
-        """Until the tasks of its gang begin together."""
+        """Whether it waits until the tasks of its gang begin together."""
         waits = self.begun_at is None and self.tasks_total > 1 and not self.incremental
         return waits and self.state in (AttemptState.ASSIGNED, AttemptState.PREPARING)
 
 
 def _differs(now: _State) -> dict[str, str | bool]:
-    """From the spec as it was built, which says "run"."""
+    """Return what differs from the spec as it was built, which says "run"."""
     if now.state in STOP_STATES:
         asked = now.preempting_at is not None and now.state == AttemptState.STOPPING
         cause = "preempted" if asked else ""
@@ -121,8 +127,8 @@ def _differs(now: _State) -> dict[str, str | bool]:
     return {"desired": "hold"} if now.held else {}
 
 
-class _Room:
-    """What is left of the frame to a node, oldest attempts first."""
+class _Frame:
+    """Counts what is left of the frame to a node, which takes the oldest attempts first."""
 
     def __init__(self, node_id: UUID) -> None:
         self._node_id = node_id
@@ -130,44 +136,45 @@ class _Room:
         self._of: Counter[object] = Counter()  # bytes by owner, and by job
         self.refused: dict[UUID, tuple[str, str]] = {}
 
-    def takes(self, pk: UUID, told: Told, owner: int) -> bool:
-        """Whether an attempt is told; if not, why is in `refused`."""
-        job = told.spec.job_id
-        if told.size > MAX_JOB_BYTES:
-            size = f"{told.size} bytes" if told.size < sys.maxsize else "too many bytes"
-            self._refuse(pk, TOO_LARGE, f"With its secrets, the task has {size} to be told to its "
+    def takes(self, pk: UUID, built: BuiltSpec, owner: int) -> bool:
+        """Return whether an attempt is sent; if not, `refused` has the reason."""
+        job = built.spec.job_id
+        if built.size > MAX_JOB_BYTES:
+            size = f"{built.size} bytes" if built.size < sys.maxsize else "too many bytes"
+            self.refuse(pk, TOO_LARGE, f"With its secrets, the task has {size} to be sent to its "
                          f"node, at most {MAX_JOB_BYTES}. Use fewer or shorter secrets, commands "
                          "and variables.")  # fmt: skip
             return False
         if (
-            self._total + told.size > MAX_DESIRED_BYTES
-            or self._of[owner] + told.size > MAX_OWNER_BYTES
-            or self._of[job] + told.size > MAX_JOB_BYTES
+            self._total + built.size > MAX_DESIRED_BYTES
+            or self._of[owner] + built.size > MAX_OWNER_BYTES
+            or self._of[job] + built.size > MAX_JOB_BYTES
         ):
-            self._refuse(pk, NO_ROOM, "Its node can be told no more at a time: commands and "
+            self.refuse(pk, FRAME_FULL, "Its node can be sent no more at a time: commands and "
                          f"variables of its tasks have more than {MAX_DESIRED_BYTES} bytes, or "
                          f"those of this job more than {MAX_JOB_BYTES}.")  # fmt: skip
             return False
-        self._total += told.size
-        self._of[owner] += told.size
-        self._of[job] += told.size
+        self._total += built.size
+        self._of[owner] += built.size
+        self._of[job] += built.size
         return True
 
-    def _refuse(self, pk: UUID, code: str, message: str) -> None:
-        log.warning("attempt_not_told", node=str(self._node_id), attempt=str(pk), code=code)
+    def refuse(self, pk: UUID, code: str, message: str) -> None:
+        """Leave an attempt out, which fails for this reason."""
+        log.warning("attempt_not_sent", node=str(self._node_id), attempt=str(pk), code=code)
         self.refused[pk] = (code, message)
 
 
 class _Known:
-    """Specs by attempt, the longest known forgotten first. Safe for threads."""
+    """A cache of specs by attempt, of which the oldest go first. Safe for threads."""
 
     def __init__(self) -> None:
-        self._specs: OrderedDict[UUID, Told] = OrderedDict()
+        self._specs: OrderedDict[UUID, BuiltSpec] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def told(self, attempts: Collection[UUID]) -> dict[UUID, Told]:
-        """In the order of `attempts`; those that were deleted are left out."""
+    def specs(self, attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
+        """Return the specs in the order of `attempts`, without those that were deleted."""
         with self._lock:
             found = {pk: self._specs[pk] for pk in attempts if pk in self._specs}
         missing = [pk for pk in attempts if pk not in found]
@@ -177,14 +184,54 @@ class _Known:
             found |= built
         return {pk: found[pk] for pk in attempts if pk in found}
 
-    def _remember(self, specs: Mapping[UUID, Told]) -> None:
+    def _remember(self, specs: Mapping[UUID, BuiltSpec]) -> None:
         with self._lock:
-            for pk, told in specs.items():
+            for pk, built in specs.items():
                 if pk not in self._specs:
-                    self._specs[pk] = told
-                    self._bytes += told.size
+                    self._specs[pk] = built
+                    self._bytes += built.size
             while self._bytes > REMEMBERED_BYTES:
                 self._bytes -= self._specs.popitem(last=False)[1].size
 
 
 _known = _Known()
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredFrame:
+    revision: int
+    attempts: list[AttemptSpec]
+    frame: str
+
+
+def frame_of_new_node(node: Node) -> DesiredFrame | None:
+    """Return the empty desired state of a node that was never connected before the session that
+    was just opened: nothing can have been placed there. None for any other node.
+
+    What is placed from now on raises the revision, which the next heartbeat returns."""
+    if not node.first_session:
+        return None
+    frame = Desired(revision=node.desired_revision, attempts=[]).model_dump_json()
+    return DesiredFrame(node.desired_revision, [], frame)
+
+
+def build_frame(
+    node_id: UUID, session_epoch: int, known_revision: int | None
+) -> DesiredFrame | None:
+    """Return the complete desired state, or None when the agent was sent this revision already.
+    Raises Conflict `session_fenced` when the session is over.
+
+    The revision is read before the attempts: they may be newer than it says, and are then sent
+    once more, but never older."""
+    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
+    revision = mine.values_list("desired_revision", flat=True).first()
+    if revision is None:
+        raise Conflict("This session of the node is over.", code="session_fenced")
+    if revision == known_revision:
+        return None
+    state = desired_state(node_id)
+    if state.refused:
+        refuse(state.refused)
+    record_sent(node_id, session_epoch, state.to_start)
+    frame = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
+    return DesiredFrame(revision, state.attempts, frame.model_dump_json())

@@ -8,10 +8,10 @@ quadratic, and a kernel takes only so much on exec.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
-from skep_platform.jobs.containers.frameworks import Frameworks
-from skep_platform.jobs.containers.gang import MASTER, Gang, Member
+from skep_platform.jobs.containers.gang import HOSTFILE, MASTER, SSH_CONFIG, Gang, Member
 
 MAX_LIST_BYTES = 100_000  # of one variable; a kernel takes 128 KiB
 MASTER_PORT = 29500  # where the task has a network of its own
@@ -21,13 +21,13 @@ ALWAYS = {"ssh": 1, "http": 1}
 
 
 def ports_wanted(ports: Mapping[str, int], rank: int) -> dict[str, int]:
-    """Label to number of ports of one task."""
+    """Return how many ports of each label one task gets."""
     master = {MASTER: 1} if rank == 0 else {}
     return {**ALWAYS, **ports, **master}
 
 
 def own_ports(wanted: Mapping[str, int]) -> dict[str, list[int]]:
-    """Numbers for a task in a network of its own, where nobody else takes them."""
+    """Return port numbers for a task in a network of its own, where no other task takes them."""
     found: dict[str, list[int]] = {}
     number = FIRST_OWN_PORT
     for label, count in wanted.items():
@@ -41,7 +41,7 @@ def own_ports(wanted: Mapping[str, int]) -> dict[str, list[int]]:
 
 class Environments:
     """The environments of a gang's tasks; what they share is worked out once. Where a task lies is
-    ours to say; over the settings of frameworks goes what the owner asks for."""
+    the platform's to say; what the owner asks for goes over the settings of frameworks."""
 
     def __init__(self, gang: Gang) -> None:
         self.gang = gang
@@ -58,7 +58,7 @@ class Environments:
         return self.shared | self.own(member)
 
     def own(self, member: Member) -> dict[str, str]:
-        """What differs from task to task."""
+        """Return the variables that differ from task to task."""
         neighbours = self._by_node[member.node]
         frameworks = self._frameworks.of(member).items()
         return {
@@ -151,7 +151,8 @@ def _pai_task(member: Member) -> dict[str, str]:
 
 
 def _labelled(member: Member) -> list[tuple[str, str]]:
-    """("tcp", "1,2"): the ports that the job asked for, and those that OpenPAI adds."""
+    """Return ("tcp", "1,2") and so on: the ports that the job asked for, and those that OpenPAI
+    adds."""
     return [
         (label, ",".join(map(str, numbers)))
         for label, numbers in member.ports.items()
@@ -166,3 +167,56 @@ def _http(member: Member) -> str:
 def _first(member: Member, label: str) -> str:
     port = member.port(label)
     return "" if port is None else str(port)
+
+
+MAX_TF_CONFIG = 32 * 1024  # bytes
+BRIDGE_INTERFACE = "eth0"  # of a container in a network of its own
+REMOTE_SHELL = f"ssh -F {SSH_CONFIG}"
+MPI = {
+    "SKEP_HOSTFILE": HOSTFILE,
+    # Open MPI up to 4, and PRRTE, which starts the processes of later ones.
+    "OMPI_MCA_orte_default_hostfile": HOSTFILE,
+    "OMPI_MCA_plm_rsh_agent": REMOTE_SHELL,
+    "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+    "PRTE_MCA_plm_ssh_agent": REMOTE_SHELL,
+    # Containers run as root unless their image says otherwise; mpirun refuses that by default.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+INTERFACES = {
+    "NCCL_SOCKET_IFNAME": BRIDGE_INTERFACE,
+    "GLOO_SOCKET_IFNAME": BRIDGE_INTERFACE,
+}
+
+
+class Frameworks:
+    """What frameworks (MPI, TensorFlow, NCCL, Gloo) read from the environments of one gang. A task
+    that is alone is left alone: TensorFlow, for one, behaves differently where it finds a
+    cluster."""
+
+    def __init__(self, gang: Gang) -> None:
+        # On the node's own network the agent names the interface: it knows which.
+        interfaces = INTERFACES if gang.network in ("job", "gang") else {}
+        self.shared = {} if gang.is_alone else MPI | interfaces
+        self._cluster = _cluster(gang)
+
+    def of(self, member: Member) -> dict[str, str]:
+        if not self._cluster:
+            return {}
+        task = json.dumps({"type": member.role, "index": member.index})
+        text = f'{{"cluster":{self._cluster},"task":{task}}}'
+        return {"TF_CONFIG": text} if len(text) <= MAX_TF_CONFIG else {}
+
+
+def _cluster(gang: Gang) -> str:
+    """Return the cluster as JSON; "" where a task is alone, or where the list would be repeated in
+    too many environments."""
+    if gang.is_alone or not gang.is_listed:
+        return ""
+    cluster: dict[str, list[str]] = {role.name: [] for role in gang.roles}
+    for member in gang.members:
+        port = member.port("tf") or member.port("http")
+        cluster[member.role].append(f"{member.host}:{port}")
+    return json.dumps(cluster, separators=(",", ":"))

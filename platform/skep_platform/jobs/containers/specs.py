@@ -1,41 +1,56 @@
-"""Attempts as nodes are told of them, from their rows: a constant number of queries, however many.
+"""Attempts as nodes get them, from their rows: a constant number of queries, however many.
 
-Tasks of an incremental job start when they find a place, each for itself: each is told of a world
-with nobody else in it.
+Tasks of an incremental job start when they find a place, each for itself: each gets a gang of
+which it is the only member.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.conf import settings
 from django.db.models import Q
 
 from skep_agent import protocol
-from skep_agent.protocol import AttemptSpec, FileSpec, ImageSpec, SharedSpec, WorkingFiles
+from skep_agent.protocol import (
+    AttemptSpec,
+    FileSpec,
+    ImageSpec,
+    SharedSpec,
+    StorageMount,
+    WorkingFiles,
+)
 from skep_jobfile.budget import TooMuchText
-from skep_jobfile.secret_values import masks_of
-from skep_platform.core.vault import VaultLocked
-from skep_platform.jobs.containers import container_files, gang
+from skep_jobfile.extras import TEAMWISE_STORAGE
+from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
+from skep_platform.core import encryption
+from skep_platform.core.encryption import DecryptionFailed
+from skep_platform.images import credentials, rules
+from skep_platform.images.credentials import StoredLogins
+from skep_platform.jobs.containers import gang
 from skep_platform.jobs.containers.environment import Environments
-from skep_platform.jobs.containers.gang import Block, Gang, Member
-from skep_platform.jobs.containers.hostnames import hostname
-from skep_platform.jobs.containers.secrecy import Secrets, ssh_key
-from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
+from skep_platform.jobs.containers.gang import Block, Gang, Member, hostname
+from skep_platform.jobs.models import GangNetwork, Job, JobStorage, TaskAttempt, TaskRole
+from skep_platform.storage import queries as storage
 from skep_platform.tenancy.limits import limits_of_many
 
 log = structlog.get_logger(__name__)
 
-DISK_LIMITS = ("container_disk_mb", "log_bytes_per_job")
+LIMITS = ("container_disk_mb", "log_bytes_per_job", "latest_images")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
 UNLIMITED = -1
+# Of a job that asked for an API token; the command line `skep` reads them.
+TOKEN_VARIABLE, URL_VARIABLE = "SKEP_TOKEN", "SKEP_URL"
 Row = Mapping[str, Any]
 
 ATTEMPT: tuple[str, ...] = (
@@ -43,9 +58,24 @@ ATTEMPT: tuple[str, ...] = (
     *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
 )
 JOB: tuple[str, ...] = (
-    *("id", "name", "owner__username", "vc_id", "vc__name", "tasks_total", "incremental"),
+    *(
+        "id",
+        "name",
+        "owner_id",
+        "owner__username",
+        "vc_id",
+        "vc__name",
+        "tasks_total",
+        "incremental",
+    ),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
-    *("spec__extras", "secrets__sealed", "files__archive__sha256", "files__archive__size"),
+    *(
+        "spec__extras",
+        "secrets__sealed",
+        "api_token__sealed",
+        "files__archive__sha256",
+        "files__archive__size",
+    ),
 )
 NEEDS: tuple[str, ...] = (
     *("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb"),
@@ -55,35 +85,39 @@ ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", "rdma", *NEEDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BuiltSpec:
     """A spec, and what it shares with the others of its gang. `size`: of both as JSON, in bytes,
     what is shared in equal parts."""
 
     spec: AttemptSpec
     shared: SharedSpec | None
     size: int
+    # Code and message of why the attempt may not start; what runs already goes on.
+    refusal: tuple[str, str] | None = None
 
 
-def build(attempts: Collection[UUID]) -> dict[UUID, Told]:
-    """Those whose secrets cannot be opened are left out: no other task of the node suffers."""
+def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
+    """Return the specs of these attempts, by id. Those whose secrets cannot be opened are left out:
+    no other task of the node suffers."""
     rows = list(TaskAttempt.objects.filter(pk__in=attempts).values(*ATTEMPT))
     jobs = _jobs({row["job_id"] for row in rows})
+    _add_storages(jobs)
     gangs: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row["job_id"] in jobs:
             gangs[_key(row, jobs)].append(row)
     peers = _peers(gangs, jobs)
     networks = _networks(gangs)
-    told: dict[UUID, Told] = {}
+    specs: dict[UUID, BuiltSpec] = {}
     for key, mine in gangs.items():
         network = networks.get(key[:2])
         try:
-            told |= _Builder(key, jobs[key[0]], peers[key], network).told(mine)
+            specs |= _Builder(key, jobs[key[0]], peers[key], network).build(mine)
         except TooMuchText:  # a job of before its rendered size was counted at submit
             plain = replace(jobs[key[0]], secrets=Secrets())
-            built = _Builder(key, plain, peers[key], network).told(mine)
-            told |= {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
-    return told
+            built = _Builder(key, plain, peers[key], network).build(mine)
+            specs |= {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
+    return specs
 
 
 @dataclass
@@ -92,6 +126,10 @@ class _Job:
     roles: dict[int, Row]  # in the order of the job file
     secrets: Secrets
     limits: Mapping[str, int]  # of its virtual cluster
+    logins: StoredLogins  # of its owner and its virtual cluster, among others
+    patterns: list[str]  # of the images that its virtual cluster allows
+    mounts: list[StorageMount] = field(default_factory=list)
+    refusal: tuple[str, str] | None = None
 
     @property
     def starts_alone(self) -> bool:
@@ -102,16 +140,22 @@ class _Job:
         return self.row["spec__extras"] or {}
 
     def ssh_plugins(self, role: str = "") -> list[Row]:
-        """Its entries of the ssh plugin; those for one role."""
+        """Return its entries of the ssh plugin, or those for one role."""
         plugins = self.extras.get("com.microsoft.pai.runtimeplugin", [])
         plugins = [p for p in plugins if p["plugin"] == SSH_PLUGIN]
         return [p for p in plugins if not role or role in (p.get("taskroles") or [role])]
 
     def public_keys(self) -> list[str]:
-        """Of the people that may log in (parameter `userssh`), one each line."""
+        """Return the keys of the users that may log in (parameter `userssh`), one each line."""
         asked = [(p.get("parameters") or {}).get("userssh") for p in self.ssh_plugins()]
         texts = [u.get("value") for u in asked if isinstance(u, Mapping)]
         return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+
+    @property
+    def asks_for_storages(self) -> bool:
+        plugins = self.extras.get("com.microsoft.pai.runtimeplugin") or ()
+        teamwise = any(plugin["plugin"] == TEAMWISE_STORAGE for plugin in plugins)
+        return self.extras.get("storages") is not None or teamwise
 
     def working_files(self) -> WorkingFiles | None:
         sha256 = self.row["files__archive__sha256"]
@@ -128,15 +172,55 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
         roles[role["job_id"]][role["id"]] = role
     found = {}
     rows = list(Job.objects.filter(pk__in=ids).values(*JOB))
-    limits = limits_of_many({row["vc_id"] for row in rows}, *DISK_LIMITS)
+    vcs = {row["vc_id"] for row in rows}
+    limits = limits_of_many(vcs, *LIMITS)
+    logins = credentials.read({row["owner_id"] for row in rows}, vcs)
+    patterns = rules.of_many(vcs)
     for row in rows:
         try:
-            secrets = Secrets.opened(row["secrets__sealed"])
-        except VaultLocked as error:
+            secrets = Secrets.opened(row["secrets__sealed"], row["api_token__sealed"])
+        except DecryptionFailed as error:
             log.error("secrets_locked", job=str(row["id"]), error=error.message)
             continue
-        found[row["id"]] = _Job(row, roles[row["id"]], secrets, limits[row["vc_id"]])
+        vc = row["vc_id"]
+        found[row["id"]] = _Job(
+            row, roles[row["id"]], secrets, limits[vc], logins, patterns.get(vc, [])
+        )
     return found
+
+
+def _add_storages(jobs: Mapping[UUID, _Job]) -> None:
+    """Add what the jobs mount, as it was granted at this moment: a grant may have been withdrawn,
+    or made read-only, since the submit. No query where no job asks for storages, else two."""
+    asking = [pk for pk, job in jobs.items() if job.asks_for_storages]
+    if not asking:
+        return
+    rows = JobStorage.objects.filter(job__in=asking).order_by("pk").select_related("storage")
+    found = [(row, jobs[row.job_id]) for row in rows]
+    grants = storage.grants_of(
+        {(row.storage_id, job.row["vc_id"]) for row, job in found if row.storage_id}
+    )
+    for row, job in found:
+        kept = row.storage
+        if kept is None:
+            message = f"Storage {row.name} was deleted after the job was submitted."
+            job.refusal = ("storage_not_found", message)
+            continue
+        grant = grants.get((kept.pk, job.row["vc_id"]))
+        if grant is None:
+            message = f"Storage {kept.name} is no longer granted to {job.row['vc__name']}."
+            job.refusal = ("storage_forbidden", message)
+        job.mounts.append(
+            StorageMount(
+                type=kept.type,
+                server=kept.data.get("server", ""),
+                path=kept.data["path"],
+                options=kept.mount_options,
+                user_folder=job.row["owner__username"] if kept.per_user else "",
+                target=row.target,
+                read_only=kept.read_only or grant is None or grant.read_only,
+            )
+        )
 
 
 Key = tuple[UUID, int, int | None]  # job, its attempt, and the rank of a task that starts alone
@@ -148,7 +232,7 @@ def _key(row: Row, jobs: Mapping[UUID, _Job]) -> Key:
 
 
 def _peers(gangs: Mapping[Key, list[Row]], jobs: Mapping[UUID, _Job]) -> dict[Key, list[Row]]:
-    """All tasks of these gangs by rank; a gang of one is known already."""
+    """Return all tasks of these gangs by rank; a gang of one is known already."""
     peers = {key: rows if key[2] is not None else [] for key, rows in gangs.items()}
     wanted = Q()
     for job_id, index, rank in gangs:
@@ -162,7 +246,8 @@ def _peers(gangs: Mapping[Key, list[Row]], jobs: Mapping[UUID, _Job]) -> dict[Ke
 
 
 def _networks(gangs: Mapping[Key, list[Row]]) -> dict[tuple[UUID, int], GangNetwork]:
-    """Of those that have one, by job and its attempt; no query where none has."""
+    """Return the networks of gangs that have one, by job and its attempt; no query where none
+    has."""
     wanted = Q()
     for (job_id, index, _), rows in gangs.items():
         if rows[0]["network"] == "gang":
@@ -172,7 +257,7 @@ def _networks(gangs: Mapping[Key, list[Row]]) -> dict[tuple[UUID, int], GangNetw
 
 
 class _Builder:
-    """The specs of one gang's tasks."""
+    """Builds the specs of one gang's tasks."""
 
     def __init__(
         self, key: Key, job: _Job, peers: Sequence[Row], network: GangNetwork | None
@@ -187,19 +272,27 @@ class _Builder:
         self._work_dir = job.row["work_dir"] or (self._files.path if self._files else "")
         rendered = {k: job.secrets.rendered(str(v)) for k, v in job.row["environment"].items()}
         self._secret_env = {k: text for k, (text, secret) in rendered.items() if secret}
+        if job.secrets.api_token:
+            self._secret_env[TOKEN_VARIABLE] = job.secrets.api_token
         self._gang = self._gang_of(
             peers, {k: t for k, (t, secret) in rendered.items() if not secret}
         )
         self._environments = Environments(self._gang)
 
-    def told(self, rows: Sequence[Row]) -> dict[UUID, Told]:
+    def build(self, rows: Sequence[Row]) -> dict[UUID, BuiltSpec]:
         shared = self._shared()
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
-            return {pk: Told(spec, None, _size(spec)) for pk, spec in specs.items()}
+            return {
+                pk: BuiltSpec(spec, None, _size(spec), self._job.refusal)
+                for pk, spec in specs.items()
+            }
         part = _size(shared) // len(rows) + 1
         specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
-        return {pk: Told(spec, shared, _size(spec) + part) for pk, spec in specs.items()}
+        return {
+            pk: BuiltSpec(spec, shared, _size(spec) + part, self._job.refusal)
+            for pk, spec in specs.items()
+        }
 
     def _member(self, row: Row, alone: bool) -> Member:
         role = self._job.roles[row["role_id"]]["name"]
@@ -231,18 +324,27 @@ class _Builder:
     def _shared(self) -> SharedSpec:
         files = self._ssh_files()
         masks = self._job.secrets.masks()
-        keys = [file.content for file in files if file.mode == container_files.PRIVATE]
+        keys = [file.content for file in files if file.mode == gang.PRIVATE]
         return SharedSpec(
-            env={k: v for k, v in self._environments.shared.items() if k not in self._secret_env},
+            env=self._shared_env(),
             secret_env=self._secret_env,
             files=files,
             masks=[*masks, *masks_of(keys)] if keys else masks,
             gang=self._network,
             hosts=self._hosts(),
+            mounts=self._job.mounts,
+            image_patterns=self._job.patterns,
         )
 
+    def _shared_env(self) -> dict[str, str]:
+        env = {k: v for k, v in self._environments.shared.items() if k not in self._secret_env}
+        if self._job.secrets.api_token:
+            env[URL_VARIABLE] = settings.SKEP_PUBLIC_URL.rstrip("/")
+        return env
+
     def _hosts(self) -> dict[str, str]:
-        """The names of its tasks in the nodes' own network, where nobody else resolves them."""
+        """Return the names of its tasks in the nodes' own network, where no server resolves
+        them."""
         if self._gang.network != "host":
             return {}
         return {hostname(m.role, m.index): m.host for m in self._gang.members}
@@ -251,7 +353,7 @@ class _Builder:
         if self._gang.is_alone and not self._job.ssh_plugins():
             return []
         key = ssh_key(self._job.row["id"], self._attempt)
-        return container_files.of_gang(self._gang, key, self._job.public_keys())
+        return gang.files_of_gang(self._gang, key, self._job.public_keys())
 
     def _spec(self, row: Row) -> AttemptSpec:
         job, role = self._job.row, self._job.roles[row["role_id"]]
@@ -259,9 +361,9 @@ class _Builder:
         command, secret = self._command(role)
         ssh_server = bool(self._job.ssh_plugins(role["name"]))
         if ssh_server:
-            command = container_files.START_COMMAND + command
+            command = gang.START_COMMAND + command
         elif self._job.ssh_plugins() and not self._gang.is_alone:
-            command = container_files.CLIENT_COMMAND + command
+            command = gang.CLIENT_COMMAND + command
         return AttemptSpec(
             attempt_id=str(row["id"]),
             epoch=row["epoch"],
@@ -270,6 +372,7 @@ class _Builder:
             task_role=role["name"],
             task_index=row["task__index"],
             image=self._image(role["image"]),
+            latest_images=bool(self._job.limits["latest_images"]),
             command=command,
             secret_command=secret,
             ssh_server=ssh_server,
@@ -294,13 +397,17 @@ class _Builder:
         )
 
     def _command(self, role: Row) -> tuple[str, bool]:
-        """Rendered once for all tasks of the role."""
+        """Return the command and whether it has a secret; it is rendered once for all tasks of the
+        role."""
         if role["id"] not in self._commands:
             self._commands[role["id"]] = self._job.secrets.rendered(role["command"])
         return self._commands[role["id"]]
 
     def _image(self, reference: str) -> ImageSpec:
         auth = self._job.secrets.auths.get(reference, {})
+        if not auth.get("username"):
+            job = self._job.row
+            auth = self._job.logins.login(job["owner_id"], job["vc_id"], reference)
         username, password = auth.get("username", ""), auth.get("password", "")
         return ImageSpec(reference=reference, username=username, password=password)
 
@@ -335,3 +442,36 @@ def _network(
 
 def _size(part: AttemptSpec | SharedSpec) -> int:
     return len(part.model_dump_json())
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one job keeps secret, opened."""
+
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    auths: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    api_token: str = field(default="", repr=False)
+
+    @classmethod
+    def opened(
+        cls, sealed: bytes | memoryview | None, token: bytes | memoryview | None = None
+    ) -> Secrets:
+        """Open the secrets of a row, and the API token of the job. Raises DecryptionFailed."""
+        api_token = encryption.open(token).decode() if token is not None else ""
+        known = json.loads(encryption.open(sealed)) if sealed is not None else {}
+        return cls(known.get("secrets") or {}, known.get("auths") or {}, api_token)
+
+    def rendered(self, text: str) -> tuple[str, bool]:
+        """Return the text as the container gets it, and whether it has a secret now."""
+        return render_secrets(text, self.values), names_secrets(text)
+
+    def masks(self) -> list[str]:
+        """Return what no log line may show, longest first."""
+        texts = [*secret_texts(self.values), *filter(None, [self.api_token])]
+        return masks_of(texts)
+
+
+def ssh_key(job_id: object, attempt: int) -> Ed25519PrivateKey:
+    """Return the key of one job attempt. It is derived from the server's key, the same each time:
+    nothing to store, and no other job's containers know it."""
+    return Ed25519PrivateKey.from_private_bytes(encryption.derive(f"ssh.{job_id}.{attempt}"))

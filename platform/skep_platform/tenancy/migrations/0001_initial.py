@@ -2,7 +2,7 @@
 
 import django.core.validators
 import django.db.models.deletion
-import skep_platform.core.ids
+import skep_platform.core.models
 from django.conf import settings
 from django.db import migrations, models
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='VirtualCluster',
             fields=[
-                ('id', models.UUIDField(default=skep_platform.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ('id', models.UUIDField(default=skep_platform.core.models.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}\\Z', "Use letters, digits, '-' and '_'.")])),

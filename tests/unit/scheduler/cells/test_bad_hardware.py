@@ -5,28 +5,30 @@ from __future__ import annotations
 from tests.support.cells import counters, healthy, plain
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Refusal
+from skep_scheduler.cells.answer import CellPlacement, Refusal
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
 from skep_scheduler.cells.request import gang
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
 
 # Two racks of four nodes with 16 devices; VC "a" owns a rack's worth of nodes and more.
 RACKS = plain([2, 2, 2, 2, 2, 2], 2, {"a": [(5, 5)], "b": [(6, 1)]}, node=5)
 FLAT = plain([4], 4, {"a": [(2, 2)], "b": [(2, 1)]}, node=2)
 
 
-def start(state: State, name: str, vc: str, priority: int, *members: tuple[int, int]) -> Placement:
+def start(
+    state: CellState, name: str, vc: str, priority: int, *members: tuple[int, int]
+) -> CellPlacement:
     asked = gang(name, vc, priority, *members)
     answer = place(state, asked)
-    assert isinstance(answer, Placement), answer
+    assert isinstance(answer, CellPlacement), answer
     ledger.start(state, asked, answer)
     validate(state)
     return answer
 
 
-def nodes_of(answer: Placement) -> list[str]:
-    return [spot.node for spot in answer.spots]
+def nodes_of(answer: CellPlacement) -> list[str]:
+    return [placed.node for placed in answer.tasks]
 
 
 def test_defect_a_a_gang_that_its_vc_owns_is_placed_around_a_bad_node() -> None:
@@ -35,7 +37,7 @@ def test_defect_a_a_gang_that_its_vc_owns_is_placed_around_a_bad_node() -> None:
     answer = start(state, "big", "a", 0, (4, 16))
     assert "g1" not in nodes_of(answer)
     again = place(state, gang("pair", "b", 0, (2, 16)))
-    assert isinstance(again, Placement | Refusal)
+    assert isinstance(again, CellPlacement | Refusal)
     validate(state)
 
 
@@ -108,8 +110,8 @@ def test_one_bad_device_does_not_take_its_node_away() -> None:
     refused = place(state, gang("four", "a", 0, (1, 4)))
     assert isinstance(refused, Refusal)
     assert refused.details["bad_in_chain"] == 1
-    assert start(state, "pair", "a", 0, (1, 2)).spots[0].devices == (2, 3)
-    assert start(state, "single", "a", 0, (1, 1)).spots[0].devices == (1,)
+    assert start(state, "pair", "a", 0, (1, 2)).tasks[0].devices == (2, 3)
+    assert start(state, "single", "a", 0, (1, 1)).tasks[0].devices == (1,)
     assert isinstance(place(state, gang("more", "a", 0, (1, 1))), Refusal)
     health.set_device(state, "g0", 0, healthy=True)
     start(state, "more", "a", 0, (1, 1))
@@ -126,6 +128,6 @@ def test_a_bad_node_with_a_bad_device_needs_both_to_be_repaired() -> None:
 def test_a_running_gang_keeps_its_place_on_bad_hardware() -> None:
     state = healthy(FLAT)
     answer = start(state, "one", "a", 0, (1, 4))
-    health.set_node(state, answer.spots[0].node, healthy=False)
-    assert [seat.node for seat in state.groups["one"].seats] == nodes_of(answer)
+    health.set_node(state, answer.tasks[0].node, healthy=False)
+    assert [slot.node for slot in state.groups["one"].slots] == nodes_of(answer)
     validate(state)

@@ -9,8 +9,9 @@ import pytest
 from ruamel.yaml import YAML
 from tests.support.cells import plain, reference
 
-from skep_scheduler.cells.config import ConfigError, read_config
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.problems import ConfigError
+from skep_scheduler.cells.state import CellState
 
 GOOD = plain([2, 2], 2, {"a": [(2, 1), (3, 1)]}, node=2)
 
@@ -23,7 +24,7 @@ def problems(data: dict[str, Any]) -> dict[str, str]:
 
 def test_the_reference_design_is_read_with_its_addresses() -> None:
     data = YAML(typ="safe", pure=True).load(reference("configs/design.yaml"))
-    state = State(read_config(data))
+    state = CellState(read_config(data))
     assert list(state.chains) == sorted(state.chains, reverse=True)
     assert [leaf.index for leaf in state.nodes["1.0.0.0"]] == [1, 3, 4, 7, 0, 2, 6, 5]
     assert ("1.0.0.2", 9) in state.leaves, "one node with devices of two chains"
@@ -115,10 +116,10 @@ def test_a_cell_too_large_to_build_is_refused() -> None:
     assert "more than" in problems(data)["physicalCluster.cellTypes.G-L2"]
 
 
-def test_room_for_a_node_in_a_rack_is_marked_absent() -> None:
+def test_the_place_of_a_node_in_a_rack_is_marked_absent() -> None:
     data = plain([2, 2], 1, {"a": [(2, 1)]}, node=2)
     data["physicalCluster"]["physicalCells"][0]["cellChildren"][1]["absent"] = True
-    pool = State(read_config(data)).chains["G-L3"]
+    pool = CellState(read_config(data)).chains["G-L3"]
     assert pool.left == [0, 2, 1, 0]
     data["virtualClusters"]["a"]["virtualCells"][0]["cellNumber"] = 2
     assert "only 1 are there" in problems(data)["virtualClusters"]

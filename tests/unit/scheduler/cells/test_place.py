@@ -8,43 +8,43 @@ from typing import Any
 from tests.support.cells import counters, healthy, plain, trace
 
 from skep_scheduler.cells import ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption, Refusal
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.request import Gang, Member, Party, gang
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.request import GangRequest, MemberRequest, TopologyGroup, gang
+from skep_scheduler.cells.state import CellState
 
 ONE_NODE_EACH = plain([2, 2], 2, {"a": [(3, 1)], "b": [(3, 1)]}, node=3)
 RACKS = plain([2, 2, 2], 2, {"a": [(4, 2)]}, node=3)
 
 
-def start(state: State, asked: Gang) -> Placement:
+def start(state: CellState, asked: GangRequest) -> CellPlacement:
     answer = place(state, asked)
-    assert isinstance(answer, Placement), answer
+    assert isinstance(answer, CellPlacement), answer
     ledger.start(state, asked, answer)
     validate(state)
     return answer
 
 
-def start_all(state: State, *gangs: Gang) -> list[Placement]:
+def start_all(state: CellState, *gangs: GangRequest) -> list[CellPlacement]:
     return [start(state, asked) for asked in gangs]
 
 
-def preempt(state: State, asked: Gang) -> Preemption:
+def preempt(state: CellState, asked: GangRequest) -> CellPreemption:
     answer = place(state, asked)
-    assert isinstance(answer, Preemption), answer
+    assert isinstance(answer, CellPreemption), answer
     assert ledger.reserve(state, asked, answer.placement) is not None
     validate(state)
     return answer
 
 
-def refused(state: State, asked: Gang) -> Refusal:
+def refused(state: CellState, asked: GangRequest) -> Refusal:
     answer = place(state, asked)
     assert isinstance(answer, Refusal), answer
     return answer
 
 
-def state_of(data: Mapping[str, Any] = ONE_NODE_EACH) -> State:
+def state_of(data: Mapping[str, Any] = ONE_NODE_EACH) -> CellState:
     return healthy(data)
 
 
@@ -71,7 +71,7 @@ def test_a_preemptor_sees_all_victims_and_what_each_loses() -> None:
     assert state.groups["high"].state == "Preempting"
     ledger.release(state, "x")
     ledger.release(state, "y")
-    ledger.adopt(state, state.groups["high"].gang, "G-L3", answer.placement.spots)
+    ledger.adopt(state, state.groups["high"].gang, "G-L3", answer.placement.tasks)
     assert state.groups["high"].state == "Allocated"
     validate(state)
 
@@ -107,7 +107,7 @@ def test_a_lazy_victim_runs_on_where_another_cell_is_free() -> None:
     assert answer.downgrades == ("low",)
     low = state.groups["low"]
     assert low.downgraded_by == "preempted lazily by high"
-    assert low.seats[0].node != answer.spots[0].node
+    assert low.slots[0].node != answer.tasks[0].node
     preempted = preempt(state, gang("owner", "b", 0, (1, 4)))
     assert [victim.gang for victim in preempted.victims] == ["low"]
 
@@ -116,11 +116,11 @@ def test_opportunistic_gangs_borrow_from_anyone_and_keep_away_from_guaranteed_on
     state = state_of()
     guaranteed = start(state, gang("mine", "a", 0, (1, 1)))
     borrowed = start(state, gang("idle", "a", -1, (1, 4)))
-    assert borrowed.spots[0].node != guaranteed.spots[0].node
-    assert borrowed.spots[0].cell_type == ""
+    assert borrowed.tasks[0].node != guaranteed.tasks[0].node
+    assert borrowed.tasks[0].cell_type == ""
     assert refused(state, gang("more", "a", -1, (1, 4))).code == "cluster_busy"
     answer = place(state, gang("owner", "b", 0, (1, 1)))
-    assert isinstance(answer, Preemption)
+    assert isinstance(answer, CellPreemption)
     assert answer.victims[0].priority == -1
 
 
@@ -131,10 +131,10 @@ def test_tasks_of_a_role_without_gang_start_one_by_one_within_the_vc() -> None:
     for task in tasks:
         answer = place(state, task)
         answers.append(answer)
-        if isinstance(answer, Placement):
+        if isinstance(answer, CellPlacement):
             ledger.start(state, task, answer)
     assert len(state.groups) == 4
-    assert len({group.seats[0].node for group in state.groups.values()}) == 1
+    assert len({group.slots[0].node for group in state.groups.values()}) == 1
     waiting = refused(state, tasks[5])
     assert (waiting.code, waiting.details["owns"], waiting.details["used"]) == ("vc_busy", 4, 4)
 
@@ -143,42 +143,50 @@ def test_unequal_tasks_are_placed_where_filling_nodes_in_turn_would_miss_a_way()
     state = state_of(plain([4], 2, {"a": [(2, 2)]}, node=2))
     start(state, gang("one", "a", 0, (1, 1)))
     answer = start(state, gang("mixed", "a", 0, (1, 1), (2, 3)))
-    assert sorted(len(spot.devices) for spot in answer.spots) == [1, 3, 3]
+    assert sorted(len(placed.devices) for placed in answer.tasks) == [1, 3, 3]
 
 
-def within(name: str, cell_type: str, *members: Member) -> Gang:
-    return Gang(name, "a", 0, Party(members, cell_type))
+def within(name: str, cell_type: str, *members: MemberRequest) -> GangRequest:
+    return GangRequest(name, "a", 0, TopologyGroup(members, cell_type))
 
 
 def test_a_party_lies_within_one_cell() -> None:
     state = state_of(RACKS)
     start(state, gang("small", "a", 0, (1, 1)))
-    answer = start(state, within("rack", "G-L4", Member(2, 4)))
-    assert {spot.node for spot in answer.spots} == {"g2", "g3"}
-    answer = start(state, within("pair", "G-L2", Member(2, 1)))
-    assert {spot.node for spot in answer.spots} == {"g0"}
-    assert sorted(d for spot in answer.spots for d in spot.devices) == [2, 3]
+    answer = start(state, within("rack", "G-L4", MemberRequest(2, 4)))
+    assert {placed.node for placed in answer.tasks} == {"g2", "g3"}
+    answer = start(state, within("pair", "G-L2", MemberRequest(2, 1)))
+    assert {placed.node for placed in answer.tasks} == {"g0"}
+    assert sorted(d for placed in answer.tasks for d in placed.devices) == [2, 3]
 
 
 def test_parties_within_a_party_lie_within_its_cell() -> None:
     state = state_of(RACKS)
-    inner = Party((Member(2, 1),), "G-L2")
-    asked = Gang("nested", "a", 0, Party((Member(1, 4),), "G-L4", (inner, inner)))
+    inner = TopologyGroup((MemberRequest(2, 1),), "G-L2")
+    asked = GangRequest(
+        "nested", "a", 0, TopologyGroup((MemberRequest(1, 4),), "G-L4", (inner, inner))
+    )
     answer = start(state, asked)
-    assert [spot.member for spot in answer.spots] == [0, 1, 1, 2, 2]
-    assert {spot.node for spot in answer.spots} == {"g0", "g1"}
-    pairs = [[s.devices[0] for s in answer.spots if s.member == m] for m in (1, 2)]
+    assert [placed.member for placed in answer.tasks] == [0, 1, 1, 2, 2]
+    assert {placed.node for placed in answer.tasks} == {"g0", "g1"}
+    pairs = [[s.devices[0] for s in answer.tasks if s.member == m] for m in (1, 2)]
     assert sorted(map(sorted, pairs)) == [[0, 1], [2, 3]]
 
 
 def test_a_task_may_ask_for_cells_instead_of_devices() -> None:
     state = state_of(RACKS)
     start(state, gang("small", "a", 0, (1, 1)))
-    answer = start(state, Gang("whole", "a", 0, Party((Member(1, 1, "G-L2"),))))
-    assert answer.spots[0].devices == (2, 3)
-    answer = start(state, Gang("node", "a", 0, Party((Member(1, 1, "G-L3"),))))
-    assert answer.spots[0].devices == (0, 1, 2, 3)
-    wrong = refused(state, Gang("wrong", "a", 0, Party((Member(1, 1, "NVSWITCH"),))))
+    answer = start(
+        state, GangRequest("whole", "a", 0, TopologyGroup((MemberRequest(1, 1, "G-L2"),)))
+    )
+    assert answer.tasks[0].devices == (2, 3)
+    answer = start(
+        state, GangRequest("node", "a", 0, TopologyGroup((MemberRequest(1, 1, "G-L3"),)))
+    )
+    assert answer.tasks[0].devices == (0, 1, 2, 3)
+    wrong = refused(
+        state, GangRequest("wrong", "a", 0, TopologyGroup((MemberRequest(1, 1, "NVSWITCH"),)))
+    )
     assert wrong.code == "unknown_cell_type"
 
 
@@ -201,8 +209,8 @@ def test_nodes_to_avoid_are_avoided() -> None:
     state = state_of()
     asked = gang("job", "a", 0, (1, 4))
     first = place(state, asked)
-    assert isinstance(first, Placement)
-    second = place(state, asked, avoid={first.spots[0].node})
-    assert isinstance(second, Placement)
-    assert second.spots[0].node != first.spots[0].node
+    assert isinstance(first, CellPlacement)
+    second = place(state, asked, avoid={first.tasks[0].node})
+    assert isinstance(second, CellPlacement)
+    assert second.tasks[0].node != first.tasks[0].node
     assert isinstance(place(state, asked, avoid=set(state.nodes)), Refusal)

@@ -11,18 +11,18 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.support.cells import counters
+from tests.support.cells import counters, rebuilt
 from tests.support.inventories import A100, layouts, node
 
 from skep_scheduler.cells import grow, health, ledger
-from skep_scheduler.cells.answer import Placement, Preemption
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.reconfigure import reconfigure, spots_of
+from skep_scheduler.cells.reconfigure import placements_of, reconfigure
 from skep_scheduler.cells.request import gang
-from skep_scheduler.cells.state import State
-from skep_scheduler.facts import Claim, Inventory, Node, Pin, VirtualCluster
+from skep_scheduler.cells.state import CellState
 from skep_scheduler.inventory import build
+from skep_scheduler.model import Claim, Inventory, Node, Pin, VirtualCluster
 
 RACKS = st.sampled_from(["", "r1", "r1", "r2", "r3"])
 FABRICS = st.sampled_from(["", "", "f1", "f2"])
@@ -35,7 +35,7 @@ class GrowthMachine(RuleBasedStateMachine):
         self.claims: dict[str, list[Claim]] = {"a": [], "b": []}
         self.pins: dict[str, Pin] = {}
         self.layout = layout
-        self.state = State(build(self._inventory()).config)
+        self.state = CellState(build(self._inventory()).config)
         self.count = 0
 
     def _inventory(self) -> Inventory:
@@ -44,12 +44,12 @@ class GrowthMachine(RuleBasedStateMachine):
         return Inventory(nodes, tuple(vcs), pins, self.layout)  # type: ignore[arg-type]
 
     def _apply(self) -> None:
-        groups = {name: spots_of(group) for name, group in self.state.groups.items()}
+        groups = {name: placements_of(group) for name, group in self.state.groups.items()}
         waiting = {name for name, group in self.state.groups.items() if group.preempting}
         self.state, change = grow.apply(self.state, build(self._inventory()).config)
         assert groups.keys() - self.state.groups.keys() == set(change.cancelled) <= waiting
         for name, group in self.state.groups.items():
-            assert spots_of(group) == groups[name], "nothing moves"
+            assert placements_of(group) == groups[name], "nothing moves"
         validate(self.state)
         self._compare()
 
@@ -131,9 +131,12 @@ class GrowthMachine(RuleBasedStateMachine):
         self.count += 1
         asked = gang(f"g{self.count}", vc, priority, (tasks, devices))
         answer = place(self.state, asked)
-        if isinstance(answer, Placement):
+        other = rebuilt(self.state, seed=self.count)
+        if other is not None:
+            assert place(other, asked) == answer, "the answer follows from the facts"
+        if isinstance(answer, CellPlacement):
             ledger.start(self.state, asked, answer)
-        elif isinstance(answer, Preemption):
+        elif isinstance(answer, CellPreemption):
             assert ledger.reserve(self.state, asked, answer.placement) is not None
 
     @precondition(lambda self: self.state.groups)
@@ -151,7 +154,7 @@ class GrowthMachine(RuleBasedStateMachine):
             return
         for name in list(self.state.groups):
             ledger.release(self.state, name)
-        fresh = State(self.state.config)
+        fresh = CellState(self.state.config)
         for where, leaf in self.state.leaves.items():
             health.set_node(fresh, where[0], True)
             health.set_node(self.state, where[0], True)

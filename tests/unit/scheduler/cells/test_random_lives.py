@@ -23,16 +23,17 @@ from tests.support.cells import (
     hierarchies,
     merged,
     plain,
+    rebuilt,
     trace,
 )
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal, Spot
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption, CellTaskPlacement, Refusal
 from skep_scheduler.cells.config import read_config
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
-from skep_scheduler.cells.reconfigure import reconfigure, spots_of
-from skep_scheduler.cells.request import Gang, Member, Party
+from skep_scheduler.cells.reconfigure import placements_of, reconfigure
+from skep_scheduler.cells.request import GangRequest, MemberRequest, TopologyGroup
 
 FIXED = [
     plain([2, 2, 2], 3, {"a": [(3, 1), (4, 1)], "b": [(2, 2), (3, 1)]}, node=3),
@@ -61,7 +62,7 @@ class CellsMachine(RuleBasedStateMachine):
         self.data = data
         self.state = healthy(data)
         self.born = counters(self.state)
-        self.places: dict[str, tuple[Spot, ...]] = {}
+        self.places: dict[str, tuple[CellTaskPlacement, ...]] = {}
         self.count = 0
 
     @rule(data=st.data(), number=st.integers(1, 4))
@@ -76,27 +77,30 @@ class CellsMachine(RuleBasedStateMachine):
         avoid = data.draw(st.sets(st.sampled_from(sorted(self.state.nodes)), max_size=1))
         answer = place(self.state, gang, avoid)
         assert trace(self.state) == before, "a what-if left something behind"
+        other = rebuilt(self.state, seed=self.count)
+        if other is not None:
+            assert place(other, gang, avoid) == answer, "the answer follows from the facts"
         if isinstance(answer, Refusal):
             assert answer.message
             return
-        placement = answer if isinstance(answer, Placement) else answer.placement
+        placement = answer if isinstance(answer, CellPlacement) else answer.placement
         self._check(gang, placement, avoid)
-        if isinstance(answer, Placement):
+        if isinstance(answer, CellPlacement):
             group = ledger.start(self.state, gang, answer)
             assert group.opportunistic == gang.opportunistic, group.downgraded_by
-            assert spots_of(group) == placement.spots
+            assert placements_of(group) == placement.tasks
         else:
             self._check_victims(gang, answer)
             assert ledger.reserve(self.state, gang, placement) is not None
 
-    def _check(self, gang: Gang, placement: Placement, avoid: set[str]) -> None:
-        devices = [(spot.node, device) for spot in placement.spots for device in spot.devices]
+    def _check(self, gang: GangRequest, placement: CellPlacement, avoid: set[str]) -> None:
+        devices = [(placed.node, device) for placed in placement.tasks for device in placed.devices]
         assert len(set(devices)) == len(devices)
         assert not any(self.state.leaves[device].bad for device in devices)
-        assert not any(spot.node in avoid for spot in placement.spots)
-        assert len(placement.spots) == sum(member.tasks for member in gang.members)
+        assert not any(placed.node in avoid for placed in placement.tasks)
+        assert len(placement.tasks) == sum(member.tasks for member in gang.members)
 
-    def _check_victims(self, gang: Gang, answer: Preemption) -> None:
+    def _check_victims(self, gang: GangRequest, answer: CellPreemption) -> None:
         downgraded = set(answer.placement.downgrades)
         for victim in answer.victims:
             group = self.state.groups[victim.gang]
@@ -106,12 +110,12 @@ class CellsMachine(RuleBasedStateMachine):
                 or (group.priority < gang.priority and group.gang.vc == gang.vc)
             )
 
-    def _gangs(self, data: st.DataObject) -> st.SearchStrategy[Gang]:
+    def _gangs(self, data: st.DataObject) -> st.SearchStrategy[GangRequest]:
         self.count += 1
         types = sorted({t for p in self.state.chains.values() for t in p.shape.level_of})
         members = st.lists(
             st.builds(
-                Member,
+                MemberRequest,
                 st.sampled_from([1, 1, 1, 2, 3]),
                 st.sampled_from([1, 1, 2, 2, 3, 4]),
                 st.sampled_from([None] * 12 + types),
@@ -120,21 +124,21 @@ class CellsMachine(RuleBasedStateMachine):
             max_size=2,
         ).map(tuple)
         within = st.sampled_from([None] * 3 + types)
-        parties = st.lists(st.builds(Party, members, within), max_size=2).map(tuple)
-        party = st.one_of(
-            st.builds(Party, members),
-            st.builds(Party, members, within),
-            st.builds(Party, members, within, parties),
+        subgroups = st.lists(st.builds(TopologyGroup, members, within), max_size=2).map(tuple)
+        topology_group = st.one_of(
+            st.builds(TopologyGroup, members),
+            st.builds(TopologyGroup, members, within),
+            st.builds(TopologyGroup, members, within, subgroups),
         )
         owners = [name for name, vc in self.state.vcs.items() if vc.chains or vc.pins]
         vc = data.draw(st.sampled_from(owners * 4 + sorted(self.state.vcs) or ["a"]))
         pins = [None] * 2 + sorted(self.state.vcs[vc].pins if vc in self.state.vcs else ())
         return st.builds(
-            Gang,
+            GangRequest,
             st.just(f"g{self.count}"),
             st.just(vc),
             st.sampled_from([-1, 0, 1, 2]),
-            party,
+            topology_group,
             st.sampled_from([None] * 4 + [p.shape.leaf_type for p in self.state.chains.values()]),
             st.sampled_from(pins),
             st.booleans(),
@@ -151,10 +155,10 @@ class CellsMachine(RuleBasedStateMachine):
                     continue
                 shape, root = free[0].shape, free[0]
                 level = min(root.level, shape.node_level)
-                whole = Member(shape.cells_in(root.level, level), 1, shape.at(level).type)
-                party = Party((whole,), root.spec.type)
+                whole = MemberRequest(shape.cells_in(root.level, level), 1, shape.at(level).type)
+                topology_group = TopologyGroup((whole,), root.spec.type)
                 assert not isinstance(
-                    place(self.state, Gang("owed", vc.name, 1000, party)), Refusal
+                    place(self.state, GangRequest("owed", vc.name, 1000, topology_group)), Refusal
                 )
 
     @precondition(lambda self: self.state.groups)
@@ -173,7 +177,7 @@ class CellsMachine(RuleBasedStateMachine):
             for victim in {leaf.user.name for leaf, _ in group.pairs() if leaf.user}:
                 ledger.release(self.state, victim)
                 self.places.pop(victim, None)
-        ledger.adopt(self.state, group.gang, group.chain, spots_of(group))
+        ledger.adopt(self.state, group.gang, group.chain, placements_of(group))
         assert not group.preempting
 
     @rule(data=st.data(), on=st.booleans())
@@ -233,8 +237,8 @@ class CellsMachine(RuleBasedStateMachine):
             return
         validate(self.state)
         for name, group in self.state.groups.items():
-            spots = [(spot.node, spot.devices) for spot in spots_of(group)]
-            assert self.places.setdefault(name, spots) == spots, "nothing moves"
+            placements = [(placed.node, placed.devices) for placed in placements_of(group)]
+            assert self.places.setdefault(name, placements) == placements, "nothing moves"
 
     def teardown(self) -> None:
         if not hasattr(self, "state"):

@@ -11,11 +11,11 @@ import pytest
 from tests.support.cells import REFERENCE, healthy, reference
 
 from skep_scheduler.cells import health, ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption, Refusal
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
 from skep_scheduler.cells.reconfigure import reconfigure
-from skep_scheduler.cells.request import Gang, gang
+from skep_scheduler.cells.request import GangRequest, gang
 from skep_scheduler.replay.runner import load_config
 
 DEMOS = "hived_feature_demos.json"
@@ -27,7 +27,7 @@ class Demo:
     waits again."""
 
     config: str
-    waiting: list[Gang] = field(default_factory=list)
+    waiting: list[GangRequest] = field(default_factory=list)
     preempted: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Demo:
     def schedule(self) -> None:
         for waiting in list(self.waiting):
             answer = place(self.state, waiting)
-            if isinstance(answer, Preemption):
+            if isinstance(answer, CellPreemption):
                 assert ledger.reserve(self.state, waiting, answer.placement)
                 for victim in answer.victims:
                     self.waiting.append(self.state.groups[victim.gang].gang)
@@ -68,17 +68,17 @@ class Demo:
                     ledger.release(self.state, victim.gang)
                 answer = answer.placement
             if not isinstance(answer, Refusal):
-                assert isinstance(answer, Placement)
+                assert isinstance(answer, CellPlacement)
                 ledger.start(self.state, waiting, answer)
                 self.waiting.remove(waiting)
             validate(self.state)
 
     def running(self, job: str) -> int:
         names = [name for name in self.state.groups if name == job or name.startswith(f"{job}-")]
-        return sum(len(self.state.groups[name].seats) for name in names)
+        return sum(len(self.state.groups[name].slots) for name in names)
 
     def nodes(self) -> set[str]:
-        return {seat.node for group in self.state.groups.values() for seat in group.seats}
+        return {slot.node for group in self.state.groups.values() for slot in group.slots}
 
     def downgraded(self, job: str) -> bool:
         return self.state.groups[job].downgraded_by is not None

@@ -15,11 +15,11 @@ from tests.support.cells import healthy, plain
 from tests.support.quota_only import QuotaOnly
 
 from skep_scheduler.cells import ledger
-from skep_scheduler.cells.answer import Placement, Preemption, Refusal
+from skep_scheduler.cells.answer import CellPlacement, CellPreemption, Refusal
 from skep_scheduler.cells.invariants import validate
 from skep_scheduler.cells.place import place
 from skep_scheduler.cells.request import gang
-from skep_scheduler.cells.state import State
+from skep_scheduler.cells.state import CellState
 
 TWO_NODES = plain([2, 2, 2, 2], 2, {"vc1": [(5, 1)], "vc2": [(5, 1)]}, node=5)
 BIG = gang("big", "vc2", 1, (1, 16))
@@ -44,15 +44,15 @@ def test_small_jobs_of_one_vc_never_keep_the_other_from_its_node(
             ledger.release(state, rng.choice(small))
     answer = place(state, BIG)
     assert not isinstance(answer, Refusal)
-    if isinstance(answer, Preemption):  # of opportunistic jobs alone: nobody loses what he owns
+    if isinstance(answer, CellPreemption):  # of opportunistic jobs alone: no one loses what he owns
         assert all(victim.priority == -1 for victim in answer.victims)
     validate(state)
 
 
-def run(state: State, name: str, vc: str, size: int, priority: int) -> None:
+def run(state: CellState, name: str, vc: str, size: int, priority: int) -> None:
     job = gang(name, vc, priority, (1, size))
     answer = place(state, job)
-    if isinstance(answer, Placement):
+    if isinstance(answer, CellPlacement):
         ledger.start(state, job, answer)
 
 
@@ -71,4 +71,4 @@ def test_the_same_mix_that_quota_fails_on_is_no_problem_for_cells(seed: int) -> 
         quota.start(f"vc1-{i}", "vc1", 1)
         run(state, f"vc1-{i}", "vc1", 1, 0)
     assert quota.start("big", "vc2", 16) is None
-    assert isinstance(place(state, BIG), Placement)
+    assert isinstance(place(state, BIG), CellPlacement)

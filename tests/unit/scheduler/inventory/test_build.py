@@ -1,4 +1,4 @@
-"""What agents and admins tell becomes chains of cells with names that mean the same for ever."""
+"""What agents and admins report becomes chains of cells with names that mean the same for ever."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 from tests.support.cells import plain
 from tests.support.inventories import A100, A100_NODE, joined, node, vc
 
-from skep_scheduler.cells.config import ConfigError, read_config
-from skep_scheduler.facts import Claim, Inventory, Node, Pin, VirtualCluster
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.problems import ConfigError
 from skep_scheduler.inventory import Built, build, check, describe, from_hived, to_hived
+from skep_scheduler.model import Claim, Inventory, Node, Pin, VirtualCluster
 
 RACK = f"{A100_NODE}-RACK"
 
@@ -84,7 +85,7 @@ def test_counts_become_the_largest_cells_that_fit() -> None:
     }
 
 
-def test_cells_come_before_counts_and_what_is_short_is_told() -> None:
+def test_cells_come_before_counts_and_what_is_short_is_reported() -> None:
     vcs = (vc("a", ("", A100, 12)), vc("b", (A100_NODE, A100_NODE, 1)))
     found = built(node("n1"), node("n2"), vcs=vcs)
     assert owns(found, "a") == {A100_NODE: 1}
@@ -122,7 +123,7 @@ def test_an_imported_file_names_gpus_by_their_number() -> None:
     ]
 
 
-def test_a_broken_file_is_left_aside_and_told() -> None:
+def test_a_broken_file_is_left_aside_and_reported() -> None:
     found = build(Inventory((node("n1"),), layout={"physicalCluster": [1]}))
     assert list(found.config.shapes) == [A100_NODE]
     assert [problem.path for problem in found.problems] == ["physicalCluster"]
@@ -146,16 +147,16 @@ def test_our_types_get_other_names_where_a_file_means_something_else() -> None:
 
 
 def test_a_file_is_exported_with_the_share_of_each_gpu() -> None:
-    world = Inventory((node("n1"),), (vc("a", ("", A100, 8)),))
-    data = to_hived(world)
+    state = Inventory((node("n1"),), (vc("a", ("", A100, 8)),))
+    data = to_hived(state)
     assert data["physicalCluster"]["skuTypes"] == {
         "A100-SXM4-80GB": {"gpu": 1, "cpu": 8, "memory": "65536Mi"}
     }
-    assert read_config(data) == build(world).config
+    assert read_config(data) == build(state).config
     assert from_hived(data).claims == {"a": (Claim(A100_NODE, A100_NODE, 1),)}
 
 
-def test_all_errors_of_a_file_are_told_at_once() -> None:
+def test_all_errors_of_a_file_are_reported_at_once() -> None:
     data = plain([2], 1, {"a": [(2, 5)]}, node=2)
     data["physicalCluster"]["physicalCells"].append({"cellType": "X"})
     data["virtualClusters"]["a"]["virtualCells"][0]["cellNumber"] = "x"
@@ -164,7 +165,7 @@ def test_all_errors_of_a_file_are_told_at_once() -> None:
     assert len(error.value.problems) == 2
 
 
-def test_an_editor_is_told_what_is_too_much_and_what_is_left() -> None:
+def test_an_editor_is_shown_what_is_too_much_and_what_is_left() -> None:
     before = Inventory((node("n1"), node("n2")), (vc("a", (A100_NODE, A100_NODE, 1)),))
     after = Inventory(before.nodes, (vc("a", (A100_NODE, A100_NODE, 3)),))
     checked = check(before, after)

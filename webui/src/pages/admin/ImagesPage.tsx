@@ -1,17 +1,20 @@
-import { Button } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { ActionIcon, Button, MultiSelect, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { images } from "@/api/admin";
+import { createImage, deleteImage, images, inspectImage, updateImage } from "@/api/admin";
 import { me } from "@/api/session";
 import type { Image, ImageBody } from "@/api/types";
-import { Blank, Failure } from "@/ui/Blank";
+import { virtualClusters } from "@/api/virtualClusters";
+import { formatBytes } from "@/format/numbers";
+import { DeleteIcon } from "@/ui/ConfirmButton";
+import { EmptyState } from "@/ui/EmptyState";
+import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
-import { SkeletonRows } from "@/ui/Skeleton";
+import { QueryState } from "@/ui/QueryState";
+import { notifyError } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { ImageActions } from "./ImageActions";
-import { ImageForm } from "./ImageForm";
 import css from "./admin.module.css";
 
 const NEW: ImageBody = { name: "", reference: "", description: "", virtual_clusters: [] };
@@ -35,26 +38,26 @@ export function ImagesPage() {
           </Button>
         ) : null}
       </PageHeader>
-      {list.isPending ? <SkeletonRows /> : null}
-      {list.isError && !list.data ? (
-        <Failure error={list.error} what="list of images" retry={() => void list.refetch()} />
-      ) : null}
-      {list.data?.length === 0 ? (
-        <Blank title="No images yet">
-          Job files can name any image that the nodes can pull. Images added here get a short name.
-        </Blank>
-      ) : null}
-      {list.data && list.data.length > 0 ? (
-        <div className={css.list}>
-          <DataTable
-            label="Images"
-            columns={columns}
-            rows={list.data}
-            rowId={(image) => image.name}
-            minWidth={760}
-          />
-        </div>
-      ) : null}
+      <QueryState query={list} what="list of images">
+        {(data) =>
+          data.length === 0 ? (
+            <EmptyState title="No images yet">
+              Job files can name any image that the nodes can pull. Images added here get a short
+              name.
+            </EmptyState>
+          ) : (
+            <div className={css.list}>
+              <DataTable
+                label="Images"
+                columns={columns}
+                rows={data}
+                rowId={(image) => image.name}
+                minWidth={860}
+              />
+            </div>
+          )
+        }
+      </QueryState>
       {editing ? (
         <ImageForm key={editing.name} image={editing} onClose={() => setEditing(null)} />
       ) : null}
@@ -67,28 +70,46 @@ function imageColumns(admin: boolean, onEdit: (image: Image) => void): Column<Im
     {
       id: "name",
       header: "Name",
-      width: "minmax(120px, 1fr)",
+      width: "minmax(80px, 1fr)",
       cell: (image) => <b className={css.strong}>{image.name}</b>,
-      sort: (image) => image.name,
+      sortValue: (image) => image.name,
     },
     {
       id: "reference",
       header: "Reference",
-      width: "minmax(220px, 2fr)",
+      width: "minmax(120px, 2fr)",
       cell: (image) => <code>{image.reference}</code>,
-      sort: (image) => image.reference,
+      sortValue: (image) => image.reference,
+    },
+    {
+      id: "contents",
+      header: "Contents",
+      width: "minmax(150px, 1.6fr)",
+      optional: "phone",
+      cell: (image) => <span title={contentsOf(image)}>{contentsOf(image)}</span>,
+    },
+    {
+      id: "size",
+      header: "Size",
+      width: "100px",
+      align: "end",
+      optional: "phone",
+      cell: (image) => <SizeCell image={image} />,
+      sortValue: (image) => image.size ?? 0,
     },
     {
       id: "description",
       header: "Description",
       width: "minmax(140px, 1.5fr)",
+      optional: "phone",
       cell: (image) => <span className="dim">{image.description}</span>,
     },
     {
       id: "virtual_clusters",
       header: "For",
       width: "minmax(120px, 1fr)",
-      cell: (image) => image.virtual_clusters.join(", ") || "everybody",
+      optional: "phone",
+      cell: (image) => image.virtual_clusters.join(", ") || "everyone",
     },
   ];
   if (!admin) return columns;
@@ -97,10 +118,148 @@ function imageColumns(admin: boolean, onEdit: (image: Image) => void): Column<Im
     {
       id: "actions",
       header: "Change",
-      quiet: true,
-      width: "68px",
+      hiddenHeader: true,
+      width: "96px",
       align: "end",
       cell: (image) => <ImageActions image={image} onEdit={() => onEdit(image)} />,
     },
   ];
+}
+
+/** "PyTorch 2.9, CUDA 12.8, driver 570 or newer". */
+function contentsOf({ framework, cuda_version, min_driver }: Image): string {
+  const parts = [
+    framework,
+    cuda_version && `CUDA ${cuda_version}`,
+    min_driver && `driver ${min_driver} or newer`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
+function SizeCell({ image }: { image: Image }) {
+  if (image.size === null) {
+    return (
+      <span className="dim" title={image.problem}>
+        {image.problem ? "not known" : "not asked yet"}
+      </span>
+    );
+  }
+  const title = `${image.digest}, compressed, as its registry says`;
+  return <span title={title}>{formatBytes(image.size)}</span>;
+}
+
+function ImageActions({ image, onEdit }: { image: Image; onEdit: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useMutation({
+    mutationFn: () => deleteImage(image.name),
+    onSuccess: () => queries.invalidateQueries({ queryKey: images.queryKey }),
+    onError: (error) => notifyError(error, "The image was not deleted"),
+  });
+  const inspection = useMutation({
+    mutationFn: () => inspectImage(image.name),
+    onSuccess: (found) => {
+      if (found.problem) notifyError(new Error(found.problem), "The registry said nothing");
+      return queries.invalidateQueries({ queryKey: images.queryKey });
+    },
+    onError: (error) => notifyError(error, "The registry was not asked"),
+  });
+  return (
+    <span className={css.actions}>
+      <ActionIcon
+        size="sm"
+        aria-label={`Ask the registry about ${image.name}`}
+        title="Ask its registry for size and digest"
+        loading={inspection.isPending}
+        onClick={() => inspection.mutate()}
+      >
+        <Icon name="search" size={14} />
+      </ActionIcon>
+      <ActionIcon size="sm" aria-label={`Edit ${image.name}`} onClick={onEdit}>
+        <Icon name="edit" size={14} />
+      </ActionIcon>
+      <DeleteIcon
+        size="sm"
+        label={`Delete ${image.name}`}
+        question={`Delete ${image.name}?`}
+        explanation="Job files that use this name are refused from then on. The image itself stays where it is."
+        verb="Delete"
+        onConfirm={() => deletion.mutate()}
+      />
+    </span>
+  );
+}
+
+/** A new image when it has no name yet, else a change of this one. */
+function ImageForm({ image, onClose }: { image: ImageBody; onClose: () => void }) {
+  const queries = useQueryClient();
+  const { data: vcs } = useQuery(virtualClusters);
+  const { name, reference, description, framework, cuda_version, min_driver } = image;
+  const { virtual_clusters = [] } = image;
+  const [draft, setDraft] = useState({
+    ...{ name, reference, description, framework, cuda_version, min_driver },
+    virtual_clusters,
+  });
+  const known = name !== "";
+  const saving = useMutation({
+    mutationFn: () => {
+      const { name: fresh, ...change } = draft;
+      return known ? updateImage(name, change) : createImage({ name: fresh, ...change });
+    },
+    onSuccess: () => {
+      onClose();
+      return queries.invalidateQueries({ queryKey: images.queryKey });
+    },
+  });
+  const text = (field: Exclude<keyof typeof draft, "virtual_clusters">) => ({
+    value: draft[field],
+    onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
+      setDraft({ ...draft, [field]: event.currentTarget.value }),
+  });
+  return (
+    <FormDialog
+      open
+      title={known ? `Edit ${name}` : "Add an image"}
+      verb={known ? "Save" : "Add"}
+      mutation={saving}
+      onClose={onClose}
+    >
+      <TextInput
+        label="Name"
+        description="What job files write as the uri"
+        required
+        withAsterisk={false}
+        disabled={known}
+        {...text("name")}
+      />
+      <TextInput
+        label="Reference"
+        description="What the nodes pull, for example pytorch/pytorch:2.9"
+        required
+        withAsterisk={false}
+        {...text("reference")}
+      />
+      <TextInput label="Description" {...text("description")} />
+      <TextInput
+        label="Framework"
+        placeholder="PyTorch 2.9"
+        description="Framework and CUDA version are taken from the image where it says them"
+        {...text("framework")}
+      />
+      <TextInput label="CUDA version" placeholder="12.8" {...text("cuda_version")} />
+      <TextInput
+        label="Least NVIDIA driver"
+        placeholder="570.26"
+        description="Jobs are refused where no node with their GPUs has it"
+        {...text("min_driver")}
+      />
+      <MultiSelect
+        label="Virtual clusters"
+        description="None chosen: available to everyone"
+        data={(vcs ?? []).map((vc) => vc.name)}
+        value={draft.virtual_clusters}
+        onChange={(chosen) => setDraft({ ...draft, virtual_clusters: chosen })}
+        clearable
+      />
+    </FormDialog>
+  );
 }

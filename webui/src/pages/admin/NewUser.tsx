@@ -5,11 +5,11 @@ import { createUser, users } from "@/api/admin";
 import { isApiError } from "@/api/errors";
 import type { NewUser as Draft } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
-import { tellDone } from "@/ui/notify";
+import { notifySuccess } from "@/ui/notify";
 
 const EMPTY: Required<Draft> = { username: "", email: "", password: "", is_admin: false };
 
-export function NewUser({ open, onClose }: { open: boolean; onClose: () => void }) {
+export function NewUserDialog({ open, onClose }: { open: boolean; onClose: () => void }) {
   const queries = useQueryClient();
   const [draft, setDraft] = useState(EMPTY);
   const creation = useMutation({
@@ -17,7 +17,7 @@ export function NewUser({ open, onClose }: { open: boolean; onClose: () => void 
     onSuccess: (user) => {
       setDraft(EMPTY);
       onClose();
-      tellDone(`${user.username} can log in now`);
+      notifySuccess(`${user.username} can log in now`);
       return queries.invalidateQueries({ queryKey: users.queryKey });
     },
   });
@@ -28,16 +28,14 @@ export function NewUser({ open, onClose }: { open: boolean; onClose: () => void 
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
       setDraft({ ...draft, [field]: event.currentTarget.value }),
   });
-  const told = Object.keys(fields).some((field) => field in draft);
+  const refusal = Object.keys(fields).some((field) => field in draft);
   return (
     <FormDialog
       open={open}
       title="New user"
       verb="Create"
-      busy={creation.isPending}
-      error={told ? null : creation.error}
+      mutation={refusal ? { ...creation, error: null } : creation}
       onClose={onClose}
-      onSubmit={() => creation.mutate()}
     >
       <TextInput
         label="User name"
@@ -50,7 +48,7 @@ export function NewUser({ open, onClose }: { open: boolean; onClose: () => void 
       <TextInput label="E-mail" type="email" autoComplete="off" {...text("email")} />
       <PasswordInput
         label="Password"
-        description="To be told to them; they can change it"
+        description="Pass it on to the user, who can change it"
         required
         withAsterisk={false}
         autoComplete="new-password"

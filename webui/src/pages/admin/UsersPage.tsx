@@ -1,34 +1,45 @@
-import { Button, Switch } from "@mantine/core";
+import { ActionIcon, Button, Modal, Switch } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { updateUser, users } from "@/api/admin";
+import { deleteUser, resetLink, resetMfa, updateUser, users } from "@/api/admin";
 import { me } from "@/api/session";
 import type { User } from "@/api/types";
-import { count } from "@/format/size";
-import { Blank, Failure } from "@/ui/Blank";
-import { Confirm } from "@/ui/ConfirmButton";
+import { pluralize } from "@/format/numbers";
+import { Confirm, DeleteIcon } from "@/ui/ConfirmButton";
+import { CopyableCode } from "@/ui/CopyableCode";
+import { EmptyState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
-import { tellError } from "@/ui/notify";
 import { PageHeader } from "@/ui/PageHeader";
-import { SkeletonRows } from "@/ui/Skeleton";
+import { QueryState } from "@/ui/QueryState";
+import { RelativeTime } from "@/ui/Time";
+import { notifyError, notifySuccess } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { Ago } from "@/ui/Time";
-import { NewUser } from "./NewUser";
-import { UserActions } from "./UserActions";
+import { ImportUsersDialog } from "./ImportUsers";
+import { NewUserDialog } from "./NewUser";
 import css from "./admin.module.css";
 
 export function UsersPage() {
   const { data: user } = useQuery(me);
   const list = useQuery({ ...users, enabled: user?.is_admin ?? false });
   const [creating, setCreating] = useState(false);
+  const [importing, setImporting] = useState(false);
   const columns = useMemo(() => userColumns(user?.username ?? ""), [user]);
   if (user && !user.is_admin) {
-    return <Blank title="For administrators only">Users are made and changed by them.</Blank>;
+    return (
+      <EmptyState title="For administrators only">Users are made and changed by them.</EmptyState>
+    );
   }
   return (
     <>
-      <PageHeader title="Users" note={list.data ? count(list.data.length, "user") : null}>
+      <PageHeader title="Users" note={list.data ? pluralize(list.data.length, "user") : null}>
+        <Button
+          variant="default"
+          leftSection={<Icon name="upload" size={14} />}
+          onClick={() => setImporting(true)}
+        >
+          Import
+        </Button>
         <Button
           variant="default"
           leftSection={<Icon name="plus" size={14} />}
@@ -37,22 +48,21 @@ export function UsersPage() {
           New user
         </Button>
       </PageHeader>
-      {list.isPending ? <SkeletonRows /> : null}
-      {list.isError && !list.data ? (
-        <Failure error={list.error} what="list of users" retry={() => void list.refetch()} />
-      ) : null}
-      {list.data ? (
-        <div className={css.list}>
-          <DataTable
-            label="Users"
-            columns={columns}
-            rows={list.data}
-            rowId={(each) => each.username}
-            minWidth={800}
-          />
-        </div>
-      ) : null}
-      <NewUser open={creating} onClose={() => setCreating(false)} />
+      <QueryState query={list} what="list of users">
+        {(data) => (
+          <div className={css.list}>
+            <DataTable
+              label="Users"
+              columns={columns}
+              rows={data}
+              rowId={(each) => each.username}
+              minWidth={800}
+            />
+          </div>
+        )}
+      </QueryState>
+      <NewUserDialog open={creating} onClose={() => setCreating(false)} />
+      <ImportUsersDialog open={importing} onClose={() => setImporting(false)} />
     </>
   );
 }
@@ -62,42 +72,57 @@ function userColumns(self: string): Column<User>[] {
     {
       id: "username",
       header: "User name",
-      width: "minmax(140px, 1fr)",
+      width: "minmax(80px, 1fr)",
       cell: (user) => <b className={css.strong}>{user.username}</b>,
-      sort: (user) => user.username,
+      sortValue: (user) => user.username,
     },
     {
       id: "email",
       header: "E-mail",
       width: "minmax(180px, 2fr)",
+      optional: "phone",
       cell: (user) => user.email || <span className="dim">–</span>,
-      sort: (user) => user.email,
+      sortValue: (user) => user.email,
     },
     {
       id: "is_admin",
       header: "Administrator",
-      width: "110px",
-      cell: (user) => <Right user={user} right="is_admin" self={self} />,
-      sort: (user) => String(user.is_admin),
+      width: "104px",
+      cell: (user) => <PermissionSwitch user={user} right="is_admin" self={self} />,
+      sortValue: (user) => String(user.is_admin),
     },
     {
       id: "is_active",
-      header: "May log in",
-      width: "110px",
-      cell: (user) => <Right user={user} right="is_active" self={self} />,
-      sort: (user) => String(user.is_active),
+      header: "Can log in",
+      width: "80px",
+      cell: (user) => <PermissionSwitch user={user} right="is_active" self={self} />,
+      sortValue: (user) => String(user.is_active),
+    },
+    {
+      id: "mfa",
+      header: "MFA",
+      width: "80px",
+      optional: "phone",
+      cell: (user) => <MfaReset user={user} />,
+      sortValue: (user) => String(user.mfa),
     },
     {
       id: "last_login",
       header: "Last login",
       width: "110px",
+      optional: "phone",
       cell: (user) =>
-        user.last_login_at ? <Ago at={user.last_login_at} /> : <span className="dim">never</span>,
-      sort: (user) => user.last_login_at ?? "",
+        user.last_login_at ? (
+          <RelativeTime at={user.last_login_at} />
+        ) : (
+          <span className="dim">never</span>
+        ),
+      sortValue: (user) => user.last_login_at ?? "",
     },
     {
       id: "actions",
-      header: "",
+      header: "Change",
+      hiddenHeader: true,
       width: "70px",
       align: "end",
       cell: (user) => <UserActions user={user} self={self} />,
@@ -105,17 +130,17 @@ function userColumns(self: string): Column<User>[] {
   ];
 }
 
-interface RightProps {
+interface PermissionSwitchProps {
   user: User;
   right: "is_admin" | "is_active";
   self: string;
 }
 
-function Right({ user, right, self }: RightProps) {
+function PermissionSwitch({ user, right, self }: PermissionSwitchProps) {
   const queries = useQueryClient();
   const change = useMutation({
     mutationFn: (on: boolean) => updateUser(user.username, { [right]: on }),
-    onError: (error) => tellError(error),
+    onError: (error) => notifyError(error),
     onSettled: () => queries.invalidateQueries({ queryKey: users.queryKey }),
   });
   const [asking, setAsking] = useState(false);
@@ -123,9 +148,10 @@ function Right({ user, right, self }: RightProps) {
   return (
     <>
       <Switch
+        classNames={{ track: css.track }}
         aria-label={`${user.username} ${what}`}
         checked={change.isPending ? change.variables : user[right]}
-        // Nobody locks himself out by a slip of the hand.
+        // Administrators cannot lock themselves out by accident.
         disabled={user.username === self}
         onChange={({ currentTarget: { checked } }) =>
           right === "is_active" && !checked ? setAsking(true) : change.mutate(checked)
@@ -140,5 +166,94 @@ function Right({ user, right, self }: RightProps) {
         onClose={() => setAsking(false)}
       />
     </>
+  );
+}
+
+/** Whether logging in needs a code, and the help for a user who lost the app. */
+function MfaReset({ user }: { user: User }) {
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState(false);
+  const reset = useMutation({
+    mutationFn: () => resetMfa(user.username),
+    onSuccess: () => notifySuccess(`${user.username} logs in by password alone now`),
+    onError: (error) => notifyError(error, "MFA was not reset"),
+    onSettled: () => queries.invalidateQueries({ queryKey: users.queryKey }),
+  });
+  if (!user.mfa) return <span className="dim">off</span>;
+  return (
+    <>
+      <Button
+        variant="default"
+        size="compact-xs"
+        aria-label={`Reset the MFA of ${user.username}`}
+        loading={reset.isPending}
+        onClick={() => setAsking(true)}
+      >
+        Reset
+      </Button>
+      <Confirm
+        open={asking}
+        question={`Reset the MFA of ${user.username}?`}
+        explanation="The password alone logs the user in until a new app is set up. The user's sessions end."
+        verb="Reset"
+        onConfirm={() => reset.mutate()}
+        onClose={() => setAsking(false)}
+      />
+    </>
+  );
+}
+
+/** The actions on a user: a link to set a new password, and the deletion of the account. */
+function UserActions({ user, self }: { user: User; self: string }) {
+  const queries = useQueryClient();
+  const link = useMutation({
+    mutationFn: () => resetLink(user.username),
+    onError: (error) => notifyError(error),
+  });
+  const deletion = useMutation({
+    mutationFn: () => deleteUser(user.username),
+    onSuccess: () => notifySuccess(`${user.username} is deleted`),
+    onError: (error) => notifyError(error, "The user was not deleted"),
+    onSettled: () => queries.invalidateQueries({ queryKey: users.queryKey }),
+  });
+  return (
+    <span className={css.actions}>
+      <ActionIcon
+        size="sm"
+        aria-label={`Reset the password of ${user.username}`}
+        disabled={!user.is_active}
+        loading={link.isPending}
+        onClick={() => link.mutate()}
+      >
+        <Icon name="key" size={14} />
+      </ActionIcon>
+      <DeleteIcon
+        size="sm"
+        label={`Delete ${user.username}`}
+        disabled={user.username === self}
+        question={`Delete ${user.username}?`}
+        explanation="The account ends for good and its jobs are stopped. What is left of them stays, without a name."
+        verb="Delete"
+        onConfirm={() => deletion.mutate()}
+      />
+      <Modal
+        opened={link.data !== undefined}
+        onClose={() => link.reset()}
+        title={`A new password for ${user.username}`}
+        size={560}
+        centered
+      >
+        <p>
+          Send this address to {user.username}. It works once, within a day, and ends with the next
+          login. The present password works until then.
+        </p>
+        <div className={css.link}>
+          <CopyableCode text={link.data?.url ?? ""} label="Link" />
+        </div>
+        <Button mt={14} onClick={() => link.reset()}>
+          Done
+        </Button>
+      </Modal>
+    </span>
   );
 }

@@ -53,7 +53,7 @@ const fits: CheckedAssignment = {
   shortfalls: [],
   problems: [],
 };
-const told = "vision asks for 5 nodes of 8 A100; there are 4.";
+const REFUSAL = "vision asks for 5 nodes of 8 A100; there are 4.";
 
 function nodesOf(body: Assignment, vc: string): number {
   return body.virtual_clusters[vc]?.cells[0]?.number ?? 0;
@@ -66,7 +66,7 @@ async function check(request: Request): Promise<CheckedAssignment> {
   const downgraded = nodesOf(body, "nlp") > 0 ? [touched] : [];
   if (nodesOf(body, "vision") <= 4) return { ...fits, downgraded };
   const path = "virtual_clusters.vision.cells[0]";
-  return { ...fits, fits: false, errors: [{ code: "short", message: told, path, details: {} }] };
+  return { ...fits, fits: false, errors: [{ code: "short", message: REFUSAL, path, details: {} }] };
 }
 
 const world = {
@@ -89,16 +89,16 @@ async function type(vc: string, value: string) {
   await userEvent.type(field, value);
 }
 
-test("what does not fit is told with numbers at its field, and cannot be saved", async () => {
+test("what does not fit is shown with numbers at its field, and cannot be saved", async () => {
   serve(world);
   renderPage(<CellsPage />);
   await type("vision", "5");
   expect(await screen.findByText("It does not fit")).toBeVisible();
   const field = await nodes("vision");
   expect(field).toBeInvalid();
-  expect(field).toHaveAccessibleDescription(told);
+  expect(field).toHaveAccessibleDescription(REFUSAL);
   expect(screen.getByRole("button", { name: "Save 1 change" })).toBeDisabled();
-  await userEvent.click(screen.getByRole("button", { name: told }));
+  await userEvent.click(screen.getByRole("button", { name: REFUSAL }));
   expect(field).toHaveFocus();
 });
 
@@ -106,7 +106,7 @@ test("many keys make one check", async () => {
   const requests = serve(world);
   renderPage(<CellsPage />);
   const field = await nodes("vision");
-  await screen.findByText("What is owned fits");
+  await screen.findByText("The assignment fits");
   await userEvent.click(field);
   await userEvent.keyboard("{ArrowUp}{ArrowUp}{ArrowDown}");
   await screen.findByText("It fits");
@@ -138,7 +138,7 @@ test("a save sends all of it with the revision, and nothing is left to save", as
   expect(await nodes("vision")).toHaveValue("3");
 });
 
-test("when somebody was faster, one reloads and keeps one's own changes in sight", async () => {
+test("when another user was faster, one reloads and keeps one's own changes in sight", async () => {
   const theirs = structuredClone(assignment);
   theirs.revision = 6;
   let saved = false;

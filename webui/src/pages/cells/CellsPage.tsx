@@ -2,10 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { assignment, cells } from "@/api/cells";
 import { me } from "@/api/session";
 import { usePoll } from "@/live/live";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { Editor } from "./Editor";
+import { AssignmentEditor } from "./AssignmentEditor";
 
 /** What each virtual cluster owns, in cells, to be changed by administrators. */
 export function CellsPage() {
@@ -15,15 +15,18 @@ export function CellsPage() {
   const shapes = useQuery({ ...cells, enabled: admin, refetchInterval: poll });
   const owned = useQuery({ ...assignment, enabled: admin, refetchInterval: poll });
   if (user && !admin) {
-    return <Blank title="For administrators only">They say which cells a team owns.</Blank>;
+    return (
+      <EmptyState title="For administrators only">They say which cells a team owns.</EmptyState>
+    );
   }
-  if (shapes.data && owned.data) return <Editor cells={shapes.data} assignment={owned.data} />;
+  if (shapes.data && owned.data)
+    return <AssignmentEditor cells={shapes.data} assignment={owned.data} />;
   const error = shapes.error ?? owned.error;
   const retry = () => void Promise.all([shapes.refetch(), owned.refetch()]);
   return (
     <>
       <PageHeader title="Cells" />
-      {error ? <Failure error={error} what="cells" retry={retry} /> : <SkeletonRows />}
+      {error ? <ErrorState error={error} what="cells" retry={retry} /> : <SkeletonRows />}
     </>
   );
 }

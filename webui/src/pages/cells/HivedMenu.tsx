@@ -1,11 +1,11 @@
 import { ActionIcon, Menu } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { cells as cellsQuery, deleteLayout, HIVED_FILE } from "@/api/cells";
+import { cells as cellsQuery, deleteLayout, HIVED_FILE_URL } from "@/api/cells";
 import type { Cells } from "@/api/types";
 import { Confirm } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
-import { tellDone, tellError } from "@/ui/notify";
+import { notifySuccess, notifyError } from "@/ui/notify";
 import { ImportDialog } from "./ImportDialog";
 
 /** The HiveD file: out, in, and back to what the nodes report. */
@@ -15,10 +15,10 @@ export function HivedMenu({ cells, changed }: { cells: Cells; changed: boolean }
   const dropping = useMutation({
     mutationFn: deleteLayout,
     onSuccess: () => {
-      tellDone("The cells are as the nodes report them");
+      notifySuccess("The cells are as the nodes report them");
       return queries.invalidateQueries({ queryKey: cellsQuery.queryKey });
     },
-    onError: (error) => tellError(error, "The file is still in use"),
+    onError: (error) => notifyError(error, "The file is still in use"),
   });
   const close = () => setOpen(null);
   return (
@@ -32,7 +32,7 @@ export function HivedMenu({ cells, changed }: { cells: Cells; changed: boolean }
         <Menu.Dropdown>
           <Menu.Item
             component="a"
-            href={HIVED_FILE}
+            href={HIVED_FILE_URL}
             download="hivedscheduler.yaml"
             leftSection={<Icon name="download" size={14} />}
           >

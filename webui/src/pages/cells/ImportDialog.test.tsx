@@ -30,7 +30,7 @@ beforeEach(() => {
   document.cookie = "skep_csrf=x";
 });
 
-test("every mistake is told with its path, and such a file cannot be imported", async () => {
+test("every mistake is shown with its path, and such a file cannot be imported", async () => {
   serve({ "POST /cells/hived/check": check });
   renderPage(<ImportDialog open onClose={vi.fn()} />);
   await userEvent.type(await screen.findByRole("textbox"), "cellType: DGY");
@@ -39,7 +39,7 @@ test("every mistake is told with its path, and such a file cannot be imported", 
   expect(importButton()).toBeDisabled();
 });
 
-test("a chosen file is checked, its effects are told, and it is sent as it is", async () => {
+test("a chosen file is checked, its effects are shown, and it is sent as it is", async () => {
   const requests = serve({ "POST /cells/hived/check": check, "PUT /cells/hived": good });
   const onClose = vi.fn();
   renderPage(<ImportDialog open onClose={onClose} />);

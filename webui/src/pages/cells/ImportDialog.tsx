@@ -3,14 +3,17 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cells, importLayout, layoutCheck } from "@/api/cells";
-import { explain } from "@/api/errors";
-import { virtualClusters } from "@/api/tenancy";
+import { errorMessage } from "@/api/errors";
+import type { CheckedAssignment } from "@/api/types";
+import { virtualClusters } from "@/api/virtualClusters";
+import { pluralize } from "@/format/numbers";
 import { FilePicker } from "@/ui/FilePicker";
-import { tellDone } from "@/ui/notify";
-import { ImportVerdict } from "./ImportVerdict";
+import { Icon } from "@/ui/Icon";
+import { notifySuccess } from "@/ui/notify";
+import { PathList } from "./PathList";
 import css from "./ImportDialog.module.css";
 
-/** A HiveD file dropped, chosen or pasted: what is wrong with it and what it would change is told
+/** A HiveD file dropped, chosen or pasted: what is wrong with it and what it would change is shown
  * before it is taken. */
 export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => void }) {
   const queries = useQueryClient();
@@ -28,7 +31,7 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
     onSuccess: () => {
       setText("");
       onClose();
-      tellDone("The file is imported. Nothing was moved or ended.");
+      notifySuccess("The file is imported. Nothing was moved or ended.");
       void queries.invalidateQueries({ queryKey: virtualClusters.queryKey });
       return queries.invalidateQueries({ queryKey: cells.queryKey });
     },
@@ -57,11 +60,11 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
         />
         {error ? (
           <p className={css.bad} role="alert">
-            {explain(error)}
+            {errorMessage(error)}
           </p>
         ) : null}
         {check.data && text.trim() ? (
-          <ImportVerdict check={check.data} busy={current === undefined} />
+          <ImportReport check={check.data} busy={current === undefined} />
         ) : null}
         <div className={css.actions}>
           <Button variant="default" onClick={onClose}>
@@ -78,4 +81,59 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
       </div>
     </Modal>
   );
+}
+
+/** What is wrong with a file, each with its path; or what importing it would do. */
+function ImportReport({ check, busy }: { check: CheckedAssignment; busy: boolean }) {
+  const { fits, errors, problems } = check;
+  return (
+    <section className={css.verdict} data-busy={busy || undefined} aria-busy={busy}>
+      <p className={fits ? css.good : css.no} role="status">
+        <Icon name={fits ? "check" : "cross"} size={14} />
+        {fits ? "No problems found" : pluralize(errors.length, "mistake")}
+      </p>
+      {fits ? <Effects check={check} /> : null}
+      {errors.length > 0 ? <PathList label="Mistakes" items={errors} /> : null}
+      {problems.length > 0 ? (
+        <>
+          <p className={css.odd}>
+            {pluralize(problems.length, "oddity", "oddities")}, no hindrance
+          </p>
+          <PathList label="Oddities" items={problems} />
+        </>
+      ) : null}
+    </section>
+  );
+}
+
+function Effects({ check }: { check: CheckedAssignment }) {
+  const { left, downgraded, restored, shortfalls } = check;
+  const chains = new Set(left.map((each) => each.chain)).size;
+  return (
+    <ul className={css.effects}>
+      <li>
+        {pluralize(left.length, "type")} of cells in {pluralize(chains, "chain")}.
+      </li>
+      {shortfalls.map(({ virtual_cluster, cell_type, asked, got }) => (
+        <li key={virtual_cluster + cell_type} className={css.mind}>
+          {virtual_cluster} would own {asked} × {cell_type}, and {got} are there.
+        </li>
+      ))}
+      <li>
+        {downgraded.length === 0
+          ? "No running job loses its guarantee."
+          : `${pluralize(downgraded.length, "running job")} would go on as opportunistic: ${names(downgraded)}.`}
+      </li>
+      {restored.length > 0 ? (
+        <li>
+          {pluralize(restored.length, "job")} would be guaranteed again: {names(restored)}.
+        </li>
+      ) : null}
+    </ul>
+  );
+}
+
+function names(jobs: CheckedAssignment["downgraded"]): string {
+  const first = jobs.slice(0, 8).map((job) => job.name);
+  return [...first, ...(jobs.length > 8 ? [`${jobs.length - 8} more`] : [])].join(", ");
 }

@@ -1,18 +1,19 @@
-import type { CheckedAssignment, CellLevel, Chain } from "@/api/types";
-import { Stepper } from "@/ui/Stepper";
-import { keyOf, type Field } from "./draft";
-import { LeftBar } from "./LeftBar";
-import { idOf, type Problems } from "./places";
-import type { Editor } from "./useEditor";
-import { chainWords, fieldWords, gpusOf, shortWords } from "./words";
+import type { CellLevel, Chain, CheckedAssignment } from "@/api/types";
+import { chainLabel, shortLevelLabel } from "@/features/cells/levels";
+import { NumberStepper } from "@/ui/NumberStepper";
+import { UsageBar } from "@/ui/UsageBar";
+import { type Field, keyOf } from "./draft";
+import { elementId, type FieldErrors } from "./fieldErrors";
+import { fieldLabel, ownedGpus } from "./labels";
+import type { EditorHandle } from "./useAssignmentEditor";
 import css from "./ModelTable.module.css";
 
 interface Props {
   model: string;
   chains: Chain[];
-  editor: Editor;
+  editor: EditorHandle;
   left: CheckedAssignment["left"] | undefined;
-  problems: Problems;
+  problems: FieldErrors;
 }
 
 interface Column {
@@ -44,10 +45,10 @@ export function ModelTable({ model, chains, editor, left, problems }: Props) {
         </tbody>
         <tfoot>
           <tr>
-            <th scope="row">Left</th>
+            <th scope="row">Unassigned</th>
             {columns.map(({ chain, level }) => (
               <td key={chain.chain + level.type}>
-                <LeftBar
+                <RemainingCells
                   chain={chain}
                   level={level}
                   left={left?.find(
@@ -74,7 +75,7 @@ function Heads({ chains, columns }: { chains: Chain[]; columns: Column[] }) {
           <td />
           {chains.map((chain) => (
             <th key={chain.chain} scope="colgroup" colSpan={chain.levels.length}>
-              {chainWords(chain)}
+              {chainLabel(chain)}
             </th>
           ))}
           <td colSpan={2} />
@@ -84,7 +85,7 @@ function Heads({ chains, columns }: { chains: Chain[]; columns: Column[] }) {
         <th scope="col">Virtual cluster</th>
         {columns.map(({ chain, level }) => (
           <th key={chain.chain + level.type} scope="col" title={level.type}>
-            {shortWords(level)}
+            {shortLevelLabel(level)}
             <span className={css.size}>{level.gpus === 1 ? "1 GPU" : `${level.gpus} GPUs`}</span>
           </th>
         ))}
@@ -93,7 +94,7 @@ function Heads({ chains, columns }: { chains: Chain[]; columns: Column[] }) {
           <span className={css.size}>any GPUs</span>
         </th>
         <th scope="col" className={css.sum}>
-          In all
+          Total
           <span className={css.size}>GPUs</span>
         </th>
       </tr>
@@ -112,11 +113,11 @@ function Row({ vc, model, chains, columns, editor, problems }: RowProps) {
     { vc, chain: "", type: model },
   ];
   const wrong = fields.flatMap(
-    (field) => problems.get(idOf({ at: "claim", key: keyOf(field) })) ?? [],
+    (field) => problems.get(elementId({ at: "claim", key: keyOf(field) })) ?? [],
   );
-  const told = `${idOf({ at: "claim", key: vc + model })}-told`;
-  const now = gpusOf(vc, model, chains, editor.draft);
-  const before = gpusOf(vc, model, chains, editor.base);
+  const messageId = `${elementId({ at: "claim", key: vc + model })}-message`;
+  const now = ownedGpus(vc, model, chains, editor.draft);
+  const before = ownedGpus(vc, model, chains, editor.base);
   return (
     <>
       <tr>
@@ -125,7 +126,13 @@ function Row({ vc, model, chains, columns, editor, problems }: RowProps) {
         </th>
         {fields.map((field) => (
           <td key={keyOf(field)}>
-            <Claim field={field} chains={chains} editor={editor} problems={problems} told={told} />
+            <Claim
+              field={field}
+              chains={chains}
+              editor={editor}
+              problems={problems}
+              messageId={messageId}
+            />
           </td>
         ))}
         <td className={css.sum}>
@@ -140,7 +147,7 @@ function Row({ vc, model, chains, columns, editor, problems }: RowProps) {
       </tr>
       {wrong.length > 0 ? (
         <tr className={css.wrong}>
-          <td colSpan={fields.length + 2} id={told}>
+          <td colSpan={fields.length + 2} id={messageId}>
             {wrong.map((problem) => problem.message).join(" ")}
           </td>
         </tr>
@@ -152,29 +159,61 @@ function Row({ vc, model, chains, columns, editor, problems }: RowProps) {
 interface ClaimProps {
   field: Field;
   chains: Chain[];
-  editor: Editor;
-  problems: Problems;
+  editor: EditorHandle;
+  problems: FieldErrors;
   /** Id of the row's errors in words. */
-  told: string;
+  messageId: string;
 }
 
-function Claim({ field, chains, editor, problems, told }: ClaimProps) {
+function Claim({ field, chains, editor, problems, messageId }: ClaimProps) {
   const key = keyOf(field);
-  const id = idOf({ at: "claim", key });
+  const id = elementId({ at: "claim", key });
   const value = editor.draft.claims[key] ?? 0;
   return (
     <>
-      <Stepper
+      <NumberStepper
         id={id}
-        label={`${field.vc}: ${fieldWords(chains, field)}`}
+        label={`${field.vc}: ${fieldLabel(chains, field)}`}
         value={value}
         changed={value !== (editor.base.claims[key] ?? 0)}
-        error={problems.has(id) ? told : undefined}
+        error={problems.has(id) ? messageId : undefined}
         onChange={(number) => editor.dispatch({ do: "claim", field, number })}
       />
       {editor.clashing.has(key) ? (
         <span className={css.clash}>they saved {editor.base.claims[key] ?? 0}</span>
       ) : null}
     </>
+  );
+}
+
+interface LeftBarProps {
+  chain: Chain;
+  level: CellLevel;
+  left: CheckedAssignment["left"][number] | undefined;
+  problems: FieldErrors;
+}
+
+/** How many whole cells of a type have no owner: the bar fills as they are assigned. */
+function RemainingCells({ chain, level, left, problems }: LeftBarProps) {
+  const id = elementId({ at: "column", chain: chain.chain, type: level.type });
+  const wrong = problems.get(id);
+  if (!left) return <span className="dim">–</span>;
+  const short = wrong !== undefined || left.left < 0;
+  return (
+    <div id={id} tabIndex={-1} className={css.left} data-short={short || undefined}>
+      <span className="num">
+        <b>{Math.max(0, left.left)}</b> <span className="dim">of {left.total}</span>
+      </span>
+      <UsageBar
+        used={left.total - left.left}
+        owned={left.total}
+        label={`${level.words}: given away`}
+      />
+      {wrong?.map((problem) => (
+        <p key={problem.message} className={css.leftBarWrong}>
+          {problem.message}
+        </p>
+      ))}
+    </div>
   );
 }

@@ -1,21 +1,21 @@
 import { ActionIcon } from "@mantine/core";
-import { explain, isApiError } from "@/api/errors";
-import type { Chain } from "@/api/types";
-import { count } from "@/format/size";
+import { Link } from "@tanstack/react-router";
+import { errorMessage, isApiError } from "@/api/errors";
+import type { AffectedJob, Chain, CheckedAssignment } from "@/api/types";
+import { pluralize } from "@/format/numbers";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
+import { CheckResult } from "./CheckResult";
 import { PathList } from "./PathList";
-import { TouchedJobs } from "./TouchedJobs";
-import { Verdict } from "./Verdict";
-import type { Checked } from "./useCheck";
-import type { Editor } from "./useEditor";
-import { changeWords } from "./words";
+import { changeLabel } from "./labels";
+import type { EditorHandle } from "./useAssignmentEditor";
+import type { CheckState } from "./useCheck";
 import css from "./SidePanel.module.css";
 
 interface Props {
   chains: Chain[];
-  editor: Editor;
-  check: Checked;
+  editor: EditorHandle;
+  check: CheckState;
   refusal: unknown;
 }
 
@@ -24,18 +24,20 @@ export function SidePanel({ chains, editor, check, refusal }: Props) {
   const changed = editor.changes.length > 0;
   return (
     <aside className={css.side} aria-label="These changes">
-      <Verdict chains={chains} check={check} changed={changed} />
+      <CheckResult chains={chains} check={check} changed={changed} />
       {refusal && !isApiError(refusal, 409) ? (
         <Section title="Not saved">
           <p className={css.bad} role="alert">
-            {explain(refusal)}
+            {errorMessage(refusal)}
           </p>
         </Section>
       ) : null}
       <Changes chains={chains} editor={editor} />
-      {check.result && changed ? <TouchedJobs check={check.result} /> : null}
+      {check.result && changed ? <AffectedJobs check={check.result} /> : null}
       {check.result && check.result.problems.length > 0 ? (
-        <Section title={`${count(check.result.problems.length, "oddity", "oddities")} of nodes`}>
+        <Section
+          title={`${pluralize(check.result.problems.length, "oddity", "oddities")} of nodes`}
+        >
           <p className="dim">Nothing is refused for these.</p>
           <PathList label="Oddities" items={check.result.problems} />
         </Section>
@@ -57,10 +59,10 @@ function Changes({ chains, editor }: Pick<Props, "chains" | "editor">) {
     );
   }
   return (
-    <Section title={count(changes.length, "change")}>
+    <Section title={pluralize(changes.length, "change")}>
       <ul className={css.changes}>
         {changes.map((change) => {
-          const { who, what, how } = changeWords(chains, change);
+          const { who, what, how } = changeLabel(chains, change);
           return (
             <li key={change.key}>
               <span>
@@ -77,6 +79,51 @@ function Changes({ chains, editor }: Pick<Props, "chains" | "editor">) {
             </li>
           );
         })}
+      </ul>
+    </Section>
+  );
+}
+
+/** Running jobs that lose or regain their guarantee. None of them is moved or ended. */
+function AffectedJobs({ check }: { check: CheckedAssignment }) {
+  const { downgraded, restored } = check;
+  if (downgraded.length + restored.length === 0) {
+    return (
+      <Section title="Running jobs">
+        <p className="dim">All of them stay as they are.</p>
+      </Section>
+    );
+  }
+  return (
+    <>
+      <Jobs
+        title={`${pluralize(downgraded.length, "job")} would run as opportunistic`}
+        about="Such a job keeps running, and is preempted when the owners of the cells need them."
+        jobs={downgraded}
+      />
+      <Jobs
+        title={`${pluralize(restored.length, "job")} would be guaranteed again`}
+        about="As their virtual cluster owns the cells again."
+        jobs={restored}
+      />
+    </>
+  );
+}
+
+function Jobs({ title, about, jobs }: { title: string; about: string; jobs: AffectedJob[] }) {
+  if (jobs.length === 0) return null;
+  return (
+    <Section title={title}>
+      <p className="dim">{about}</p>
+      <ul className={css.jobs}>
+        {jobs.map((job) => (
+          <li key={job.job_id} title={job.reason?.message}>
+            <Link to="/jobs/$id" params={{ id: job.job_id }} className="link" target="_blank">
+              {job.name}
+            </Link>{" "}
+            <span className="dim">{job.virtual_cluster}</span>
+          </li>
+        ))}
       </ul>
     </Section>
   );

@@ -29,7 +29,7 @@ const visionNodes = { vc: "vision", chain: "c", type: "NODE" };
 const nlpCount = { vc: "nlp", chain: "", type: "A100" };
 const lab = { ...pinned, vc: "vision" };
 
-test("an assignment that nobody touched is sent as it came", () =>
+test("an assignment that was not edited is sent as it came", () =>
   expect(toAssignment(base, 3)).toEqual(assignment));
 
 test("what is owned no more is not sent", () =>
@@ -40,7 +40,7 @@ test("what is owned no more is not sent", () =>
 describe("changes", () => {
   test("there are none at first", () => expect(changes(base, base)).toEqual([]));
 
-  test("a number, a count and a pin are told with before and after", () => {
+  test("a number, a count and a pin are shown with before and after", () => {
     const draft = withPin(withClaim(withClaim(base, visionNodes, 3), nlpCount, 4), "lab", null);
     expect(changes(base, draft)).toEqual([
       { kind: "claim", key: keyOf(nlpCount), field: nlpCount, from: 8, to: 4 },
@@ -62,7 +62,7 @@ describe("changes", () => {
   });
 });
 
-describe("when somebody else saved meanwhile", () => {
+describe("when another user saved meanwhile", () => {
   const mine = withClaim(base, visionNodes, 4);
 
   test("own changes are made anew on theirs", () => {

@@ -1,6 +1,6 @@
 import type { Assignment, PinnedCell } from "@/api/types";
 
-/** A pinned cell and whose it is; "" is nobody's. */
+/** A pinned cell and the virtual cluster that owns it; "" is none. */
 export interface Pin extends PinnedCell {
   vc: string;
 }
@@ -109,7 +109,7 @@ export function without(draft: Draft, change: Change): Draft {
     : withPin(draft, change.key, change.from);
 }
 
-/** The changes from `base` to `mine`, made anew on what somebody else saved meanwhile. */
+/** Applies the changes from `base` to `mine` to what another user saved meanwhile. */
 export function rebase(base: Draft, mine: Draft, fresh: Draft): Draft {
   return changes(base, mine).reduce((draft, change) => {
     if (change.kind === "pin") return withPin(draft, change.key, change.to);

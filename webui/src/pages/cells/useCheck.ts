@@ -5,22 +5,22 @@ import { assignmentCheck } from "@/api/cells";
 import type { Assignment, CheckedAssignment } from "@/api/types";
 import { toAssignment, type Draft } from "./draft";
 
-const PAUSE_MS = 250;
+const DEBOUNCE_MS = 250;
 
 /** `about` is what was asked. */
-export type Answer = CheckedAssignment & { about: Assignment };
+export type AssignmentCheck = CheckedAssignment & { about: Assignment };
 
-export interface Checked {
+export interface CheckState {
   /** What the server said of this draft, or while it is asked, of the one before. */
-  result: Answer | undefined;
+  result: AssignmentCheck | undefined;
   busy: boolean;
   error: unknown;
 }
 
 /** Asks the server about each draft, once the hand rests. */
-export function useCheck(draft: Draft, revision: number): Checked {
+export function useCheck(draft: Draft, revision: number): CheckState {
   const now = useMemo(() => toAssignment(draft, revision), [draft, revision]);
-  const [about] = useDebouncedValue(now, PAUSE_MS);
+  const [about] = useDebouncedValue(now, DEBOUNCE_MS);
   const check = useQuery(assignmentCheck(about));
   return {
     result: check.data,

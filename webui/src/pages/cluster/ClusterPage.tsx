@@ -1,27 +1,31 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { cluster, nodes } from "@/api/cluster";
+import { cluster, NODES } from "@/api/cluster";
+import { grid, type GridNode } from "@/api/grid";
 import { me } from "@/api/session";
-import type { Node } from "@/api/types";
-import { count } from "@/format/size";
+import type { Cluster } from "@/api/types";
+import { shortModel } from "@/format/names";
+import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { AddNode } from "./AddNode";
-import { ClusterTools } from "./ClusterTools";
-import { matching, NO_FILTER, type ColourBy, type NodeFilter } from "./filter";
-import { ModelStrip } from "./ModelStrip";
+import { UsageBar } from "@/ui/UsageBar";
+import { AddNodeDialog } from "./AddNodeDialog";
+import { ClusterToolbar } from "./ClusterToolbar";
 import { NodeDrawer } from "./NodeDrawer";
 import { NodeGrid } from "./NodeGrid";
+import { type ColourBy, matching, NO_FILTER, type NodeFilter } from "./filter";
+import css from "./ClusterPage.module.css";
 
-const KEYS = [nodes.queryKey, cluster.queryKey];
+const KEYS = [grid.queryKey, [...NODES, "one"], cluster.queryKey];
 
 export function ClusterPage() {
   const { data: user } = useQuery(me);
-  const list = useQuery({ ...nodes, refetchInterval: usePoll() });
+  const list = useQuery({ ...grid, refetchInterval: usePoll() });
+  const all = list.data?.nodes;
   const summary = useQuery(cluster);
-  const many = (list.data?.length ?? 0) > 100;
+  const many = (all?.length ?? 0) > 100;
   useLiveQueries("cluster", "", KEYS, many ? 5000 : 1500);
 
   const gpus = Object.values(summary.data?.gpus ?? {}).reduce((sum, each) => sum + each.total, 0);
@@ -29,29 +33,29 @@ export function ClusterPage() {
     <>
       <PageHeader
         title="Cluster"
-        note={list.data ? `${count(list.data.length, "node")}, ${count(gpus, "GPU")}` : null}
+        note={all ? `${pluralize(all.length, "node")}, ${pluralize(gpus, "GPU")}` : null}
       >
-        {user?.is_admin ? <AddNode nodes={list.data ?? []} /> : null}
+        {user?.is_admin ? <AddNodeDialog nodes={all ?? []} /> : null}
       </PageHeader>
-      {summary.data ? <ModelStrip cluster={summary.data} /> : null}
+      {summary.data ? <ModelUsage cluster={summary.data} /> : null}
       {list.isPending ? <SkeletonRows rows={10} height={64} /> : null}
       {list.isError && !list.data ? (
-        <Failure error={list.error} what="list of nodes" retry={() => void list.refetch()} />
+        <ErrorState error={list.error} what="list of nodes" retry={() => void list.refetch()} />
       ) : null}
-      {list.data?.length === 0 ? <NoNodes admin={user?.is_admin ?? false} /> : null}
-      {list.data && list.data.length > 0 ? <Nodes all={list.data} /> : null}
+      {all?.length === 0 ? <NoNodes admin={user?.is_admin ?? false} /> : null}
+      {all && all.length > 0 ? <Nodes all={all} /> : null}
     </>
   );
 }
 
-function Nodes({ all }: { all: Node[] }) {
+function Nodes({ all }: { all: GridNode[] }) {
   const [filter, setFilter] = useState<NodeFilter>(NO_FILTER);
   const [colourBy, setColourBy] = useState<ColourBy>("use");
   const [open, setOpen] = useState<string | null>(null);
   const shown = useMemo(() => matching(all, filter), [all, filter]);
   return (
     <>
-      <ClusterTools
+      <ClusterToolbar
         nodes={all}
         filter={filter}
         onFilter={setFilter}
@@ -59,12 +63,12 @@ function Nodes({ all }: { all: Node[] }) {
         onColourBy={setColourBy}
       />
       {shown.length === 0 ? (
-        <Blank title="No node matches">Choose another name or state.</Blank>
+        <EmptyState title="No node matches">Choose another name or state.</EmptyState>
       ) : (
         <NodeGrid nodes={shown} all={all} colourBy={colourBy} onOpen={setOpen} />
       )}
       <NodeDrawer
-        node={all.find((node) => node.name === open) ?? null}
+        name={all.some((node) => node.name === open) ? open : null}
         onClose={() => setOpen(null)}
       />
     </>
@@ -73,10 +77,33 @@ function Nodes({ all }: { all: Node[] }) {
 
 function NoNodes({ admin }: { admin: boolean }) {
   return (
-    <Blank title="The cluster has no nodes yet">
+    <EmptyState title="The cluster has no nodes yet">
       {admin
         ? "“Add a node” gives you the command to run on the first one."
         : "An administrator has to add the first one."}
-    </Blank>
+    </EmptyState>
+  );
+}
+
+/** The cluster in numbers, one figure per GPU model. */
+function ModelUsage({ cluster }: { cluster: Cluster }) {
+  const models = Object.entries(cluster.gpus);
+  if (models.length === 0) return null;
+  return (
+    <ul className={css.strip} aria-label="GPUs by model">
+      {models.map(([model, { total, used, bad }]) => (
+        <li key={model} className={css.model}>
+          <span className={css.name} title={model}>
+            {shortModel(model)}
+          </span>
+          <span className={css.number}>
+            <b className="num">{(total - used - bad).toLocaleString("en")}</b> free of{" "}
+            {total.toLocaleString("en")}
+            {bad > 0 ? <span className={css.bad}>{bad} bad</span> : null}
+          </span>
+          <UsageBar used={used} owned={total} label={`${model} in use`} />
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -1,36 +1,37 @@
-import { useMemo, useState, type PointerEvent } from "react";
-import { createPortal } from "react-dom";
-import type { Gpu, Node } from "@/api/types";
-import { jobOf } from "@/format/others";
-import { megabytes } from "@/format/size";
+import { useState, type PointerEvent } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { node as nodeQuery } from "@/api/cluster";
+import type { GridGpu, GridNode } from "@/api/grid";
+import type { Gpu } from "@/api/types";
+import { hiddenJobLabel } from "@/format/names";
+import { formatMegabytes } from "@/format/numbers";
+import { HoverCard } from "@/ui/HoverCard";
 import css from "./GpuCard.module.css";
 
 const WIDTH = 320;
 
 interface Shown {
-  gpu: Gpu;
-  node: Node;
+  gpu: GridGpu;
+  node: GridNode;
+  /** Among the GPUs of the node. */
+  at: number;
   /** The cell on the screen. */
   place: DOMRect;
 }
 
 /** One listener for thousands of cells: which GPU the pointer is on. */
-export function useGpuHover(nodes: Node[]) {
-  const [over, setOver] = useState<{ uuid: string; place: DOMRect } | null>(null);
-  const byUuid = useMemo(() => {
-    const pairs = nodes.flatMap((node) =>
-      node.gpus.map((gpu) => [gpu.uuid, { gpu, node }] as const),
-    );
-    return new Map(pairs);
-  }, [nodes]);
-  const found = over && byUuid.get(over.uuid);
+export function useGpuHover(nodes: GridNode[]) {
+  const [over, setOver] = useState<{ name: string; at: number; place: DOMRect } | null>(null);
+  const node = over ? nodes.find((each) => each.name === over.name) : undefined;
+  const gpu = over ? node?.gpus[over.at] : undefined;
   return {
-    gpu: found ? { ...found, place: over.place } : null,
+    gpu: over && node && gpu ? { gpu, node, at: over.at, place: over.place } : null,
     listen: {
       onPointerOver: (event: PointerEvent) => {
         const cell = (event.target as Element).closest<HTMLElement>("[data-gpu]");
-        const uuid = cell?.dataset["gpu"];
-        setOver(cell && uuid ? { uuid, place: cell.getBoundingClientRect() } : null);
+        const [name, at] = cell?.dataset["gpu"]?.split(" ") ?? [];
+        const place = cell?.getBoundingClientRect();
+        setOver(name && place ? { name, at: Number(at), place } : null);
       },
       onPointerLeave: () => setOver(null),
       onScroll: () => setOver(null),
@@ -38,43 +39,43 @@ export function useGpuHover(nodes: Node[]) {
   };
 }
 
-export function GpuCard({ gpu, node, place }: Shown) {
-  const below = place.bottom + 190 < innerHeight;
-  const left = Math.min(Math.max(8, place.left - 24), innerWidth - WIDTH - 8);
-  const style = below
-    ? { top: place.bottom + 8, left, width: WIDTH }
-    : { bottom: innerHeight - place.top + 8, left, width: WIDTH };
-  return createPortal(
-    <div className={css.card} style={style} role="tooltip">
+export function GpuCard({ gpu, node, at, place }: Shown) {
+  const { data } = useQuery({ ...nodeQuery(node.name), staleTime: 5000 });
+  const whole = data?.gpus[at];
+  return (
+    <HoverCard place={place} width={WIDTH}>
       <p className={css.title}>
-        {gpu.model} <span className="dim">GPU {gpu.index}</span>
+        {gpu.model} <span className="dim">GPU {whole?.index ?? at}</span>
       </p>
-      <p className={css.uuid}>{gpu.uuid}</p>
-      {gpu.problem ? <p className={css.bad}>{gpu.problem}</p> : null}
+      <p className={css.uuid}>{whole?.uuid ?? "…"}</p>
+      {whole?.problem ? <p className={css.bad}>{whole.problem}</p> : null}
       <dl className={css.facts}>
         <dt>Used by</dt>
-        <dd>{userOf(gpu)}</dd>
-        {gpu.utilization === null ? null : (
+        <dd>{whole ? userOf(whole) : gpu.used ? hiddenJobLabel(gpu.virtualCluster) : "no job"}</dd>
+        {typeof whole?.utilization === "number" ? (
           <>
             <dt>Utilisation</dt>
-            <dd className="num">{Math.round(gpu.utilization)}%</dd>
+            <dd className="num">{Math.round(whole.utilization)}%</dd>
           </>
-        )}
-        <dt>Memory</dt>
-        <dd className="num">
-          {gpu.memory_used_mb === null ? "" : `${megabytes(gpu.memory_used_mb)} of `}
-          {megabytes(gpu.memory_mb)}
-        </dd>
+        ) : null}
+        {whole ? (
+          <>
+            <dt>Memory</dt>
+            <dd className="num">
+              {whole.memory_used_mb === null ? "" : `${formatMegabytes(whole.memory_used_mb)} of `}
+              {formatMegabytes(whole.memory_mb)}
+            </dd>
+          </>
+        ) : null}
         <dt>Node</dt>
         <dd>{node.name}</dd>
       </dl>
-    </div>,
-    document.body,
+    </HoverCard>
   );
 }
 
 function userOf(gpu: Gpu): string {
-  if (!gpu.used_by) return gpu.health === "HEALTHY" ? "nobody" : "nobody, and nobody gets it";
+  if (!gpu.used_by) return gpu.health === "HEALTHY" ? "no job" : "no job, and no job gets it";
   const { job_name, virtual_cluster } = gpu.used_by;
-  return job_name ? `${job_name} (${virtual_cluster})` : jobOf(virtual_cluster);
+  return job_name ? `${job_name} (${virtual_cluster})` : hiddenJobLabel(virtual_cluster);
 }

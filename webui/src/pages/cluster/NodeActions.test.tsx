@@ -77,7 +77,7 @@ test("a node that something runs on cannot be removed, and one sees what", async
   expect(screen.getByRole("button", { name: "Remove hive-01" })).toBeDisabled();
 });
 
-test("a draining node tells who is still there, and may be taken back at once", async () => {
+test("a draining node shows who is still there, and may be taken back at once", async () => {
   const requests = serve(world);
   draw({ cordoned: true, draining: true });
   expect(await screen.findByText("2 jobs still here")).toBeVisible();

@@ -1,39 +1,72 @@
 import { Button } from "@mantine/core";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { cordon, drain, nodes, removeNode, undrain, type NodeAction } from "@/api/cluster";
+import {
+  cordon,
+  declareLost,
+  drain,
+  type NodeAction,
+  nodeForecast,
+  NODES,
+  removeNode,
+  undrain,
+} from "@/api/cluster";
 import type { Node } from "@/api/types";
-import { tellDone, tellError } from "@/ui/notify";
-import { DrainProgress } from "./DrainProgress";
-import { TakeOut } from "./TakeOut";
+import { pluralize } from "@/format/numbers";
+import { ConfirmButton } from "@/ui/ConfirmButton";
+import { UsageBar } from "@/ui/UsageBar";
+import { notifyError, notifySuccess } from "@/ui/notify";
+import { DrainDialog } from "./DrainDialog";
+import { DrainImpact } from "./DrainImpact";
 import css from "./NodeActions.module.css";
 
-const DO = { drain, cordon, remove: removeNode };
+const ACTIONS: Record<NodeAction, (name: string, reason: string) => Promise<unknown>> = {
+  drain,
+  cordon,
+  remove: removeNode,
+};
 
-/** What an administrator may do with a node. What others would notice is told before. */
+/** What an administrator may do with a node. The dialogs show the impact on others first. */
 export function NodeActions({ node, onRemoved }: { node: Node; onRemoved: () => void }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState<NodeAction | null>(null);
-  const renew = () => queries.invalidateQueries({ queryKey: nodes.queryKey });
+  const renew = () => queries.invalidateQueries({ queryKey: NODES });
   const taking = useMutation({
-    mutationFn: (action: NodeAction) => DO[action](node.name) as Promise<unknown>,
-    onSuccess: (_, action) => {
+    mutationFn: ({ action, reason }: { action: NodeAction; reason: string }) =>
+      ACTIONS[action](node.name, reason),
+    onSuccess: (_, { action }) => {
       if (action === "remove") {
         onRemoved();
-        tellDone(`${node.name} is removed`);
+        notifySuccess(`${node.name} is removed`);
       }
       return renew();
     },
-    onError: (error) => tellError(error),
+    onError: (error) => notifyError(error),
   });
   const returning = useMutation({
     mutationFn: () => undrain(node.name),
     onSuccess: renew,
-    onError: (error) => tellError(error),
+    onError: (error) => notifyError(error),
+  });
+  const losing = useMutation({
+    mutationFn: () => declareLost(node.name),
+    onSuccess: renew,
+    onError: (error) => notifyError(error),
   });
   return (
     <>
       <div className={css.actions}>
+        {node.state === "UNREACHABLE" ? (
+          <ConfirmButton
+            question={`Declare ${node.name} lost?`}
+            explanation="Its jobs restart elsewhere at once, without waiting for the end of its lease. Do this only when the machine is certainly off: else they run twice."
+            verb="Declare it lost"
+            busy={losing.isPending}
+            onConfirm={() => losing.mutate()}
+          >
+            Declare lost
+          </ConfirmButton>
+        ) : null}
         {node.cordoned ? (
           <Button
             variant="default"
@@ -56,22 +89,49 @@ export function NodeActions({ node, onRemoved }: { node: Node; onRemoved: () => 
         <Button variant="default" loading={taking.isPending} onClick={() => setAsking("remove")}>
           Remove
         </Button>
-        <p className="dim">{wordsOf(node)}</p>
+        <p className="dim">{doneMessage(node)}</p>
       </div>
       {node.draining ? <DrainProgress node={node} /> : null}
-      <TakeOut
+      <DrainDialog
         node={node}
         action={asking}
         onClose={() => setAsking(null)}
-        onConfirm={(action) => taking.mutate(action)}
+        onConfirm={(action, reason) => taking.mutate({ action, reason })}
       />
     </>
   );
 }
 
-function wordsOf(node: Node): string {
+function doneMessage(node: Node): string {
   if (node.draining) return "Its jobs were asked to go; nothing new is placed here.";
   if (node.cordoned && node.empty) return "Nothing runs here, and nothing new is placed here.";
   if (node.cordoned) return "Nothing new is placed here; what runs goes on.";
-  return "Drained, its jobs restart elsewhere; cordoned, it gets no new ones.";
+  return "Drain restarts its jobs elsewhere; cordon only keeps new ones away.";
+}
+
+/** Who is still on a node that is being drained. */
+function DrainProgress({ node }: { node: Node }) {
+  const { data } = useQuery({ ...nodeForecast(node.name, "drain"), refetchInterval: 2000 });
+  const used = node.gpus.filter((gpu) => gpu.used_by).length;
+  return (
+    <div className={css.progress}>
+      <p role="status">
+        <b>Draining</b>
+        <span className="dim">
+          {node.gpus.length - used} of {pluralize(node.gpus.length, "GPU")} free
+        </span>
+      </p>
+      <UsageBar
+        used={node.gpus.length - used}
+        owned={node.gpus.length}
+        label={`GPUs of ${node.name} that are free`}
+      />
+      {data ? (
+        <DrainImpact
+          forecast={{ ...data, virtual_clusters: [] }}
+          title={`${pluralize(data.jobs.length, "job")} still here`}
+        />
+      ) : null}
+    </div>
+  );
 }

@@ -1,36 +1,44 @@
 import { Drawer } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { node as nodeQuery, nodeFaults } from "@/api/cluster";
 import { me } from "@/api/session";
-import type { Gpu, Node } from "@/api/types";
-import { jobOf } from "@/format/others";
-import { megabytes } from "@/format/size";
-import { Fact, Facts } from "@/ui/Facts";
+import type { Gpu, Node, NodeFault } from "@/api/types";
+import { hiddenJobLabel } from "@/format/names";
+import { formatMegabytes } from "@/format/numbers";
+import { usePoll } from "@/live/live";
+import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
+import { ErrorState } from "@/ui/EmptyState";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { RelativeTime } from "@/ui/Time";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { Ago } from "@/ui/Time";
 import { NodeActions } from "./NodeActions";
-import { NodeFaults } from "./NodeFaults";
 import { NodeLabels } from "./NodeLabels";
+import { nodeStatusLabel } from "./labels";
 import { LABELS } from "./racks";
-import { nodeWord } from "./nodeWord";
 import css from "./NodeDrawer.module.css";
 
-export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () => void }) {
+export function NodeDrawer({ name, onClose }: { name: string | null; onClose: () => void }) {
   const { data: user } = useQuery(me);
+  const poll = usePoll(5000, 30_000);
+  const query = useQuery({
+    ...nodeQuery(name ?? ""),
+    enabled: name !== null,
+    refetchInterval: poll,
+  });
+  const node = query.data;
   return (
-    <Drawer
-      opened={node !== null}
-      onClose={onClose}
-      position="right"
-      size={820}
-      title={node?.name ?? ""}
-    >
-      {node ? (
+    <Drawer opened={name !== null} onClose={onClose} position="right" size={820} title={name ?? ""}>
+      {name && query.isPending ? <SkeletonRows rows={8} /> : null}
+      {name && query.isError && !node ? (
+        <ErrorState error={query.error} what="node" retry={() => void query.refetch()} />
+      ) : null}
+      {name && node ? (
         <div className={css.about}>
           {node.cordoned && node.cordon_reason ? (
             <p className={css.cordoned} role="status">
-              Cordoned automatically: {node.cordon_reason}
+              {node.draining ? "Draining" : "Cordoned"}: {node.cordon_reason}
             </p>
           ) : null}
           {node.disk_low ? (
@@ -64,35 +72,35 @@ export function NodeDrawer({ node, onClose }: { node: Node | null; onClose: () =
 
 function NodeFacts({ node }: { node: Node }) {
   return (
-    <Facts>
-      <Fact name="State">{nodeWord(node) ?? "online"}</Fact>
-      <Fact name="Heartbeat">
-        {node.last_heartbeat_at ? <Ago at={node.last_heartbeat_at} /> : "never"}
-      </Fact>
-      <Fact name="Address">{node.address || "–"}</Fact>
-      <Fact name="CPUs">{node.cpus}</Fact>
-      <Fact name="Memory">{megabytes(node.memory_mb)}</Fact>
+    <DescriptionList>
+      <DescriptionItem name="State">{nodeStatusLabel(node) ?? "online"}</DescriptionItem>
+      <DescriptionItem name="Heartbeat">
+        {node.last_heartbeat_at ? <RelativeTime at={node.last_heartbeat_at} /> : "never"}
+      </DescriptionItem>
+      <DescriptionItem name="Address">{node.address || "–"}</DescriptionItem>
+      <DescriptionItem name="CPUs">{node.cpus}</DescriptionItem>
+      <DescriptionItem name="Memory">{formatMegabytes(node.memory_mb)}</DescriptionItem>
       {node.disk_free_mb !== null && node.disk_total_mb !== null ? (
-        <Fact name="Disk">
-          {megabytes(node.disk_free_mb)} of {megabytes(node.disk_total_mb)} free
-        </Fact>
+        <DescriptionItem name="Disk">
+          {formatMegabytes(node.disk_free_mb)} of {formatMegabytes(node.disk_total_mb)} free
+        </DescriptionItem>
       ) : null}
-      <Fact name="Runtime">
+      <DescriptionItem name="Runtime">
         {node.runtime} <span className="dim">{node.engine_version}</span>
-      </Fact>
-      <Fact name="Driver">{node.driver_version || "–"}</Fact>
+      </DescriptionItem>
+      <DescriptionItem name="Driver">{node.driver_version || "–"}</DescriptionItem>
       {node.below_floor.map((below) => (
-        <Fact key={below.component} name="Too old">
+        <DescriptionItem key={below.component} name="Too old">
           {below.message}
-        </Fact>
+        </DescriptionItem>
       ))}
       {LABELS.filter((label) => node.labels[label]).map((label) => (
-        <Fact key={label} name={label === "rack" ? "Rack" : "Fabric"}>
+        <DescriptionItem key={label} name={label === "rack" ? "Rack" : "Fabric"}>
           {node.labels[label]}
-        </Fact>
+        </DescriptionItem>
       ))}
-      <Fact name="Agent">{node.agent_version || "–"}</Fact>
-    </Facts>
+      <DescriptionItem name="Agent">{node.agent_version || "–"}</DescriptionItem>
+    </DescriptionList>
   );
 }
 
@@ -102,11 +110,40 @@ const COLUMNS: Column<Gpu>[] = [
     header: "GPU",
     width: "36px",
     cell: (gpu) => <span className="num">{gpu.index}</span>,
-    sort: (gpu) => gpu.index,
+    sortValue: (gpu) => gpu.index,
+  },
+  {
+    id: "use",
+    header: "Used by",
+    width: "minmax(110px, 1fr)",
+    cell: (gpu) => <GpuUtilization gpu={gpu} />,
+  },
+  {
+    id: "utilization",
+    header: "Busy",
+    width: "60px",
+    align: "end",
+    cell: (gpu) => (gpu.utilization === null ? "–" : `${Math.round(gpu.utilization)}%`),
+    sortValue: (gpu) => gpu.utilization,
+  },
+  {
+    id: "memory",
+    header: "Memory",
+    width: "110px",
+    align: "end",
+    optional: "phone",
+    cell: (gpu) => (
+      <span className="num">
+        {gpu.memory_used_mb === null ? "" : `${formatMegabytes(gpu.memory_used_mb)} / `}
+        {formatMegabytes(gpu.memory_mb)}
+      </span>
+    ),
+    sortValue: (gpu) => gpu.memory_used_mb,
   },
   {
     id: "uuid",
     header: "UUID",
+    optional: "phone",
     width: "minmax(200px, 282px)",
     cell: (gpu) => (
       <span className={css.uuid} title={`${gpu.model}\n${gpu.uuid}`}>
@@ -114,32 +151,10 @@ const COLUMNS: Column<Gpu>[] = [
       </span>
     ),
   },
-  { id: "use", header: "Used by", width: "minmax(150px, 1fr)", cell: (gpu) => <Use gpu={gpu} /> },
-  {
-    id: "utilization",
-    header: "Busy",
-    width: "60px",
-    align: "end",
-    cell: (gpu) => (gpu.utilization === null ? "–" : `${Math.round(gpu.utilization)}%`),
-    sort: (gpu) => gpu.utilization,
-  },
-  {
-    id: "memory",
-    header: "Memory",
-    width: "110px",
-    align: "end",
-    cell: (gpu) => (
-      <span className="num">
-        {gpu.memory_used_mb === null ? "" : `${megabytes(gpu.memory_used_mb)} / `}
-        {megabytes(gpu.memory_mb)}
-      </span>
-    ),
-    sort: (gpu) => gpu.memory_used_mb,
-  },
 ];
 
 /** The fault and the job: a GPU that failed under a job is both. */
-function Use({ gpu }: { gpu: Gpu }) {
+function GpuUtilization({ gpu }: { gpu: Gpu }) {
   const fault =
     gpu.health === "HEALTHY" ? null : (
       <span className={css.bad} title={gpu.problem}>
@@ -149,19 +164,56 @@ function Use({ gpu }: { gpu: Gpu }) {
   if (fault && !gpu.used_by) return fault;
   return (
     <>
-      <User gpu={gpu} />
+      <GpuUser gpu={gpu} />
       {fault ? <> · {fault}</> : null}
     </>
   );
 }
 
-function User({ gpu }: { gpu: Gpu }) {
+function GpuUser({ gpu }: { gpu: Gpu }) {
   if (!gpu.used_by) return <span className="dim">free</span>;
   const { job_id, job_name, virtual_cluster } = gpu.used_by;
-  if (!job_id) return <>{jobOf(virtual_cluster)}</>;
+  if (!job_id) return <>{hiddenJobLabel(virtual_cluster)}</>;
   return (
     <Link to="/jobs/$id" params={{ id: job_id }} className="link">
       {job_name} <span className="dim">{virtual_cluster}</span>
     </Link>
+  );
+}
+
+/** Failures of tasks that were this node's doing; nothing where there were none. */
+function NodeFaults({ node }: { node: Node }) {
+  const { data: faults } = useQuery(nodeFaults(node.name));
+  if (!faults || faults.length === 0) return null;
+  return (
+    <section aria-label="Faults">
+      <h3 className={css.title}>Jobs that failed by its fault</h3>
+      <ol className={css.faults}>
+        {faults.map((fault) => (
+          <li key={fault.id} className={css.fault}>
+            <RelativeTime at={fault.at} />
+            <div>
+              <b>{fault.name}</b> <span className="dim num">{fault.code}</span>
+              <FaultSource fault={fault} />
+              {fault.evidence ? <pre className={css.evidence}>{fault.evidence}</pre> : null}
+            </div>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function FaultSource({ fault }: { fault: NodeFault }) {
+  const { job_id, job_name, virtual_cluster } = fault;
+  if (!job_id) return <> · {hiddenJobLabel(virtual_cluster)}</>;
+  return (
+    <>
+      {" "}
+      ·{" "}
+      <Link to="/jobs/$id" params={{ id: job_id }} className="link">
+        {job_name}
+      </Link>
+    </>
   );
 }

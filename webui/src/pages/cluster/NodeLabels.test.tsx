@@ -10,7 +10,6 @@ test("only changed labels are sent, and an emptied one goes back to the agent's 
   document.cookie = "skep_csrf=x";
   const node = aNode({ labels: { rack: "r1", fabric: "f1" } });
   const requests = serve({
-    "GET /nodes": { results: [node], next: null, previous: null },
     "PATCH /nodes/hive-01": node,
   });
   renderPage(<NodeLabels node={node} />);

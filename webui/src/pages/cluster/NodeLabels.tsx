@@ -2,16 +2,17 @@ import { Autocomplete, Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type FormEvent } from "react";
 import { cells } from "@/api/cells";
-import { nodes, setLabels } from "@/api/cluster";
+import { NODES, setLabels } from "@/api/cluster";
+import { grid, type GridNode } from "@/api/grid";
 import type { Node } from "@/api/types";
-import { tellError } from "@/ui/notify";
+import { notifyError } from "@/ui/notify";
 import { LABELS, type Label } from "./racks";
 import css from "./NodeLabels.module.css";
 
 /** Where the node stands: racks and fabrics become cells of their own. */
 export function NodeLabels({ node }: { node: Node }) {
   const queries = useQueryClient();
-  const { data: all = [] } = useQuery(nodes);
+  const { data } = useQuery(grid);
   const [draft, setDraft] = useState<Partial<Record<Label, string>>>({});
   const value = (label: Label) => draft[label] ?? node.labels[label] ?? "";
   const changed = LABELS.filter((label) => value(label).trim() !== (node.labels[label] ?? ""));
@@ -23,10 +24,10 @@ export function NodeLabels({ node }: { node: Node }) {
       ),
     onSuccess: async () => {
       void queries.invalidateQueries({ queryKey: cells.queryKey });
-      await queries.invalidateQueries({ queryKey: nodes.queryKey });
+      await queries.invalidateQueries({ queryKey: NODES });
       setDraft({});
     },
-    onError: (error) => tellError(error, "The labels were not saved"),
+    onError: (error) => notifyError(error, "The labels were not saved"),
   });
 
   function save(event: FormEvent) {
@@ -43,7 +44,7 @@ export function NodeLabels({ node }: { node: Node }) {
           label={TITLES[label]}
           placeholder="as the agent reports"
           maxLength={63}
-          data={known(all, label)}
+          data={known(data?.nodes ?? [], label)}
           value={value(label)}
           onChange={(next) => setDraft({ ...draft, [label]: next })}
         />
@@ -62,7 +63,7 @@ export function NodeLabels({ node }: { node: Node }) {
 
 const TITLES: Record<Label, string> = { rack: "Rack", fabric: "Fabric" };
 
-function known(all: Node[], label: Label): string[] {
+function known(all: GridNode[], label: Label): string[] {
   const values = all.map((node) => node.labels[label]).filter((each) => each !== undefined);
   return [...new Set(values)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
 }

@@ -1,14 +1,19 @@
 import { memo } from "react";
-import type { Gpu, Node } from "@/api/types";
+import type { GridGpu, GridNode } from "@/api/grid";
+import type { Node } from "@/api/types";
 import { shortModel } from "@/format/names";
-import { megabytes } from "@/format/size";
-import { Cell, type CellKind } from "./Cell";
+import { formatMegabytes, pluralize } from "@/format/numbers";
+import { GpuCell, type GpuCellKind } from "./GpuCell";
 import { vcColour, vcOf, type ColourBy } from "./filter";
-import { nodeWord } from "./nodeWord";
+import { nodeStatusLabel } from "./labels";
 import css from "./NodeTile.module.css";
 
 interface Props {
-  node: Node;
+  node: GridNode;
+  /** Percent of each GPU, once it is known. */
+  use: (number | null)[] | undefined;
+  /** The machine, where tiles are roomy. */
+  machine: Node | undefined;
   colourBy: ColourBy;
   /** All virtual clusters, for their colours. */
   names: string[];
@@ -17,10 +22,10 @@ interface Props {
 }
 
 export const NodeTile = memo(function NodeTile(props: Props) {
-  const { node, colourBy, names, roomy, onOpen } = props;
-  const used = node.gpus.filter((gpu) => gpu.used_by).length;
+  const { node, use, machine, colourBy, names, roomy, onOpen } = props;
+  const used = node.gpus.filter((gpu) => gpu.used).length;
   const away = node.state !== "ONLINE";
-  const word = nodeWord(node);
+  const word = nodeStatusLabel(node);
   return (
     <div
       role="listitem"
@@ -43,16 +48,14 @@ export const NodeTile = memo(function NodeTile(props: Props) {
           {node.gpus.length > 0 ? `${used}/${node.gpus.length}` : "no GPUs"}
         </span>
       </header>
-      {roomy ? <p className={css.about}>{machineWords(node)}</p> : null}
+      {roomy ? <p className={css.about}>{machineSummary(node, machine)}</p> : null}
       <div className={css.cells} aria-hidden="true" onClick={() => onOpen(node.name)}>
-        {node.gpus.map((gpu) => (
-          <span key={gpu.uuid} data-gpu={gpu.uuid}>
-            <Cell
-              kind={kindOf(gpu)}
-              level={colourBy === "use" ? levelOf(gpu) : 100}
-              colour={
-                colourBy === "vc" && gpu.used_by ? vcColour(vcOf(gpu.used_by), names) : undefined
-              }
+        {node.gpus.map((gpu, at) => (
+          <span key={at} data-gpu={`${node.name} ${at}`}>
+            <GpuCell
+              kind={kindOf(gpu, node)}
+              level={colourBy === "use" ? levelOf(gpu, use?.[at]) : 100}
+              colour={colourBy === "vc" && gpu.used ? vcColour(vcOf(gpu), names) : undefined}
             />
           </span>
         ))}
@@ -61,19 +64,22 @@ export const NodeTile = memo(function NodeTile(props: Props) {
   );
 });
 
-function machineWords(node: Node): string {
-  const models = [...new Set(node.gpus.map((gpu) => shortModel(gpu.model)))].join(", ");
-  const parts = [models, `${node.cpus} CPUs`, megabytes(node.memory_mb), node.address];
-  return parts.filter(Boolean).join(" · ");
+function machineSummary({ gpus }: GridNode, machine: Node | undefined): string {
+  const models = [...new Set(gpus.map((gpu) => shortModel(gpu.model)))].join(", ");
+  if (!machine) return models;
+  const { cpus, memory_mb, address } = machine;
+  return [models, pluralize(cpus, "CPU"), formatMegabytes(memory_mb), address]
+    .filter(Boolean)
+    .join(" · ");
 }
 
-/** How busy it is; nobody is told that of a job which they may not see. */
-function levelOf({ utilization, used_by }: Gpu): number {
-  return utilization ?? (used_by && !used_by.job_id ? 100 : 0);
+/** How busy it is; a job that the reader may not see has no figures and counts as busy. */
+function levelOf({ used }: GridGpu, percent: number | null | undefined): number {
+  return percent ?? (used ? 100 : 0);
 }
 
-function kindOf(gpu: Gpu): CellKind {
-  if (gpu.health === "BAD") return "bad";
-  if (gpu.health === "ABSENT") return "absent";
-  return gpu.used_by ? "used" : "free";
+function kindOf(gpu: GridGpu, { cordoned }: GridNode): GpuCellKind {
+  if (gpu.bad) return "bad";
+  if (gpu.used) return "used";
+  return cordoned ? "cordoned" : "free";
 }

@@ -1,29 +1,18 @@
 import { expect, test } from "vitest";
-import type { Gpu } from "@/api/types";
-import { aNode } from "@/test/rows";
+import type { GridGpu } from "@/api/grid";
+import { aGridNode } from "@/test/rows";
 import { matching, NO_FILTER, virtualClustersOf, vcColour } from "./filter";
 
-function gpu(part: Partial<Gpu>): Gpu {
-  return {
-    uuid: "GPU-1",
-    model: "A100",
-    index: 0,
-    memory_mb: 1,
-    health: "HEALTHY",
-    problem: "",
-    used_by: null,
-    utilization: null,
-    memory_used_mb: null,
-    ...part,
-  };
+function gpu(part: Partial<GridGpu>): GridGpu {
+  return { model: "A100", used: false, bad: false, virtualCluster: null, ...part };
 }
 
 const nodes = [
-  aNode({ name: "free", gpus: [gpu({})] }),
-  aNode({ name: "full", gpus: [gpu({ model: "H100", used_by: { virtual_cluster: "b" } })] }),
-  aNode({ name: "bad", gpus: [gpu({ health: "BAD" })] }),
-  aNode({ name: "away", state: "LOST", gpus: [gpu({ used_by: { virtual_cluster: "a" } })] }),
-  aNode({ name: "shut", cordoned: true, gpus: [gpu({})] }),
+  aGridNode({ name: "free", gpus: [gpu({})] }),
+  aGridNode({ name: "full", gpus: [gpu({ model: "H100", used: true, virtualCluster: "b" })] }),
+  aGridNode({ name: "bad", gpus: [gpu({ bad: true })] }),
+  aGridNode({ name: "away", state: "LOST", gpus: [gpu({ used: true, virtualCluster: "a" })] }),
+  aGridNode({ name: "shut", cordoned: true, gpus: [gpu({})] }),
 ];
 const names = (part: Partial<typeof NO_FILTER>) =>
   matching(nodes, { ...NO_FILTER, ...part }).map((node) => node.name);

@@ -1,5 +1,5 @@
-import { ANOTHER_VC } from "@/format/others";
-import type { Node } from "@/api/types";
+import type { GridGpu, GridNode } from "@/api/grid";
+import { HIDDEN_VC_LABEL } from "@/format/names";
 
 export type ColourBy = "use" | "vc";
 export type Show = "all" | "free" | "problems" | "cordoned";
@@ -12,7 +12,7 @@ export interface NodeFilter {
 
 export const NO_FILTER: NodeFilter = { text: "", model: null, show: "all" };
 
-export function matching(nodes: Node[], { text, model, show }: NodeFilter): Node[] {
+export function matching(nodes: GridNode[], { text, model, show }: NodeFilter): GridNode[] {
   const needle = text.trim().toLowerCase();
   return nodes.filter(
     (node) =>
@@ -22,7 +22,7 @@ export function matching(nodes: Node[], { text, model, show }: NodeFilter): Node
   );
 }
 
-const SHOWN: Record<Show, (node: Node) => boolean> = {
+const SHOWN: Record<Show, (node: GridNode) => boolean> = {
   all: () => true,
   free: (node) => node.state === "ONLINE" && !node.cordoned && node.gpus.some(isFree),
   problems: hasProblem,
@@ -30,27 +30,27 @@ const SHOWN: Record<Show, (node: Node) => boolean> = {
 };
 
 /** Something that an administrator should look at. */
-export function hasProblem(node: Node): boolean {
+export function hasProblem(node: GridNode): boolean {
   const away = node.state === "UNREACHABLE" || node.state === "LOST";
-  return away || node.gpus.some((gpu) => gpu.health !== "HEALTHY");
+  return away || node.gpus.some((gpu) => gpu.bad);
 }
 
-export function isFree(gpu: Node["gpus"][number]): boolean {
-  return gpu.health === "HEALTHY" && gpu.used_by === null;
+export function isFree(gpu: GridGpu): boolean {
+  return !gpu.bad && !gpu.used;
 }
 
 /** Names in use, in their order: a virtual cluster keeps its colour while others come and go. */
-export function virtualClustersOf(nodes: Node[]): string[] {
+export function virtualClustersOf(nodes: GridNode[]): string[] {
   const names = new Set<string>();
   for (const node of nodes) {
-    for (const gpu of node.gpus) if (gpu.used_by) names.add(vcOf(gpu.used_by));
+    for (const gpu of node.gpus) if (gpu.used) names.add(vcOf(gpu));
   }
   return [...names].sort();
 }
 
 /** Those that the reader may not know by name are one. */
-export function vcOf({ virtual_cluster }: NonNullable<Node["gpus"][number]["used_by"]>): string {
-  return virtual_cluster ?? ANOTHER_VC;
+export function vcOf({ virtualCluster }: GridGpu): string {
+  return virtualCluster ?? HIDDEN_VC_LABEL;
 }
 
 export function vcColour(name: string, names: string[]): string {

@@ -1,23 +1,23 @@
 import { expect, test } from "vitest";
-import type { Node } from "@/api/types";
-import { aNode } from "@/test/rows";
+import type { GridNode } from "@/api/grid";
+import { aGridNode } from "@/test/rows";
 import { gridRows } from "./racks";
 
-function node(name: string, labels: Record<string, string> = {}): Node {
-  return aNode({ name, labels });
+function node(name: string, labels: Record<string, string> = {}): GridNode {
+  return aGridNode({ name, labels });
 }
 
-const told = (nodes: Node[], columns = 2) =>
+const rackLabels = (nodes: GridNode[], columns = 2) =>
   gridRows(nodes, columns).map((row) =>
     row.kind === "title" ? `# ${row.title}` : row.nodes.map((each) => each.name).join(" "),
   );
 
 test("without racks there are only lines", () =>
-  expect(told([node("a"), node("b"), node("c")])).toEqual(["a b", "c"]));
+  expect(rackLabels([node("a"), node("b"), node("c")])).toEqual(["a b", "c"]));
 
 test("racks come in their order, each with its own lines, the rest last", () =>
   expect(
-    told([
+    rackLabels([
       node("a", { rack: "r10" }),
       node("b"),
       node("c", { rack: "r2" }),
@@ -28,5 +28,5 @@ test("racks come in their order, each with its own lines, the rest last", () =>
 
 test("racks of different fabrics are different racks", () =>
   expect(
-    told([node("a", { rack: "r1", fabric: "f2" }), node("b", { rack: "r1", fabric: "f1" })]),
+    rackLabels([node("a", { rack: "r1", fabric: "f2" }), node("b", { rack: "r1", fabric: "f1" })]),
   ).toEqual(["# f1 / r1", "b", "# f2 / r1", "a"]));

@@ -1,4 +1,5 @@
-import type { Node } from "@/api/types";
+import type { GridNode } from "@/api/grid";
+import { compareNames } from "@/format/names";
 
 /** Labels that say where a node stands. */
 export const LABELS = ["rack", "fabric"] as const;
@@ -6,16 +7,16 @@ export type Label = (typeof LABELS)[number];
 
 /** One line of the grid: the title of a rack, or nodes side by side. */
 export type GridRow =
-  | { kind: "title"; key: string; title: string; nodes: Node[] }
-  | { kind: "nodes"; key: string; nodes: Node[] };
+  | { kind: "title"; key: string; title: string; nodes: GridNode[] }
+  | { kind: "nodes"; key: string; nodes: GridNode[] };
 
 /** Nodes in lines of `columns`, rack by rack where any node has a rack. */
-export function gridRows(nodes: Node[], columns: number): GridRow[] {
+export function gridRows(nodes: GridNode[], columns: number): GridRow[] {
   nodes = [...nodes].sort((a, b) => compareNames(a.name, b.name));
-  if (!nodes.some((node) => placeOf(node))) return lines(nodes, columns, "");
-  const racks = new Map<string, Node[]>();
+  if (!nodes.some((node) => rackOf(node))) return lines(nodes, columns, "");
+  const racks = new Map<string, GridNode[]>();
   for (const node of nodes) {
-    const place = placeOf(node);
+    const place = rackOf(node);
     racks.set(place, [...(racks.get(place) ?? []), node]);
   }
   return [...racks]
@@ -26,15 +27,8 @@ export function gridRows(nodes: Node[], columns: number): GridRow[] {
     ]);
 }
 
-function placeOf({ labels }: Node): string {
+function rackOf({ labels }: GridNode): string {
   return [labels["fabric"], labels["rack"]].filter(Boolean).join(" / ");
-}
-
-const collator = new Intl.Collator("en", { numeric: true });
-
-/** node-2 before node-10. */
-export function compareNames(a: string, b: string): number {
-  return collator.compare(a, b);
 }
 
 /** Those that stand nowhere come last. */
@@ -43,7 +37,7 @@ function byName(a: string, b: string): number {
   return compareNames(a, b);
 }
 
-function lines(nodes: Node[], columns: number, place: string): GridRow[] {
+function lines(nodes: GridNode[], columns: number, place: string): GridRow[] {
   const rows: GridRow[] = [];
   for (let at = 0; at < nodes.length; at += columns)
     rows.push({ kind: "nodes", key: `${place} ${at}`, nodes: nodes.slice(at, at + columns) });

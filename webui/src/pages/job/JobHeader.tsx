@@ -1,33 +1,39 @@
-import { Tooltip, ActionIcon } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
-import { me } from "@/api/session";
+import { ActionIcon, Button, Menu, Tooltip } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { clone } from "@/api/jobs";
 import type { Job } from "@/api/types";
-import { JobBadges } from "@/pages/jobs/JobBadges";
-import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
+import { JobApps } from "@/features/apps/JobApps";
+import { JobBadges } from "@/features/jobs/JobBadges";
+import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
+import { WaitReason } from "@/features/jobs/WaitReason";
+import { useStopJob } from "@/features/jobs/useStopJob";
+import { canStop } from "@/features/jobs/permissions";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { StateBadge } from "@/ui/StateBadge";
-import { useStop } from "../jobs/useStop";
-import { BadGpus } from "./BadGpus";
-import { CloneMenu } from "./CloneMenu";
+import { notifyError, notifySuccess } from "@/ui/notify";
+import { JobDetails } from "./JobDetails";
+import { ShareDialog } from "./ShareDialog";
+import { MoveButton, MoveDialogButton } from "./actions/Move";
+import { WaitActions } from "./actions/WaitActions";
+import { TagEditor } from "./TagEditor";
+import { CostSection, UsageSection } from "./UsageSection";
 import { FailurePanel } from "./failure/FailurePanel";
-import { toldByPanel } from "./failure/words";
-import { JobFacts } from "./JobFacts";
-import type { Tab } from "./search";
-import { Story } from "./Story";
-import { TagEditor } from "./tags/TagEditor";
-import { UseSection } from "./use/UseSection";
-import { canStop } from "./words";
+import { isShownByFailurePanel } from "./failure/labels";
+import { jobStatusText } from "./labels";
+import type { Tab } from "./searchParams";
 import css from "./JobHeader.module.css";
 
 export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
-  const stopping = useStop(job.id);
-  const { data: user } = useQuery(me);
+  const stopping = useStopJob(job.id);
+  const [sharing, setSharing] = useState(false);
   return (
     <>
       <PageHeader
-        above={<JobsCrumb />}
+        above={<JobsBreadcrumb />}
         title={job.name}
         note={
           <span className={css.badges}>
@@ -49,11 +55,19 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
             <Icon name="download" />
           </ActionIcon>
         </Tooltip>
-        <CloneMenu job={job} mine={job.owner === user?.username} />
+        {job.may_share ? (
+          <Button variant="default" onClick={() => setSharing(true)}>
+            Share
+          </Button>
+        ) : null}
+        {sharing ? <ShareDialog job={job} onClose={() => setSharing(false)} /> : null}
+        <MoveDialogButton job={job} />
+        <CloneMenu job={job} mine={job.may_clone} />
+        {job.state === "RUNNING" ? <JobApps job={job} /> : null}
         {job.may_stop && canStop(job.state) ? (
           <ConfirmButton
             question={`Stop ${job.name}?`}
-            explanation="Its containers are told to end and are killed after their grace time. A stopped job cannot go on; its logs stay."
+            explanation="Its containers receive SIGTERM and are killed after their grace period. A stopped job cannot be resumed; its logs are kept."
             verb="Stop the job"
             busy={stopping.isPending}
             onConfirm={() => stopping.mutate()}
@@ -66,11 +80,112 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
       <div className={css.about}>
         {/* The newest of the attempts says it itself. */}
         {tab === "attempts" ? null : <FailurePanel job={job} brief={tab !== "tasks"} />}
-        <BadGpus job={job} />
-        {toldByPanel(job) ? null : <Story job={job} />}
-        <JobFacts job={job} />
-        {tab === "tasks" || tab === "metrics" ? <UseSection job={job} /> : null}
+        <FailedGpus job={job} />
+        {isShownByFailurePanel(job) ? null : <JobStatus job={job} />}
+        <JobDetails job={job} />
+        {tab === "tasks" || tab === "metrics" ? <UsageSection job={job} /> : null}
+        {tab === "metrics" ? <CostSection job={job} /> : null}
       </div>
     </>
   );
+}
+
+/** Why it waits or how it ended, in one sentence with its numbers. */
+function JobStatus({ job }: { job: Job }) {
+  return (
+    <div className={css.status} data-state={toneOf(job)} role="status">
+      {job.wait_reason ? (
+        <>
+          {job.state === "WAITING" || job.preempting ? null : <p>{jobStatusText(job)}</p>}
+          <WaitReason reason={job.wait_reason} vc={job.virtual_cluster}>
+            <WaitActions job={job} />
+          </WaitReason>
+        </>
+      ) : (
+        <p>{jobStatusText(job)}</p>
+      )}
+      {job.downgraded ? (
+        <p className={css.more}>
+          <b>Runs as opportunistic now.</b> {job.downgraded.message}
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+/** A running job that is preempted, lost its guarantee or waits for tasks is marked as such. */
+function toneOf({ state, wait_reason, downgraded, preempting }: Job): string {
+  if (state !== "RUNNING") return state;
+  if (preempting || downgraded) return "STOPPING";
+  return wait_reason ? "WAITING" : state;
+}
+
+/** GPUs of a running job that failed: it may hang or compute nonsense although it still runs. */
+function FailedGpus({ job }: { job: Job }) {
+  if (job.bad_gpus.length === 0) return null;
+  return (
+    <ul className={css.list} role="alert" aria-label="GPUs of this job that failed">
+      {job.bad_gpus.map((gpu) => (
+        <li key={gpu.uuid}>
+          <Icon name="warning" size={14} /> GPU {gpu.index} of{" "}
+          <Link to="/cluster" className="link">
+            {gpu.node}
+          </Link>{" "}
+          ({gpu.task}) failed: {gpu.problem || "it is no longer there"}{" "}
+          <MoveButton job={job} node={gpu.node} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Runs a job once more: as it is, with the secrets and files it was submitted with, or changed
+ * in the editor. */
+function CloneMenu({ job, mine }: { job: Job; mine: boolean }) {
+  const cloning = useClone(job);
+  return (
+    <Menu position="bottom-end" width={300}>
+      <Menu.Target>
+        <Button
+          variant="default"
+          leftSection={<Icon name="clone" size={14} />}
+          rightSection={<Icon name="down" size={12} />}
+          loading={cloning.isPending}
+        >
+          Clone
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {mine ? (
+          <Menu.Item onClick={() => cloning.mutate()}>
+            Run it again as it is
+            <br />
+            <span className="dim">With its secrets and working files, under a new name.</span>
+          </Menu.Item>
+        ) : null}
+        <Menu.Item
+          renderRoot={(props) => <Link to="/jobs/new" search={{ from: job.id }} {...props} />}
+        >
+          Edit and submit
+          <br />
+          <span className="dim">Opens its job file; secrets have to be typed again.</span>
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function useClone(job: Job) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  return useMutation({
+    mutationFn: () => clone(job.id),
+    onSuccess: async (copy) => {
+      queries.setQueryData(["job", copy.id], copy);
+      void queries.invalidateQueries({ queryKey: ["jobs"] });
+      notifySuccess(`${copy.name} is submitted`);
+      await navigate({ to: "/jobs/$id", params: { id: copy.id } });
+    },
+    onError: (error) => notifyError(error, "The job was not cloned"),
+  });
 }

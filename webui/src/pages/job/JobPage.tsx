@@ -1,24 +1,28 @@
 import { useQuery } from "@tanstack/react-query";
-import { useParams, useSearch } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { Suspense } from "react";
 import { job as jobQuery } from "@/api/jobs";
 import type { Job } from "@/api/types";
+import { isFinished } from "@/features/jobs/permissions";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { Failure } from "@/ui/Blank";
+import { ErrorState } from "@/ui/EmptyState";
+import { ErrorBoundary } from "@/ui/ErrorBoundary";
+import { lazyPart } from "@/ui/lazyParts";
+import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { AttemptsTab } from "./attempts/AttemptsTab";
-import { EventsTab } from "./events/EventsTab";
+import { TabCount, tabProps, Tabs } from "@/ui/Tabs";
+import { AttemptsTab } from "./AttemptsTab";
+import { EventsTab } from "./EventsTab";
 import { JobHeader } from "./JobHeader";
-import { JobTabs } from "./JobTabs";
+import { taskStates } from "./labels";
 import { LogsTab } from "./logs/LogsTab";
-import type { JobSearch } from "./search";
+import { type JobSearch, type Tab, TABS } from "./searchParams";
 import { TasksTab } from "./tasks/TasksTab";
-import { isOver } from "./words";
 import css from "./JobPage.module.css";
 
-const MetricsTab = lazy(() => import("./metrics/MetricsTab"));
-const TerminalTab = lazy(() => import("./terminal/TerminalTab"));
-const SpecTab = lazy(() => import("./SpecTab"));
+const MetricsTab = lazyPart(() => import("./metrics/MetricsTab"));
+const TerminalTab = lazyPart(() => import("./terminal/TerminalTab"));
+const SpecTab = lazyPart(() => import("./SpecTab"));
 
 export function JobPage() {
   const { id } = useParams({ from: "/shell/jobs/$id" });
@@ -26,7 +30,7 @@ export function JobPage() {
   const poll = usePoll(3000);
   const job = useQuery({
     ...jobQuery(id),
-    refetchInterval: ({ state }) => (state.data && isOver(state.data.state) ? false : poll),
+    refetchInterval: ({ state }) => (state.data && isFinished(state.data.state) ? false : poll),
   });
   // A job of 2,000 tasks is not to be read again with each of them.
   useLiveQueries("job", id, [["job", id]], (job.data?.tasks ?? 0) > 200 ? 3000 : 500);
@@ -34,22 +38,36 @@ export function JobPage() {
   const tab = search.tab ?? "tasks";
   if (job.isPending) return <SkeletonRows rows={10} />;
   if (!job.data) {
-    return <Failure error={job.error} what="job" retry={() => void job.refetch()} />;
+    return (
+      <ErrorState
+        error={job.error}
+        what="job"
+        retry={() => void job.refetch()}
+        way={
+          <LinkButton to="/jobs" variant="default">
+            Go to the jobs
+          </LinkButton>
+        }
+        page
+      />
+    );
   }
   return (
     <>
       <JobHeader job={job.data} tab={tab} />
       <JobTabs job={job.data} tab={tab} />
       <section className={css.tab} aria-label={tab}>
-        <Suspense fallback={<SkeletonRows rows={8} />}>
-          <Tab job={job.data} search={search} />
-        </Suspense>
+        <ErrorBoundary what="This tab" resetKey={`${job.data.id} ${search.tab}`}>
+          <Suspense fallback={<SkeletonRows rows={8} />}>
+            <TabContent job={job.data} search={search} />
+          </Suspense>
+        </ErrorBoundary>
       </section>
     </>
   );
 }
 
-function Tab({ job, search }: { job: Job; search: JobSearch }) {
+function TabContent({ job, search }: { job: Job; search: JobSearch }) {
   switch (search.tab) {
     case "logs":
       return <LogsTab key={job.id} job={job} {...search} />;
@@ -66,4 +84,38 @@ function Tab({ job, search }: { job: Job; search: JobSearch }) {
     default:
       return <TasksTab job={job} />;
   }
+}
+
+const LABELS: Record<Tab, string> = {
+  tasks: "Tasks",
+  logs: "Logs",
+  metrics: "Metrics",
+  attempts: "Attempts",
+  events: "Events",
+  spec: "Job file",
+  terminal: "Terminal",
+};
+
+function JobTabs({ job, tab }: { job: Job; tab: Tab }) {
+  return (
+    <Tabs label="About this job" active={tab}>
+      {TABS.filter((each) => each !== "terminal" || each === tab || hasShell(job)).map((each) => (
+        <Link
+          key={each}
+          to="/jobs/$id"
+          params={{ id: job.id }}
+          search={{ tab: each }}
+          {...tabProps(each === tab)}
+        >
+          {LABELS[each]}
+          {each === "tasks" ? <TabCount value={job.tasks} /> : null}
+          {each === "attempts" && job.attempt > 1 ? <TabCount value={job.attempt} /> : null}
+        </Link>
+      ))}
+    </Tabs>
+  );
+}
+
+function hasShell(job: Job): boolean {
+  return job.may_exec && (taskStates(job).RUNNING ?? 0) > 0;
 }

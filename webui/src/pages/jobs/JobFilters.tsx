@@ -1,13 +1,13 @@
-import { SegmentedControl, Select, TextInput } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
+import { SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
 import { me } from "@/api/session";
-import { virtualClusters } from "@/api/tenancy";
-import { Icon, type IconName } from "@/ui/Icon";
-import { StateChips } from "./StateChips";
-import { statesOf, type JobsSearch } from "./search";
+import type { JobState } from "@/api/types";
+import { virtualClusters } from "@/api/virtualClusters";
+import { FilterInput } from "@/ui/FilterInput";
+import { stateLabel } from "@/ui/StateBadge";
+import { StateIcon } from "@/ui/StateIcon";
+import { JOB_STATES, type JobsSearch, statesOf } from "./searchParams";
 import css from "./JobFilters.module.css";
 
 const NONE: string[] = [];
@@ -31,7 +31,7 @@ export function JobFilters() {
 
   return (
     <search className={css.bar} aria-label="Filter jobs">
-      <FilterBox
+      <FilterInput
         label="Search jobs by name"
         placeholder="Search  ( / )"
         icon="search"
@@ -41,11 +41,17 @@ export function JobFilters() {
       />
       <SegmentedControl
         aria-label="Whose jobs"
-        value={search.owner && search.owner === user?.username ? "mine" : "all"}
-        onChange={(whose) => change({ owner: whose === "mine" ? user?.username : undefined })}
+        value={whoseJobs(search, user?.username)}
+        onChange={(whose) =>
+          change({
+            owner: whose === "mine" ? user?.username : undefined,
+            shared: whose === "shared" || undefined,
+          })
+        }
         data={[
           { value: "all", label: "All" },
           { value: "mine", label: "Mine" },
+          { value: "shared", label: "Shared with me" },
         ]}
       />
       <Select
@@ -58,7 +64,7 @@ export function JobFilters() {
         searchable={(names?.length ?? 0) > 8}
         w={156}
       />
-      <FilterBox
+      <FilterInput
         label="Tags, all of which a job has"
         placeholder="Tags"
         icon="tag"
@@ -66,7 +72,7 @@ export function JobFilters() {
         onChange={(text) => change({ tag: text.split(/[,\s]+/).join(",") || undefined })}
         className={css.tags}
       />
-      <StateChips
+      <StateFilter
         chosen={statesOf(search.state)}
         onChange={(states) => change({ state: states.join(",") || undefined })}
       />
@@ -74,36 +80,35 @@ export function JobFilters() {
   );
 }
 
-interface BoxProps {
-  label: string;
-  placeholder: string;
-  icon: IconName;
-  value: string;
-  onChange: (value: string) => void;
-  className: string | undefined;
+function whoseJobs({ shared, owner }: JobsSearch, me: string | undefined): string {
+  if (shared) return "shared";
+  return owner && owner === me ? "mine" : "all";
 }
 
-/** Tells its text when the visitor has stopped typing for a moment. */
-function FilterBox({ label, placeholder, icon, value, onChange, className }: BoxProps) {
-  const [typed, setTyped] = useState(value);
-  const [known, setKnown] = useState(value);
-  if (known !== value) {
-    setKnown(value);
-    setTyped(value);
+interface Props {
+  chosen: JobState[];
+  onChange: (states: JobState[]) => void;
+}
+
+/** Any number of states; none chosen means all. */
+function StateFilter({ chosen, onChange }: Props) {
+  function toggle(state: JobState) {
+    onChange(chosen.includes(state) ? chosen.filter((each) => each !== state) : [...chosen, state]);
   }
-  const settle = useDebouncedCallback((text: string) => onChange(text.trim()), 250);
   return (
-    <TextInput
-      type="search"
-      aria-label={label}
-      placeholder={placeholder}
-      leftSection={<Icon name={icon} size={14} />}
-      value={typed}
-      onChange={(event) => {
-        setTyped(event.currentTarget.value);
-        settle(event.currentTarget.value);
-      }}
-      className={className}
-    />
+    <div className={css.chips} role="group" aria-label="States">
+      {JOB_STATES.map((state) => (
+        <button
+          key={state}
+          type="button"
+          className={css.chip}
+          aria-pressed={chosen.includes(state)}
+          onClick={() => toggle(state)}
+        >
+          <StateIcon state={state} size={13} />
+          {stateLabel(state)}
+        </button>
+      ))}
+    </div>
   );
 }

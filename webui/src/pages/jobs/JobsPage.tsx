@@ -1,51 +1,74 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { jobs } from "@/api/jobs";
+import { useState } from "react";
+import { jobCount, jobs } from "@/api/jobs";
 import { me } from "@/api/session";
+import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
+import { Pagination } from "@/ui/Pagination";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { BulkActions } from "./BulkActions";
 import { JobFilters } from "./JobFilters";
 import { JobsTable } from "./JobsTable";
-import { isOutside, NoVirtualCluster } from "./NoVirtualCluster";
-import { Pager } from "./Pager";
-import { isFiltered, toFilter } from "./search";
+import { isFiltered, type JobsSearch, toFilter } from "./searchParams";
 import css from "./JobsPage.module.css";
 
 export function JobsPage() {
   const search = useSearch({ from: "/shell/jobs" });
   const page = useQuery({ ...jobs(toFilter(search)), refetchInterval: usePoll() });
+  const filter = toFilter(search);
+  const total = useQuery({ ...jobCount(filter), refetchInterval: usePoll(30_000, 120_000) });
   useLiveQueries("jobs", "", [["jobs"]]);
+  useLiveQueries("jobs", "", [["job-count"]], 10_000);
+  const navigate = useNavigate({ from: "/jobs" });
+  const go = (cursor: string | undefined) =>
+    void navigate({ search: (old) => ({ ...old, cursor }) });
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(NONE);
+  // What is on another page, or gone from this one, is not acted on.
+  const selected = page.data?.results.filter((job) => chosen.has(job.id)) ?? [];
 
   return (
     <>
-      <PageHeader title="Jobs" />
+      <PageHeader title="Jobs" note={total.data ? totalLabel(total.data, search) : null} />
       <JobFilters />
       {page.isPending ? <SkeletonRows rows={14} /> : null}
       {page.isError && !page.data ? (
-        <Failure error={page.error} what="list of jobs" retry={() => void page.refetch()} />
+        <ErrorState error={page.error} what="list of jobs" retry={() => void page.refetch()} />
       ) : null}
       {page.data?.results.length === 0 ? <NoJobs filtered={isFiltered(search)} /> : null}
       {page.data && page.data.results.length > 0 ? (
         <div className={css.list} data-stale={page.isPlaceholderData || undefined}>
-          <JobsTable jobs={page.data.results} />
+          <JobsTable jobs={page.data.results} chosen={chosen} onChoose={setChosen} />
         </div>
       ) : null}
-      {page.data ? <Pager page={page.data} /> : null}
+      {selected.length > 0 ? (
+        <BulkActions jobs={selected} onClear={() => setChosen(NONE)} />
+      ) : page.data ? (
+        <Pagination page={page.data} onGo={go} />
+      ) : null}
     </>
   );
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+function totalLabel({ total, more }: { total: number; more: boolean }, search: JobsSearch): string {
+  const jobs = more ? `${total.toLocaleString("en")}+ jobs` : pluralize(total, "job");
+  return isFiltered(search) ? `${jobs} ${total === 1 ? "matches" : "match"}` : jobs;
 }
 
 function NoJobs({ filtered }: { filtered: boolean }) {
   const navigate = useNavigate();
   const { data: user } = useQuery(me);
-  if (user && isOutside(user)) return <NoVirtualCluster user={user} />;
+  if (user && hasNoVirtualCluster(user)) return <NoVirtualCluster user={user} />;
   if (filtered) {
     return (
-      <Blank
+      <EmptyState
         title="No job matches"
         action={
           <Button variant="default" onClick={() => void navigate({ to: "/jobs", search: {} })}>
@@ -54,12 +77,12 @@ function NoJobs({ filtered }: { filtered: boolean }) {
         }
       >
         Nothing here has this state, owner, virtual cluster and name.
-      </Blank>
+      </EmptyState>
     );
   }
   return (
-    <Blank title="No jobs yet" action={<LinkButton to="/jobs/new">Submit a job</LinkButton>}>
+    <EmptyState title="No jobs yet" action={<LinkButton to="/jobs/new">Submit a job</LinkButton>}>
       A job is a gang of containers that starts together, once its virtual cluster has the GPUs.
-    </Blank>
+    </EmptyState>
   );
 }

@@ -3,27 +3,29 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { info, me } from "@/api/session";
 import type { Me } from "@/api/types";
+import { LoginForm } from "@/features/auth/LoginForm";
 import { live } from "@/live/live";
-import { LoginFields } from "./LoginFields";
 import { LoginFrame } from "./LoginFrame";
-import { localPath } from "./localPath";
+import { SingleSignOn } from "./SingleSignOn";
 
 export function LoginPage() {
   useDocumentTitle("Log in · Skep");
   const { data: platform } = useQuery(info);
-  const enter = useEntry();
+  const enter = useAfterLogin();
+  const { next, refused } = useSearch({ from: "/login" });
   return (
     <LoginFrame
       name={platform?.name ?? "Skep"}
       foot={platform ? `Version ${platform.version}` : " "}
     >
-      <LoginFields onEntered={enter} />
+      <SingleSignOn platform={platform} next={safeLocalPath(next)} refused={refused} />
+      <LoginForm onEntered={enter} />
     </LoginFrame>
   );
 }
 
 /** Goes to where the visitor was going. */
-function useEntry() {
+function useAfterLogin() {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const router = useRouter();
@@ -31,9 +33,17 @@ function useEntry() {
   return async (user: Me) => {
     queries.clear();
     queries.setQueryData(me.queryKey, user);
-    live.hurry();
-    const place = localPath(next);
+    live.reconnectNow();
+    const place = safeLocalPath(next);
     if (place) router.history.push(place);
-    else await navigate({ to: "/jobs" });
+    else await navigate({ to: "/" });
   };
+}
+
+/** `next` if it is a page of this site: an address elsewhere must not be followed after a login. */
+export function safeLocalPath(next: string | undefined): string | undefined {
+  if (!next || !URL.canParse(next, location.origin)) return undefined;
+  const address = new URL(next, location.origin);
+  if (address.origin !== location.origin || address.pathname === "/login") return undefined;
+  return address.pathname + address.search;
 }

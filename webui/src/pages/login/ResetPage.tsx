@@ -3,13 +3,13 @@ import { useDocumentTitle } from "@mantine/hooks";
 import { useMutation } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
-import { explain } from "@/api/errors";
+import { errorMessage } from "@/api/errors";
 import { resetPassword } from "@/api/session";
 import { LinkButton } from "@/ui/LinkButton";
 import { LoginFrame } from "./LoginFrame";
-import css from "./LoginPage.module.css";
+import css from "@/features/auth/LoginForm.module.css";
 
-/** Where the link leads that an administrator gives to somebody who forgot the password. */
+/** Sets a new password: the page of the link that an administrator gives to a user who forgot it. */
 export function ResetPage() {
   useDocumentTitle("New password · Skep");
   const { user, token } = useSearch({ from: "/reset-password" });
@@ -46,7 +46,7 @@ export function ResetPage() {
           />
           {reset.error ? (
             <p className={css.error} role="alert">
-              {explain(reset.error)}
+              {errorMessage(reset.error)}
             </p>
           ) : null}
           <Button type="submit" size="sm" loading={reset.isPending} fullWidth>

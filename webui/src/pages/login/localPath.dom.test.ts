@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { localPath } from "./localPath";
+import { safeLocalPath } from "./LoginPage";
 
 test.each([
   [undefined, undefined],
@@ -9,4 +9,4 @@ test.each([
   ["javascript:alert(1)", undefined],
   ["/login?next=/login", undefined],
   ["http://[", undefined],
-])("after a login %j leads to %j", (next, path) => expect(localPath(next)).toBe(path));
+])("after a login %j leads to %j", (next, path) => expect(safeLocalPath(next)).toBe(path));

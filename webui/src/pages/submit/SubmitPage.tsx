@@ -1,38 +1,39 @@
 import { Button, Tooltip } from "@mantine/core";
-import { useHotkeys } from "@mantine/hooks";
+import { useHotkeys, useLocalStorage } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
-import { lazy, Suspense, useRef, useState } from "react";
+import { Suspense, useRef, useState } from "react";
 import { jobSchema } from "@/api/jobs";
 import { me } from "@/api/session";
-import type { Converted, SpecError } from "@/api/types";
-import { isOutside, NoVirtualCluster } from "@/pages/jobs/NoVirtualCluster";
-import { JobsCrumb } from "@/pages/jobs/JobsCrumb";
-import { Failure } from "@/ui/Blank";
+import type { Converted, JobFileError } from "@/api/types";
+import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
+import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import type { EditorHandle } from "@/features/yaml-editor/YamlEditor";
+import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
+import { lazyPart } from "@/ui/lazyParts";
 import { PageHeader } from "@/ui/PageHeader";
 import { Section } from "@/ui/Section";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { ConvertDialog } from "./convert/ConvertDialog";
-import { ImportNotes } from "./convert/ImportNotes";
-import { ExampleList } from "./ExampleList";
-import type { EditorHandle } from "./editor/YamlEditor";
+import { CheckResultPanel } from "./CheckResultPanel";
+import { ConvertDialog, ImportNotes } from "./ConvertDialog";
+import { VirtualClusterList } from "./VirtualClusterList";
+import { type Example, EXAMPLES } from "./examples";
 import { WorkingFiles } from "./files/WorkingFiles";
-import { HIDDEN, hasHiddenSecrets } from "./hidden";
-import { RoomList } from "./RoomList";
+import { hasMaskedSecrets, MASKED_VALUE, maskSecrets } from "./jobFileText";
+import { History } from "./History";
+import { JobFormPane } from "./JobFormPane";
 import { useDraft } from "./useDraft";
 import { useSubmit } from "./useSubmit";
-import { withoutSecrets } from "./withoutSecrets";
-import { VerdictPanel } from "./VerdictPanel";
 import css from "./SubmitPage.module.css";
 
-const YamlEditor = lazy(() => import("./editor/YamlEditor"));
-const NO_ERRORS: SpecError[] = [];
+const YamlEditor = lazyPart(() => import("@/features/yaml-editor/YamlEditor"));
+const NO_ERRORS: JobFileError[] = [];
 
 export function SubmitPage() {
   const { from } = useSearch({ from: "/shell/jobs/new" });
   const { data: user } = useQuery(me);
-  if (user && isOutside(user)) return <NoVirtualCluster user={user} />;
+  if (user && hasNoVirtualCluster(user)) return <NoVirtualCluster user={user} />;
   // The key begins a new draft when another job is to be copied.
   return <Writer key={from ?? ""} from={from} />;
 }
@@ -43,14 +44,27 @@ function Writer({ from }: { from: string | undefined }) {
   const editor = useRef<EditorHandle>(null);
   const { verdict, failure, ...act } = useSubmit(draft.text ?? "", draft.forget);
   const current = verdict?.text === draft.text ? verdict : null;
+  const [shown, setShown] = useLocalStorage({
+    key: "skep-job-form",
+    defaultValue: false,
+    getInitialValueInEffect: false,
+  });
   const [importing, setImporting] = useState(false);
   const [notes, setNotes] = useState<Converted["notes"] | null>(null);
   useHotkeys([["mod+Enter", act.check]], [], true);
 
-  if (draft.error) return <Failure error={draft.error} what="job to copy" />;
+  if (draft.error) return <ErrorState error={draft.error} what="job to copy" />;
   return (
     <>
-      <PageHeader title="New job" above={<JobsCrumb />}>
+      <PageHeader title="New job" above={<JobsBreadcrumb />}>
+        <Button
+          variant={shown ? "light" : "default"}
+          aria-pressed={shown}
+          leftSection={<Icon name="edit" size={14} />}
+          onClick={() => setShown(!shown)}
+        >
+          Form
+        </Button>
         <Button
           variant="default"
           leftSection={<Icon name="upload" size={14} />}
@@ -68,6 +82,9 @@ function Writer({ from }: { from: string | undefined }) {
         </Button>
       </PageHeader>
       <div className={css.work}>
+        {shown && draft.text !== null ? (
+          <JobFormPane text={draft.text} onText={draft.write} />
+        ) : null}
         <Suspense fallback={<SkeletonRows rows={12} height={20} />}>
           {draft.text === null ? null : (
             <YamlEditor
@@ -80,7 +97,7 @@ function Writer({ from }: { from: string | undefined }) {
           )}
         </Suspense>
         <aside className={css.side} aria-label="About this job">
-          <VerdictPanel
+          <CheckResultPanel
             verdict={current}
             failure={failure}
             lossAccepted={act.lossAccepted}
@@ -90,7 +107,8 @@ function Writer({ from }: { from: string | undefined }) {
           {notes ? <ImportNotes notes={notes} onClose={() => setNotes(null)} /> : null}
           {draft.text ? <Secrets text={draft.text} /> : null}
           <WorkingFiles text={draft.text ?? ""} onText={draft.write} />
-          <RoomList />
+          <VirtualClusterList />
+          <History />
           <ExampleList onChoose={(example) => draft.write(example.text(draft.ground))} />
         </aside>
       </div>
@@ -107,21 +125,38 @@ function Writer({ from }: { from: string | undefined }) {
 }
 
 function Secrets({ text }: { text: string }) {
-  const hidden = hasHiddenSecrets(text);
-  if (!hidden && withoutSecrets(text) === text) return null;
+  const hidden = hasMaskedSecrets(text);
+  if (!hidden && maskSecrets(text) === text) return null;
   return (
     <Section title="Secrets">
       <p role="status">
         {hidden ? (
           <>
-            What reads <code>{HIDDEN}</code> was a secret of the original job, or of a draft that
-            you left. It is kept nowhere in the clear, so type it again; or take “Run it again as it
-            is” on the page of the job, which keeps it.
+            What reads <code>{MASKED_VALUE}</code> was a secret of the original job, or of a draft
+            that you left. It is kept nowhere in the clear, so type it again; or take “Run it again
+            as it is” on the page of the job, which keeps it.
           </>
         ) : (
           "Their values are not kept in the draft: when you leave this page, type them again."
         )}
       </p>
+    </Section>
+  );
+}
+
+function ExampleList({ onChoose }: { onChoose: (example: Example) => void }) {
+  return (
+    <Section title="Start from an example">
+      <ul className={css.examples}>
+        {EXAMPLES.map((example) => (
+          <li key={example.title}>
+            <button type="button" className={css.example} onClick={() => onChoose(example)}>
+              <span className={css.title}>{example.title}</span>
+              <span className="dim">{example.about}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
     </Section>
   );
 }

@@ -1,5 +1,5 @@
 /** What the examples fill in: things that this visitor really has. */
-export interface Ground {
+export interface ExampleSettings {
   virtualCluster: string;
   image: string;
 }
@@ -7,7 +7,7 @@ export interface Ground {
 export interface Example {
   title: string;
   about: string;
-  text: (ground: Ground) => string;
+  text: (ground: ExampleSettings) => string;
 }
 
 export const EXAMPLES: Example[] = [

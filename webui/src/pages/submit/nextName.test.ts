@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nextName, withNextName } from "./nextName";
+import { nextName, withNextName } from "./jobFileText";
 
 test.each([
   ["train", "train-2"],

@@ -1,18 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { images } from "@/api/admin";
+import { virtualClusters } from "@/api/virtualClusters";
 import { job } from "@/api/jobs";
 import { me } from "@/api/session";
-import { EXAMPLES, type Ground } from "./examples";
-import { withNextName } from "./nextName";
-import { withoutSecrets } from "./withoutSecrets";
+import { EXAMPLES, type ExampleSettings } from "./examples";
+import { maskSecrets, withNextName } from "./jobFileText";
 
-const KEPT_AS = "skep-draft";
+const STORAGE_KEY = "skep-draft";
 
 interface Draft {
   /** null while the job to be copied is read. */
   text: string | null;
-  ground: Ground;
+  ground: ExampleSettings;
   error: unknown;
   write: (text: string) => void;
   forget: () => void;
@@ -20,10 +20,10 @@ interface Draft {
 
 /** The job file being written: kept for this tab, so that a look elsewhere does not lose it. */
 export function useDraft(from: string | undefined): Draft {
-  const ground = useGround();
+  const ground = useExampleSettings();
   const original = useQuery({ ...job(from ?? ""), enabled: from !== undefined });
   const [written, setWritten] = useState<string | null>(() =>
-    from ? null : sessionStorage.getItem(KEPT_AS),
+    from ? null : sessionStorage.getItem(STORAGE_KEY),
   );
   const copied = original.data ? withNextName(original.data.spec_text) : null;
   const start = from ? copied : (EXAMPLES[0]?.text(ground) ?? "");
@@ -33,23 +33,23 @@ export function useDraft(from: string | undefined): Draft {
     error: from ? original.error : null,
     write: (text) => {
       setWritten(text);
-      keep(withoutSecrets(text));
+      storeDraft(maskSecrets(text));
     },
-    forget: () => sessionStorage.removeItem(KEPT_AS),
+    forget: () => sessionStorage.removeItem(STORAGE_KEY),
   };
 }
 
 /** Values of secrets stay in the page: the storage of the tab lies in the clear on the disk. */
-function keep(text: string | null) {
-  if (text === null) sessionStorage.removeItem(KEPT_AS);
-  else sessionStorage.setItem(KEPT_AS, text);
+function storeDraft(text: string | null) {
+  if (text === null) sessionStorage.removeItem(STORAGE_KEY);
+  else sessionStorage.setItem(STORAGE_KEY, text);
 }
 
-function useGround(): Ground {
+function useExampleSettings(): ExampleSettings {
   const { data: user } = useQuery(me);
   const { data: known } = useQuery(images);
-  return {
-    virtualCluster: user?.virtual_clusters[0]?.name ?? "default",
-    image: known?.[0]?.name ?? "python:3.12-slim",
-  };
+  const { data: vcs } = useQuery(virtualClusters);
+  const virtualCluster = user?.virtual_clusters[0]?.name ?? "default";
+  const own = vcs?.find((vc) => vc.name === virtualCluster)?.default_image;
+  return { virtualCluster, image: own || (known?.[0]?.name ?? "python:3.12-slim") };
 }

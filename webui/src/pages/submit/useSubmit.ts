@@ -3,30 +3,30 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { isApiError } from "@/api/errors";
 import { check, submit } from "@/api/jobs";
-import type { CheckResult, SpecError } from "@/api/types";
-import { freshToken } from "@/format/token";
-import { tellDone } from "@/ui/notify";
+import type { CheckResult, JobFileError } from "@/api/types";
+import { notifySuccess } from "@/ui/notify";
 
-export interface Verdict {
+export interface CheckOutcome {
   /** The text it is about. */
   text: string;
   result: CheckResult;
 }
 
 /** The check's note on a storage that is not mounted. */
-export const STORAGE = "storage_not_mounted";
+export const STORAGE_WARNING_CODE = "storage_not_mounted";
 
-export const losesStorage = ({ notes }: CheckResult) => notes.some(({ code }) => code === STORAGE);
+export const losesStorage = ({ notes }: CheckResult) =>
+  notes.some(({ code }) => code === STORAGE_WARNING_CODE);
 
 /** Check and submit, with what the server said of the text. */
 export function useSubmit(text: string, onSubmitted: () => void) {
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const [verdict, setVerdict] = useState<Verdict | null>(null);
+  const [verdict, setVerdict] = useState<CheckOutcome | null>(null);
   const [refusal, setRefusal] = useState<unknown>(null);
   // One token per text: a submit that is repeated after a lost answer is the same job.
-  const [token, setToken] = useState({ text, value: freshToken() });
-  if (token.text !== text) setToken({ text, value: freshToken() });
+  const [token, setToken] = useState({ text, value: randomToken() });
+  if (token.text !== text) setToken({ text, value: randomToken() });
 
   const checking = useMutation({
     mutationFn: check,
@@ -40,18 +40,18 @@ export function useSubmit(text: string, onSubmitted: () => void) {
         const result = await check(about);
         if (losesStorage(result)) return setVerdict({ text: about, result }) ?? null;
       }
-      return submit(about, token.value);
+      return submit(about, token.value, accepted === about);
     },
     onSuccess: async (job) => {
       if (!job) return;
       onSubmitted();
       queries.setQueryData(["job", job.id], job);
       void queries.invalidateQueries({ queryKey: ["jobs"] });
-      tellDone(`${job.name} is submitted`);
+      notifySuccess(`${job.name} is submitted`);
       await navigate({ to: "/jobs/$id", params: { id: job.id } });
     },
     onError: async (error, about) => {
-      const result = await mistakesBehind(error, about);
+      const result = await errorsOf(error, about);
       if (result) setVerdict({ text: about, result });
       else setRefusal(error);
     },
@@ -71,15 +71,21 @@ export function useSubmit(text: string, onSubmitted: () => void) {
   };
 }
 
-/** The mistakes in the text that made the server refuse it, with their places: a refusal tells
+/** The mistakes in the text that made the server refuse it, with their places: a refusal reports
  * those of the file's form, a check also those of its sense. null: the text is not to blame. */
-async function mistakesBehind(error: unknown, text: string): Promise<CheckResult | null> {
+async function errorsOf(error: unknown, text: string): Promise<CheckResult | null> {
   if (!isApiError(error) || error.status >= 500) return null;
   const { errors } = error.details;
   if (Array.isArray(errors)) {
     const none = { notes: [], summary: null, forecast: null };
-    return { valid: false, errors: errors as SpecError[], ...none };
+    return { valid: false, errors: errors as JobFileError[], ...none };
   }
   const result = await check(text).catch(() => null);
   return result?.valid === false ? result : null;
+}
+
+/** Makes a token that has not been used before. (`crypto.randomUUID` is absent over plain HTTP.) */
+function randomToken(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

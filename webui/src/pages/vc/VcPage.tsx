@@ -2,19 +2,23 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { me } from "@/api/session";
 import type { VirtualCluster } from "@/api/types";
-import { virtualCluster } from "@/api/vc";
-import { Failure } from "@/ui/Blank";
+import { virtualCluster } from "@/api/virtualClusters";
+import { ErrorState } from "@/ui/EmptyState";
+import { ErrorBoundary } from "@/ui/ErrorBoundary";
 import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { TabCount, tabProps, Tabs } from "@/ui/Tabs";
 import { CellsTab } from "./cells/CellsTab";
 import { HistoryTab } from "./history/HistoryTab";
 import { QueueTab } from "./queue/QueueTab";
-import type { VcSearch } from "./search";
-import { Members } from "./team/Members";
-import { Settings } from "./team/Settings";
-import { VcTabs } from "./VcTabs";
+import { type Tab, TABS, type VcSearch } from "./searchParams";
+import { AuditTab } from "./team/AuditTab";
+import { MembersTab } from "./team/MembersTab";
+import { SettingsTab } from "./team/SettingsTab";
+import { StoragesTab } from "./team/StoragesTab";
+import { UsageTab } from "./usage/UsageTab";
 import css from "./VcPage.module.css";
 
 /** One virtual cluster: what it owns, who runs and waits in it, how that was, and who is in it. */
@@ -27,10 +31,12 @@ export function VcPage() {
 
   if (vc.isPending) return <SkeletonRows rows={8} />;
   if (!vc.data) {
-    return <Failure error={vc.error} what="virtual cluster" retry={() => void vc.refetch()} />;
+    return (
+      <ErrorState error={vc.error} what="virtual cluster" retry={() => void vc.refetch()} page />
+    );
   }
   const { tab = "cells" } = search;
-  const shown = tab === "settings" && !vc.data.may_manage ? "cells" : tab;
+  const shown = MANAGED.has(tab) && !vc.data.may_manage ? "cells" : tab;
   return (
     <>
       <PageHeader
@@ -44,16 +50,21 @@ export function VcPage() {
           variant="default"
           leftSection={<Icon name="jobs" size={14} />}
         >
-          Its jobs
+          Jobs
         </LinkButton>
       </PageHeader>
       <VcTabs vc={vc.data} tab={shown} />
       <section className={css.tab} aria-label={shown} key={name}>
-        <Content vc={vc.data} admin={admin} search={{ ...search, tab: shown }} />
+        <ErrorBoundary what="This tab" resetKey={`${vc.data.name} ${shown}`}>
+          <Content vc={vc.data} admin={admin} search={{ ...search, tab: shown }} />
+        </ErrorBoundary>
       </section>
     </>
   );
 }
+
+/** For those who manage the virtual cluster. */
+const MANAGED: ReadonlySet<Tab> = new Set(["settings", "audit"]);
 
 interface ContentProps {
   vc: VirtualCluster;
@@ -67,14 +78,20 @@ function Content({ vc, admin, search }: ContentProps) {
       return <QueueTab name={vc.name} />;
     case "history":
       return <HistoryTab name={vc.name} range={search.range ?? "24h"} />;
+    case "usage":
+      return <UsageTab vc={vc} admin={admin} month={search.month} />;
     case "members":
       return (
         <div className={css.form}>
-          <Members name={vc.name} admin={admin} manages={vc.may_manage} />
+          <MembersTab name={vc.name} admin={admin} manages={vc.may_manage} />
         </div>
       );
+    case "storages":
+      return <StoragesTab name={vc.name} />;
+    case "audit":
+      return <AuditTab name={vc.name} />;
     case "settings":
-      return <Settings vc={vc} admin={admin} />;
+      return <SettingsTab vc={vc} admin={admin} />;
     default:
       return <CellsTab name={vc.name} admin={admin} over={search.over} />;
   }
@@ -94,4 +111,39 @@ function Crumb() {
 function noteOf({ description, role }: VirtualCluster): string {
   const about = [role && `you are a ${role}`, description].filter(Boolean);
   return about.join(" · ");
+}
+
+const LABELS: Record<Tab, string> = {
+  cells: "Cells",
+  queue: "Queue",
+  history: "History",
+  usage: "Usage",
+  members: "Members",
+  storages: "Storages",
+  settings: "Settings",
+  audit: "Audit",
+};
+
+interface Props {
+  vc: VirtualCluster;
+  tab: Tab;
+}
+
+function VcTabs({ vc, tab }: Props) {
+  return (
+    <Tabs label="About this virtual cluster" active={tab}>
+      {TABS.filter((each) => vc.may_manage || !MANAGED.has(each)).map((each) => (
+        <Link
+          key={each}
+          to="/virtual-clusters/$name"
+          params={{ name: vc.name }}
+          search={{ tab: each }}
+          {...tabProps(each === tab)}
+        >
+          {LABELS[each]}
+          {each === "members" ? <TabCount value={vc.members} /> : null}
+        </Link>
+      ))}
+    </Tabs>
+  );
 }

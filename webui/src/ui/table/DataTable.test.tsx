@@ -11,8 +11,20 @@ interface Row {
 }
 
 const COLUMNS: Column<Row>[] = [
-  { id: "name", header: "Name", width: "1fr", cell: (row) => row.name, sort: (row) => row.name },
-  { id: "size", header: "Size", width: "1fr", cell: (row) => row.size, sort: (row) => row.size },
+  {
+    id: "name",
+    header: "Name",
+    width: "1fr",
+    cell: (row) => row.name,
+    sortValue: (row) => row.name,
+  },
+  {
+    id: "size",
+    header: "Size",
+    width: "1fr",
+    cell: (row) => row.size,
+    sortValue: (row) => row.size,
+  },
   { id: "more", header: "More", width: "1fr", cell: () => "…" },
 ];
 const ROWS: Row[] = [

@@ -1,8 +1,16 @@
-import { useTable, type SortingState } from "@tanstack/react-table";
-import { useLayoutEffect, useMemo, useState } from "react";
-import { features, gridOf, toTableColumns, type Column } from "./columns";
-import { Header } from "./Header";
-import { PlainRows, VirtualRows } from "./Rows";
+import { type Row, type SortingState, type Table, useTable } from "@tanstack/react-table";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import {
+  type CSSProperties,
+  Fragment,
+  memo,
+  type ReactNode,
+  useLayoutEffect,
+  useMemo,
+  useState,
+} from "react";
+import { Icon } from "../Icon";
+import { type Column, features, gridOf, toTableColumns } from "./columns";
 import css from "./table.module.css";
 
 interface Props<T> {
@@ -10,12 +18,14 @@ interface Props<T> {
   columns: Column<T>[];
   rows: T[];
   rowId: (row: T) => string;
-  /** Sorting that somebody else does (the server); otherwise the table sorts its rows itself. */
+  /** Sorting by the server; without it the table sorts its rows itself. */
   sorting?: SortingState;
   onSortingChange?: (sorting: SortingState) => void;
   /** Draw only what is on the screen; the table then scrolls in its own box. */
   virtual?: boolean;
   minWidth?: number;
+  /** What to draw below a row; null for nothing. Not for virtual tables. */
+  detailOf?: (row: T) => ReactNode;
 }
 
 /** Rows in columns: sortable, and smooth with thousands of them. */
@@ -23,7 +33,7 @@ export function DataTable<T extends object>(props: Props<T>) {
   const { label, rows, rowId, virtual = false } = props;
   // State and not a ref: the rows can be measured only once their box is there.
   const [box, setBox] = useState<HTMLDivElement | null>(null);
-  const { columns, minWidth } = useFitting(props, box);
+  const { columns, minWidth } = useFittingColumns(props, box);
   const [own, setOwn] = useState<SortingState>([]);
   const sorting = props.sorting ?? own;
   const table = useTable({
@@ -51,23 +61,28 @@ export function DataTable<T extends object>(props: Props<T>) {
         style={{ "--grid": gridOf(columns), minWidth } as React.CSSProperties}
       >
         <Header table={table} columns={columns} />
-        <Rows rows={shown} columns={columns} box={box} />
+        <Rows rows={shown} columns={columns} box={box} detailOf={props.detailOf} />
       </div>
     </div>
   );
 }
 
 const NARROW_TABLE = 720;
+const PHONE_TABLE = 520;
 
-/** The columns that there is room for in the table's own box: what lies beside it takes its share of
- * the screen. */
-function useFitting<T>(
+/** Returns the columns that fit into the table's own box, which is narrower than the screen. */
+function useFittingColumns<T>(
   { columns, minWidth = 0 }: Props<T>,
   box: HTMLDivElement | null,
 ): Pick<Props<T>, "columns" | "minWidth"> {
-  const narrow = useWidth(box) < minWidth;
-  const needed = useMemo(() => columns.filter((column) => !column.spare), [columns]);
-  if (!narrow) return { columns, minWidth };
+  const width = useWidth(box);
+  const phone = width < PHONE_TABLE && columns.some((column) => column.optional === "phone");
+  const needed = useMemo(
+    () => columns.filter(({ optional }) => optional !== true && !(phone && optional)),
+    [columns, phone],
+  );
+  if (width >= minWidth) return { columns, minWidth };
+  if (phone) return { columns: needed, minWidth: 0 };
   return { columns: needed, minWidth: Math.min(minWidth, NARROW_TABLE) };
 }
 
@@ -84,3 +99,136 @@ function useWidth(box: HTMLDivElement | null): number {
   }, [box]);
   return width;
 }
+
+interface HeaderProps<T extends object> {
+  table: Pick<Table<typeof features, T>, "getColumn">;
+  columns: Column<T>[];
+}
+
+const ARIA = { asc: "ascending", desc: "descending" } as const;
+
+function Header<T extends object>({ table, columns }: HeaderProps<T>) {
+  return (
+    <div role="rowgroup" className={css.head}>
+      <div role="row" aria-rowindex={1} className={css.row}>
+        {columns.map((column) => {
+          const sorted = table.getColumn(column.id)?.getIsSorted() || undefined;
+          return (
+            <div
+              key={column.id}
+              role="columnheader"
+              className={css.title}
+              data-align={column.align}
+              aria-sort={sorted && ARIA[sorted]}
+            >
+              {column.sortValue ? (
+                <button
+                  type="button"
+                  className={css.sort}
+                  data-sorted={sorted}
+                  onClick={() => table.getColumn(column.id)?.toggleSorting()}
+                >
+                  {column.header}
+                  <Icon name={sorted === "asc" ? "up" : "down"} size={12} />
+                </button>
+              ) : (
+                <span className={column.hiddenHeader ? "sr-only" : undefined}>{column.header}</span>
+              )}
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+const ROW_HEIGHT = 38;
+
+interface RowsProps<T extends object> {
+  rows: Row<typeof features, T>[];
+  columns: Column<T>[];
+  box: HTMLDivElement | null;
+  detailOf?: ((row: T) => ReactNode) | undefined;
+}
+
+function PlainRows<T extends object>({ rows, columns, detailOf }: RowsProps<T>) {
+  return (
+    <div role="rowgroup">
+      {rows.map((row, index) => {
+        const detail = detailOf?.(row.original) ?? null;
+        return (
+          <Fragment key={row.id}>
+            <TableRow row={row.original} columns={columns} index={index} />
+            {detail === null ? null : (
+              <div role="row" className={css.detail}>
+                <div role="cell" aria-colspan={columns.length}>
+                  {detail}
+                </div>
+              </div>
+            )}
+          </Fragment>
+        );
+      })}
+    </div>
+  );
+}
+
+function VirtualRows<T extends object>({ rows, columns, box }: RowsProps<T>) {
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => box,
+    estimateSize: () => ROW_HEIGHT,
+    getItemKey: (index) => rows[index]?.id ?? index,
+    overscan: 12,
+    scrollMargin: ROW_HEIGHT,
+  });
+  return (
+    <div role="rowgroup" className={css.runway} style={{ height: virtual.getTotalSize() }}>
+      {virtual.getVirtualItems().map((item) => {
+        const row = rows[item.index];
+        return row ? (
+          <TableRow
+            key={item.key}
+            row={row.original}
+            columns={columns}
+            index={item.index}
+            top={item.start - ROW_HEIGHT}
+          />
+        ) : null;
+      })}
+    </div>
+  );
+}
+
+interface RowProps<T> {
+  row: T;
+  columns: Column<T>[];
+  index: number;
+  top?: number;
+}
+
+const TableRow = memo(function TableRow<T>({ row, columns, index, top }: RowProps<T>) {
+  const style: CSSProperties | undefined =
+    top === undefined ? undefined : { transform: `translateY(${top}px)` };
+  return (
+    <div
+      role="row"
+      aria-rowindex={index + 2}
+      className={css.row}
+      data-floating={top !== undefined || undefined}
+      style={style}
+    >
+      {columns.map((column) => (
+        <div
+          key={column.id}
+          role="cell"
+          className={css.cell}
+          data-align={column.align}
+          data-sticky={column.sticky}
+        >
+          {column.cell(row)}
+        </div>
+      ))}
+    </div>
+  );
+}) as <T>(props: RowProps<T>) => React.JSX.Element;

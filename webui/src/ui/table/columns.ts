@@ -11,19 +11,19 @@ export type SortValue = string | number | null | undefined;
 /** One column of a table of `T`. */
 export interface Column<T> {
   id: string;
-  header: string;
+  header: ReactNode;
   /** The header is for screen readers alone: the cells speak for themselves. */
-  quiet?: boolean;
+  hiddenHeader?: boolean;
   /** CSS grid track, for example "minmax(120px, 2fr)" or "80px". */
   width: string;
   align?: "end";
   /** Stays in sight at the right edge while the table is scrolled sideways. */
   sticky?: boolean;
-  /** Left out where the screen is narrow. */
-  spare?: boolean;
+  /** Left out where the screen is narrow: of a window at one side, or of a phone alone. */
+  optional?: boolean | "phone";
   cell: (row: T) => ReactNode;
   /** What to order by; absent: the column cannot be ordered by. Nothing (null) comes last. */
-  sort?: (row: T) => SortValue;
+  sortValue?: (row: T) => SortValue;
 }
 
 export const features = tableFeatures({
@@ -41,11 +41,11 @@ export function toTableColumns<T extends object>(columns: Column<T>[]) {
   const helper = createColumnHelper<typeof features, T>();
   return helper.columns(
     columns.map((column) =>
-      helper.accessor((row: T) => column.sort?.(row) ?? undefined, {
+      helper.accessor((row: T) => column.sortValue?.(row) ?? undefined, {
         id: column.id,
-        header: column.header,
+        header: column.id,
         cell: (context) => column.cell(context.row.original),
-        enableSorting: column.sort !== undefined,
+        enableSorting: column.sortValue !== undefined,
         sortUndefined: "last",
         sortFn: (a, b, id) => compare(a.getValue<SortValue>(id), b.getValue<SortValue>(id)),
       }),

@@ -14,7 +14,7 @@ from skep_platform.accounts import services
 class Command(BaseCommand):
     help = (
         "Creates the admin when there is no active one, and prints {username, password} as JSON. "
-        "Prints nothing when there is one: the password is told only once."
+        "Prints nothing when there is one: the password is shown only once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -23,5 +23,5 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         username = options["username"]
         password = services.ensure_admin(username)
-        told = {"username": username, "password": password} if password else {}
-        self.stdout.write(json.dumps(told))
+        created = {"username": username, "password": password} if password else {}
+        self.stdout.write(json.dumps(created))

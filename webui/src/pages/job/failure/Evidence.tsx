@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { Diagnosis, Job, Stream } from "@/api/types";
-import { evidenceSearch } from "./words";
+import { evidenceSearch } from "./labels";
 import css from "./Evidence.module.css";
 
 interface Props {
@@ -20,7 +20,7 @@ export function Evidence({ job, attempt, diagnosis }: Props) {
     <figure className={css.evidence}>
       <pre className={css.text}>{evidence.text}</pre>
       <figcaption className={css.source}>
-        <span>{sourceWords(diagnosis)}</span>
+        <span>{sourceText(diagnosis)}</span>
         {find && !job.logs_deleted_at ? (
           <Link
             to="/jobs/$id"
@@ -40,7 +40,7 @@ function streamOf({ evidence: { log } }: Diagnosis): Stream | undefined {
   return log === "stdout" || log === "stderr" ? log : undefined;
 }
 
-function sourceWords({ evidence, task }: Diagnosis): string {
+function sourceText({ evidence, task }: Diagnosis): string {
   if (evidence.source !== "log") return "What the node reported";
   const whose = [task, evidence.log].filter(Boolean).join(" ");
   return evidence.line > 0 ? `${whose}, line ${evidence.line.toLocaleString("en")}` : whose;

@@ -9,7 +9,7 @@ const failed = aWholeJob({ state: "FAILED", diagnosis: aDiagnosis() });
 const draw = (job: typeof failed, brief = false) =>
   renderPage(<FailurePanel job={job} brief={brief} />);
 
-test("while the logs are read, that is all there is to tell", async () => {
+test("while the logs are read, that is all that is shown", async () => {
   draw({ ...failed, state: "RUNNING", diagnosing: true });
   expect(await screen.findByText("Reading the logs…")).toBeVisible();
   expect(screen.queryByRole("region")).toBeNull();
@@ -25,7 +25,7 @@ test("a failed job says what to do, and leads to the line of that rank's log", a
   expect(link).toHaveAttribute("href", expect.stringContaining("find=CUDA"));
 });
 
-test("a failure that nobody can explain leads to the end of that log", async () => {
+test("a failure without an explanation leads to the end of that log", async () => {
   const evidence = { source: "none" as const, text: "", log: "", line: 0 };
   draw({ ...failed, diagnosis: aDiagnosis({ category: "No signature", exit_code: 3, evidence }) });
   expect(await screen.findByRole("heading", { name: "Exited with code 3" })).toBeVisible();
@@ -53,13 +53,13 @@ test("the reason of the end is left out where it says the same", async () => {
   expect(screen.queryByText(message)).toBeNull();
 });
 
-test("where the room is for something else, a line leads to the whole story", async () => {
+test("where space is short, a line leads to the whole story", async () => {
   draw(failed, true);
   expect(await screen.findByRole("link", { name: "Show why" })).toBeVisible();
   expect(screen.queryByRole("region")).toBeNull();
 });
 
-test("a job that runs again tells of its failure in passing, one that ended well does not", async () => {
+test("a job that runs again reports its failure in passing, one that ended well does not", async () => {
   const { unmount } = draw({ ...failed, state: "RUNNING" });
   expect(await screen.findByText(/An earlier attempt failed/)).toBeVisible();
   unmount();

@@ -1,17 +1,19 @@
 import { Link } from "@tanstack/react-router";
 import type { Diagnosis, Job } from "@/api/types";
-import { useNow } from "@/format/now";
+import { useNow } from "@/format/useNow";
+import { FormattedMessage } from "@/ui/FormattedMessage";
 import { Icon } from "@/ui/Icon";
-import { Prose } from "@/ui/Prose";
-import type { JobSearch } from "../search";
+import { EndRetriesButton, RetryNowButton } from "../actions/Retries";
+import { RunAgainButtons } from "../actions/RunAgain";
+import actions from "../actions/actions.module.css";
+import type { JobSearch } from "../searchParams";
 import { Evidence } from "./Evidence";
-import { RetryNow } from "./RetryNow";
-import { isNews, repeats, retryWords, titleOf } from "./words";
+import { diagnosisTitle, isLatestState, repeatsDiagnosis, retryText } from "./labels";
 import css from "./FailurePanel.module.css";
 
 interface Props {
   job: Job;
-  /** In a line, where the room is for something else. */
+  /** In one line, where space is short. */
   brief: boolean;
 }
 
@@ -21,21 +23,21 @@ export function FailurePanel({ job, brief }: Props) {
     return (
       <p className={css.reading} role="status">
         <span className={css.pulse} aria-hidden="true" /> Reading the logs…
-        <span className="dim">An attempt failed; what it wrote tells why.</span>
+        <span className="dim">An attempt failed; its output may show why.</span>
       </p>
     );
   }
   if (!job.diagnosis) return null;
-  if (isNews(job)) {
-    const Shown = brief ? FailureLine : Failure;
+  if (isLatestState(job)) {
+    const Shown = brief ? FailureLine : FailureDetails;
     return <Shown job={job} diagnosis={job.diagnosis} />;
   }
   return job.state === "RUNNING" || job.state === "WAITING" ? (
-    <Earlier job={job} diagnosis={job.diagnosis} />
+    <EarlierFailure job={job} diagnosis={job.diagnosis} />
   ) : null;
 }
 
-function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+function FailureDetails({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
   const now = useNow();
   const reason = job.state === "FAILED" ? job.exit_reason : null;
   return (
@@ -44,11 +46,11 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
         <span className={css.mark}>
           <Icon name="warning" size={16} />
         </span>
-        <h2 className={css.title}>{titleOf(diagnosis)}</h2>
-        {diagnosis.task ? <span className={css.where}>{whereWords(diagnosis)}</span> : null}
+        <h2 className={css.title}>{diagnosisTitle(diagnosis)}</h2>
+        {diagnosis.task ? <span className={css.where}>{locationText(diagnosis)}</span> : null}
       </header>
       <p className={css.remedy}>
-        <Prose text={diagnosis.remedy} />{" "}
+        <FormattedMessage text={diagnosis.remedy} />{" "}
         {diagnosis.evidence.text || job.logs_deleted_at ? null : (
           <Link to="/jobs/$id" params={{ id: job.id }} search={endOfLog(job)} className="link">
             Show its end
@@ -56,14 +58,19 @@ function Failure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
         )}
       </p>
       <Evidence job={job} attempt={job.attempt} diagnosis={diagnosis} />
-      {reason && !repeats(reason, diagnosis) ? (
+      {reason && !repeatsDiagnosis(reason, diagnosis) ? (
         <p className={css.reason}>{reason.message}</p>
       ) : null}
       <p className={css.retry}>
         <Icon name={job.state === "FAILED" ? "stop" : "undo"} size={14} />
-        {retryWords(job, diagnosis, now)} <RetryNow job={job} />
+        {retryText(job, diagnosis, now)}
       </p>
-      <SmallPrint diagnosis={diagnosis} />
+      <div className={actions.actions}>
+        <RetryNowButton job={job} />
+        <EndRetriesButton job={job} />
+        <RunAgainButtons job={job} />
+      </div>
+      <DiagnosisDetails diagnosis={diagnosis} />
     </section>
   );
 }
@@ -74,9 +81,9 @@ function FailureLine({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
       <span className={css.mark}>
         <Icon name="warning" size={14} />
       </span>
-      <b>{titleOf(diagnosis)}</b>
+      <b>{diagnosisTitle(diagnosis)}</b>
       <span className={css.clipped} title={diagnosis.remedy}>
-        <Prose text={diagnosis.remedy} />
+        <FormattedMessage text={diagnosis.remedy} />
       </span>
       <Link to="/jobs/$id" params={{ id: job.id }} search={{}} className="link">
         Show why
@@ -86,22 +93,24 @@ function FailureLine({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
 }
 
 /** A failure that the job has got over: one line, and the way to the whole story. */
-function Earlier({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
+function EarlierFailure({ job, diagnosis }: { job: Job; diagnosis: Diagnosis }) {
   return (
     <p className={css.earlier}>
       <Icon name="undo" size={14} />
       <span>
-        An earlier attempt failed: <b>{titleOf(diagnosis)}</b>
-        {diagnosis.task ? ` (${whereWords(diagnosis)})` : ""}.{" "}
+        An earlier attempt failed: <b>{diagnosisTitle(diagnosis)}</b>
+        {diagnosis.task ? ` (${locationText(diagnosis)})` : ""}.{" "}
         <Link to="/jobs/$id" params={{ id: job.id }} search={{ tab: "attempts" }} className="link">
           All attempts
-        </Link>
+        </Link>{" "}
+        {job.retries_ended ? "It is not tried again. " : null}
+        <EndRetriesButton job={job} />
       </span>
     </p>
   );
 }
 
-export function SmallPrint({ diagnosis }: { diagnosis: Diagnosis }) {
+export function DiagnosisDetails({ diagnosis }: { diagnosis: Diagnosis }) {
   const { axis, code, name, exit_code, rule } = diagnosis;
   return (
     <p className={css.small}>
@@ -117,7 +126,7 @@ function endOfLog({ attempt, diagnosis }: Job): JobSearch {
   return { tab: "logs", rank: diagnosis?.rank ?? undefined, attempt };
 }
 
-function whereWords({ task, node, blame }: Diagnosis): string {
+function locationText({ task, node, blame }: Diagnosis): string {
   if (!node) return task ?? "";
   return blame === "node" ? `${task} on ${node}, which is to blame` : `${task} on ${node}`;
 }

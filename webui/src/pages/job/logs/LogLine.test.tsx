@@ -8,7 +8,17 @@ function draw(text: string, needle = "") {
   const [line] = assemble([aChunk(1, `${text}\n`)]).lines;
   if (!line) throw new Error("no line");
   return render(
-    <LogLine line={line} text={line.text} needle={needle} current={false} ranks times={false} />,
+    <LogLine
+      line={line}
+      text={line.text}
+      needle={needle}
+      current={false}
+      ranks
+      times={false}
+      index={0}
+      tabStop={false}
+      onLink={() => undefined}
+    />,
   );
 }
 

@@ -1,10 +1,9 @@
-import { memo, type CSSProperties, type ReactNode } from "react";
-import { clock } from "@/format/time";
+import { type CSSProperties, memo, type ReactNode, useId } from "react";
 import { taskName } from "@/format/names";
-import { parseAnsi, type Look, type Span } from "./ansi";
+import { formatClock } from "@/format/time";
+import { parseAnsi, type StyledSpan, type TextStyle } from "./ansi";
 import type { Line } from "./assemble";
 import { findRanges } from "./find";
-import { rankColour } from "./ranks";
 import css from "./LogLine.module.css";
 
 export interface LineProps {
@@ -14,16 +13,32 @@ export interface LineProps {
   current: boolean;
   ranks: boolean;
   times: boolean;
+  index: number;
+  /** The link of this line is the one that the tab key reaches. */
+  tabStop: boolean;
+  onLink: (index: number) => void;
 }
 
 /** `text` is the line's own; a prop, since a line at the end of a log grows in place. */
 export const LogLine = memo(function LogLine(props: LineProps) {
-  const { line, text, needle, current, ranks, times } = props;
+  const { line, text, needle, current, ranks, times, index, tabStop, onLink } = props;
+  const id = useId();
   const { spans } = parseAnsi(text, line.look);
   const plain = spans.map((span) => span.text).join("");
   return (
     <div className={css.line} data-stream={line.chunk.stream} data-current={current || undefined}>
-      {times ? <span className={css.time}>{clock(line.chunk.at)}</span> : null}
+      <button
+        type="button"
+        className={css.link}
+        data-link={index}
+        // One stop of the tab key for all lines; LogLines moves it by the arrow keys.
+        tabIndex={tabStop ? 0 : -1}
+        aria-label="Link to this line"
+        aria-describedby={id}
+        title="Link to this line"
+        onClick={() => onLink(index)}
+      />
+      {times ? <span className={css.time}>{formatClock(line.at)}</span> : null}
       {ranks ? (
         <span
           className={css.rank}
@@ -33,13 +48,15 @@ export const LogLine = memo(function LogLine(props: LineProps) {
           {taskName(line.chunk)}
         </span>
       ) : null}
-      <span className={css.text}>{mark(spans, findRanges(plain, needle))}</span>
+      <span id={id} className={css.text}>
+        {highlight(spans, findRanges(plain, needle))}
+      </span>
     </div>
   );
 });
 
 /** The spans as elements, with the found stretches marked across their borders. */
-function mark(spans: Span[], ranges: [number, number][]): ReactNode[] {
+function highlight(spans: StyledSpan[], ranges: [number, number][]): ReactNode[] {
   const cuts = ranges.flat();
   const parts: ReactNode[] = [];
   let at = 0;
@@ -52,7 +69,7 @@ function mark(spans: Span[], ranges: [number, number][]): ReactNode[] {
       const text = span.text.slice(from - at, to - at);
       const Tag = found ? "mark" : "span";
       parts.push(
-        <Tag key={from} {...looks(span.look)}>
+        <Tag key={from} {...styleOf(span.look)}>
           {text}
         </Tag>,
       );
@@ -62,7 +79,7 @@ function mark(spans: Span[], ranges: [number, number][]): ReactNode[] {
   return parts;
 }
 
-function looks(look: Look): { className?: string; style?: CSSProperties } {
+function styleOf(look: TextStyle): { className?: string; style?: CSSProperties } {
   if (Object.keys(look).length === 0) return {};
   const [fg, bg] = look.inverse ? [look.bg ?? "canvas", look.fg ?? "ink"] : [look.fg, look.bg];
   const decorations = [look.underline && "underline", look.strike && "line-through"];
@@ -83,4 +100,11 @@ function colour(name: string | undefined): string | undefined {
   if (name === "canvas") return "var(--log-bg)";
   if (name === "ink") return "var(--ink)";
   return `var(--ansi-${name})`;
+}
+
+/** A colour per rank, far from its neighbours' (the golden angle), readable on both backgrounds:
+ * lightness comes from the scheme. */
+export function rankColour(rank: number): string {
+  const hue = Math.round((60 + rank * 137.508) % 360);
+  return `oklch(var(--rank-l) var(--rank-c) ${hue})`;
 }

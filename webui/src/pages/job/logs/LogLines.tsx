@@ -1,14 +1,24 @@
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useRef, type CSSProperties } from "react";
+import { defaultRangeExtractor, useVirtualizer, type Virtualizer } from "@tanstack/react-virtual";
+import {
+  type CSSProperties,
+  type KeyboardEvent,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  type RefObject,
+  useRef,
+  useState,
+} from "react";
 import { taskName } from "@/format/names";
-import type { Line } from "./assemble";
 import { LogLine } from "./LogLine";
-import { useAnchor } from "./useAnchor";
+import type { Line } from "./assemble";
 import css from "./LogLines.module.css";
 
 const LINE_HEIGHT = 20;
 /** Distance from an end, in pixels, at which more is read. */
 const NEAR = 600;
+/** How many lines the page keys move the focus. */
+const PAGE = 20;
 
 interface Props {
   lines: readonly Line[];
@@ -20,6 +30,8 @@ interface Props {
   target: number | null;
   follow: boolean;
   onFollow: (follow: boolean) => void;
+  /** Makes the address of the page lead to a line, and lights it up. */
+  onLink: (index: number) => void;
   onNearStart: () => void;
   onNearEnd: () => void;
 }
@@ -27,16 +39,29 @@ interface Props {
 /** The lines of a log window: only those on the screen are drawn. */
 export function LogLines(props: Props) {
   const { lines, wrap, follow, target } = props;
+  const link = useRef(props.onLink);
+  useLayoutEffect(() => {
+    link.current = props.onLink;
+  });
+  // The same at each drawing: lines that did not change are not drawn again.
+  const onLink = useCallback((index: number) => link.current(index), []);
   const box = useRef<HTMLDivElement>(null);
+  const roving = useRovingLink(lines, box);
   const virtual = useVirtualizer({
     count: lines.length,
     getScrollElement: () => box.current,
     estimateSize: () => LINE_HEIGHT,
     getItemKey: (index) => lines[index]?.key ?? index,
     overscan: 30,
+    // The line whose link has the focus stays drawn, or the focus would be lost.
+    rangeExtractor: (range) => {
+      const drawn = defaultRangeExtractor(range);
+      const kept = roving.index;
+      return kept === null || drawn.includes(kept) ? drawn : [...drawn, kept].sort((a, b) => a - b);
+    },
   });
 
-  useAnchor(virtual, lines, follow);
+  useScrollAnchor(virtual, lines, follow);
   useLayoutEffect(() => {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
   });
@@ -44,6 +69,16 @@ export function LogLines(props: Props) {
     if (target !== null) virtual.scrollToIndex(target, { align: "center" });
   }, [target, virtual]);
   const onScroll = useScrolling(props);
+  const tabStop = roving.index ?? target ?? firstVisible(virtual);
+
+  function onKeyDown(event: KeyboardEvent) {
+    const at = (event.target as HTMLElement).dataset["link"];
+    const to = at === undefined ? null : moveTo(event.key, Number(at), lines.length);
+    if (to === null) return;
+    event.preventDefault();
+    roving.focus(to);
+    virtual.scrollToIndex(to, { align: "auto" });
+  }
 
   return (
     <div
@@ -51,6 +86,14 @@ export function LogLines(props: Props) {
       className={css.box}
       data-wrap={wrap || undefined}
       onScroll={onScroll}
+      onKeyDown={onKeyDown}
+      onFocus={(event) => {
+        const at = event.target.dataset["link"];
+        if (at === undefined) return;
+        props.onFollow(false);
+        roving.hold(Number(at));
+      }}
+      onBlur={roving.release}
       tabIndex={0}
       role="log"
       aria-label="Log"
@@ -77,6 +120,9 @@ export function LogLines(props: Props) {
                   current={item.index === target}
                   ranks={props.ranks}
                   times={props.times}
+                  index={item.index}
+                  tabStop={item.index === tabStop}
+                  onLink={onLink}
                 />
               </div>
             ) : null;
@@ -85,6 +131,55 @@ export function LogLines(props: Props) {
       </div>
     </div>
   );
+}
+
+/** One of the lines' links takes the focus, and the arrow keys move it. The line is known by its key:
+ * its index changes while earlier lines are read. */
+function useRovingLink(lines: readonly Line[], box: RefObject<HTMLDivElement | null>) {
+  const [held, setHeld] = useState<string | null>(null);
+  const wanted = useRef(false);
+  const found = held === null ? -1 : lines.findIndex((line) => line.key === held);
+  const index = found < 0 ? null : found;
+  useLayoutEffect(() => {
+    if (!wanted.current || index === null) return;
+    const link = box.current?.querySelector<HTMLElement>(`[data-link="${index}"]`);
+    if (!link) return;
+    wanted.current = false;
+    link.focus({ preventScroll: true });
+  });
+  return {
+    /** Null while no link has the focus. */
+    index,
+    hold: (at: number) => setHeld(lines[at]?.key ?? null),
+    focus: (at: number) => {
+      wanted.current = true;
+      setHeld(lines[at]?.key ?? null);
+    },
+    release: () => {
+      if (!wanted.current) setHeld(null);
+    },
+  };
+}
+
+/** The line to which a key moves the focus, or null for a key that moves it nowhere. */
+function moveTo(key: string, at: number, lines: number): number | null {
+  switch (key) {
+    case "ArrowDown":
+      return Math.min(at + 1, lines - 1);
+    case "ArrowUp":
+      return Math.max(at - 1, 0);
+    case "PageDown":
+      return Math.min(at + PAGE, lines - 1);
+    case "PageUp":
+      return Math.max(at - PAGE, 0);
+    default:
+      return null;
+  }
+}
+
+function firstVisible(virtual: Virtualizer<HTMLDivElement, Element>): number | undefined {
+  const top = virtual.scrollOffset ?? 0;
+  return virtual.getVirtualItems().find((item) => item.start >= top)?.index;
 }
 
 /** Scrolling up stops following, reaching the end follows again; both ends ask for more. */
@@ -106,4 +201,26 @@ function rankWidth(lines: readonly Line[]): number {
   const shown = lines.slice(-200);
   const longest = shown.reduce((most, line) => Math.max(most, taskName(line.chunk).length), 8);
   return Math.min(24, longest);
+}
+
+/** Keeps the line at the top of the screen in its place while lines come or go above it. */
+function useScrollAnchor(
+  virtual: Virtualizer<HTMLDivElement, Element>,
+  lines: readonly Line[],
+  follow: boolean,
+): void {
+  const anchor = useRef<{ key: string; within: number; index: number } | null>(null);
+
+  useLayoutEffect(() => {
+    const held = anchor.current;
+    if (held && !follow && lines[held.index]?.key !== held.key) {
+      const index = lines.findIndex((line) => line.key === held.key);
+      const place = index < 0 ? undefined : virtual.getOffsetForIndex(index, "start");
+      if (place) virtual.scrollToOffset(place[0] + held.within);
+    }
+    const top = virtual.scrollOffset ?? 0;
+    const item = virtual.getVirtualItems().find((each) => each.end > top);
+    const line = item && lines[item.index];
+    anchor.current = line ? { key: line.key, within: top - item.start, index: item.index } : null;
+  });
 }

@@ -46,7 +46,7 @@ describe("reading a log", () => {
     expect(reader.view).toMatchObject({ atEnd: true, atStart: false, complete: false });
   });
 
-  test("adds what comes when the bell rings", async () => {
+  test("adds what comes when a notification comes", async () => {
     const log = aLog(3);
     const reader = new LogReader(log.read);
     await reader.toEnd();
@@ -55,7 +55,7 @@ describe("reading a log", () => {
     expect(shown(reader)).toEqual([1, 2, 3, 4, 5]);
   });
 
-  test("a bell during a request is answered after it", async () => {
+  test("a notification during a request is answered after it", async () => {
     const log = aLog(3);
     const reader = new LogReader(log.read);
     const first = reader.toEnd();
@@ -125,7 +125,7 @@ describe("reading a log", () => {
     expect(shown(reader)).toContain(last + 1);
   });
 
-  test("tells of a failure, keeps what it has, and recovers", async () => {
+  test("reports a failure, keeps what it has, and recovers", async () => {
     const log = aLog(3);
     const reader = new LogReader(log.read);
     await reader.toEnd();
@@ -137,4 +137,19 @@ describe("reading a log", () => {
     await reader.poke();
     expect(reader.view.error).toBeNull();
   });
+});
+
+test("finding j11: what came before a page is read from its earliest chunk, wherever that stands", async () => {
+  const asked: LogRange[] = [];
+  const parts = (...cursors: number[]) =>
+    cursors.map((n, at) => aChunk(n, `${n}\n`, { offset: at }));
+  const reader = new LogReader(async (range) => {
+    asked.push(range);
+    const chunks = range.before === undefined ? parts(6, 5, 6, 7) : parts(4, 3);
+    return { chunks, next: 7, more: range.before === undefined, complete: false };
+  });
+  await reader.toEnd();
+  await reader.earlier();
+  expect(asked[1]?.before).toBe(5);
+  expect(shown(reader)).toEqual([4, 3, 6, 5, 6, 7]);
 });

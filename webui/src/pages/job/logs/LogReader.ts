@@ -97,7 +97,7 @@ export class LogReader {
     await this.step("later", { cursor: this.next, limit: PAGE_BYTES }, (page) => this.add(page));
   }
 
-  /** The doorbell: more may be there. While the end is not shown there is nothing to do. */
+  /** Notes that the log may have grown. While its end is not shown there is nothing to do. */
   async poke(): Promise<void> {
     if (this.view.busy) {
       this.rung = true;

@@ -6,10 +6,11 @@ export const WINDOW_SIZE = 8_000_000;
 // Dropping goes below the limit, so that it happens now and then instead of with every chunk.
 const KEPT = 0.8;
 
-/** A stretch of consecutive chunks of a log, and its lines. Growing at one end beyond the limit
- * drops chunks from the other. */
+/** Consecutive pages of a log, and their lines. Growing at one end beyond the limit drops pages from
+ * the other. A page is kept or dropped as a whole: its chunks are ordered by the times of their
+ * lines, not by their cursors. */
 export class LogWindow {
-  private chunks: LogChunk[] = [];
+  private pages: LogChunk[][] = [];
   private assembler = new Assembler();
   private held = 0;
 
@@ -19,51 +20,54 @@ export class LogWindow {
     return this.assembler.lines;
   }
 
-  /** Cursor of the oldest chunk held. */
+  /** Cursor of the chunk that arrived first. */
   get first(): number | undefined {
-    return this.chunks[0]?.cursor;
+    return cursors(this.pages[0]).reduce(smaller, undefined);
   }
 
-  /** Cursor of the newest chunk held. */
+  /** Cursor of the chunk that arrived last. */
   get last(): number | undefined {
-    return this.chunks.at(-1)?.cursor;
+    return cursors(this.pages.at(-1)).reduce(larger, undefined);
   }
 
   /** Adds newer chunks; true when older ones were dropped for them. */
   append(newer: LogChunk[]): boolean {
     for (const chunk of newer) this.assembler.push(chunk);
-    this.chunks.push(...newer);
+    if (newer.length > 0) this.pages.push(newer);
     this.held += weigh(newer);
     if (this.held <= this.limit) return false;
-    this.drop(() => this.chunks.shift());
+    this.drop(() => this.pages.shift());
     this.assembler.dropBefore(this.first ?? Infinity);
     return true;
   }
 
   /** Adds older chunks; true when newer ones were dropped for them. */
   prepend(older: LogChunk[]): boolean {
-    this.chunks.unshift(...older);
+    if (older.length > 0) this.pages.unshift(older);
     this.held += weigh(older);
     const full = this.held > this.limit;
-    if (full) this.drop(() => this.chunks.pop());
+    if (full) this.drop(() => this.pages.pop());
     // Lines that were cut at the old beginning are whole now.
-    this.assembler = assemble(this.chunks);
+    this.assembler = assemble(this.pages.flat());
     return full;
   }
 
   clear(): void {
-    this.chunks = [];
+    this.pages = [];
     this.assembler = new Assembler();
     this.held = 0;
   }
 
-  private drop(takeOne: () => LogChunk | undefined): void {
-    while (this.held > this.limit * KEPT && this.chunks.length > 1) {
-      const taken = takeOne();
-      if (taken) this.held -= weight(taken);
+  private drop(takeOne: () => LogChunk[] | undefined): void {
+    while (this.held > this.limit * KEPT && this.pages.length > 1) {
+      this.held -= weigh(takeOne() ?? []);
     }
   }
 }
+
+const cursors = (page: LogChunk[] = []): number[] => page.map(({ cursor }) => cursor);
+const smaller = (a: number | undefined, b: number) => (a === undefined ? b : Math.min(a, b));
+const larger = (a: number | undefined, b: number) => (a === undefined ? b : Math.max(a, b));
 
 /** What a line costs beside its characters. */
 const LINE_COST = 40;

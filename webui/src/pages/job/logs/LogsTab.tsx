@@ -6,20 +6,21 @@ import { ApiError } from "@/api/errors";
 import { tasks } from "@/api/jobs";
 import type { LogFilter } from "@/api/logs";
 import type { Job, Stream } from "@/api/types";
-import { fullTime } from "@/format/time";
-import { Blank, Failure } from "@/ui/Blank";
+import { formatDateTime } from "@/format/time";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { tellError } from "@/ui/notify";
-import { findLines, nextMatch, previousMatch } from "./find";
-import { LogFoot } from "./LogFoot";
+import { notifyError } from "@/ui/notify";
 import { LogLines } from "./LogLines";
-import { LogTools } from "./LogTools";
+import { LogStatusBar } from "./LogStatusBar";
+import { LogToolbar } from "./LogToolbar";
 import { SearchPanel } from "./SearchPanel";
-import { useFirstError } from "./useFirstError";
-import { useHit } from "./useHit";
+import type { Line } from "./assemble";
+import { findLines, nextMatch, previousMatch } from "./find";
+import { lineLink } from "./lineLink";
+import { useFirstError, useInitialPosition } from "./useInitialPosition";
 import { useLogReader } from "./useLogReader";
 import { useLogSearch } from "./useLogSearch";
-import { useOpening } from "./useOpening";
+import { useSearchHit } from "./useSearchHit";
 import css from "./LogsTab.module.css";
 
 interface Props {
@@ -28,13 +29,19 @@ interface Props {
   attempt?: number;
   stream?: Stream;
   find?: string;
+  line?: string;
 }
 
-export function LogsTab({ job, rank, attempt, stream, find }: Props) {
+export function LogsTab({ job, rank, attempt, stream, find, line }: Props) {
   const navigate = useNavigate({ from: "/jobs/$id" });
   const { data: all } = useQuery(tasks(job.id));
   const choose = (part: LogFilter) =>
-    void navigate({ search: (old) => ({ ...old, find: undefined, ...part }), replace: true });
+    void navigate({
+      search: (old) => ({ ...old, find: undefined, line: undefined, ...part }),
+      replace: true,
+    });
+  const linkTo = (to: Line) =>
+    void navigate({ search: (old) => ({ ...old, line: lineLink(to) }), replace: true });
   if (job.logs_deleted_at) return <Deleted job={job} />;
   return (
     // The key begins a new log when another part of it is chosen.
@@ -43,6 +50,8 @@ export function LogsTab({ job, rank, attempt, stream, find }: Props) {
       job={job}
       filter={{ rank, attempt, stream }}
       find={find}
+      link={line}
+      onLink={linkTo}
       tools={{ tasks: all ?? [], onChoose: choose }}
     />
   );
@@ -52,12 +61,16 @@ interface PaneProps {
   job: Job;
   filter: LogFilter;
   find: string | undefined;
-  tools: Pick<React.ComponentProps<typeof LogTools>, "tasks" | "onChoose">;
+  /** The line to open the log at; a link to another one is made by `onLink`. */
+  link: string | undefined;
+  onLink: (line: Line) => void;
+  tools: Pick<React.ComponentProps<typeof LogToolbar>, "tasks" | "onChoose">;
 }
 
-function LogPane({ job, filter, find, tools }: PaneProps) {
-  const [follow, setFollow] = useState(!find);
-  const [wrap, setWrap] = useState(false);
+function LogPane({ job, filter, find, link, onLink, tools }: PaneProps) {
+  const [follow, setFollow] = useState(!find && !link);
+  // Long lines of a phone's width are read more easily below each other.
+  const [wrap, setWrap] = useState(() => window.matchMedia("(max-width: 760px)").matches);
   const [times, setTimes] = useState(false);
   const [typed, setTyped] = useState(find ?? "");
   const [target, setTarget] = useState<number | null>(null);
@@ -72,14 +85,14 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
     if (index !== null) setFollow(false);
   }
 
-  const open = useHit(reader, go);
+  const open = useSearchHit(reader, go);
   const error = useFirstError({ job, filter, view, go, open });
   const search = useLogSearch(job.id, filter);
-  useOpening({ id: job.id, filter, find, view, go, open });
+  useInitialPosition({ id: job.id, filter, find, link, view, go, open });
 
   return (
     <div className={css.pane}>
-      <LogTools
+      <LogToolbar
         {...tools}
         job={job}
         filter={filter}
@@ -113,6 +126,11 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
             target={target}
             follow={follow && view.atEnd}
             onFollow={(on) => setFollow(on && view.atEnd)}
+            onLink={(index) => {
+              const line = lines[index];
+              if (line) onLink(line);
+              go(index);
+            }}
             onNearStart={() => void reader.earlier()}
             onNearEnd={() => void reader.later()}
           />
@@ -122,12 +140,12 @@ function LogPane({ job, filter, find, tools }: PaneProps) {
             search={search}
             ranks={ranks}
             onOpen={(hit) => {
-              open(hit).catch((error: unknown) => tellError(error, "The log could not be read"));
+              open(hit).catch((error: unknown) => notifyError(error, "The log could not be read"));
             }}
           />
         ) : null}
       </div>
-      <LogFoot
+      <LogStatusBar
         view={view}
         follow={follow && view.atEnd}
         onStart={() => {
@@ -152,13 +170,15 @@ interface NoLinesProps {
 
 function NoLines({ job, view, onRetry }: NoLinesProps) {
   if (isDeleted(view.error)) return <Deleted job={job} />;
-  if (view.error) return <Failure error={view.error} what="log" retry={onRetry} />;
+  if (view.error) return <ErrorState error={view.error} what="log" retry={onRetry} />;
   if (view.busy === "end") return <SkeletonRows rows={12} height={20} />;
-  if (view.complete) return <Blank title="Nothing was written">This log is empty.</Blank>;
+  if (view.complete) return <EmptyState title="Nothing was written">This log is empty.</EmptyState>;
   if (job.state === "WAITING")
-    return <Blank title="No log yet">Lines show here as soon as the first task starts.</Blank>;
+    return (
+      <EmptyState title="No log yet">Lines show here as soon as the first task starts.</EmptyState>
+    );
   return (
-    <Blank
+    <EmptyState
       title="No line yet"
       action={
         <Button variant="default" onClick={onRetry}>
@@ -168,21 +188,23 @@ function NoLines({ job, view, onRetry }: NoLinesProps) {
     >
       Nothing was written so far. If your program does write, its language may hold output back: for
       Python, set PYTHONUNBUFFERED=1.
-    </Blank>
+    </EmptyState>
   );
 }
 
-/** Told to a reader that began before they were deleted. */
+/** Shown to a reader who began before the logs were deleted. */
 function isDeleted(error: unknown): boolean {
   return error instanceof ApiError && error.code === "logs_deleted";
 }
 
 function Deleted({ job }: { job: Job }) {
   return (
-    <Blank title="This log was deleted">
+    <EmptyState title="This log was deleted">
       Logs are kept for a time after a job ends
-      {job.logs_deleted_at ? <>; these were deleted on {fullTime(job.logs_deleted_at)}</> : null}.
-      Events, attempts and use of the job are still here.
-    </Blank>
+      {job.logs_deleted_at ? (
+        <>; these were deleted on {formatDateTime(job.logs_deleted_at)}</>
+      ) : null}
+      . Events, attempts and use of the job are still here.
+    </EmptyState>
   );
 }

@@ -1,12 +1,12 @@
 import { ActionIcon, Button } from "@mantine/core";
-import { explain } from "@/api/errors";
+import { errorMessage } from "@/api/errors";
 import type { LogMatch } from "@/api/types";
 import { taskName } from "@/format/names";
-import { count } from "@/format/size";
-import { clock } from "@/format/time";
+import { pluralize } from "@/format/numbers";
+import { formatClock } from "@/format/time";
 import { Icon } from "@/ui/Icon";
 import { plainText } from "./ansi";
-import { rankColour } from "./ranks";
+import { rankColour } from "./LogLine";
 import type { LogSearch } from "./useLogSearch";
 import css from "./SearchPanel.module.css";
 
@@ -22,7 +22,7 @@ export function SearchPanel({ search, ranks, onOpen }: Props) {
     <aside className={css.panel} aria-label="Matches in the whole log">
       <header className={css.head}>
         <p role="status">
-          <b className="num">{words(search)}</b> for <code>{search.needle}</code>
+          <b className="num">{resultText(search)}</b> for <code>{search.needle}</code>
         </p>
         <ActionIcon size="sm" aria-label="Close the matches" onClick={search.close}>
           <Icon name="cross" size={14} />
@@ -38,16 +38,16 @@ export function SearchPanel({ search, ranks, onOpen }: Props) {
                 ) : (
                   hit.stream
                 )}
-                <time className="num">{clock(hit.at)}</time>
+                <time className="num">{formatClock(hit.at)}</time>
               </span>
-              <span className={css.text}>{marked(hit)}</span>
+              <span className={css.text}>{highlighted(hit)}</span>
             </button>
           </li>
         ))}
       </ol>
       {search.error ? (
         <p className={css.bad} role="alert">
-          {explain(search.error)}
+          {errorMessage(search.error)}
         </p>
       ) : null}
       {search.done ? null : (
@@ -59,23 +59,23 @@ export function SearchPanel({ search, ranks, onOpen }: Props) {
   );
 }
 
-function words({ hits, busy, done }: LogSearch): string {
-  const found = count(hits.length, "match", "matches");
+function resultText({ hits, busy, done }: LogSearch): string {
+  const found = pluralize(hits.length, "match", "matches");
   if (busy) return `Searching: ${found}`;
   return done ? found : `First ${found}`;
 }
 
 /** What leads up to a match, at most: the match has to be seen. */
-const LEAD = 60;
+const CONTEXT_CHARS = 60;
 
-function marked({ text, begin, end }: LogMatch) {
+function highlighted({ text, begin, end }: LogMatch) {
   // The server counts characters, not halves of them as strings do here.
   const letters = [...text];
   const part = (from: number, to?: number) => plainText(letters.slice(from, to).join(""));
   const lead = part(0, begin);
   return (
     <>
-      {lead.length > LEAD ? `…${lead.slice(-LEAD)}` : lead}
+      {lead.length > CONTEXT_CHARS ? `…${lead.slice(-CONTEXT_CHARS)}` : lead}
       <mark>{part(begin, end)}</mark>
       {part(end)}
     </>

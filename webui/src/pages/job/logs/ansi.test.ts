@@ -38,7 +38,7 @@ describe("what could harm or confuse", () => {
     ["a link", `${ESC}]8;;https://evil.example${ESC}\\te${ESC}]8;;${ESC}\\xt`],
     ["cursor movement and erasing", `${ESC}[2K${ESC}[1Ate${ESC}[10;20Hxt`],
     ["a device control string", `${ESC}P1$r0m${ESC}\\text`],
-    ["a bell and a null", "\u0007te\u0000xt"],
+    ["a BEL and a NUL", "\u0007te\u0000xt"],
     ["text turned around", "te\u202ext"],
     ["an escape at the end", `text${ESC}`],
   ])("%s is dropped", (_, line) => {

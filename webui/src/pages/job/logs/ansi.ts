@@ -1,5 +1,5 @@
 /** How a stretch of log text looks. Colours are "0".."15" of the palette, or "#rrggbb". */
-export interface Look {
+export interface TextStyle {
   fg?: string;
   bg?: string;
   bold?: boolean;
@@ -10,13 +10,15 @@ export interface Look {
   inverse?: boolean;
 }
 
-export interface Span {
+export interface StyledSpan {
   text: string;
-  look: Look;
+  look: TextStyle;
 }
 
-export const PLAIN: Look = {};
+export const PLAIN_STYLE: TextStyle = {};
 
+// An own parser: the kept libraries (anser, ansi-sequence-parser) let window titles, links, control
+// characters and turned text through, and say nothing of the style in which a line ends.
 const ESC = "\u001b";
 // CSI sequences; strings (OSC, DCS, SOS, PM, APC) up to their end or the line's; other escapes.
 const ESCAPES =
@@ -26,11 +28,14 @@ const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066
 
 /** Splits a line into spans of one look each. Of all escape sequences only colours and faces (SGR)
  * are obeyed; the others, titles and links included, are dropped. */
-export function parseAnsi(line: string, start: Look = PLAIN): { spans: Span[]; end: Look } {
+export function parseAnsi(
+  line: string,
+  start: TextStyle = PLAIN_STYLE,
+): { spans: StyledSpan[]; end: TextStyle } {
   if (!line.includes(ESC)) {
     return { spans: [{ text: line.replace(UNPRINTABLE, ""), look: start }], end: start };
   }
-  const spans: Span[] = [];
+  const spans: StyledSpan[] = [];
   let look = start;
   let done = 0;
   for (const found of line.matchAll(ESCAPES)) {
@@ -48,12 +53,12 @@ export function plainText(line: string): string {
   return text.replace(UNPRINTABLE, "");
 }
 
-function push(spans: Span[], raw: string, look: Look) {
+function push(spans: StyledSpan[], raw: string, look: TextStyle) {
   const text = raw.replace(UNPRINTABLE, "");
   if (text) spans.push({ text, look });
 }
 
-const FACES: Record<number, Look> = {
+const STYLE_CODES: Record<number, TextStyle> = {
   1: { bold: true },
   2: { dim: true },
   3: { italic: true },
@@ -69,7 +74,7 @@ const FACES: Record<number, Look> = {
   49: { bg: undefined },
 };
 
-function applySgr(look: Look, parameters: string): Look {
+function applySgr(look: TextStyle, parameters: string): TextStyle {
   const codes = parameters.split(/[;:]/).map(Number);
   let next = look;
   for (let at = 0; at < codes.length; at += 1) {
@@ -79,13 +84,13 @@ function applySgr(look: Look, parameters: string): Look {
       if (colour) next = { ...next, [code === 38 ? "fg" : "bg"]: colour };
       at += used;
     } else {
-      next = code === 0 ? PLAIN : { ...next, ...(FACES[code] ?? basic(code)) };
+      next = code === 0 ? PLAIN_STYLE : { ...next, ...(STYLE_CODES[code] ?? basic(code)) };
     }
   }
   return next;
 }
 
-function basic(code: number): Look {
+function basic(code: number): TextStyle {
   if (code >= 30 && code <= 37) return { fg: String(code - 30) };
   if (code >= 40 && code <= 47) return { bg: String(code - 40) };
   if (code >= 90 && code <= 97) return { fg: String(code - 82) };

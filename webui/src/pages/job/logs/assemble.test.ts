@@ -20,7 +20,7 @@ describe("lines of chunks", () => {
       ),
     ).toEqual(["zero: start", "one: all"]));
 
-  test("stdout and stderr of one task are told apart", () =>
+  test("stdout and stderr of one task are distinguished", () =>
     expect(
       texts(aChunk(1, "out", { stream: "stdout" }), aChunk(2, "err\n", { stream: "stderr" })),
     ).toEqual(["out", "err"]));
@@ -51,7 +51,7 @@ describe("long lines", () => {
   });
 });
 
-test("a colour left on colours the task's next line, and nobody else's", () => {
+test("a colour left on colours the task's next line, and no other task’s", () => {
   const { lines } = assemble([
     aChunk(1, "\u001b[31mred\nstill\n"),
     aChunk(2, "other\n", { attempt_id: "a1" }),
@@ -64,4 +64,21 @@ test("lines keep their keys when earlier chunks are added", () => {
   const before = assemble(later).lines.map((line) => line.key);
   const after = assemble([aChunk(4, "a\n"), ...later]).lines.map((line) => line.key);
   expect(after.slice(1)).toEqual(before);
+});
+
+test("finding j11: each line has its own time, also where a chunk comes in parts", () => {
+  const at = "2026-01-01T10:00:00.250Z";
+  const { lines } = assemble([
+    aChunk(2, "a\nb\nc", { at, line_times: [0, 1500, 3000] }),
+    aChunk(1, "err\n", { at, stream: "stderr", line_times: [4000] }),
+    aChunk(2, "d\n", { at, offset: 5, line_times: [0] }),
+  ]);
+  const begin = Date.parse(at);
+  expect(lines.map(({ text, at: time }) => [text, time - begin])).toEqual([
+    ["a", 0],
+    ["b", 1.5],
+    ["cd", 3],
+    ["err", 4],
+  ]);
+  expect(new Set(lines.map(({ key }) => key)).size).toBe(4);
 });

@@ -1,5 +1,5 @@
 import type { LogChunk } from "@/api/types";
-import { parseAnsi, PLAIN, type Look } from "./ansi";
+import { parseAnsi, PLAIN_STYLE, type TextStyle } from "./ansi";
 
 /** A line on the screen. Its text still holds colour sequences; `look` is how it begins. */
 export interface Line {
@@ -7,10 +7,12 @@ export interface Line {
   /** The chunk in which it begins. */
   chunk: LogChunk;
   text: string;
-  look: Look;
+  look: TextStyle;
+  /** When it was written, in milliseconds since the epoch. */
+  at: number;
 }
 
-/** Longer lines go on in another one, so that nobody draws a megabyte in a row. */
+/** Longer lines are split, because a browser takes long to draw a megabyte in one line. */
 export const LONGEST_LINE = 4000;
 
 interface Source {
@@ -19,19 +21,29 @@ interface Source {
   rewind: boolean;
 }
 
+/** The key of a line by its place in the chunk in which it begins: a chunk may come in parts. */
+export function lineKey(chunk: LogChunk, number: number): string {
+  return `${chunk.cursor}:${chunk.offset}:${number}`;
+}
+
+/** The number of a line among those of the chunk in which it begins, from 0. */
+export function lineNumber({ key }: Line): number {
+  return Number.parseInt(key.slice(key.lastIndexOf(":") + 1), 10);
+}
+
 /** Makes lines of chunks. Chunks of many tasks arrive mixed and end anywhere; a line stays where
  * its first piece arrived, and later pieces of the same task and stream complete it there. */
 export class Assembler {
   readonly lines: Line[] = [];
   private readonly sources = new Map<string, Source>();
-  private readonly looks = new Map<string, Look>();
+  private readonly looks = new Map<string, TextStyle>();
 
   push(chunk: LogChunk): void {
     const source = `${chunk.attempt_id} ${chunk.stream}`;
     const pieces = chunk.text.split("\n");
     pieces.forEach((piece, number) => {
       const last = number === pieces.length - 1;
-      if (!last || piece) this.write(source, chunk, `${chunk.cursor}:${number}`, piece);
+      if (!last || piece) this.write(source, chunk, number, piece);
       if (!last) this.endLine(source);
     });
   }
@@ -42,8 +54,8 @@ export class Assembler {
     this.lines.splice(0, kept < 0 ? this.lines.length : kept);
   }
 
-  private write(source: string, chunk: LogChunk, key: string, piece: string): void {
-    const open = this.sources.get(source) ?? this.begin(source, chunk, key);
+  private write(source: string, chunk: LogChunk, number: number, piece: string): void {
+    const open = this.sources.get(source) ?? this.begin(source, chunk, number);
     piece.split("\r").forEach((part, number) => {
       if (number > 0) open.rewind = true;
       if (!part) return;
@@ -53,8 +65,14 @@ export class Assembler {
     this.wrap(source, open);
   }
 
-  private begin(source: string, chunk: LogChunk, key: string): Source {
-    const line = { key, chunk, text: "", look: this.looks.get(source) ?? PLAIN };
+  private begin(source: string, chunk: LogChunk, number: number): Source {
+    const line = {
+      key: lineKey(chunk, number),
+      chunk,
+      text: "",
+      look: this.looks.get(source) ?? PLAIN_STYLE,
+      at: Date.parse(chunk.at) + (chunk.line_times[number] ?? 0) / 1000,
+    };
     const open = { line, rewind: false };
     this.lines.push(line);
     this.sources.set(source, open);

@@ -21,7 +21,7 @@ describe("finding", () => {
     expect(findLines(lines, "Start")).toEqual([0]));
   test("looks through colours", () => expect(findLines(lines, "valueerror: bad")).toEqual([2]));
   test("finds nothing for nothing", () => expect(findLines(lines, "")).toEqual([]));
-  test("tells each place in a line", () =>
+  test("shows each place in a line", () =>
     expect(findRanges("abcABC", "bc")).toEqual([
       [1, 3],
       [4, 6],

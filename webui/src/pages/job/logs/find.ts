@@ -24,7 +24,7 @@ export function findRanges(text: string, needle: string): [number, number][] {
 }
 
 /** Capitals count only when one looks for some. */
-export function isAnyCase(needle: string): boolean {
+export function ignoresCase(needle: string): boolean {
   return needle === needle.toLowerCase();
 }
 
@@ -61,7 +61,7 @@ function matcher(needle: string): (text: string) => boolean {
 }
 
 function fold(text: string, needle: string): [string, string] {
-  const exact = !isAnyCase(needle);
+  const exact = !ignoresCase(needle);
   // A fold that changes the length (there are a few such letters) would shift the ranges.
   const lower = text.toLowerCase();
   return exact || lower.length !== text.length ? [text, needle] : [lower, needle];

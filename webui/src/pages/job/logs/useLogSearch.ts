@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { searchLogs, type LogFilter } from "@/api/logs";
 import type { LogMatch } from "@/api/types";
-import { isAnyCase } from "./find";
+import { ignoresCase } from "./find";
 
 /** Matches that are read before one has to ask for more. */
 const BATCH = 100;
@@ -43,7 +43,7 @@ export function useLogSearch(id: string, filter: LogFilter): LogSearch {
       while (found.busy) {
         const limit = enough - found.hits.length;
         const { needle, regex, next } = found;
-        const anyCase = isAnyCase(needle);
+        const anyCase = ignoresCase(needle);
         const asked = { needle, regex, anyCase, cursor: next, limit };
         const page = await searchLogs(id, filter, asked, signal);
         const hits = [...found.hits, ...page.matches];

@@ -1,11 +1,11 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
-import { lineColour } from "./colours";
-import { chartOptions } from "./options";
-import { align, MOST_LINES, summarize, type Series } from "./series";
+import { pluralize } from "@/format/numbers";
+import { chartOptions, lineColor } from "./chartOptions";
+import { align, MAX_LINES, type Series, summarize } from "./series";
 import css from "./Chart.module.css";
+import "uplot/dist/uPlot.min.css";
 
 const HEIGHT = 190;
 const SUMMARY = ["lowest", "mean", "highest"];
@@ -13,18 +13,20 @@ const SUMMARY = ["lowest", "mean", "highest"];
 interface Props {
   title: string;
   lines: Series[];
+  /** What a line stands for: "GPU". */
+  each: string;
   step: number;
   max?: number;
   format: (value: number) => string;
 }
 
 /** Lines over time; drag to look closer, double-click to see all again. */
-export function Chart({ title, lines, step, max, format }: Props) {
+export function Chart({ title, lines, each, step, max, format }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
-  const summary = lines.length > MOST_LINES;
+  const summary = lines.length > MAX_LINES;
   const data = useMemo(() => {
     const aligned = align(lines, step);
     return summary ? summarize(aligned) : aligned;
@@ -67,7 +69,7 @@ export function Chart({ title, lines, step, max, format }: Props) {
       <figcaption className={css.title}>
         {title}
         {summary ? (
-          <span className="dim">{lines.length} lines, as their mean and range</span>
+          <span className="dim">Mean and range of {pluralize(lines.length, each)}</span>
         ) : null}
       </figcaption>
       <div ref={box} className={css.plot} role="img" aria-label={title} />
@@ -76,7 +78,7 @@ export function Chart({ title, lines, step, max, format }: Props) {
           const value = data.rows[index]?.[at];
           return (
             <li key={label}>
-              <i style={{ background: summary ? undefined : lineColour(index, scheme) }} />
+              <i style={{ background: summary ? undefined : lineColor(index, scheme) }} />
               {label} <b className="num">{value == null ? "–" : format(value)}</b>
             </li>
           );

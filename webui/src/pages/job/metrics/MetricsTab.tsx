@@ -3,16 +3,19 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { metrics } from "@/api/jobs";
 import type { Job, Metrics } from "@/api/types";
+import { isFinished } from "@/features/jobs/permissions";
 import { taskName } from "@/format/names";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { isOver } from "../words";
 import { Chart } from "./Chart";
 import { gpuSeries, inUnit, taskSeries } from "./series";
 import css from "./MetricsTab.module.css";
 
 const percent = (value: number) => `${Math.round(value)}%`;
-const short = (value: number) => String(Number(value.toFixed(value < 1 ? 2 : value < 10 ? 1 : 0)));
+const numberFormat = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+const wholeFormat = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+/** Two figures that matter: an idle task uses thousandths of a core. */
+const short = (value: number) => (value < 10 ? numberFormat : wholeFormat).format(value);
 const UNITS = {
   MB: (value: number) => `${short(value)} MB`,
   GB: (value: number) => `${short(value)} GB`,
@@ -21,28 +24,31 @@ const UNITS = {
 export default function MetricsTab({ job }: { job: Job }) {
   const read = useQuery({
     ...metrics(job.id),
-    refetchInterval: isOver(job.state) ? false : 5000,
+    refetchInterval: ({ state }) => {
+      if (isFinished(job.state)) return false;
+      return state.data?.tasks.some((task) => task.points.length > 0) ? 30_000 : 5000;
+    },
   });
   if (read.isPending) return <SkeletonRows rows={6} />;
   if (!read.data) {
-    return <Failure error={read.error} what="metrics" retry={() => void read.refetch()} />;
+    return <ErrorState error={read.error} what="metrics" retry={() => void read.refetch()} />;
   }
   if (read.data.tasks.every((task) => task.points.length === 0)) {
-    if (isOver(job.state)) {
+    if (isFinished(job.state)) {
       return (
-        <Blank title="No samples">
+        <EmptyState title="No samples">
           {job.started_at
             ? "It ended before the first sample was taken: nodes send one every few seconds."
             : "No task of it ever started."}
-        </Blank>
+        </EmptyState>
       );
     }
     return (
-      <Blank title="No samples yet">
+      <EmptyState title="No samples yet">
         {job.started_at
           ? "The nodes send the first ones a few seconds after a task starts."
           : "They begin when the first task starts."}
-      </Blank>
+      </EmptyState>
     );
   }
   return <Charts data={read.data} />;
@@ -68,7 +74,7 @@ function Charts({ data }: { data: Metrics }) {
   );
 
   return (
-    <div className={css.page}>
+    <div className={css.page} tabIndex={0} role="group" aria-label="Charts">
       {names.length > 1 ? (
         <MultiSelect
           aria-label="Tasks to draw"
@@ -88,6 +94,7 @@ function Charts({ data }: { data: Metrics }) {
             <Chart
               title="GPU utilisation"
               lines={lines.utilization}
+              each="GPU"
               step={data.step_s}
               max={100}
               format={percent}
@@ -95,15 +102,23 @@ function Charts({ data }: { data: Metrics }) {
             <Chart
               title="GPU memory"
               lines={lines.gpuMemory.lines}
+              each="GPU"
               step={data.step_s}
               format={UNITS[lines.gpuMemory.unit]}
             />
           </>
         ) : null}
-        <Chart title="CPU, in cores" lines={lines.cpu} step={data.step_s} format={short} />
+        <Chart
+          title="CPU (cores)"
+          lines={lines.cpu}
+          each="task"
+          step={data.step_s}
+          format={short}
+        />
         <Chart
           title="Memory"
           lines={lines.memory.lines}
+          each="task"
           step={data.step_s}
           format={UNITS[lines.memory.unit]}
         />

@@ -9,7 +9,7 @@ export interface Series {
 }
 
 /** More lines than this are drawn as their mean between the lowest and the highest. */
-export const MOST_LINES = 10;
+export const MAX_LINES = 10;
 
 type GpuMetric = "utilization" | "memory";
 type TaskMetric = "cpu" | "memory";

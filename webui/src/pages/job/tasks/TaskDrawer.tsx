@@ -1,16 +1,19 @@
 import { Drawer } from "@mantine/core";
-import type { Attempt, Job, Task, TaskRole } from "@/api/types";
-import { exitWords, shortModel, taskName } from "@/format/names";
-import { count, megabytes } from "@/format/size";
-import { CodeLine } from "@/ui/CodeLine";
+import { useQuery } from "@tanstack/react-query";
+import { taskAttempts } from "@/api/jobs";
+import { rawLogUrl } from "@/api/logs";
+import type { Attempt, Job, Stream, Task, TaskRole } from "@/api/types";
+import { exitLabel, shortModel, taskName } from "@/format/names";
+import { formatMegabytes, pluralize } from "@/format/numbers";
 import { CopyButton } from "@/ui/CopyButton";
+import { CopyableCode } from "@/ui/CopyableCode";
 import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { StateBadge } from "@/ui/StateBadge";
-import { Ago, Elapsed } from "@/ui/Time";
-import { execCommand } from "../words";
-import { TaskAttempts } from "./TaskAttempts";
-import { portWords } from "./words";
+import { ElapsedTime, RelativeTime } from "@/ui/Time";
+import { diagnosisTitle } from "../failure/labels";
+import { execCommand } from "../labels";
+import { portsText } from "./labels";
 import css from "./TaskDrawer.module.css";
 
 interface Props {
@@ -29,12 +32,12 @@ export function TaskDrawer({ job, task, onClose }: Props) {
       size={440}
       title={task ? taskName(task) : ""}
     >
-      {task ? <About job={job} task={task} /> : null}
+      {task ? <TaskDetails job={job} task={task} /> : null}
     </Drawer>
   );
 }
 
-function About({ job, task }: { job: Job; task: Task }) {
+function TaskDetails({ job, task }: { job: Job; task: Task }) {
   const role = job.task_roles.find((each) => each.name === task.role);
   return (
     <div className={css.about}>
@@ -58,31 +61,32 @@ function About({ job, task }: { job: Job; task: Task }) {
             search={{ tab: "logs", rank: task.rank }}
             variant="default"
           >
-            Its log
+            Logs
           </LinkButton>
         </span>
       </div>
       {job.may_exec && task.state === "RUNNING" ? (
-        <CodeLine text={execCommand(job, task)} label="Command for a shell" />
+        <CopyableCode text={execCommand(job, task)} label="Command for a shell" />
       ) : null}
       {task.attempt?.error_message ? (
         <p className={css.error}>{task.attempt.error_message}</p>
       ) : null}
       <dl className={css.list}>
-        <Entry name="Rank">{task.rank}</Entry>
+        <AttemptEntry name="Rank">{task.rank}</AttemptEntry>
         {task.attempt ? <AttemptEntries attempt={task.attempt} /> : null}
         {role ? (
           <>
-            <Entry name="Image">{role.image}</Entry>
-            <Entry name="Asked for">
-              {count(role.cpus, "CPU")}, {megabytes(role.memory_mb)} memory, {gpuWords(role)}
-            </Entry>
+            <AttemptEntry name="Image">{role.image}</AttemptEntry>
+            <AttemptEntry name="Requests">
+              {pluralize(role.cpus, "CPU")}, {formatMegabytes(role.memory_mb)} memory,{" "}
+              {gpuText(role)}
+            </AttemptEntry>
             {role.task_retries ? (
-              <Entry name="Retries">up to {role.task_retries} by itself</Entry>
+              <AttemptEntry name="Retries">up to {role.task_retries} by itself</AttemptEntry>
             ) : null}
-            <Entry name="Command">
+            <AttemptEntry name="Command">
               <pre className={css.command}>{role.command}</pre>
-            </Entry>
+            </AttemptEntry>
           </>
         ) : null}
       </dl>
@@ -91,59 +95,113 @@ function About({ job, task }: { job: Job; task: Task }) {
   );
 }
 
-function gpuWords({ gpus, gpu_model, cell_type, cells }: TaskRole): string {
-  if (cell_type) return `${count(cells, "cell")} of ${cell_type}`;
-  return gpu_model && gpus ? `${gpus} × ${shortModel(gpu_model)}` : count(gpus, "GPU");
+function gpuText({ gpus, gpu_model, cell_type, cells }: TaskRole): string {
+  if (cell_type) return `${pluralize(cells, "cell")} of ${cell_type}`;
+  return gpu_model && gpus ? `${gpus} × ${shortModel(gpu_model)}` : pluralize(gpus, "GPU");
 }
 
 function AttemptEntries({ attempt }: { attempt: Attempt }) {
-  const exit = exitWords(attempt);
-  const ports = portWords(attempt.ports);
+  const exit = exitLabel(attempt);
+  const ports = portsText(attempt.ports);
   return (
     <>
-      <Entry name="Attempt">
+      <AttemptEntry name="Attempt">
         {attempt.index}
         {attempt.retry > 0 ? `, retry ${attempt.retry} of the task` : ""}{" "}
         <span className={css.id}>
           {attempt.id} <CopyButton text={attempt.id} label="Copy the attempt's id" />
         </span>
-      </Entry>
-      <Entry name="Node">{attempt.node}</Entry>
-      <Entry name="Network">{attempt.network}</Entry>
-      {ports ? <Entry name="Ports">{ports}</Entry> : null}
+      </AttemptEntry>
+      <AttemptEntry name="Node">{attempt.node}</AttemptEntry>
+      <AttemptEntry name="Network">{attempt.network}</AttemptEntry>
+      {ports ? <AttemptEntry name="Ports">{ports}</AttemptEntry> : null}
       {attempt.started_at ? (
-        <Entry name="Started">
-          <Ago at={attempt.started_at} />, {attempt.finished_at ? "ran" : "runs"} for{" "}
-          <Elapsed start={attempt.started_at} end={attempt.finished_at} />
-        </Entry>
+        <AttemptEntry name="Started">
+          <RelativeTime at={attempt.started_at} />, {attempt.finished_at ? "ran" : "runs"} for{" "}
+          <ElapsedTime start={attempt.started_at} end={attempt.finished_at} />
+        </AttemptEntry>
       ) : null}
-      {exit ? <Entry name="Exit">{exit}</Entry> : null}
+      {exit ? <AttemptEntry name="Exit">{exit}</AttemptEntry> : null}
       {attempt.xids.length > 0 ? (
-        <Entry name="GPU errors">XID {attempt.xids.join(", ")}</Entry>
+        <AttemptEntry name="GPU errors">XID {attempt.xids.join(", ")}</AttemptEntry>
       ) : null}
-      {attempt.disk_full ? <Entry name="Disk">The node's disk was full</Entry> : null}
+      {attempt.disk_full ? <AttemptEntry name="Disk">The node's disk was full</AttemptEntry> : null}
       {attempt.memory_peak_mb ? (
-        <Entry name="Peak memory">{megabytes(attempt.memory_peak_mb)}</Entry>
+        <AttemptEntry name="Peak memory">{formatMegabytes(attempt.memory_peak_mb)}</AttemptEntry>
       ) : null}
       {attempt.gpu_uuids.length > 0 ? (
-        <Entry name={attempt.gpu_uuids.length > 1 ? "GPUs" : "GPU"}>
+        <AttemptEntry name={attempt.gpu_uuids.length > 1 ? "GPUs" : "GPU"}>
           {attempt.gpu_model}
           <ul className={css.gpus}>
             {attempt.gpu_uuids.map((uuid) => (
               <li key={uuid}>{uuid}</li>
             ))}
           </ul>
-        </Entry>
+        </AttemptEntry>
       ) : null}
     </>
   );
 }
 
-function Entry({ name, children }: { name: string; children: React.ReactNode }) {
+function AttemptEntry({ name, children }: { name: string; children: React.ReactNode }) {
   return (
     <>
       <dt>{name}</dt>
       <dd>{children}</dd>
     </>
+  );
+}
+
+const STREAMS: Stream[] = ["stdout", "stderr"];
+
+/** Every attempt of one task with its end and its own log files; nothing where there was one. */
+function TaskAttempts({ job, task }: { job: Job; task: Task }) {
+  const more = task.attempt !== null && (task.attempt.index > 1 || task.attempt.retry > 0);
+  const { data } = useQuery({ ...taskAttempts(job.id, task.rank), enabled: more });
+  if (!more || !data) return null;
+  return (
+    <section aria-label="All attempts">
+      <h3 className={css.title}>All attempts</h3>
+      <ol className={css.attempts}>
+        {data.map((attempt) => (
+          <AttemptRow
+            key={attempt.id}
+            name={taskName(task)}
+            attempt={attempt}
+            kept={!job.logs_deleted_at}
+          />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function AttemptRow({ name, attempt, kept }: { name: string; attempt: Attempt; kept: boolean }) {
+  const number = attempt.retry > 0 ? `${attempt.index}.${attempt.retry}` : `${attempt.index}`;
+  const ended = attempt.error_code || exitLabel(attempt);
+  return (
+    <li className={css.attempt}>
+      <span className="num">{number}</span>
+      <StateBadge state={attempt.state} />
+      <span className={css.node}>{attempt.node}</span>
+      <span className={css.time}>
+        <ElapsedTime start={attempt.started_at} end={attempt.finished_at} />
+      </span>
+      <span className={css.end}>
+        {attempt.diagnosis ? diagnosisTitle(attempt.diagnosis) : ended}
+        {kept
+          ? STREAMS.map((stream) => (
+              <a
+                key={stream}
+                className={css.log}
+                href={rawLogUrl(attempt.id, stream)}
+                download={`${name}.${number}.${stream}.log`}
+              >
+                {stream}
+              </a>
+            ))
+          : null}
+      </span>
+    </li>
   );
 }

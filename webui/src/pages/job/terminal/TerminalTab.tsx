@@ -5,13 +5,13 @@ import { useState } from "react";
 import { tasks } from "@/api/jobs";
 import type { Job, Task } from "@/api/types";
 import { taskName } from "@/format/names";
-import { Blank } from "@/ui/Blank";
+import { EmptyState } from "@/ui/EmptyState";
 import { CopyButton } from "@/ui/CopyButton";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { TaskPicker } from "../logs/TaskPicker";
-import { execCommand } from "../words";
-import { Screen } from "./Screen";
-import type { End } from "./session";
+import { execCommand } from "../labels";
+import { TerminalScreen } from "./TerminalScreen";
+import type { End } from "./ExecSession";
 import css from "./Terminal.module.css";
 
 /** A shell in a running task, for the job's owner and admins. */
@@ -19,7 +19,9 @@ export default function TerminalTab({ job, rank }: { job: Job; rank: number | un
   const list = useQuery(tasks(job.id));
   if (!job.may_exec) {
     return (
-      <Blank title="Not your job">A shell in its tasks is for its owner and for admins.</Blank>
+      <EmptyState title="Not your job">
+        A shell in its tasks is for its owner and for admins.
+      </EmptyState>
     );
   }
   if (list.isPending) return <SkeletonRows rows={8} />;
@@ -35,7 +37,9 @@ function Choice({ job, tasks: all, rank }: { job: Job; tasks: Task[]; rank: numb
   const chosen = all.find((task) => task.rank === (rank ?? first));
   if (!chosen) {
     return (
-      <Blank title="No task runs now">A shell opens in the container of a running task.</Blank>
+      <EmptyState title="No task runs now">
+        A shell opens in the container of a running task.
+      </EmptyState>
     );
   }
   const choose = (next: number | undefined) =>
@@ -63,13 +67,13 @@ function Shell({ job, task, picker }: ShellProps) {
   const [open, setOpen] = useState(false);
   const { attempt } = task;
   const command = execCommand(job, task);
-  if (!attempt) return <Blank title={`${taskName(task)} does not run`} />;
+  if (!attempt) return <EmptyState title={`${taskName(task)} does not run`} />;
   return (
     <div className={css.pane}>
       <div className={css.tools}>
         {picker}
         <span role="status" className={css.state} data-end={end?.kind}>
-          {end ? endWords(end) : open ? `Shell on ${attempt.node}` : "Connecting…"}
+          {end ? endText(end) : open ? `Shell on ${attempt.node}` : "Connecting…"}
         </span>
         {end ? (
           <Button
@@ -88,7 +92,7 @@ function Shell({ job, task, picker }: ShellProps) {
           <CopyButton text={command} label="Copy the command" />
         </span>
       </div>
-      <Screen
+      <TerminalScreen
         key={number}
         attempt={attempt.id}
         label={`Terminal of ${taskName(task)}`}
@@ -99,7 +103,7 @@ function Shell({ job, task, picker }: ShellProps) {
   );
 }
 
-export function endWords(end: End): string {
+export function endText(end: End): string {
   switch (end.kind) {
     case "exit":
       return `The shell ended with code ${end.code}.`;

@@ -1,17 +1,17 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useRef } from "react";
-import { explain } from "@/api/errors";
-import { upload } from "@/api/files";
+import { errorMessage } from "@/api/errors";
+import { uploadArchive } from "@/api/jobs";
 import type { Archive } from "@/api/types";
-import { CodeLine } from "@/ui/CodeLine";
-import { bytes, count } from "@/format/size";
+import { CopyableCode } from "@/ui/CopyableCode";
+import { formatBytes, pluralize } from "@/format/numbers";
 import { Icon } from "@/ui/Icon";
 import { Section } from "@/ui/Section";
-import { useDrop } from "@/ui/useDrop";
-import { chosenMembers, droppedMembers } from "./gather";
-import { tarGz, type Member } from "./tar";
-import { withFiles } from "./withFiles";
+import { useFileDrop } from "@/ui/useFileDrop";
+import { chosenFiles, droppedFiles } from "./collectFiles";
+import { tarGz, type FileEntry } from "./tar";
+import { withFiles } from "../jobFileText";
 import css from "./WorkingFiles.module.css";
 
 // React's types do not know it.
@@ -26,15 +26,15 @@ interface Props {
 export function WorkingFiles({ text, onText }: Props) {
   const folder = useRef<HTMLInputElement>(null);
   const sending = useMutation({
-    mutationFn: async (what: Promise<Member[]> | File) => upload(await packed(what)),
+    mutationFn: async (what: Promise<FileEntry[]> | File) => uploadArchive(await toArchive(what)),
     onSuccess: ({ sha256 }) => {
       const next = withFiles(text, sha256);
       if (next) onText(next);
     },
   });
 
-  const drop = useDrop(({ files: [file], items }) =>
-    sending.mutate(file && isArchive(file) ? file : droppedMembers(items)),
+  const drop = useFileDrop(({ files: [file], items }) =>
+    sending.mutate(file && isArchive(file) ? file : droppedFiles(items)),
   );
 
   return (
@@ -57,32 +57,32 @@ export function WorkingFiles({ text, onText }: Props) {
           {...WHOLE_FOLDER}
           onChange={({ currentTarget }) => {
             const { files } = currentTarget;
-            if (files?.length) sending.mutate(Promise.resolve(chosenMembers(files)));
+            if (files?.length) sending.mutate(Promise.resolve(chosenFiles(files)));
             currentTarget.value = "";
           }}
         />
       </div>
       {sending.error ? (
         <p className={css.bad} role="alert">
-          {explain(sending.error)}
+          {errorMessage(sending.error)}
         </p>
       ) : null}
-      {sending.data ? <Uploaded archive={sending.data} text={text} /> : null}
+      {sending.data ? <UploadedArchive archive={sending.data} text={text} /> : null}
     </Section>
   );
 }
 
-function Uploaded({ archive, text }: { archive: Archive; text: string }) {
+function UploadedArchive({ archive, text }: { archive: Archive; text: string }) {
   const { sha256, files, unpacked_size } = archive;
   return (
     <div className={css.done} role="status">
       <p>
-        {count(files, "file")}, {bytes(unpacked_size)} unpacked.
+        {pluralize(files, "file")}, {formatBytes(unpacked_size)} unpacked.
       </p>
       {text.includes(sha256) ? null : (
         <>
           <p className="dim">Put this below extras.skep of the job file:</p>
-          <CodeLine
+          <CopyableCode
             label="Line of the job file"
             text={`workingFiles: {archive: "sha256:${sha256}", path: /workspace}`}
           />
@@ -92,7 +92,7 @@ function Uploaded({ archive, text }: { archive: Archive; text: string }) {
   );
 }
 
-async function packed(what: Promise<Member[]> | File): Promise<Blob> {
+async function toArchive(what: Promise<FileEntry[]> | File): Promise<Blob> {
   if (what instanceof File) return what;
   const members = await what;
   if (members.length === 0) throw new Error("There is no file in it.");

@@ -1,7 +1,7 @@
 import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
-import type { OwnedType, VcCells } from "@/api/vc";
+import type { OwnedType, VcCells } from "@/api/virtualClusters";
 import { A100, aCell, aChain } from "@/test/cells";
 import { renderPage } from "@/test/render";
 import { serve } from "@/test/server";
@@ -57,15 +57,15 @@ function show(part: Partial<VcCells>, over?: "nodes") {
   return requests;
 }
 
-test("each type tells how many are used, lent, free, bad and missing", async () => {
+test("each type shows how many are used, lent, free, bad and missing", async () => {
   show({});
   const bar = await screen.findByRole("img", { name: /^node of 8 A100/ });
   expect(bar).toHaveAccessibleName(
-    "node of 8 A100: 1 in use, 1 lent out, 1 free, 1 bad, 1 missing",
+    "node of 8 A100: 1 in use, 1 lent out, 1 free, 1 bad or cordoned, 1 missing",
   );
 });
 
-test("screen readers hear of every cell what it is, where it lies and who uses it", async () => {
+test("screen readers read of every cell what it is, where it lies and who uses it", async () => {
   show({});
   const tree = await screen.findByRole("tree", { name: "A100: cells as they are owned" });
   for (const name of [
@@ -75,6 +75,26 @@ test("screen readers hear of every cell what it is, where it lies and who uses i
   ]) {
     expect(within(tree).getByRole("treeitem", { name })).toBeVisible();
   }
+});
+
+test("a GPU in use on a cordoned node is drawn and called otherwise than a bad one", async () => {
+  const leaving = aCell("gpu", "v/1/0/0", { ...gpu, address: "v/1/0/0", state: "bad", bad: 1 });
+  const unused = aCell("gpu", "v/1/0/1", { state: "bad", bad: 1 });
+  const closed = aCell("half", "v/1/0", { used: 1, bad: 2, children: [leaving, unused] });
+  show({ chains: [aChain([closed])] });
+  const item = await screen.findByRole("treeitem", {
+    name: /^A100 on n1: in use by train; bad, or on a cordoned node/,
+  });
+  const other = screen.getByRole("treeitem", { name: /^A100: bad, or on a cordoned node/ });
+  const marks = [item, other].map((each) => each.querySelector("path + path")?.getAttribute("d"));
+  expect(new Set(marks).size).toBe(2);
+  expect(
+    screen.getByRole("treeitem", { name: /1 of 4 GPUs in use, 2 bad or cordoned/ }),
+  ).toBeVisible();
+  expect(
+    within(screen.getByRole("list", { name: "Legend" })).getAllByRole("listitem"),
+  ).toHaveLength(6);
+  expect(screen.getByText("In use, bad or cordoned")).toBeVisible();
 });
 
 test("the arrow keys walk the tree, which is one stop of the tab key", async () => {
@@ -101,13 +121,13 @@ test("the arrow keys walk the tree, which is one stop of the tab key", async () 
 test("the jobs on the cells are links", async () => {
   show({});
   const jobs = await screen.findByRole("list", { name: "Jobs on these cells" });
-  expect(within(jobs).getByRole("link", { name: "train: 1 GPU" })).toHaveAttribute(
+  expect(within(jobs).getByRole("link", { name: /^train.*1.*GPU$/ })).toHaveAttribute(
     "href",
     "/jobs/j1",
   );
 });
 
-test("a cell that was too much to tell is asked for when it is opened", async () => {
+test("a cell that was too large to send is asked for when it is opened", async () => {
   const closed = aCell("node", "v/9", { children: null });
   const requests = show({ chains: [aChain([closed])] });
   const item = await screen.findByRole("treeitem", { expanded: false });
@@ -116,14 +136,14 @@ test("a cell that was too much to tell is asked for when it is opened", async ()
   expect(requests.some((request) => request.url.includes("under=v%2F9"))).toBe(true);
 });
 
-test("over the nodes, what is not used yet is told in words", async () => {
+test("over the nodes, what is not used yet is shown in words", async () => {
   show({ chains: [aChain([node, aCell("node", "v/1"), aCell("half", "h")])] }, "nodes");
   const tree = await screen.findByRole("tree", { name: "A100: cells on their nodes" });
   expect(within(tree).getAllByRole("treeitem", { name: /^node of 8/ })).toHaveLength(1);
   expect(screen.getByText(/Not used yet: 1 × node of 8 A100, 1 × half node of 4/)).toBeVisible();
 });
 
-test("who owns nothing is told what can be done", async () => {
+test("who owns nothing is shown what can be done", async () => {
   show({ chains: [], borrowed_in: 3 });
   expect(await screen.findByText(/opportunistic ones.*Now they use 3 GPUs/)).toBeVisible();
 });

@@ -2,13 +2,13 @@ import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { cells as allCells } from "@/api/cells";
-import { vcCells } from "@/api/vc";
-import { count } from "@/format/size";
+import { vcCells } from "@/api/virtualClusters";
+import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { ChainCells } from "./ChainCells";
-import { CombLegend } from "./CombLegend";
+import { CellLegend } from "./CellLegend";
 import css from "./CellsTab.module.css";
 
 interface Props {
@@ -29,7 +29,7 @@ export function CellsTab({ name, admin, over }: Props) {
   if (own.isPending || all.isPending) return <SkeletonRows rows={6} height={64} />;
   if (!own.data || !all.data) {
     const retry = () => void Promise.all([own.refetch(), all.refetch()]);
-    return <Failure error={own.error ?? all.error} what="cells" retry={retry} />;
+    return <ErrorState error={own.error ?? all.error} what="cells" retry={retry} />;
   }
   const { chains, borrowed_in, shortfalls } = own.data;
   if (chains.length === 0) return <NoCells admin={admin} borrowed={borrowed_in} />;
@@ -52,10 +52,10 @@ export function CellsTab({ name, admin, over }: Props) {
         />
         {borrowed_in > 0 ? (
           <span className={css.borrowed}>
-            + {count(borrowed_in, "idle GPU")} used by its opportunistic jobs
+            + {pluralize(borrowed_in, "idle GPU")} used by its opportunistic jobs
           </span>
         ) : null}
-        <CombLegend others={over === "nodes"} />
+        <CellLegend others={over === "nodes"} />
       </div>
       {shortfalls.length > 0 ? (
         <ul className={css.shortfalls} role="alert">
@@ -80,12 +80,12 @@ export function CellsTab({ name, admin, over }: Props) {
 }
 
 function NoCells({ admin, borrowed }: { admin: boolean; borrowed: number }) {
-  const now = borrowed > 0 ? ` Now they use ${count(borrowed, "GPU")}.` : "";
+  const now = borrowed > 0 ? ` Now they use ${pluralize(borrowed, "GPU")}.` : "";
   return (
-    <Blank title="It owns no GPUs">
+    <EmptyState title="It owns no GPUs">
       {admin
         ? `Give it some under “Settings”, or whole cells in the cells editor.${now}`
         : `Its jobs can run as opportunistic ones, on what others leave idle.${now}`}
-    </Blank>
+    </EmptyState>
   );
 }

@@ -1,15 +1,14 @@
 import { Button } from "@mantine/core";
-import { useMemo, useState } from "react";
+import { Link } from "@tanstack/react-router";
+import { Fragment, useMemo, useState } from "react";
 import type { Chain } from "@/api/types";
-import type { VcChain } from "@/api/vc";
+import type { OwnedType, VcChain } from "@/api/virtualClusters";
 import { shortModel } from "@/format/names";
-import { CombTree } from "./CombTree";
-import { JobChips } from "./JobChips";
-import { jobsOn, levelsOf, ownCells } from "./model";
-import { overNodes as toNodes } from "./nodes";
-import { TypeBars } from "./TypeBars";
-import { useParts } from "./useParts";
-import { countByWords } from "./words";
+import { CellTree } from "./CellTree";
+import { groupByNode as toNodes } from "./groupByNode";
+import { countByLabel, UNUSABLE } from "./labels";
+import { jobsOn, levelsOf, ownCells } from "./treeCell";
+import { useLazyCells } from "./useLazyCells";
 import css from "./ChainCells.module.css";
 
 interface Props {
@@ -21,14 +20,14 @@ interface Props {
 }
 
 /** What is owned of one kind of nodes: numbers by type, and the cells themselves. */
-export function ChainCells({ name, chain: told, all, overNodes }: Props) {
-  const { chain, ask, askMore } = useParts(name, told);
+export function ChainCells({ name, chain: first, all, overNodes }: Props) {
+  const { chain, ask, askMore } = useLazyCells(name, first);
   const [litJob, setLitJob] = useState<string | null>(null);
   const levels = useMemo(() => levelsOf(all, chain.chain), [all, chain.chain]);
   const own = useMemo(() => ownCells(chain, levels), [chain, levels]);
   const placed = useMemo(() => toNodes(chain, levels), [chain, levels]);
   const jobs = useMemo(() => jobsOn(own), [own]);
-  const combs = overNodes ? placed.nodes : own;
+  const treeCells = overNodes ? placed.nodes : own;
   const model = shortModel(chain.gpu_model);
   return (
     <section className={css.chain} aria-label={chain.gpu_model}>
@@ -38,12 +37,12 @@ export function ChainCells({ name, chain: told, all, overNodes }: Props) {
           {chain.chain}
         </span>
       </header>
-      <TypeBars types={chain.types} />
-      <JobChips jobs={jobs} lit={litJob} onLight={setLitJob} />
-      {combs.length > 0 ? (
-        <CombTree
+      <CellTypeBars types={chain.types} />
+      <JobList jobs={jobs} lit={litJob} onLight={setLitJob} />
+      {treeCells.length > 0 ? (
+        <CellTree
           label={`${model}: cells ${overNodes ? "on their nodes" : "as they are owned"}`}
-          combs={combs}
+          treeCells={treeCells}
           litJob={litJob}
           onLoad={ask}
         />
@@ -51,7 +50,7 @@ export function ChainCells({ name, chain: told, all, overNodes }: Props) {
       {overNodes && placed.unplaced.length > 0 ? (
         <p className={css.unplaced}>
           {placed.nodes.length > 0 ? "Not used yet: " : "Nothing is used yet: "}
-          {countByWords(placed.unplaced)}. A cell gets its place when a job needs it.
+          {countByLabel(placed.unplaced)}. A cell gets its place when a job needs it.
         </p>
       ) : null}
       {chain.more > 0 ? (
@@ -60,5 +59,91 @@ export function ChainCells({ name, chain: told, all, overNodes }: Props) {
         </Button>
       ) : null}
     </section>
+  );
+}
+
+/** Per type of cell, how much of what is owned is used, lent, free, bad or missing. */
+function CellTypeBars({ types }: { types: OwnedType[] }) {
+  return (
+    <ul className={css.types} aria-label="Cells by type">
+      {types.map((type) => (
+        <li key={type.type} className={css.type}>
+          <span className={css.words}>
+            <b className="num">{type.owned}</b> × {type.words}
+          </span>
+          <Bar type={type} />
+          <span className={css.numbers}>
+            {partsOf(type).map(({ part, number, words }) => (
+              <Fragment key={part}>
+                {number > 0 || part === "used" ? (
+                  <span data-part={part}>
+                    <b className="num">{number}</b> {words}
+                  </span>
+                ) : null}
+              </Fragment>
+            ))}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Bar({ type }: { type: OwnedType }) {
+  const parts = partsOf(type);
+  const words = parts.map(({ number, words }) => `${number} ${words}`).join(", ");
+  return (
+    <span className={css.bar} role="img" aria-label={`${type.words}: ${words}`}>
+      {parts.map(({ part, number }) =>
+        number > 0 ? <span key={part} data-part={part} style={{ flexGrow: number }} /> : null,
+      )}
+    </span>
+  );
+}
+
+/** In the order of the bar; together they are all that is owned. */
+function partsOf({ used, free, bad, missing, borrowed_out: lent }: OwnedType) {
+  return [
+    { part: "used", number: used, words: "in use" },
+    { part: "lent", number: lent, words: "lent out" },
+    { part: "free", number: free, words: "free" },
+    { part: "bad", number: bad, words: UNUSABLE },
+    { part: "missing", number: missing, words: "missing" },
+  ];
+}
+
+interface JobChipsProps {
+  jobs: { id: string; name: string; gpus: number }[];
+  lit: string | null;
+  onLight: (job: string | null) => void;
+}
+
+const MAX_SHOWN = 16;
+
+/** The jobs on these cells; pointing at one shows where it lies. */
+function JobList({ jobs, lit, onLight }: JobChipsProps) {
+  if (jobs.length === 0) return null;
+  return (
+    <ul className={css.chips} aria-label="Jobs on these cells" onPointerLeave={() => onLight(null)}>
+      {jobs.slice(0, MAX_SHOWN).map(({ id, name, gpus }) => (
+        <li key={id}>
+          <Link
+            to="/jobs/$id"
+            params={{ id }}
+            className={css.chip}
+            data-lit={lit === id || undefined}
+            onPointerEnter={() => onLight(id)}
+            onFocus={() => onLight(id)}
+            onBlur={() => onLight(null)}
+          >
+            <span className="clip">{name}</span>
+            <span className="sr-only">: </span>
+            <span className={css.gpus}>{gpus.toLocaleString("en")}</span>
+            <span className="sr-only"> {gpus === 1 ? "GPU" : "GPUs"}</span>
+          </Link>
+        </li>
+      ))}
+      {jobs.length > MAX_SHOWN ? <li className="dim">and {jobs.length - MAX_SHOWN} more</li> : null}
+    </ul>
   );
 }

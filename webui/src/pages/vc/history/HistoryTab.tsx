@@ -1,14 +1,13 @@
 import { SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { vcHistory } from "@/api/vc";
-import { Blank, Failure } from "@/ui/Blank";
+import { vcHistory } from "@/api/virtualClusters";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { Legend } from "@/ui/Legend";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { RANGES, type Range } from "../search";
-import { RANGE } from "./ranges";
-import { toUse } from "./shapes";
-import { UseChart } from "./UseChart";
-import { UseKey } from "./UseKey";
+import { type Range, RANGES } from "../searchParams";
+import { UsageChart } from "./UsageChart";
+import { toUsage } from "./shapes";
 import css from "./HistoryTab.module.css";
 
 const REFRESH_MS = 60_000;
@@ -37,22 +36,22 @@ export function HistoryTab({ name, range }: { name: string; range: Range }) {
           }
           data={[...RANGES]}
         />
-        <UseKey />
+        <UsageLegend />
       </div>
       {history.isPending ? <SkeletonRows rows={5} height={64} /> : null}
       {history.isError && !history.data ? (
-        <Failure error={history.error} what="history" retry={() => void history.refetch()} />
+        <ErrorState error={history.error} what="history" retry={() => void history.refetch()} />
       ) : null}
       {history.data && models.length === 0 ? (
-        <Blank title={`Nothing is recorded for the last ${RANGE[range].words}`}>
+        <EmptyState title={`Nothing is recorded for the last ${RANGE[range].words}`}>
           Once it owns or uses GPUs, a sample is taken every minute.
-        </Blank>
+        </EmptyState>
       ) : null}
       {models.map(([model, { points }]) => (
-        <UseChart
+        <UsageChart
           key={model}
           model={model}
-          points={toUse(points)}
+          points={toUsage(points)}
           step={history.data?.step_s ?? step}
           seconds={seconds}
         />
@@ -60,3 +59,33 @@ export function HistoryTab({ name, range }: { name: string; range: Range }) {
     </div>
   );
 }
+
+const LEGEND = [
+  ["used", "Used"],
+  ["borrowed", "Borrowed from others"],
+  ["lent", "Lent to others"],
+  ["bad", "Bad"],
+  ["owned", "Owned"],
+] as const;
+
+function UsageLegend() {
+  return (
+    <Legend className={css.key}>
+      {LEGEND.map(([part, word]) => (
+        <li key={part}>
+          <i data-part={part} /> {word}
+        </li>
+      ))}
+    </Legend>
+  );
+}
+
+const HOUR = 3600;
+
+/** Seconds that a range covers, and of one point of it. */
+const RANGE: Record<Range, { seconds: number; step: number; words: string }> = {
+  "6h": { seconds: 6 * HOUR, step: 60, words: "6 hours" },
+  "24h": { seconds: 24 * HOUR, step: 300, words: "24 hours" },
+  "7d": { seconds: 7 * 24 * HOUR, step: HOUR / 2, words: "7 days" },
+  "30d": { seconds: 30 * 24 * HOUR, step: 2 * HOUR, words: "30 days" },
+};

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { area, gpuAxis, line, pointAt, runs, toUse } from "./shapes";
+import { area, gpuAxis, line, pointAt, runs, toUsage } from "./shapes";
 
-const points = toUse([
+const points = toUsage([
   [0, 8, 2, 0, 0, 0, 4],
   [60, 8, 4, 1, 0, 0, 0],
   [600, 8, 4, 1, 0, 0, 0],
@@ -19,7 +19,7 @@ test("a point is a time and six numbers", () =>
     waiting: 4,
   }));
 
-test("where nobody counted there is a hole", () =>
+test("where nothing was counted there is a hole", () =>
   expect(runs(points, 60).map((run) => run.length)).toEqual([2, 1]));
 
 test("a value holds until the next one", () => {

@@ -1,7 +1,7 @@
 /** Pure shapes of the chart of use: points as paths. Times are seconds since the epoch. */
 
 /** GPUs of one model at one time. */
-export interface Use {
+export interface UsageSample {
   at: number;
   owned: number;
   used: number;
@@ -11,7 +11,7 @@ export interface Use {
   waiting: number;
 }
 
-export function toUse(points: number[][]): Use[] {
+export function toUsage(points: number[][]): UsageSample[] {
   return points.map(
     ([at = 0, owned = 0, used = 0, borrowed = 0, lent = 0, bad = 0, waiting = 0]) => ({
       at,
@@ -25,10 +25,10 @@ export function toUse(points: number[][]): Use[] {
   );
 }
 
-/** Runs of points without a hole: where nobody counted, nothing is drawn. */
-export function runs(points: Use[], step: number): Use[][] {
-  const found: Use[][] = [];
-  let last: Use | undefined;
+/** Runs of points without a hole: where nothing was counted, nothing is drawn. */
+export function runs(points: UsageSample[], step: number): UsageSample[][] {
+  const found: UsageSample[][] = [];
+  let last: UsageSample | undefined;
   for (const point of points) {
     if (last && point.at - last.at <= 2.5 * step) found.at(-1)?.push(point);
     else found.push([point]);
@@ -37,12 +37,12 @@ export function runs(points: Use[], step: number): Use[][] {
   return found;
 }
 
-type Height = (point: Use) => number;
+type Height = (point: UsageSample) => number;
 
 /** The area between two values, in steps: a value holds until the next one. `x` and `y` turn time
  * and GPUs into pixels. */
 export function area(
-  run: Use[],
+  run: UsageSample[],
   step: number,
   from: Height,
   to: Height,
@@ -56,7 +56,7 @@ export function area(
 }
 
 export function line(
-  run: Use[],
+  run: UsageSample[],
   step: number,
   value: Height,
   x: (at: number) => number,
@@ -66,7 +66,7 @@ export function line(
 }
 
 function stairs(
-  run: Use[],
+  run: UsageSample[],
   step: number,
   value: Height,
   x: (at: number) => number,
@@ -90,7 +90,7 @@ export function gpuAxis(highest: number): { top: number; lines: number[] } {
 }
 
 /** The point whose step contains the time, if it was counted. */
-export function pointAt(points: Use[], at: number, step: number): Use | null {
+export function pointAt(points: UsageSample[], at: number, step: number): UsageSample | null {
   const found = points.findLast((point) => point.at <= at);
   return found && at < found.at + 2.5 * step ? found : null;
 }

@@ -1,8 +1,8 @@
 import { screen, within } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
-import type { VcQueue } from "@/api/vc";
+import type { VcQueue } from "@/api/virtualClusters";
 import { renderPage } from "@/test/render";
-import { aJob } from "@/test/rows";
+import { aJob, aWaitReason } from "@/test/rows";
 import { serve } from "@/test/server";
 import { QueueTab } from "./QueueTab";
 
@@ -21,7 +21,7 @@ const waiting = {
   needs_words: "2 nodes of 8 A100",
   reserved: { start: soon, nodes: ["n1", "n2"] },
   expected_start: soon,
-  reason: { code: "x", message: "Needs 2 nodes of 8 A100; 1 is free.", details: {} },
+  reason: aWaitReason("Needs 2 nodes of 8 A100; 1 is free."),
 };
 
 function show(page: Omit<VcQueue, "running_total" | "waiting_total">, waitingTotal?: number) {
@@ -36,19 +36,19 @@ function show(page: Omit<VcQueue, "running_total" | "waiting_total">, waitingTot
 
 test("running and waiting jobs share the time line, each a link to its page", async () => {
   show({ running: [running], waiting: [waiting], next: null });
-  const line = await screen.findByRole("region", { name: "Time line" });
+  const line = await screen.findByRole("region", { name: "Timeline" });
   expect(within(line).getByRole("link", { name: "train" })).toHaveAttribute("href", "/jobs/r");
   expect(within(line).getByText(/^running since .* until about/)).toBeInTheDocument();
   expect(within(line).getByText(/^reserved to start at/)).toBeInTheDocument();
 });
 
-test("finding U23: a queue of many pages tells how many wait in all", async () => {
+test("finding U23: a queue of many pages shows how many wait in all", async () => {
   const next = "/api/v1/virtual-clusters/vision/queue?cursor=1";
   show({ running: [running], waiting: [waiting], next }, 2963);
   expect(await screen.findByText("1 job runs, 2,963 wait")).toBeVisible();
 });
 
-test("a waiting job tells its place, its needs, why it waits, when and where it starts", async () => {
+test("a waiting job shows its place, its needs, why it waits, when and where it starts", async () => {
   show({ running: [], waiting: [waiting], next: null });
   const row = await screen.findByRole("row", { name: /next/ });
   for (const words of ["1", "2 nodes of 8 A100", waiting.reason.message, "on n1, n2"]) {
@@ -56,9 +56,9 @@ test("a waiting job tells its place, its needs, why it waits, when and where it 
   }
 });
 
-test("when nobody waits, that is said", async () => {
+test("when no job waits, that is said", async () => {
   show({ running: [running], waiting: [], next: null });
-  expect(await screen.findByText(/Nobody waits/)).toBeVisible();
+  expect(await screen.findByText(/No jobs are waiting/)).toBeVisible();
 });
 
 test("an empty virtual cluster leads to a new job", async () => {

@@ -1,16 +1,18 @@
 import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { vcQueue } from "@/api/vc";
-import { count } from "@/format/size";
+import { vcQueue, type WaitingJob } from "@/api/virtualClusters";
+import { pluralize } from "@/format/numbers";
+import { useNow } from "@/format/useNow";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { Blank, Failure } from "@/ui/Blank";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { QueuedJobName } from "./QueuedJobName";
+import { Timeline } from "./Timeline";
+import { TimelineLegend } from "./TimelineLegend";
 import { barOfRunning, barOfWaiting } from "./bars";
-import { TimeKey } from "./TimeKey";
-import { TimeLine } from "./TimeLine";
-import { WaitingTable } from "./WaitingTable";
+import { startColumn } from "./labels";
 import css from "./QueueTab.module.css";
 
 /** Who runs and who waits, and when each will start. */
@@ -29,21 +31,21 @@ export function QueueTab({ name }: { name: string }) {
 
   if (queue.isPending) return <SkeletonRows rows={8} />;
   if (!queue.data) {
-    return <Failure error={queue.error} what="queue" retry={() => void queue.refetch()} />;
+    return <ErrorState error={queue.error} what="queue" retry={() => void queue.refetch()} />;
   }
   if (bars.length === 0) return <Idle />;
   return (
     <div className={css.page}>
-      <section aria-label="Time line">
+      <section aria-label="Timeline">
         <header className={css.head}>
-          <h2>Time line</h2>
+          <h2>Timeline</h2>
           <span className="dim">
-            {count(totals?.running_total ?? 0, "job runs", "jobs run")},{" "}
-            {count(totals?.waiting_total ?? 0, "waits", "wait")}
+            {pluralize(totals?.running_total ?? 0, "job runs", "jobs run")},{" "}
+            {pluralize(totals?.waiting_total ?? 0, "waits", "wait")}
           </span>
-          <TimeKey />
+          <TimelineLegend />
         </header>
-        <TimeLine bars={bars} />
+        <Timeline bars={bars} />
       </section>
       <section aria-label="Waiting jobs">
         <header className={css.head}>
@@ -52,7 +54,7 @@ export function QueueTab({ name }: { name: string }) {
         {waiting.length > 0 ? (
           <WaitingTable waiting={waiting} />
         ) : (
-          <p className={css.none}>Nobody waits: what is submitted now is looked at first.</p>
+          <p className={css.none}>No jobs are waiting.</p>
         )}
         {queue.hasNextPage ? (
           <Button
@@ -71,7 +73,7 @@ export function QueueTab({ name }: { name: string }) {
 
 function Idle() {
   return (
-    <Blank
+    <EmptyState
       title="Nothing runs and nothing waits"
       action={
         <LinkButton to="/jobs/new" variant="default">
@@ -80,6 +82,59 @@ function Idle() {
       }
     >
       All GPUs of this virtual cluster are there for the next job.
-    </Blank>
+    </EmptyState>
+  );
+}
+
+/** The queue in its order: who needs what, why it waits, and when it will start. */
+function WaitingTable({ waiting }: { waiting: WaitingJob[] }) {
+  const now = useNow();
+  return (
+    <table className={css.table}>
+      <thead>
+        <tr>
+          <th scope="col">
+            <span className="sr-only">Position</span>#
+          </th>
+          <th scope="col">Job</th>
+          <th scope="col">Why it waits</th>
+          <th scope="col">Start</th>
+        </tr>
+      </thead>
+      <tbody>
+        {waiting.map((each) => (
+          <Row key={each.position} waiting={each} now={now} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ waiting, now }: { waiting: WaitingJob; now: number }) {
+  const { job, position, needs_words, reason, reserved } = waiting;
+  const start = startColumn(waiting, now);
+  return (
+    <tr>
+      <td className={css.position}>{position}</td>
+      <td>
+        <QueuedJobName job={job} className={css.name} />
+        <span className={css.sub}>{needs_words}</span>
+        <span className={css.sub}>
+          {job.owner ? `${job.owner} · ` : ""}
+          {job.priority_class} {job.priority}
+        </span>
+      </td>
+      <td className={css.why}>
+        {reason?.message ?? (job.id ? "The scheduler looks at it in its next round." : "–")}
+      </td>
+      <td>
+        <span className={css.start}>
+          {start.at}
+          {reserved ? <span className={css.reserved}>reserved</span> : null}
+        </span>
+        <span className={css.sub}>{start.far}</span>
+        {start.where ? <span className={css.sub}>on {start.where}</span> : null}
+      </td>
+    </tr>
   );
 }

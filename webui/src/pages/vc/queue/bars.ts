@@ -1,7 +1,7 @@
-import type { QueuedJob, RunningJob, WaitingJob } from "@/api/vc";
-import { toX, type TimeSpan } from "../time/scale";
+import type { QueuedJob, RunningJob, WaitingJob } from "@/api/virtualClusters";
+import { toX, type TimeSpan } from "../timeAxis";
 
-/** How sure it is: it runs; its cells are reserved; it is only expected; nobody knows. */
+/** How sure a start is: the job runs; its cells are reserved; it is only expected; it is not known. */
 export type Certainty = "running" | "reserved" | "expected" | "unknown";
 
 /** One job on the time line. Times are milliseconds since the epoch. */
@@ -10,7 +10,7 @@ export interface Bar {
   certainty: Certainty;
   opportunistic: boolean;
   start: number | null;
-  /** Null: it has begun or will, and nobody knows for how long. */
+  /** Null: the end is not known. */
   end: number | null;
   nodes: string[];
   position: number | null;
@@ -20,7 +20,7 @@ const MINUTE = 60_000;
 const LEAST_AHEAD = 30 * MINUTE;
 const MOST_AHEAD = 7 * 24 * 60 * MINUTE;
 /** A part of the line at its end is kept free, so that open ends are seen to go on. */
-const ROOM_AHEAD = 1.12;
+const SPACE_AHEAD = 1.12;
 const LEAST_BEHIND = 0.12;
 const MOST_BEHIND = 0.4;
 
@@ -55,13 +55,13 @@ export function spanOf(bars: Bar[], now: number): TimeSpan {
   const known = bars.flatMap(({ start, end }) => [start ?? now, end ?? now]);
   const last = known.reduce((most, time) => Math.max(most, time), now);
   const first = known.reduce((least, time) => Math.min(least, time), now);
-  const ahead = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, (last - now) * ROOM_AHEAD));
+  const ahead = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, (last - now) * SPACE_AHEAD));
   const behind = Math.min(ahead * MOST_BEHIND, Math.max(ahead * LEAST_BEHIND, now - first));
   return { from: now - behind, to: now + ahead };
 }
 
 /** Where a bar is drawn, in pixels. */
-export interface Drawn {
+export interface DrawnBar {
   x: number;
   width: number;
   /** It goes on past what is drawn, to the left or to the right. */
@@ -73,7 +73,7 @@ const LEAST_WIDTH = 6;
 
 /** Null when there is nothing to draw: the start is not known. A running job that is over its
  * expected end has no known end any more. */
-export function draw(bar: Bar, span: TimeSpan, width: number, now: number): Drawn | null {
+export function layOutBar(bar: Bar, span: TimeSpan, width: number, now: number): DrawnBar | null {
   if (bar.start === null) return null;
   const end = isLate(bar, now) ? null : bar.end;
   const left = toX(bar.start, span, width);

@@ -16,6 +16,8 @@ const vc: VirtualCluster = {
   role: null,
   members: 1,
   job_visibility: "owner",
+  default_image: "",
+  policy: { name: "priority_ageing", parameters: {} },
   may_manage: true,
 };
 const page = { results: [vc], next: null, previous: null };

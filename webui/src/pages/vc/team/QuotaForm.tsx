@@ -1,16 +1,15 @@
 import { ActionIcon, Button, NumberInput, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState, type FormEvent } from "react";
+import { type FormEvent, useState } from "react";
 import { cells } from "@/api/cells";
 import { cluster } from "@/api/cluster";
-import { explain } from "@/api/errors";
-import { setQuotas, virtualClusters } from "@/api/tenancy";
-import { vcCells } from "@/api/vc";
+import { errorMessage } from "@/api/errors";
 import type { Cells, VirtualCluster } from "@/api/types";
+import { setQuotas, vcCells, virtualClusters } from "@/api/virtualClusters";
+import { ownedGpusByModel } from "@/features/virtualClusters/ownedGpus";
 import { shortModel } from "@/format/names";
-import { ownedByModel } from "@/pages/vcs/owned";
 import { Icon } from "@/ui/Icon";
-import { tellDone } from "@/ui/notify";
+import { notifySuccess } from "@/ui/notify";
 import css from "./QuotaForm.module.css";
 
 /** GPUs per model, saved together: the server takes all of them or none. */
@@ -24,7 +23,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
     mutationFn: () => setQuotas(vc.name, draft),
     onSuccess: (saved) => {
       setDraft(saved.quotas);
-      tellDone(`${vc.name}: quotas saved`);
+      notifySuccess(`${vc.name}: quotas saved`);
       const stale = [virtualClusters.queryKey, cells.queryKey, vcCells(vc.name).queryKey];
       return Promise.all(stale.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
@@ -54,10 +53,10 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
         <div key={model} className={css.row}>
           <NumberInput
             label={shortModel(model)}
-            description={roomWords(
+            description={availableText(
               model,
               vc,
-              givenToOthers(model, vc, all, shapes),
+              ownedByOthers(model, vc, all, shapes),
               summary?.gpus[model]?.total,
             )}
             value={draft[model]}
@@ -91,7 +90,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
       ) : null}
       {saving.error ? (
         <p className={css.error} role="alert">
-          {explain(saving.error)}
+          {errorMessage(saving.error)}
         </p>
       ) : null}
       <div className={css.actions}>
@@ -108,11 +107,11 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   );
 }
 
-function roomWords(model: string, vc: VirtualCluster, others: number, total = 0): string {
+function availableText(model: string, vc: VirtualCluster, others: number, total = 0): string {
   return `${vc.used[model] ?? 0} in use; the cluster has ${total}, others own ${others}`;
 }
 
-function givenToOthers(
+function ownedByOthers(
   model: string,
   vc: VirtualCluster,
   all: VirtualCluster[] = [],
@@ -120,7 +119,7 @@ function givenToOthers(
 ): number {
   return all
     .filter((each) => each.name !== vc.name)
-    .reduce((sum, each) => sum + (ownedByModel(each, shapes)[model] ?? 0), 0);
+    .reduce((sum, each) => sum + (ownedGpusByModel(each, shapes)[model] ?? 0), 0);
 }
 
 export function sameQuotas(a: Record<string, number>, b: Record<string, number>): boolean {

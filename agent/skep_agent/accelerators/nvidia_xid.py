@@ -1,0 +1,126 @@
+"""The driver's error messages ("XID") as they come.
+
+Which of them make a GPU unfit is the choice of NVIDIA's own device plugin for Kubernetes
+(k8s-device-plugin, internal/rm/health.go): all but those that a faulty program causes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import pynvml as nvml  # type: ignore[import-untyped]
+import structlog
+
+# A program's fault: illegal address or instruction, page fault, preemptive cleanup, ...
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+MEANING = {
+    48: "double-bit ECC error",
+    62: "internal micro-controller halt",
+    63: "row remapping or page retirement",
+    64: "row remapping or page retirement failed",
+    74: "NVLink error",
+    79: "fallen off the bus",
+    92: "high rate of single-bit ECC errors",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "timeout of the GPU's system processor",
+    120: "error of the GPU's system processor",
+}
+WAIT_MS = 500
+RETRY_S = 5.0
+MAX_SEEN = 1000  # not taken yet
+
+log = structlog.get_logger(__name__)
+
+
+class XidWatcher:
+    """One thread, from the first `start` to `close`. A problem stays until the agent is started
+    anew: the GPU has to be looked at, or reset."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, str] = {}  # by UUID
+        self._everywhere = ""
+        self._seen: deque[tuple[str, int]] = deque(maxlen=MAX_SEEN)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is None and not self._ended.is_set():
+            self._thread = threading.Thread(target=self._run, name="nvml-xid", daemon=True)
+            self._thread.start()
+
+    def problem(self, uuid: str) -> str:
+        """ "" for a GPU that had none."""
+        return self._problems.get(uuid) or self._everywhere
+
+    def take(self) -> list[tuple[str, int]]:
+        """Return all errors since the last call, also those of programs: UUID ("" if unknown) and
+        number."""
+        taken = []
+        while self._seen:
+            taken.append(self._seen.popleft())
+        return taken
+
+    def close(self) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5 * WAIT_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._watch()
+            except nvml.NVMLError as error:
+                log.warning("xid_watch_failed", error=str(error))
+                self._ended.wait(RETRY_S)
+
+    def _watch(self) -> None:
+        events = nvml.nvmlEventSetCreate()
+        try:
+            watched = sum(_register(index, events) for index in range(nvml.nvmlDeviceGetCount()))
+            if not watched:
+                self._ended.wait()  # no GPU here reports its errors
+            while not self._ended.is_set():
+                self._next(events)
+        finally:
+            nvml.nvmlEventSetFree(events)
+
+    def _next(self, events: Any) -> None:
+        try:
+            event = nvml.nvmlEventSetWait(events, WAIT_MS)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_TIMEOUT:
+                return
+            raise
+        if event.eventType == nvml.nvmlEventTypeXidCriticalError:
+            self._note(event.device, event.eventData)
+
+    def _note(self, device: Any, xid: int) -> None:
+        try:
+            uuid = nvml.nvmlDeviceGetUUID(device)
+        except nvml.NVMLError:
+            uuid = ""
+        self._seen.append((uuid, xid))
+        if xid in APPLICATION_XIDS:
+            return
+        text = f"XID {xid}: {MEANING[xid]}" if xid in MEANING else f"XID {xid}"
+        if uuid:
+            self._problems.setdefault(uuid, text)
+        else:  # a GPU that cannot even say which it is: none can be trusted
+            self._everywhere = f"{text} of an unknown GPU of this node"
+        log.warning("gpu_xid", xid=xid, problem=text)
+
+
+def _register(index: int, events: Any) -> bool:
+    """Return False for a GPU that does not report its errors."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        wanted = nvml.nvmlEventTypeXidCriticalError
+        if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
+            return False
+        nvml.nvmlDeviceRegisterEvents(handle, wanted, events)
+    except nvml.NVMLError:
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""What core and runtimes both say of a container: how it is found, how it ended, why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class RuntimeFailure(Exception):
+    """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
+    engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
+    disk_full, exec_failed, network_unavailable (the node cannot isolate tasks), container_gone
+    (someone else removed it), storage_unavailable (the node cannot or may not mount it)."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def require(ok: object, problem: str) -> None:
+    """Check a property of a spec. Raises RuntimeFailure "spec_refused"."""
+    if not ok:
+        raise RuntimeFailure("spec_refused", f"This node does not run it: {problem}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    exit_code: int
+    oom_killed: bool = False
+    memory_peak_mb: int | None = None
+    disk_full: bool = False  # the node's, at that time
+    # Why the agent itself killed it, such as "disk_quota_exceeded", in a code and a sentence.
+    error_code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of ours as found on the node, described by its labels alone."""
+
+    container_id: str
+    attempt_id: str
+    epoch: int
+    job_id: str
+    gpu_uuids: tuple[str, ...]
+    status: str  # "created", "running" or "exited"
+    exit: Exit | None = None

@@ -1,0 +1,1 @@
+"""What containers are made of, from checked values alone: the create call, environment, files."""

@@ -1,0 +1,94 @@
+"""The node's own ports and disk, as far as containers use them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterable
+
+from skep_agent.containers import RuntimeFailure
+
+FULL_BYTES = 64 * 1024 * 1024  # less space than this counts as none
+
+_ANY = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
+# Newer and older names of its command line.
+TOOLKIT_COMMANDS = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
+TOOLKIT_TIMEOUT_S = 10.0
+_VERSION = re.compile(r"version:?\s+v?(\d+(?:\.\d+)+\S*)", re.IGNORECASE)
+
+
+def check_free(ports: Iterable[int]) -> None:
+    """Raises RuntimeFailure "port_conflict" for the first that a process of this node uses."""
+    for port in ports:
+        for family, address in _ANY:
+            if _is_taken(family, address, port):
+                raise RuntimeFailure(
+                    "port_conflict", f"Port {port} of this node is used by another process."
+                )
+
+
+def _is_taken(family: socket.AddressFamily, address: str, port: int) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # What a connection that is over leaves behind does not block the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind((address, port))
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE  # else, this machine has no such addresses
+    return False
+
+
+def space_mb(folder: str) -> tuple[int, int] | None:
+    """Free and total MiB; None where the folder cannot be seen from here. May hang as the disk
+    does: not to be called on the event loop."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    return disk.f_bavail * disk.f_frsize >> 20, disk.f_blocks * disk.f_frsize >> 20
+
+
+def is_full(folder: str) -> bool:
+    """Return whether the disk has too few bytes or inodes left. False where the folder cannot be
+    seen from here."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < FULL_BYTES or (disk.f_files > 0 and disk.f_favail == 0)
+
+
+async def toolkit_version() -> str:
+    """Return the version of NVIDIA's container toolkit, whose hook runs as root on the node, such
+    as "1.17.8"; "" where it is not installed or does not say."""
+    for command in TOOLKIT_COMMANDS:
+        if found := _VERSION.search(await _output(*command)):
+            return found[1]
+    return ""
+
+
+async def _output(*command: str) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(TOOLKIT_TIMEOUT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode(errors="replace")

@@ -1,0 +1,273 @@
+"""Mounts of storages: made by the agent, passed on by the engine.
+
+The engine would look a path up by its name, and whoever may write to a folder on the way could put
+a link there meanwhile. So the agent opens the folder itself, from an allowed root, one name after
+the other and no link among them, and mounts what it has opened at a place of its own. This is what
+the engine gets. Once the container runs, it has its own copy of the mount, and the agent's is
+removed.
+
+NFS is mounted by the agent, too, for as long as that takes: Docker's own driver for it knows no
+folders below an export, and takes its options from whoever may create volumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from skep_agent.isolation.create import NodeFacts
+from skep_agent.isolation.files import Owner
+from skep_agent.isolation.mounts import StoragePolicy, mount_point, mounts_dir, unavailable
+from skep_agent.protocol import AttemptSpec, StorageMount
+
+T = TypeVar("T")
+THREADS = 8  # a server that does not answer holds one
+MOUNT_S = 60.0
+# Of <sys/mount.h>.
+_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
+_REMOUNT, _NOATIME, _NODIRATIME, _BIND, _RELATIME = 32, 1024, 2048, 4096, 1 << 21
+_ST_RELATIME = 4096  # of statvfs(3); the others have the same numbers there
+_KEPT = _RDONLY | _NOSUID | _NODEV | _NOEXEC | _NOATIME | _NODIRATIME
+_DETACH, _NOFOLLOW = 2, 8
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+log = structlog.get_logger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StorageMounts:
+    """The mounts that one node has made for containers which have not started yet."""
+
+    def __init__(self, node: NodeFacts, policy: StoragePolicy) -> None:
+        self._node = node
+        self._policy = policy
+        self._folder = mounts_dir(node.cluster, node.name)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="storages")
+        self._preparing: set[Path] = set()  # not in the engine's list of containers yet
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def prepared(self, spec: AttemptSpec) -> Iterator[None]:
+        """Check each storage of an attempt against the node's rules, and make the empty folders
+        that the engine asks for when it creates the container. Within, no mount of it is tidied
+        away. Raises RuntimeFailure "storage_unavailable"."""
+        points = self._points(spec)
+        for mount in spec.mounts:
+            self._policy.check(mount)
+        self._preparing |= set(points)
+        try:
+            for point in points:
+                _make_point(point)
+            yield
+        finally:
+            self._preparing -= set(points)
+
+    async def mount(self, spec: AttemptSpec, owner: Owner) -> None:
+        """Mount the storages of an attempt. `owner` gets the folders that are made for its user.
+        Raises RuntimeFailure "storage_unavailable"."""
+        for mount, point in zip(spec.mounts, self._points(spec), strict=True):
+            work = self._run(_mount, mount, self._policy, self._folder, point, owner)
+            try:
+                async with asyncio.timeout(MOUNT_S):
+                    await work
+            except TimeoutError:
+                problem = f"{_name(mount)} did not answer within {MOUNT_S:.0f} s."
+                raise unavailable(problem) from None
+
+    async def check(self, sources: Sequence[str]) -> None:
+        """Check that the mounts of a container, given by the sources of its binds, are there: a
+        restart of the machine leaves the folders empty. Raises RuntimeFailure
+        "storage_unavailable"."""
+        for source in self._ours(sources):
+            if not await self._run(_is_mounted, source):
+                raise unavailable("The machine restarted before the task could start.")
+
+    async def release(self, sources: Sequence[str]) -> None:
+        """Remove mounts that a container has its own copy of, or needs no more."""
+        for source in self._ours(sources):
+            await self._run(_remove, source)
+
+    async def made(self) -> set[Path]:
+        """Return the mounts whose containers the engine knows already, or knew."""
+        return set(await self._run(_entries, self._folder)) - self._preparing
+
+    async def tidy(self, made: Collection[Path], needed: Collection[str]) -> None:
+        """Remove mounts but for those that containers need which may still start. `made` are the
+        mounts from before these were listed: later ones may be of containers that came later."""
+        for point in set(made) - {Path(source) for source in needed}:
+            await self._run(_remove, point)
+
+    def _points(self, spec: AttemptSpec) -> list[Path]:
+        node = self._node
+        return [
+            mount_point(node.cluster, node.name, spec, index) for index in range(len(spec.mounts))
+        ]
+
+    def _ours(self, sources: Sequence[str]) -> list[Path]:
+        return [Path(source) for source in sources if Path(source).parent == self._folder]
+
+    async def _run(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+
+def bind_sources(container: dict[str, Any]) -> list[str]:
+    """Return the sources of the binds of a container, as the engine lists or describes it."""
+    return [m["Source"] for m in container.get("Mounts") or () if m.get("Type") == "bind"]
+
+
+def mount_arguments(mount: StorageMount, target: Path) -> list[str]:
+    """Return the command that mounts an export. What its programs may do is never the server's
+    choice."""
+    options = ",".join(["nosuid", "nodev", *mount.options])
+    return ["mount", "-t", "nfs", "-o", options, f"{mount.server}:{mount.path}", str(target)]
+
+
+def _mount(
+    mount: StorageMount, policy: StoragePolicy, folder: Path, point: Path, owner: Owner
+) -> None:
+    try:
+        with _opened(mount, policy, folder) as storage:
+            found = _user_folder(storage, mount.user_folder, owner) if mount.user_folder else None
+            try:
+                _remove_mount(point)
+                _bind(storage if found is None else found, point, mount.read_only)
+            finally:
+                if found is not None:
+                    os.close(found)
+    except OSError as error:
+        raise unavailable(f"{_name(mount)}: {error.strerror}.") from None
+
+
+@contextmanager
+def _opened(mount: StorageMount, policy: StoragePolicy, folder: Path) -> Iterator[int]:
+    """Yield a descriptor of the storage's folder."""
+    if mount.type == "host_path":
+        storage = _open_below(policy.root_of(mount.path), mount.path)
+        try:
+            yield storage
+        finally:
+            os.close(storage)
+        return
+    temporary = folder / f"nfs-{uuid.uuid4().hex}"
+    _make_point(temporary)
+    try:
+        _mount_nfs(mount, temporary)
+        storage = os.open(temporary, _FOLDER)
+        try:
+            yield storage
+        finally:
+            os.close(storage)
+    finally:
+        _remove(temporary)
+
+
+def _mount_nfs(mount: StorageMount, target: Path) -> None:
+    arguments = mount_arguments(mount, target)
+    try:
+        done = subprocess.run(arguments, capture_output=True, timeout=MOUNT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise unavailable(f"{_name(mount)} did not answer within {MOUNT_S:.0f} s.") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise unavailable(f"{_name(mount)} cannot be mounted: {lines[0][:200]}")
+
+
+def _open_below(root: str, path: str) -> int:
+    """Open a folder below a root without following a link: what is below the root may be another
+    tenant's to write."""
+    storage = os.open(root, _FOLDER)
+    for name in Path(path).relative_to(root).parts:
+        try:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=storage)
+        finally:
+            os.close(storage)
+        storage = inner
+    return storage
+
+
+def _user_folder(storage: int, name: str, owner: Owner) -> int:
+    """Open the folder of a user, which only its owner may enter. The first container makes it."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=storage)
+    except FileExistsError:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=storage)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    made = os.open(name, flags, dir_fd=storage)
+    os.fchmod(made, 0o700)
+    os.fchown(made, owner.uid, owner.gid)
+    return made
+
+
+def _bind(folder: int, point: Path, read_only: bool) -> None:
+    """Mount an open folder, alone and not what is mounted below it."""
+    _call("mount", f"/proc/self/fd/{folder}".encode(), os.fsencode(point), None, _BIND, None)
+    try:
+        state = os.statvfs(point).f_flag
+        flags = state & _KEPT | (_RELATIME if state & _ST_RELATIME else 0)
+        flags |= _NOSUID | _NODEV | (_RDONLY if read_only else 0)
+        _call("mount", None, os.fsencode(point), None, _REMOUNT | _BIND | flags, None)
+    except OSError:
+        _remove_mount(point)
+        raise
+
+
+def _make_point(point: Path) -> None:
+    """Make an empty folder that no one but root may enter."""
+    for folder in (point.parent.parent, point.parent):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    point.mkdir(mode=0o000, exist_ok=True)
+
+
+def _remove_mount(point: Path) -> None:
+    """Take away what is mounted; lazily, for an NFS server may not answer."""
+    while _is_mounted(point):
+        _call("umount2", os.fsencode(point), _DETACH | _NOFOLLOW)
+
+
+def _is_mounted(point: Path) -> bool:
+    """Whether a folder is one that something is mounted at. `os.path.ismount` does not see a mount
+    of a folder of the same file system."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        return any(line.split(" ", 5)[4] == str(point) for line in mounts)
+
+
+def _remove(point: Path) -> None:
+    """Take away what is mounted, and then the folder: never more than an empty one."""
+    with suppress(FileNotFoundError):
+        try:
+            _remove_mount(point)
+            os.rmdir(point)
+        except OSError as error:
+            if not point.exists():
+                raise FileNotFoundError from None
+            log.warning("storage_not_released", point=str(point), problem=str(error))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # none was made yet, or an agent without rights has made none
+        return []
+
+
+def _call(function: str, *arguments: object) -> None:
+    """Raises OSError."""
+    if getattr(_libc, function)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _name(mount: StorageMount) -> str:
+    return f"{mount.server}:{mount.path}" if mount.type == "nfs" else mount.path

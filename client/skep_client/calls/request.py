@@ -1,0 +1,36 @@
+"""What a request is, and how its parameters are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from skep_client.archives import Body
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """`repeatable`: sending it twice changes nothing more than sending it once."""
+
+    method: str
+    path: str  # below `root`
+    answer: type[T] | None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    json: Any = None
+    content: bytes | Body | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    root: str = "/api/v1/"
+    timeout_s: float = 30.0  # without a byte
+
+
+def given(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that were given; lists become comma lists."""
+    return {
+        name: ",".join(value) if isinstance(value, list | tuple) else value
+        for name, value in params.items()
+        if value is not None and value != [] and value != ""
+    }

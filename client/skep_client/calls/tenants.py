@@ -1,0 +1,376 @@
+"""Requests about virtual clusters, people, storages, registries, the audit log and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skep_client import models
+from skep_client.calls.request import Call, given
+from skep_client.model import Page
+
+UPLOAD_S = 300.0
+LONG_S = 60.0  # the server itself ends such a request after 20 s
+YAML = {"Content-Type": "text/yaml"}
+
+
+def virtual_clusters(**params: Any) -> Call[Page[models.VirtualCluster]]:
+    """Iterate over the virtual clusters that you may see, by name."""
+    answer = Page[models.VirtualCluster]
+    return Call("GET", "virtual-clusters", answer, params=given(params))
+
+
+def create_virtual_cluster(name: str, description: str = "") -> Call[models.VirtualCluster]:
+    """Make a virtual cluster. For admins."""
+    body = {"name": name, "description": description}
+    return Call("POST", "virtual-clusters", models.VirtualCluster, json=body, repeatable=False)
+
+
+def policies() -> Call[models.Policies]:
+    """Return the scheduling policies that a virtual cluster can choose from."""
+    return Call("GET", "policies", models.Policies)
+
+
+def choose_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[models.VirtualCluster]:
+    """Choose the scheduling policy of a virtual cluster. For its VC admins and admins."""
+    body = {"policy": {"name": name, "parameters": dict(parameters)}}
+    return Call("PATCH", f"virtual-clusters/{vc}", models.VirtualCluster, json=body)
+
+
+def limits(vc: str) -> Call[models.Limits]:
+    """Return the limits of a virtual cluster. For its VC admins and admins."""
+    return Call("GET", f"virtual-clusters/{vc}/limits", models.Limits)
+
+
+def set_limit(vc: str, name: str, value: int) -> Call[models.Limit]:
+    """Set one limit. For admins and, of the limits with such a `set_by`, VC admins."""
+    path = f"virtual-clusters/{vc}/limits/{name}"
+    return Call("PUT", path, models.Limit, json={"value": value})
+
+
+def reset_limit(vc: str, name: str) -> Call[models.Limit]:
+    """Return one limit to its default."""
+    return Call("DELETE", f"virtual-clusters/{vc}/limits/{name}", models.Limit)
+
+
+def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualCluster]:
+    """Set how many GPUs of each model a virtual cluster owns. For admins."""
+    body = {"quotas": dict(quotas)}
+    return Call("PUT", f"virtual-clusters/{name}/quotas", models.VirtualCluster, json=body)
+
+
+def set_member(
+    name: str, username: str, role: str, *, confirm: bool = False
+) -> Call[models.Member]:
+    """Add a member or change its role; `confirm` also where no VC admin would be left."""
+    path = f"virtual-clusters/{name}/members/{username}"
+    return Call("PUT", path, models.Member, json={"role": role, "confirm": confirm})
+
+
+def remove_member(name: str, username: str, *, confirm: bool = False) -> Call[None]:
+    """Remove a member. Its jobs in the virtual cluster stop."""
+    path = f"virtual-clusters/{name}/members/{username}"
+    return Call("DELETE", path, None, params={"confirm": 1} if confirm else {})
+
+
+def members(name: str, **params: Any) -> Call[Page[models.Member]]:
+    """Iterate over the members of a virtual cluster."""
+    return Call(
+        "GET", f"virtual-clusters/{name}/members", Page[models.Member], params=given(params)
+    )
+
+
+def group_roles(name: str, **params: Any) -> Call[Page[models.GroupRole]]:
+    """Iterate over the groups that have a role in a virtual cluster."""
+    path = f"virtual-clusters/{name}/groups"
+    return Call("GET", path, Page[models.GroupRole], params=given(params))
+
+
+def set_group_role(
+    name: str, group: str, role: str, *, confirm: bool = False
+) -> Call[models.GroupRole]:
+    """Give all users of a group a role; `confirm` also where no VC admin would be left."""
+    path, body = f"virtual-clusters/{name}/groups/{group}", {"role": role, "confirm": confirm}
+    return Call("PUT", path, models.GroupRole, json=body)
+
+
+def remove_group_role(name: str, group: str, *, confirm: bool = False) -> Call[None]:
+    """Take a group's role away. Jobs of users who then have none stop."""
+    path = f"virtual-clusters/{name}/groups/{group}"
+    return Call("DELETE", path, None, params={"confirm": 1} if confirm else {})
+
+
+def users(**params: Any) -> Call[Page[models.User]]:
+    """Iterate over the users, by name. For admins."""
+    return Call("GET", "users", Page[models.User], params=given(params))
+
+
+def import_users(text: str, *, dry_run: bool = False) -> Call[models.Import]:
+    """Create the users of a CSV file and add users to groups and virtual clusters: all of it or
+    nothing. For admins."""
+    body = {"csv": text, "dry_run": dry_run}
+    return Call("POST", "user-imports", models.Import, json=body, repeatable=False)
+
+
+def groups(**params: Any) -> Call[Page[models.Group]]:
+    """Iterate over the groups of users, by name. For admins."""
+    return Call("GET", "groups", Page[models.Group], params=given(params))
+
+
+def create_group(name: str, description: str = "", external_name: str = "") -> Call[models.Group]:
+    """Create an empty group. For admins."""
+    body = {"name": name, "description": description, "external_name": external_name}
+    return Call("POST", "groups", models.Group, json=body, repeatable=False)
+
+
+def delete_group(name: str) -> Call[None]:
+    """Delete a group. Jobs of users who lose a role by that stop. For admins."""
+    return Call("DELETE", f"groups/{name}", None)
+
+
+def group_members(name: str, **params: Any) -> Call[Page[models.GroupMember]]:
+    """Iterate over the users of a group, by name. For admins."""
+    return Call("GET", f"groups/{name}/members", Page[models.GroupMember], params=given(params))
+
+
+def add_group_member(name: str, username: str) -> Call[models.GroupMember]:
+    """Add a user to a group. For admins."""
+    return Call("PUT", f"groups/{name}/members/{username}", models.GroupMember)
+
+
+def remove_group_member(name: str, username: str) -> Call[None]:
+    """Remove a user from a group. For admins."""
+    return Call("DELETE", f"groups/{name}/members/{username}", None)
+
+
+def announcements(**params: Any) -> Call[Page[models.Announcement]]:
+    """Iterate over what administrators have announced and has not expired, newest first."""
+    return Call("GET", "announcements", Page[models.Announcement], params=given(params))
+
+
+def announce(
+    message: str, *, severity: str = "info", expires_at: str | None = None
+) -> Call[models.Announcement]:
+    """Show a message on every page. `severity`: info or warning; `expires_at`: a moment as ISO
+    8601 with its zone. For admins."""
+    body = {"message": message, "severity": severity, "expires_at": expires_at}
+    return Call("POST", "announcements", models.Announcement, json=body, repeatable=False)
+
+
+def delete_announcement(announcement_id: str) -> Call[None]:
+    """Stop showing an announcement. For admins."""
+    return Call("DELETE", f"announcements/{announcement_id}", None)
+
+
+def audit(**params: Any) -> Call[Page[models.AuditEntry]]:
+    """Iterate over audit entries, newest first. `params`: actor, action, outcome, target_type,
+    target, virtual_cluster, address, since, until, ordering; see the REST API."""
+    return Call("GET", "audit", Page[models.AuditEntry], params=given(params))
+
+
+def export_audit(params: Mapping[str, Any]) -> Call[None]:
+    """Download all audit entries of a filter; `params`: those of `audit`, and format."""
+    return Call("GET", "audit/export", None, params=given(params))
+
+
+def images(**params: Any) -> Call[Page[models.Image]]:
+    """Iterate over the images that your job files can name."""
+    return Call("GET", "images", Page[models.Image], params=given(params))
+
+
+def image(name: str) -> Call[models.Image]:
+    """Return an image by its name in the catalogue."""
+    return Call("GET", f"images/{name}", models.Image)
+
+
+def create_image(name: str, reference: str, **fields: Any) -> Call[models.Image]:
+    """Add an image to the catalogue. `fields`: description, framework, cuda_version, min_driver,
+    virtual_clusters, and managed_by, a virtual cluster whose VC admins may change it."""
+    body = {"name": name, "reference": reference, **fields}
+    return Call("POST", "images", models.Image, json=body, repeatable=False)
+
+
+def update_image(name: str, **fields: Any) -> Call[models.Image]:
+    """Change an image: name, reference, and the `fields` of `create_image` but managed_by."""
+    return Call("PATCH", f"images/{name}", models.Image, json=fields)
+
+
+def inspect_image(name: str) -> Call[models.Image]:
+    """Ask the registry for digest and size of an image now. For those who may change it."""
+    return Call("POST", f"images/{name}/inspect", models.Image)
+
+
+def delete_image(name: str) -> Call[None]:
+    """Remove an image from the catalogue. For those who may change it."""
+    return Call("DELETE", f"images/{name}", None)
+
+
+def check_image_rules(name: str, image: str) -> Call[models.ImageRulesCheck]:
+    """Return whether jobs of a virtual cluster may use an image."""
+    path = f"virtual-clusters/{name}/image-rules/check"
+    return Call("GET", path, models.ImageRulesCheck, params={"image": image})
+
+
+def image_rules(name: str) -> Call[models.ImageRules]:
+    """Return the patterns of images that jobs of a virtual cluster may use; none: every image."""
+    return Call("GET", f"virtual-clusters/{name}/image-rules", models.ImageRules)
+
+
+def set_image_rules(name: str, patterns: Sequence[str]) -> Call[models.ImageRules]:
+    """Replace the patterns of images that jobs of a virtual cluster may use. For VC admins."""
+    path, body = f"virtual-clusters/{name}/image-rules", {"patterns": list(patterns)}
+    return Call("PUT", path, models.ImageRules, json=body)
+
+
+def registry_credentials(*, vc: str = "", **params: Any) -> Call[Page[models.RegistryCredential]]:
+    """Iterate over your credentials for registries, or those of a virtual cluster."""
+    return Call("GET", _logins(vc), Page[models.RegistryCredential], params=given(params))
+
+
+def set_registry_credential(
+    registry: str, username: str, password: str, *, vc: str = ""
+) -> Call[models.RegistryCredential]:
+    """Store what your jobs, or all jobs of a virtual cluster, log in with at a registry."""
+    body = {"username": username, "password": password}
+    return Call("PUT", f"{_logins(vc)}/{registry}", models.RegistryCredential, json=body)
+
+
+def delete_registry_credential(registry: str, *, vc: str = "") -> Call[None]:
+    """Remove your credentials for a registry, or those of a virtual cluster."""
+    return Call("DELETE", f"{_logins(vc)}/{registry}", None)
+
+
+def _logins(vc: str) -> str:
+    return f"virtual-clusters/{vc}/registry-credentials" if vc else "me/registry-credentials"
+
+
+def storages(**params: Any) -> Call[Page[models.Storage]]:
+    """Iterate over the storages that your jobs can mount, by name. `params`: default."""
+    return Call("GET", "storages", Page[models.Storage], params=given(params))
+
+
+def storage(name: str) -> Call[models.Storage]:
+    """Return a storage by its name."""
+    return Call("GET", f"storages/{name}", models.Storage)
+
+
+def create_storage(
+    name: str, type: str, data: Mapping[str, str], **fields: Any
+) -> Call[models.Storage]:
+    """Make a storage. `type`: nfs or host_path; `data`: server and path, or path; `fields`:
+    description, mount_options, read_only, per_user, default. For admins."""
+    body = {"name": name, "type": type, "data": dict(data), **fields}
+    return Call("POST", "storages", models.Storage, json=body, repeatable=False)
+
+
+def update_storage(name: str, **fields: Any) -> Call[models.Storage]:
+    """Change a storage: data, and the `fields` of `create_storage`. For admins."""
+    return Call("PATCH", f"storages/{name}", models.Storage, json=fields)
+
+
+def delete_storage(name: str) -> Call[None]:
+    """Delete a storage, and nothing that lies in it. For admins."""
+    return Call("DELETE", f"storages/{name}", None)
+
+
+def grant_storage(name: str, vc: str, *, read_only: bool = False) -> Call[models.Storage]:
+    """Let the jobs of a virtual cluster mount a storage. For admins."""
+    path, body = f"storages/{name}/grants/{vc}", {"read_only": read_only}
+    return Call("PUT", path, models.Storage, json=body)
+
+
+def storage_files(
+    name: str, path: str = "", *, after: str = "", limit: int = 200
+) -> Call[models.StorageFiles]:
+    """Return the entries of a folder of a storage that come after a name."""
+    params = given({"path": path, "after": after, "limit": limit})
+    return Call("GET", f"storages/{name}/files", models.StorageFiles, params=params)
+
+
+def storage_usage(name: str, path: str = "") -> Call[models.StorageUsage]:
+    """Return how much lies below a folder of a storage."""
+    params, timeout = given({"path": path}), LONG_S
+    answer = models.StorageUsage
+    return Call("GET", f"storages/{name}/usage", answer, params=params, timeout_s=timeout)
+
+
+def remove_storage_file(
+    name: str, path: str, *, recursive: bool = False
+) -> Call[models.StorageRemoval]:
+    """Remove a file or folder of a storage. Not `complete`: repeat it to remove the rest."""
+    params: Mapping[str, Any] = {"path": path, "recursive": recursive}
+    answer = models.StorageRemoval
+    return Call("DELETE", f"storages/{name}/files", answer, params=params, timeout_s=LONG_S)
+
+
+def read_storage_file(name: str, path: str, first: int, size: int) -> Call[bytes]:
+    """Return `size` bytes of a file of a storage from number `first` on; fewer at its end."""
+    headers = {"Range": f"bytes={first}-{first + size - 1}"}
+    params = {"path": path}
+    return Call("GET", f"storages/{name}/content", bytes, params=params, headers=headers)
+
+
+def storage_upload(name: str, path: str) -> Call[models.StorageUpload]:
+    """Return how many bytes of a file that is being uploaded have arrived."""
+    return Call("GET", f"storages/{name}/upload", models.StorageUpload, params={"path": path})
+
+
+def write_storage_file(
+    name: str, path: str, data: bytes, offset: int, *, last: bool
+) -> Call[models.StorageUpload]:
+    """Append at most 2 MiB to a file of a storage that is being uploaded. Not repeated: a repeated
+    piece is refused (`upload_offset`) where the first one has arrived."""
+    params: Mapping[str, Any] = {"path": path, "offset": offset, "last": last}
+    headers = {"Content-Type": "application/octet-stream"}
+    return Call(
+        "PUT",
+        f"storages/{name}/content",
+        models.StorageUpload,
+        params=params,
+        content=data,
+        headers=headers,
+        repeatable=False,
+    )
+
+
+def revoke_storage(name: str, vc: str) -> Call[None]:
+    """Withdraw a grant; containers that run keep the storage. For admins."""
+    return Call("DELETE", f"storages/{name}/grants/{vc}", None)
+
+
+def usage(**params: Any) -> Call[Page[models.UsageRow]]:
+    """Iterate over sums of GPU time by the dimensions of `by`; times are GPU-seconds."""
+    return Call("GET", "usage", Page[models.UsageRow], params=given(params))
+
+
+def export_usage(params: Mapping[str, Any]) -> Call[str]:
+    """Return the same sums as CSV."""
+    return Call("GET", "usage/export", str, params=given(params))
+
+
+def report(vc: str, month: str = "") -> Call[models.Report]:
+    """Return the report of a month ("2026-11"; empty: the present one) of a virtual cluster."""
+    params = given({"month": month or None})
+    return Call("GET", f"virtual-clusters/{vc}/report", models.Report, params=params)
+
+
+def export_report(vc: str, month: str = "") -> Call[str]:
+    """Return the users of the report as CSV."""
+    params = given({"month": month or None})
+    return Call("GET", f"virtual-clusters/{vc}/report/export", str, params=params)
+
+
+def budget(vc: str) -> Call[models.Budget]:
+    """Return the GPU-hour budget of a virtual cluster and what is used of it."""
+    return Call("GET", f"virtual-clusters/{vc}/budget", models.Budget)
+
+
+def set_budget(vc: str, gpu_hours: int) -> Call[models.Budget]:
+    """Set the guaranteed GPU-hours that a virtual cluster may use in a month. For admins."""
+    body = {"gpu_hours": gpu_hours}
+    return Call("PUT", f"virtual-clusters/{vc}/budget", models.Budget, json=body)
+
+
+def remove_budget(vc: str) -> Call[models.Budget]:
+    """Remove the budget of a virtual cluster. For admins."""
+    return Call("DELETE", f"virtual-clusters/{vc}/budget", models.Budget)

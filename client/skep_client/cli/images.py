@@ -1,0 +1,168 @@
+"""`skep images`: images by name, and what their registries say of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skep_client.cli.common import Json, client, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from skep_client.models import Image
+
+Name = Annotated[str, typer.Argument(metavar="IMAGE", help="Name in the catalogue.")]
+Reference = Annotated[str, typer.Argument(help="What nodes pull, such as pytorch/pytorch:2.9.")]
+Description = Annotated[str | None, typer.Option(help="What it is for.")]
+Framework = Annotated[str | None, typer.Option(help="Such as 'PyTorch 2.9'.")]
+Cuda = Annotated[str | None, typer.Option(help="Version of CUDA in it.")]
+Driver = Annotated[
+    str | None, typer.Option(help="Least version of NVIDIA's driver, such as 570.26.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    images = typer.Typer(
+        invoke_without_command=True, help="List images that job files can name, and keep the list."
+    )
+    images.callback()(list_images)
+    for command in (show, add, edit, inspect, remove):
+        images.command()(command)
+    images.command("list")(list_images)
+    app.add_typer(images, name="images")
+
+
+def list_images(context: typer.Context, as_json: Json = False) -> None:
+    """List the images that your job files can name."""
+    if context.invoked_subcommand is not None:
+        return
+    with client() as skep:
+        found = list(skep.images())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NAME", "REFERENCE", "FRAMEWORK", "CUDA", "DRIVER", "SIZE", "FOR"),
+        [
+            (one.name, one.reference, one.framework, one.cuda_version, _driver(one), _size(one),
+             ", ".join(one.virtual_clusters) or "everyone")
+            for one in found
+        ],
+    )  # fmt: skip
+
+
+def show(image: Name, as_json: Json = False) -> None:
+    """Show an image and what its registry said of it last."""
+    with client() as skep:
+        found = skep.image(image)
+    _print(found, as_json)
+
+
+def add(
+    image: Name,
+    reference: Reference,
+    description: Description = None,
+    framework: Framework = None,
+    cuda: Cuda = None,
+    driver: Driver = None,
+    vc: Annotated[
+        list[str] | None,
+        typer.Option(help="Only for this virtual cluster. May be repeated (admin)."),
+    ] = None,
+    managed_by: Annotated[
+        str,
+        typer.Option(metavar="VC", help="For this virtual cluster, whose VC admins may change it."),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Add an image (admin; VC admins with --managed-by)."""
+    fields = _given(description, framework, cuda, driver)
+    if vc:
+        fields["virtual_clusters"] = vc
+    if managed_by:
+        fields["managed_by"] = managed_by
+    with client() as skep:
+        found = skep.create_image(image, reference, **fields)
+    _print(found, as_json)
+
+
+def edit(
+    image: Name,
+    reference: Annotated[str | None, typer.Option(help="What nodes pull.")] = None,
+    description: Description = None,
+    framework: Framework = None,
+    cuda: Cuda = None,
+    driver: Driver = None,
+    as_json: Json = False,
+) -> None:
+    """Change an image. Jobs keep the reference that they were submitted with."""
+    fields = _given(description, framework, cuda, driver)
+    if reference is not None:
+        fields["reference"] = reference
+    if not fields:
+        raise typer.BadParameter("Give at least one option to change.")
+    with client() as skep:
+        found = skep.update_image(image, **fields)
+    _print(found, as_json)
+
+
+def inspect(image: Name, as_json: Json = False) -> None:
+    """Ask the registry for digest and size of an image now."""
+    with client() as skep:
+        found = skep.inspect_image(image)
+    _print(found, as_json)
+
+
+def remove(image: Name) -> None:
+    """Remove a name. The image itself stays where it is, and so do jobs that use it."""
+    with client() as skep:
+        skep.delete_image(image)
+    say("Removed.")
+
+
+def _given(
+    description: str | None, framework: str | None, cuda: str | None, driver: str | None
+) -> dict[str, Any]:
+    fields = {
+        "description": description,
+        "framework": framework,
+        "cuda_version": cuda,
+        "min_driver": driver,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _print(found: Image, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        ("Name", found.name),
+        ("Reference", found.reference),
+        ("Description", found.description),
+        ("Framework", found.framework),
+        ("CUDA", found.cuda_version),
+        ("Driver", _driver(found)),
+        ("Size", _size(found)),
+        ("Digest", found.digest),
+        ("Registry", found.problem),
+        ("Virtual clusters", ", ".join(found.virtual_clusters) or "everyone"),
+        ("Managed by", found.managed_by or "admins"),
+    ]
+    print_table(("", ""), [row for row in rows if row[1]])
+
+
+def _driver(image: Image) -> str:
+    return f"{image.min_driver} or newer" if image.min_driver else ""
+
+
+def _size(image: Image) -> str:
+    """Return the size as registries count it: of the compressed layers."""
+    if image.size is None:
+        return ""
+    size, unit = float(image.size), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,143 @@
+"""`skep storages`: what jobs can mount by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from skep_client.cli.common import Json, client, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from skep_client.models import Storage
+
+Name = Annotated[str, typer.Argument(metavar="STORAGE", help="Name of a storage.")]
+VcName = Annotated[str, typer.Argument(metavar="VC", help="Name of a virtual cluster.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    storages = typer.Typer(
+        invoke_without_command=True, help="List the storages that your jobs can mount."
+    )
+    storages.callback()(list_storages)
+    for command in (show, add, remove, grant, revoke):
+        storages.command()(command)
+    # `skep storages` lists as well; scripts may name what they do.
+    storages.command("list")(list_storages)
+    app.add_typer(storages, name="storages")
+
+
+def list_storages(context: typer.Context, as_json: Json = False) -> None:
+    """List the storages that your jobs can mount, by name."""
+    if context.invoked_subcommand is not None:
+        return
+    with client() as skep:
+        found = list(skep.storages())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NAME", "TYPE", "ACCESS", "DEFAULT", "VIRTUAL CLUSTERS", "DESCRIPTION"),
+        [
+            (one.name, one.type, _access(one), "yes" if one.default else "", _vcs(one),
+             one.description)
+            for one in found
+        ],
+    )  # fmt: skip
+
+
+def show(storage: Name, as_json: Json = False) -> None:
+    """Show a storage; admins also see where it lies."""
+    with client() as skep:
+        found = skep.storage(storage)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        ("Name", found.name),
+        ("Description", found.description),
+        ("Type", found.type),
+        *((key.capitalize(), value) for key, value in found.data.items()),
+        ("Mount options", ",".join(found.mount_options)),
+        ("Access", _access(found)),
+        ("Default", "yes" if found.default else "no"),
+        ("Virtual clusters", _vcs(found)),
+    ]
+    print_table(("", ""), [row for row in rows if row[1]])
+
+
+def add(
+    storage: Name,
+    nfs: Annotated[str, typer.Option(help="Export to mount, as SERVER:/PATH.")] = "",
+    host_path: Annotated[str, typer.Option(help="Folder that every node has.")] = "",
+    description: Annotated[str, typer.Option(help="What it holds.")] = "",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="Mount option of NFS, such as vers=4.2. May be repeated."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="No job may write.")] = False,
+    per_user: Annotated[
+        bool, typer.Option("--per-user", help="Give each user a folder of its own.")
+    ] = False,
+    default: Annotated[
+        bool, typer.Option("--default", help="Mount it where a job file says `storages: []`.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Add a storage, which no virtual cluster may use before it is granted (admin)."""
+    if bool(nfs) == bool(host_path):
+        raise typer.BadParameter("Give one of --nfs and --host-path.")
+    server, colon, path = nfs.partition(":")
+    if nfs and not colon:
+        raise typer.BadParameter("--nfs is SERVER:/PATH.")
+    data = {"server": server, "path": path} if nfs else {"path": host_path}
+    body = {
+        "description": description,
+        "mount_options": options or [],
+        "read_only": read_only,
+        "per_user": per_user,
+        "default": default,
+    }
+    with client() as skep:
+        made = skep.create_storage(storage, "nfs" if nfs else "host_path", data, **body)
+    if as_json:
+        print_json(made)
+        return
+    say(f"Added. To let jobs mount it: skep storages grant {made.name} VC")
+
+
+def remove(storage: Name) -> None:
+    """Remove a storage from the list, and nothing that lies in it (admin)."""
+    with client() as skep:
+        skep.delete_storage(storage)
+    say("Removed.")
+
+
+def grant(
+    storage: Name,
+    vc: VcName,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Its jobs may only read.")] = False,
+) -> None:
+    """Let the jobs of a virtual cluster mount a storage (admin)."""
+    with client() as skep:
+        skep.grant_storage(storage, vc, read_only=read_only)
+    say(f"Jobs of {vc} may {'read' if read_only else 'use'} {storage}.")
+
+
+def revoke(storage: Name, vc: VcName) -> None:
+    """Withdraw a grant; containers that run keep the storage (admin)."""
+    with client() as skep:
+        skep.revoke_storage(storage, vc)
+    say(f"Jobs of {vc} that start from now on cannot mount {storage}.")
+
+
+def _access(storage: Storage) -> str:
+    words = ["read only" if storage.read_only else "read and write"]
+    return ", ".join([*words, "a folder for each user"] if storage.per_user else words)
+
+
+def _vcs(storage: Storage) -> str:
+    return ", ".join(
+        f"{grant.virtual_cluster} (read only)" if grant.read_only else grant.virtual_cluster
+        for grant in storage.grants
+    )

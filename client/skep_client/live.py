@@ -1,0 +1,61 @@
+"""Notifications of the server that something changed: what follows jobs waits for them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+POLL_S = 0.5  # between two looks where no WebSocket can be opened
+
+
+def is_loopback(server: str) -> bool:
+    """Whether no proxy of the environment can help to reach it."""
+    return urlsplit(server).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+class Subscription:
+    """Notifications that a topic of /ws/live changed. Where no WebSocket can be opened, `wait` is a
+    short sleep, and its caller polls."""
+
+    def __init__(self, server: str, token: str, topic: str, subject_id: str) -> None:
+        self._server, self._token = server, token
+        self._request = json.dumps({"subscribe": topic, "id": subject_id})
+        self._socket: Any = None
+
+    def __enter__(self) -> Self:
+        from websockets.exceptions import WebSocketException
+        from websockets.sync.client import connect
+
+        server = urlsplit(self._server)
+        scheme = "wss" if server.scheme == "https" else "ws"
+        try:
+            self._socket = connect(
+                server._replace(scheme=scheme, path=f"{server.path}/ws/live").geturl(),
+                additional_headers={"Authorization": f"Bearer {self._token}"},
+                open_timeout=5,
+                proxy=None if is_loopback(self._server) else True,
+            )
+            self._socket.send(self._request)
+        except (OSError, WebSocketException):
+            self._socket = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def wait(self, at_most_s: float) -> None:
+        """Return at the next notification, or after `at_most_s` seconds."""
+        from websockets.exceptions import WebSocketException
+
+        if self._socket is None:
+            time.sleep(POLL_S)
+            return
+        try:
+            self._socket.recv(timeout=at_most_s)
+        except TimeoutError:
+            pass
+        except (OSError, WebSocketException):  # a web server that restarts; polling goes on
+            self._socket = None

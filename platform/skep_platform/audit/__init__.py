@@ -1,0 +1,1 @@
+"""The audit log: who did what to whom, from where, by which token."""

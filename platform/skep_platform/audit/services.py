@@ -1,0 +1,243 @@
+"""All writes to the audit log: entries, the partitions they lie in, and retention."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
+
+from skep_jobfile.plain import plain, plain_data
+from skep_platform.audit.actions import ACTIONS
+from skep_platform.audit.models import AuditEntry, Outcome, first_id_at, time_of
+from skep_platform.core import caller
+from skep_platform.core.logs import MASK, SECRET_NAME, SECRET_TEXT
+from skep_platform.core.models import uuid7
+
+log = structlog.get_logger(__name__)
+MAX_VALUE_BYTES = 16 * 1024  # of `before`, `after` and `facts` each, as JSON
+MONTHS_AHEAD = 2
+LOCK_TIMEOUT = "2s"
+# Names of fields that hold secrets, beside those that the logs mask: "ssh_key", "privateKey".
+KEY_NAME = re.compile(
+    r"(?:^|[_\W])(?:keys?|private|passphrase)(?:$|[_\W])|[a-z]Keys?(?![a-z])", re.ASCII
+)
+
+
+class NamedVc(Protocol):
+    """What an entry records of a virtual cluster."""
+
+    @property
+    def pk(self) -> Any: ...
+    @property
+    def name(self) -> Any: ...
+
+
+def record(
+    action: str,
+    target_type: str,
+    target_id: object = "",
+    target_name: str = "",
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    vc: NamedVc | None = None,
+    outcome: str = Outcome.DONE,
+    **facts: Any,
+) -> None:
+    """Write one entry about what the present caller (`core.caller`) does to a target.
+
+    Call it inside the transaction of the change, so that both are stored or neither is. `action` is
+    a name in `ACTIONS`. Of `before` and `after` only what differs is stored. `vc` makes the entry
+    visible to the VC admins of it. `facts` are further values as JSON has them.
+    Values of fields that hold secrets are masked. Raises KeyError for an unknown action."""
+    entry(
+        action,
+        target_type,
+        target_id,
+        target_name,
+        before=before,
+        after=after,
+        vc=vc,
+        outcome=outcome,
+        **facts,
+    ).save(force_insert=True)
+
+
+def entry(
+    action: str,
+    target_type: str,
+    target_id: object = "",
+    target_name: str = "",
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    vc: NamedVc | None = None,
+    outcome: str = Outcome.DONE,
+    **facts: Any,
+) -> AuditEntry:
+    """Return an entry that is not stored, for `bulk_create` by code that changes many rows; see
+    `record`."""
+    _ = ACTIONS[action]
+    who, entry_id = caller.current(), uuid7()
+    if before is not None and after is not None:
+        before, after = _differing(before, after)
+    return AuditEntry(
+        id=entry_id,
+        at=time_of(entry_id),
+        action=action,
+        outcome=Outcome(outcome),
+        actor_kind=who.kind,
+        actor_id=who.user_id,
+        actor_name=plain(who.username)[:255],
+        token_id=who.token_id,
+        token_name=plain(who.token_name)[:100],
+        token_scope=who.scope,
+        address=who.address[:64],
+        user_agent=plain(who.user_agent),
+        request_id=who.request_id[:64],
+        target_type=target_type,
+        target_id=str(target_id)[:64],
+        target_name=_text(target_name),
+        vc_id=vc.pk if vc is not None else None,
+        vc_name=vc.name if vc is not None else "",
+        before=_stored(before),
+        after=_stored(after),
+        facts=_stored(facts),
+    )
+
+
+def _differing(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    missing = object()
+    names = [
+        name
+        for name in (*before, *(name for name in after if name not in before))
+        if before.get(name, missing) != after.get(name, missing)
+    ]
+    return (
+        {name: before[name] for name in names if name in before},
+        {name: after[name] for name in names if name in after},
+    )
+
+
+def masked(value: Any, name: str = "", *, secret: bool = False) -> Any:
+    """Return a copy of JSON data without secrets: texts in fields of such a name or below one
+    (`secret`), and whatever looks like a credential in other texts. `name` is the field that holds
+    the value. Numbers and booleans stay; they are counts and switches, such as `keep_tokens`."""
+    secret = secret or bool(SECRET_NAME.search(name) or KEY_NAME.search(name))
+    if isinstance(value, Mapping):
+        return {key: masked(child, str(key), secret=secret) for key, child in value.items()}
+    if isinstance(value, list):
+        return [masked(child, secret=secret) for child in value]
+    if isinstance(value, str) and value:
+        return MASK if secret else SECRET_TEXT.sub(MASK, value)
+    return value
+
+
+def _text(value: str) -> str:
+    return plain(str(masked(value)))[:255]
+
+
+def _stored(value: Mapping[str, Any] | None) -> Any:
+    """Return data as the table has it: without secrets and control characters, and bounded."""
+    if value is None:
+        return None
+    clean = plain_data(masked(_json(value)))
+    size = len(json.dumps(clean))
+    if size <= MAX_VALUE_BYTES:
+        return clean
+    # Short values say most: names and numbers stay, long texts and lists are left out.
+    short = {name: child for name, child in clean.items() if len(json.dumps(child)) <= 256}
+    return {**dict(list(short.items())[:32]), "truncated_bytes": size}
+
+
+def _json(value: Any) -> Any:
+    """Return a value in types that JSON has. Raises TypeError for one that has no such form."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(child) for key, child in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((_json(child) for child in value), key=str)
+    if isinstance(value, list | tuple):
+        return [_json(child) for child in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID):
+        return str(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"{type(value).__name__} is no value of an audit entry")
+
+
+def add_months() -> int:
+    """Create the partitions of this month and the next ones. Returns how many were missing."""
+    first = timezone.now().astimezone(UTC).replace(day=1, hour=0)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        cursor.execute(
+            "SELECT count(*) FILTER (WHERE audit_add_month(%s::timestamptz + make_interval("
+            "months => n, days => 9))) FROM generate_series(0, %s) n",
+            [first, MONTHS_AHEAD],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def drop_old_months() -> list[str]:
+    """Drop the partitions whose entries are all older than `SKEP_AUDIT_RETENTION_DAYS` (0: none).
+    Returns their names. This needs short exclusive locks; when the table is busy for longer than
+    LOCK_TIMEOUT, the next run does it."""
+    days = settings.SKEP_AUDIT_RETENTION_DAYS
+    if days <= 0:
+        return []
+    cutoff = timezone.now() - timedelta(days=days)
+    old = {name: f"DROP TABLE {name}" for name, end in _months().items() if end <= cutoff}
+    newest = _newest_outside_months()
+    if newest is not None and newest < first_id_at(cutoff):
+        old["audit_entry_default"] = "DROP TABLE audit_entry_default; SELECT audit_add_default()"
+    return [name for name, statements in old.items() if _dropped(name, statements)]
+
+
+def _months() -> dict[str, datetime]:
+    """Return the end of the month of each partition, by its name."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+            "WHERE i.inhparent = 'audit_entry'::regclass"
+        )
+        names = sorted(name for (name,) in cursor.fetchall() if name != "audit_entry_default")
+    months = {}
+    for name in names:
+        year, month = (int(part) for part in name.removeprefix("audit_entry_").split("_"))
+        months[name] = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    return months
+
+
+def _newest_outside_months() -> UUID | None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM audit_entry_default ORDER BY id DESC LIMIT 1")
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
+def _dropped(name: str, statements: str) -> bool:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            for one in statements.split("; "):
+                cursor.execute(one)
+            record("audit.drop", "audit", name, name)
+    except OperationalError as error:
+        log.warning("audit_not_dropped", partition=name, error=str(error)[:200])
+        return False
+    log.info("audit_dropped", partition=name)
+    return True

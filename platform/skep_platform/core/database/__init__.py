@@ -1,0 +1,1 @@
+"""The database engine of the settings: PostgreSQL by Django, with a cheaper health check."""

@@ -1,0 +1,216 @@
+"""What settings are made of that come from the environment: checks that keep a server from starting
+open, and the addresses of PostgreSQL and Valkey, at a TCP port or at a unix socket. Needs no
+Django, so that `skep up` says the same before it starts anything.
+
+postgresql://user:password@host:5432/name    redis://:password@host:6379/0
+postgresql://user:password@/name?host=/dir   unix://:password@/dir/valkey.sock?db=0
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from importlib.util import find_spec
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from skep_agent.network.rules import PRIVATE
+from skep_agent.watchdog import DEAD_WITHIN_S
+
+SHORTEST_SECRET = 32  # characters
+FEWEST_DIFFERENT = 8
+ALLOW_HTTP = "SKEP_ALLOW_HTTP"
+
+
+def secret_key_problem(key: str) -> str:
+    """Why `key` cannot sign sessions, and how to make one that can; "" when it can."""
+    if len(key) >= SHORTEST_SECRET and len(set(key)) >= FEWEST_DIFFERENT:
+        return ""
+    return (
+        f"SKEP_SECRET_KEY needs at least {SHORTEST_SECRET} random characters and has {len(key)} "
+        f"({len(set(key))} different ones); make one with: "
+        'python -c "import secrets; print(secrets.token_urlsafe(48))"'
+    )
+
+
+def public_url_problem(url: str, allow_http: bool) -> str:
+    """Why people cannot be asked to log in at `url`; "" when they can."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return f"SKEP_PUBLIC_URL is to be https://host or https://host:port, not {url!r}"
+    if parts.scheme == "https" or allow_http or is_loopback(parts.hostname):
+        return ""
+    return (
+        f"SKEP_PUBLIC_URL {url} has no TLS, and {parts.hostname} is not this machine alone: "
+        "passwords, tokens and secrets of jobs would cross the network in the clear. Put a proxy "
+        f"with TLS in front and use its https:// address, or set {ALLOW_HTTP}=1 for a try-out."
+    )
+
+
+def apps_url_problem(url: str, public_url: str, allow_http: bool) -> str:
+    """Why apps of jobs cannot have hosts below `url`; "" when they can, or there are none."""
+    if not url:
+        return ""
+    parts, public = urlsplit(url), urlsplit(public_url)
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not host or parts.path or parts.query:
+        return f"SKEP_APPS_URL is to be https://domain or https://domain:port, not {url[:200]!r}"
+    if "." not in host or ":" in host or host.rpartition(".")[2].isdigit():
+        return f"SKEP_APPS_URL needs a domain that can have names below it, not {host[:200]!r}"
+    if f".{public.hostname}".endswith(f".{host}"):
+        return (
+            f"SKEP_APPS_URL: {public.hostname} lies in {host}, so that the code of jobs would "
+            "share an origin or cookies with Skep's pages. Take a domain of its own."
+        )
+    local = host.endswith(".localhost")
+    if parts.scheme == "http" and (public.scheme == "https" or not (allow_http or local)):
+        return (
+            "SKEP_APPS_URL is to be https://: logins at apps would cross the network in the clear"
+        )
+    return ""
+
+
+def oidc_problem(issuer: str, client_id: str, secret: str, password_login: bool) -> str:
+    """Why users cannot log in by single sign-on as it is set; "" when they can, or need not."""
+    if not issuer:
+        wanted = "SKEP_PASSWORD_LOGIN=0 needs SKEP_OIDC_ISSUER or SKEP_LDAP_URI."
+        return "" if password_login else wanted
+    parts = urlsplit(issuer)
+    if len(issuer) > 200 or parts.query or parts.fragment or not parts.hostname:
+        return f"SKEP_OIDC_ISSUER is to be https://host/path, not {issuer[:200]!r}"
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return "SKEP_OIDC_ISSUER is to be https://: who reads along could log in as anyone"
+    if not client_id or not secret:
+        return "SKEP_OIDC_ISSUER needs SKEP_OIDC_CLIENT_ID and SKEP_OIDC_CLIENT_SECRET"
+    return ""
+
+
+def ldap_problem(uri: str, user_base: str, *filters: str) -> str:
+    """Why users cannot log in by the directory as it is set; "" when they can, or need not."""
+    if not uri:
+        return ""
+    if find_spec("ldap") is None:
+        return "SKEP_LDAP_URI needs python-ldap: pip install 'skep[ldap]'"
+    parts = urlsplit(uri)
+    if parts.scheme not in ("ldap", "ldaps") or not parts.hostname or parts.path.strip("/"):
+        return f"SKEP_LDAP_URI is to be ldaps://host or ldap://host:port, not {uri[:200]!r}"
+    if not user_base:
+        return "SKEP_LDAP_URI needs SKEP_LDAP_USER_BASE, such as ou=people,dc=example,dc=org"
+    for text in filters:
+        try:
+            ready = text % {"user": "u", "dn": "d"}
+        except (KeyError, ValueError, TypeError):
+            ready = ""
+        if not (ready.startswith("(") and ready.endswith(")")) or ready == text or "%s" in text:
+            return f"{text[:200]!r} is no LDAP filter with %(user)s or %(dn)s"
+    return ""
+
+
+def gang_pool_problem(text: str) -> str:
+    """Why the networks of gangs cannot come from `text`; "" when they can."""
+    try:
+        pool = ipaddress.IPv4Network(text)
+    except ValueError:
+        pool = None
+    if pool is None or not 8 <= pool.prefixlen <= 24 or not any(map(pool.subnet_of, PRIVATE)):
+        return f"SKEP_GANG_POOL is to be a private IPv4 network from /8 to /24, not {text[:80]!r}"
+    return ""
+
+
+def object_store_problem(url: str) -> str:
+    """Why logs and files cannot be kept at `url`; "" when they can."""
+    parts = urlsplit(url)
+    if parts.scheme == "s3" and parts.netloc:
+        return ""
+    return "SKEP_LOG_STORE is to be s3://bucket or s3://bucket/prefix"
+
+
+def object_store(url: str, folder: str) -> dict[str, object]:
+    """Return the options of django-storages for a folder of an object store."""
+    parts = urlsplit(url)
+    return {
+        "bucket_name": parts.netloc,
+        "location": f"{parts.path.strip('/')}/{folder}".lstrip("/"),
+        "endpoint_url": os.environ.get("SKEP_S3_ENDPOINT_URL") or None,
+        "file_overwrite": True,
+        "querystring_auth": False,
+        "max_memory_size": 8 * 1024 * 1024,  # of a larger file the rest goes to disk
+    }
+
+
+def lease_margin_problem(margin_s: float) -> str:
+    """Why a server that waits `margin_s` longer than a node's lease could run a task twice; ""
+    when it could not."""
+    if margin_s >= DEAD_WITHIN_S:
+        return ""
+    return (
+        f"SKEP_LEASE_MARGIN_S is {margin_s:g}, and a node may need up to {DEAD_WITHIN_S:g} s after "
+        "the end of its lease until its containers are dead: set at least 5"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, a name or an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_list(text: str) -> list[str]:
+    """Parse a comma list of addresses and networks of reverse proxies. Raises ValueError with a
+    sentence that says what is wrong."""
+    found = [part.strip() for part in text.split(",") if part.strip() not in ("", "0")]
+    for part in found:
+        try:
+            network = ipaddress.ip_network(part)
+        except ValueError:
+            raise ValueError(
+                f"SKEP_TRUSTED_PROXIES lists addresses or networks of reverse proxies, such as "
+                f"10.0.0.5,10.1.0.0/16; {part!r} is neither"
+            ) from None
+        if network.prefixlen == 0:
+            raise ValueError(f"SKEP_TRUSTED_PROXIES: {part} would believe everyone")
+    return found
+
+
+def networks(name: str, text: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Parse a comma list of networks, of a setting of this name. Raises ValueError with a sentence
+    that says what is wrong."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return [ipaddress.ip_network(part) for part in found]
+    except ValueError as error:
+        raise ValueError(f"{name} lists networks, such as 10.0.0.0/8,fd00::/8: {error}") from None
+
+
+def smtp_problem(host: str, tls: str, password: str) -> str:
+    """Why e-mails cannot be sent as it is set; "" when they can, or need not."""
+    if tls not in ("starttls", "tls", "none"):
+        return f"SKEP_SMTP_TLS is starttls, tls or none, not {tls[:40]!r}"
+    if host and tls == "none" and password and not is_loopback(host):
+        return "SKEP_SMTP_TLS=none would send SKEP_SMTP_PASSWORD in the clear"
+    return ""
+
+
+def database_settings(url: str) -> dict[str, str]:
+    """Django's settings of a database; libpq takes a folder of sockets for a host."""
+    parts = urlsplit(url)
+    [folder] = parse_qs(parts.query).get("host", [""])[-1:]
+    return {
+        "HOST": folder or parts.hostname or "",
+        "PORT": str(parts.port or 5432),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "NAME": parts.path.lstrip("/"),
+    }
+
+
+def broker_url(url: str) -> str:
+    """The same for Celery, which has names of its own for a unix socket and its database."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return url
+    [number] = parse_qs(parts.query).get("db", ["0"])[-1:]
+    return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={number}"

@@ -1,1 +1,0 @@
-"""What becomes of a job: facts from nodes, verdicts, diagnoses, retries, deadlines and ends."""

@@ -1,0 +1,1 @@
+"""The life of a job: facts from nodes, verdicts, diagnoses, retries, deadlines and ends."""

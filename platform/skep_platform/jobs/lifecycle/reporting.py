@@ -1,0 +1,367 @@
+"""Apply the facts that nodes report, in batches: a constant number of queries per batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from skep_agent.protocol import AttemptFact
+from skep_platform.cluster.services import bump_revision
+from skep_platform.core import notifications
+from skep_platform.core.bulk import fetch, insert_rows, update_rows
+from skep_platform.core.events import event
+from skep_platform.core.models import Event
+from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
+from skep_platform.jobs.lifecycle.advance import advance
+from skep_platform.jobs.lifecycle.diagnosing import Failed
+from skep_platform.jobs.lifecycle.facts import AttemptRow
+from skep_platform.jobs.lifecycle.job_state import COLUMNS, OF_JOB, LockedJob, lock
+from skep_platform.jobs.lifecycle.messages import Ending
+from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.jobs.states import AttemptState
+
+log = structlog.get_logger(__name__)
+
+MAX_FAILURE_EVENTS = 20  # failed tasks with an event of their own, per job and batch
+ROW = (
+    "id",
+    "job_id",
+    "epoch",
+    "created_at",
+    *facts.CHANGED,
+)
+WRITTEN = (*facts.CHANGED, "updated_at")
+Change = tuple[AttemptRow, AttemptRow]  # before, after
+
+
+def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
+    """Store the facts of a node in one transaction. To store them again changes nothing. Facts
+    about attempts that are not on this node, or of another epoch, are logged and ignored."""
+    by_attempt = _sort(batch)
+    if by_attempt:
+        with transaction.atomic():
+            _apply(node_id, by_attempt)
+
+
+@transaction.atomic
+def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """Record that these attempts are lost, whose nodes are gone: they hold nothing any more. For at
+    most `limit` jobs. Return the number of attempts."""
+    # A node may come back meanwhile, and be sent what is recorded as lost a moment later.
+    nodes = list(attempts.order_by().values_list("node", flat=True).distinct())
+    return _change(attempts, limit, _lost, forgetful=nodes)
+
+
+def lose_forgotten(node_id: UUID, held: Collection[str], *, remembers: bool) -> int:
+    """Record as lost what a node was sent and has forgotten. `held` is what its agent reports at
+    Hello that it holds, or knows to be over: what is missing was forgotten with its state. It may
+    have been started, and is never started a second time. Its GPUs stay leased until the node has
+    looked at them. `remembers`: the agent's journal is the one that it had before, so that what it
+    was sent and does not hold has not begun. Return the number of attempts; one query when there
+    are none."""
+    on_node = TaskAttempt.objects.filter(node=node_id, released_at=None, state__in=_MAY_BEGIN)
+    known = {attempt.lower() for attempt in held}
+    missing = [
+        pk
+        for pk, started, sent in on_node.values_list("pk", "started_at", "sent_run_at")
+        if str(pk) not in known and (started or (sent and not remembers))
+    ]
+    if not missing:
+        return 0
+    log.warning("attempts_forgotten", node=str(node_id), attempts=len(missing))
+    with transaction.atomic():
+        return _give_up(on_node.filter(pk__in=missing), len(missing), _forgotten)
+
+
+def refuse(attempts: Mapping[UUID, tuple[str, str]]) -> int:
+    """End attempts that were never sent to their node, by code and message: they fail, or are
+    stopped where that was asked. They are released without the node's confirmation, because it
+    never received them. Return the number of attempts."""
+
+    def refused(attempt: AttemptRow, now: datetime) -> AttemptRow:
+        after = replace(attempt, released_at=now)
+        stopping = attempt.state == AttemptState.STOPPING
+        if after.move_to(AttemptState.STOPPED if stopping else AttemptState.FAILED):
+            after.finished_at = now
+            after.error_code, after.error_message = attempts[attempt.id]
+        return after
+
+    unsent = TaskAttempt.objects.filter(pk__in=attempts, released_at=None, sent_run_at=None)
+    with transaction.atomic():
+        return _change(unsent, len(attempts), refused)
+
+
+_MAY_BEGIN = (AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.RUNNING)
+
+
+@transaction.atomic
+def fail_to_start(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """Give up on attempts that their nodes do not begin. Their GPUs stay leased until the node
+    has confirmed, or is lost. For at most `limit` jobs. Return the number of attempts."""
+    return _give_up(attempts, limit, _not_started)
+
+
+@transaction.atomic
+def miss_barrier(attempts: QuerySet[TaskAttempt], limit: int) -> int:
+    """Give up on attempts that are not ready while the rest of their gang waits for them; as
+    `fail_to_start`."""
+    return _give_up(attempts, limit, _not_ready)
+
+
+def _give_up(
+    attempts: QuerySet[TaskAttempt],
+    limit: int,
+    change: Callable[[AttemptRow, datetime], AttemptRow],
+) -> int:
+    nodes = list(attempts.order_by().values_list("node", flat=True).distinct())
+    changed = _change(attempts, limit, change)
+    bump_revision(nodes)
+    return changed
+
+
+def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
+    by_attempt: dict[UUID, list[AttemptFact]] = defaultdict(list)
+    for fact in sorted(batch, key=lambda fact: fact.seq):
+        try:
+            by_attempt[UUID(fact.attempt_id)].append(fact)
+        except ValueError:
+            log.warning("fact_ignored", why="not an attempt id", attempt=fact.attempt_id[:80])
+    return by_attempt
+
+
+def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
+    jobs, found = _locked(node_id, list(by_attempt))
+    _log_foreign_facts(node_id, by_attempt, found)
+    now = timezone.now()
+    changes = [(a, _folded(a, by_attempt[a.id], now)) for a in found]
+    _write(jobs, [c for c in changes if c[0] != c[1]], now, forgetful=[node_id])
+
+
+def _locked(node_id: UUID, attempts: list[UUID]) -> tuple[list[LockedJob], list[AttemptRow]]:
+    """Return the attempts that are on this node and their jobs, locked in the order of the jobs."""
+    jobs: dict[UUID, LockedJob] = {}
+    found = []
+    for row in fetch(LOCK, [attempts, node_id]):
+        job_row, attempt = row[: len(COLUMNS)], row[len(COLUMNS) :]
+        if job_row[0] not in jobs:
+            jobs[job_row[0]] = LockedJob.from_sql(job_row)
+        found.append(AttemptRow(*attempt))
+    return list(jobs.values()), found
+
+
+# The attempts are locked too: a row that was waited for is then read anew as a whole.
+LOCK = """
+SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}
+  FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
+  JOIN accounts_user o ON o.id = j.owner_id
+ WHERE a.id = ANY(%s) AND a.node_id = %s
+ ORDER BY j.id, a.id
+   FOR NO KEY UPDATE OF j, a
+""".format(
+    job=", ".join(f"j.{column}" for column in OF_JOB),
+    attempt=", ".join(f"a.{column}" for column in ROW),
+)
+
+
+def _change(
+    attempts: QuerySet[TaskAttempt],
+    limit: int,
+    change: Callable[[AttemptRow, datetime], AttemptRow],
+    forgetful: Collection[UUID] = (),
+) -> int:
+    found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()[:limit]
+    jobs = lock(Job.objects.filter(pk__in=list(found)))
+    rows = attempts.filter(job__in=[job.id for job in jobs]).order_by("pk")
+    now = timezone.now()
+    changes = [(a, change(a, now)) for a in (AttemptRow(*row) for row in rows.values_list(*ROW))]
+    _write(jobs, changes, now, forgetful)
+    return len(changes)
+
+
+def _folded(attempt: AttemptRow, reported: Iterable[AttemptFact], now: datetime) -> AttemptRow:
+    after = replace(attempt)
+    for fact in reported:
+        if fact.epoch == attempt.epoch:
+            facts.fold(after, fact, now)
+        else:
+            log.warning("fact_ignored", why="another epoch", attempt=fact.attempt_id)
+    return after
+
+
+def _lost(attempt: AttemptRow, now: datetime) -> AttemptRow:
+    after = replace(attempt, released_at=now)
+    if after.move_to(AttemptState.LOST):
+        after.finished_at = now
+        after.error_code = "node_lost"
+        after.error_message = "Its node was lost."
+    return after
+
+
+def _forgotten(attempt: AttemptRow, now: datetime) -> AttemptRow:
+    after = replace(attempt, finished_at=now, error_code="attempt_forgotten")
+    after.move_to(AttemptState.LOST)
+    after.error_message = "Its node came back without its state, and no longer has the task."
+    return after
+
+
+def _not_started(attempt: AttemptRow, now: datetime) -> AttemptRow:
+    after = replace(attempt, finished_at=now, error_code="start_timeout")
+    after.move_to(AttemptState.FAILED)
+    after.error_message = "Its node did not begin with it in time."
+    return after
+
+
+def _not_ready(attempt: AttemptRow, now: datetime) -> AttemptRow:
+    after = replace(attempt, finished_at=now, error_code="barrier_timeout")
+    after.move_to(AttemptState.FAILED)
+    after.error_message = "It was not ready in time to begin with the rest of its gang."
+    return after
+
+
+def _log_foreign_facts(
+    node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[AttemptRow]
+) -> None:
+    for attempt_id in set(by_attempt) - {attempt.id for attempt in found}:
+        log.warning("fact_ignored", why="not on this node", attempt=attempt_id, node=node_id)
+
+
+def _write(
+    jobs: Sequence[LockedJob],
+    changes: Sequence[Change],
+    now: datetime,
+    forgetful: Collection[UUID] = (),
+) -> None:
+    """Store the changes and move their jobs on. `forgetful` are nodes that may forget what was
+    released."""
+    if not changes:
+        return
+    update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])
+    released = [a.id for before, a in changes if a.released_at and not before.released_at]
+    if released:
+        _release(released, now)
+    moved = _moved(jobs, changes)
+    _record_failures(moved, changes)
+    nodes = advance(list(moved.values()), now)
+    nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
+    _record_pulls(changes)
+    # Without a notification when a heartbeat is early enough.
+    bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
+    for job_id in {after.job_id for _, after in changes}:
+        notifications.notify_topic("job", job_id)
+
+
+def _row(attempt: AttemptRow, now: datetime) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(attempt, name) for name in facts.CHANGED}
+    return row | {"id": attempt.id, "updated_at": now}
+
+
+def _release(attempts: Sequence[UUID], now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(RELEASE, {"now": now, "attempts": list(attempts)})
+        cursor.execute(RELEASE_NETWORKS, {"attempts": list(attempts)})
+    notifications.notify_scheduler()
+    notifications.notify_topic("cluster")
+
+
+RELEASE = """
+WITH devices AS (
+  UPDATE jobs_lease SET released_at = %(now)s
+   WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL)
+UPDATE jobs_portlease SET released_at = %(now)s
+ WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL
+"""
+
+
+# With the last task of the gang: until then a node may still have its bridge.
+RELEASE_NETWORKS = """
+DELETE FROM jobs_gangnetwork g USING jobs_taskattempt a
+ WHERE a.id = ANY(%(attempts)s) AND a.network = 'gang'
+   AND g.job_id = a.job_id AND g.index = a.index
+   AND NOT EXISTS (SELECT 1 FROM jobs_taskattempt other
+                    WHERE other.job_id = g.job_id AND other.index = g.index
+                      AND other.released_at IS NULL)
+"""
+
+
+def _moved(jobs: Sequence[LockedJob], changes: Sequence[Change]) -> dict[UUID, LockedJob]:
+    """Return the jobs to which the changes matter: not those of which only a pull went on."""
+    known = {job.id: job for job in jobs}
+    moved: dict[UUID, LockedJob] = {}
+    for before, after in changes:
+        if all(getattr(before, name) == getattr(after, name) for name in MOVES):
+            continue
+        job = moved.setdefault(after.job_id, known[after.job_id])
+        job.left_assigned += before.state == AttemptState.ASSIGNED != after.state
+    return moved
+
+
+MOVES = ("state", "ready_at", "released_at")
+
+
+def _record_failures(jobs: Mapping[UUID, LockedJob], changes: Sequence[Change]) -> None:
+    """Add an event for each task that failed just now; no query when none did."""
+    failures = (AttemptState.FAILED, AttemptState.LOST)
+    failed = [a.id for before, a in changes if a.state in failures and before.state != a.state]
+    if not failed:
+        return
+    rows = TaskAttempt.objects.filter(pk__in=failed).order_by("task__rank")
+    for job_id, state, *columns in rows.values_list("job_id", "state", *diagnosing.COLUMNS):
+        ending, events = Ending(Failed(*columns), state), jobs[job_id].events
+        if len(events) < MAX_FAILURE_EVENTS:
+            events.append(event("job", job_id, "task.failed", ending.sentence, **ending.details))
+
+
+MARKS = (25, 50, 75)  # percent
+PULLING = "job.pulling"
+
+
+def _record_pulls(changes: Iterable[tuple[AttemptRow, AttemptRow]]) -> None:
+    """Record each mark once per job, by the task that passes it first; none after a higher one. No
+    query where none is passed."""
+    passed: dict[UUID, tuple[int, UUID]] = {}
+    for before, after in changes:
+        mark = _mark(before, after)
+        if mark and mark > passed.get(after.job_id, (0, after.id))[0]:
+            passed[after.job_id] = mark, after.id
+    if passed:
+        _record_marks(passed)
+
+
+def _mark(before: AttemptRow, after: AttemptRow) -> int:
+    """Return the highest mark that was passed just now; 0: none."""
+    if after.phase != "pulling":
+        return 0
+    old, new = before.pull_percent or 0, after.pull_percent or 0
+    return max((mark for mark in MARKS if old < mark <= new), default=0)
+
+
+def _record_marks(passed: dict[UUID, tuple[int, UUID]]) -> None:
+    recorded = _recorded_marks(passed)
+    new = {job: found for job, found in passed.items() if found[0] > recorded.get(str(job), 0)}
+    if not new:
+        return
+    attempts = TaskAttempt.objects.filter(pk__in=[attempt for _, attempt in new.values()])
+    nodes = dict(attempts.values_list("pk", "node__name"))
+    insert_rows(
+        [
+            event("job", job, PULLING, messages.pulling(mark, nodes[attempt]), percent=mark)
+            for job, (mark, attempt) in new.items()
+        ]
+    )
+
+
+def _recorded_marks(jobs: Iterable[UUID]) -> dict[str, int]:
+    """Return the highest mark among the events of each job."""
+    rows = Event.objects.filter(
+        subject_type=Event.Subject.JOB, subject_id__in=[str(job) for job in jobs], kind=PULLING
+    )
+    return dict(rows.order_by("id").values_list("subject_id", "data__percent"))

@@ -1,0 +1,91 @@
+"""A job once more: as it is, under another name, or with other values in its job file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from skep_jobfile import Path
+from skep_platform.accounts.models import User
+from skep_platform.core.bulk import fetch
+from skep_platform.core.errors import Forbidden
+from skep_platform.jobs import queries
+from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission import allowances, attachments, storages
+from skep_platform.jobs.submission.job_file import read, renamed, revised
+from skep_platform.jobs.submission.submitting import (
+    admitted,
+    create,
+    digest_of,
+    name_taken,
+    new_row,
+    refusal,
+)
+
+NUMBERED = re.compile(r"(.*)-([0-9]{1,9})")
+MAX_BASE = 240  # characters of a name that a number is put behind
+
+
+def clone(user: User, job_id: UUID, name: str = "") -> Job:
+    """Create a job, WAITING, like this one; where no name is given, under its own with a number.
+
+    Raises NotFound, Forbidden `may_not_clone`, and what `submit` raises."""
+    return clone_of(user, own(user, job_id), name)
+
+
+def own(user: User, job_id: UUID) -> Job:
+    """Return a job that the user may clone. Raises NotFound and Forbidden `may_not_clone`."""
+    source = queries.find(user, job_id)
+    if source.owner_id != user.pk:
+        message = "Only its owner may clone a job: it comes with secrets. Submit its file instead."
+        raise Forbidden(message, code="may_not_clone")
+    return source
+
+
+def clone_of(
+    user: User,
+    source: Job,
+    name: str = "",
+    *,
+    changes: Sequence[tuple[Path, Any]] = (),
+    avoid_nodes: Mapping[str, float] | None = None,
+) -> Job:
+    """Create a job like `source`, of the same owner, with other values at some paths of its job
+    file. `avoid_nodes`: as in `Job.avoid_nodes`. Raises what `submit` raises."""
+    text = renamed(source.spec_text, name or _next_name(source), user.pk)
+    if changes:
+        text = revised(text, changes, user.pk)
+    spec = read(text, user.pk)
+    vc, asked = admitted(user, spec, ignore_storage=True)
+    if lost := storages.lost(source, asked):
+        raise refusal(lost)
+    job = new_row(user, vc, spec)
+    allowances.take(user, vc, spec.job.tasks)
+    job.spec_digest, job.tags = digest_of(text), source.tags
+    job.avoid_nodes = dict(avoid_nodes or {})
+    try:
+        with_it = attachments.of_clone(source)
+        return create(job, spec, with_it, asked, clone_of=source.name)
+    except IntegrityError:
+        raise name_taken(spec.job.name) from None
+
+
+def _next_name(source: Job) -> str:
+    """Return the name of the source with the next free number. One row is read, however many
+    clones there are."""
+    found = NUMBERED.fullmatch(source.name)
+    base = (found[1] if found else source.name)[:MAX_BASE]
+    [(highest,)] = fetch(HIGHEST, {"owner": source.owner_id, "prefix": f"{base}-"})
+    return f"{base}-{(highest or 1) + 1}"
+
+
+HIGHEST = """
+SELECT max(substr(name, length(%(prefix)s) + 1)::bigint)
+  FROM jobs_job
+ WHERE owner_id = %(owner)s AND starts_with(name, %(prefix)s)
+   AND substr(name, length(%(prefix)s) + 1) ~ '^[0-9]{1,9}$'
+"""

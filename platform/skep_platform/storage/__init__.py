@@ -1,0 +1,1 @@
+"""Storages: shared folders that jobs mount by name, and the virtual clusters that may use them."""

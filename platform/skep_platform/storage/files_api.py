@@ -1,0 +1,248 @@
+"""REST: files of storages."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from typing import IO, Any, cast
+
+from asgiref.sync import sync_to_async
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import current_user
+from skep_platform.accounts.models import Scope
+from skep_platform.audit import services as audit
+from skep_platform.core.api import parameters
+from skep_platform.core.errors import SkepError
+from skep_platform.files.api import Unread
+from skep_platform.storage import files, queries
+
+TAGS = ["storages"]
+MAX_RANGE = 8 * 1024 * 1024  # bytes of a file in one answer to a request for a range
+RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?")
+PATH = "Folders and names, as in results/model.pt; empty for the storage itself."
+
+
+class StorageFileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    type = serializers.ChoiceField(files.TYPES, help_text="Links are shown and never followed.")
+    size = serializers.IntegerField(help_text="Bytes of a file.")
+    modified_at = serializers.DateTimeField()
+
+
+class StorageFilesSerializer(serializers.Serializer[Any]):
+    writable = serializers.BooleanField(help_text="Whether you may upload and remove.")
+    results = StorageFileSerializer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="Value of `after` for more, or null.")
+
+
+class StorageUsageSerializer(serializers.Serializer[Any]):
+    size = serializers.IntegerField(help_text="Bytes of all files.")
+    files = serializers.IntegerField()
+    folders = serializers.IntegerField()
+    complete = serializers.BooleanField(help_text="False: there is more than could be counted.")
+    modified_at = serializers.DateTimeField(allow_null=True, help_text="Of a file.")
+
+
+class StorageUploadSerializer(serializers.Serializer[Any]):
+    offset = serializers.IntegerField(help_text="Bytes that have arrived.")
+
+
+class StorageRemovalSerializer(serializers.Serializer[Any]):
+    complete = serializers.BooleanField(help_text="False: repeat the request to remove the rest.")
+
+
+class PathQuery(serializers.Serializer[Any]):
+    path = serializers.CharField(
+        required=False, default="", allow_blank=True, trim_whitespace=False, help_text=PATH
+    )
+
+
+class ListQuery(PathQuery):
+    after = serializers.CharField(
+        required=False,
+        default="",
+        trim_whitespace=False,
+        help_text="List what comes after this name.",
+    )
+    limit = serializers.IntegerField(required=False, default=200, min_value=1, max_value=1000)
+
+
+class RemoveQuery(PathQuery):
+    recursive = serializers.BooleanField(
+        required=False, default=False, help_text="Also a folder that is not empty."
+    )
+
+
+class UploadQuery(PathQuery):
+    offset = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**60)
+    last = serializers.BooleanField(
+        required=False, default=False, help_text="The file is complete with this piece."
+    )
+
+
+class StorageFilesView(APIView):
+    token_scope = Scope.SUBMIT
+
+    @extend_schema(
+        operation_id="list_storage_files",
+        parameters=[ListQuery],
+        responses=StorageFilesSerializer,
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """List a folder of a storage by name."""
+        user, query = current_user.user(request), parameters(ListQuery, request)
+        storage, writable = queries.usable(user, name)
+        entries, more = files.list_folder(
+            user, storage, query["path"], query["after"], query["limit"]
+        )
+        following = entries[-1].name if more and entries else None
+        body = {"writable": writable, "results": entries, "next": following}
+        return Response(StorageFilesSerializer(body).data)
+
+    @extend_schema(
+        operation_id="remove_storage_file",
+        parameters=[RemoveQuery],
+        responses={200: StorageRemovalSerializer},
+        tags=TAGS,
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        """Remove a file, a link or a folder of a storage."""
+        user, query = current_user.user(request), parameters(RemoveQuery, request)
+        storage = queries.writable(user, name)
+        recursive = query["recursive"]
+        complete = files.remove(user, storage, query["path"], recursive=recursive)
+        audit.record(
+            "storage.file.remove", "storage", storage.pk, storage.name, path=query["path"][:1024]
+        )
+        return Response(StorageRemovalSerializer({"complete": complete}).data)
+
+
+class StorageContentView(APIView):
+    token_scope = Scope.SUBMIT
+    parser_classes = (Unread,)
+
+    @extend_schema(
+        operation_id="download_storage_file",
+        parameters=[
+            PathQuery,
+            OpenApiParameter(
+                "Range",
+                str,
+                OpenApiParameter.HEADER,
+                description="bytes=FIRST-LAST: at most 8 MiB of it are answered.",
+            ),
+        ],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> HttpResponseBase:
+        """Download a file of a storage, or a part of it."""
+        user, query = current_user.user(request), parameters(PathQuery, request)
+        storage, _ = queries.usable(user, name)
+        file = files.open_file(user, storage, query["path"])
+        response = _content(file, request.headers.get("Range", ""))
+        saved_as = query["path"].rpartition("/")[2]
+        response["Accept-Ranges"] = "bytes"
+        response["Content-Disposition"] = content_disposition_header(True, saved_as) or "attachment"
+        return response
+
+    @extend_schema(
+        operation_id="upload_storage_file",
+        parameters=[UploadQuery],
+        request={"application/octet-stream": OpenApiTypes.BINARY},
+        responses=StorageUploadSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """Upload a piece of a file, at most 2 MiB. The file appears under its name with the last
+        one; an upload that was cut goes on from where `GET upload` says."""
+        user, query = current_user.user(request), parameters(UploadQuery, request)
+        storage = queries.writable(user, name)
+        stream = cast(IO[bytes], request._request)
+        size = files.write(
+            user, storage, query["path"], stream, query["offset"], last=query["last"]
+        )
+        if query["last"]:
+            facts = {"path": query["path"][:1024], "size": size}
+            audit.record("storage.file.upload", "storage", storage.pk, storage.name, **facts)
+        return Response(StorageUploadSerializer({"offset": size}).data)
+
+
+class StorageUploadView(APIView):
+    @extend_schema(
+        operation_id="get_storage_upload",
+        parameters=[PathQuery],
+        responses=StorageUploadSerializer,
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Return how much of a file that is being uploaded has arrived."""
+        user, query = current_user.user(request), parameters(PathQuery, request)
+        storage, _ = queries.usable(user, name)
+        offset = files.uploaded(user, storage, query["path"])
+        return Response(StorageUploadSerializer({"offset": offset}).data)
+
+
+class StorageUsageView(APIView):
+    @extend_schema(
+        operation_id="get_storage_usage",
+        parameters=[PathQuery],
+        responses=StorageUsageSerializer,
+        tags=TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Count the files below a folder of a storage, or describe a file."""
+        user, query = current_user.user(request), parameters(PathQuery, request)
+        storage, _ = queries.usable(user, name)
+        found = files.total(user, storage, query["path"])
+        return Response(StorageUsageSerializer(found).data)
+
+
+def _content(file: IO[bytes], asked: str) -> HttpResponseBase:
+    size = os.fstat(file.fileno()).st_size
+    if not asked:
+        response = StreamingHttpResponse(
+            _pieces(file, size), content_type="application/octet-stream"
+        )
+        response._resource_closers.append(file.close)  # type: ignore[attr-defined]  # also when no byte of it is read
+        response["Content-Length"] = str(size)
+        return response
+    with file:
+        found = RANGE.fullmatch(asked)
+        first = int(found[1]) if found else size
+        if found is None or (first >= size and size) or (found[2] and int(found[2]) < first):
+            raise RangeRefused("The file has no such bytes.", size=size)
+        end = min(size, first + MAX_RANGE, int(found[2]) + 1 if found[2] else size)
+        file.seek(first)
+        data = file.read(max(end - first, 0))
+    part = HttpResponse(data, status=206, content_type="application/octet-stream")
+    part["Content-Range"] = f"bytes {first}-{first + len(data) - 1}/{size}" if data else "bytes */0"
+    return part
+
+
+class RangeRefused(SkepError):
+    """The range of bytes that is asked for is none of the file."""
+
+    status = 416
+    code = "range_invalid"
+
+
+async def _pieces(file: IO[bytes], size: int) -> AsyncIterator[bytes]:
+    read = sync_to_async(file.read)
+    while size > 0:
+        data = await read(min(files.PIECE, size))
+        if not data:
+            raise EOFError("the file became shorter while it was read")
+        size -= len(data)
+        yield data

@@ -1,0 +1,167 @@
+"""All reads of usage: who may see what of it, and sums along any dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Q, QuerySet, Sum
+from django.db.models.functions import TruncMonth
+
+from skep_platform.core.bulk import fetch
+from skep_platform.core.errors import Forbidden
+from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.models import Membership, Role
+from skep_platform.usage.models import UsageDay
+
+AnyUser = Any  # User or AnonymousUser, as `request.user` is
+SECOND = 1_000_000  # microseconds
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """What usage may be summed by. `columns` are what the sums are grouped by, in the names of the
+    ORM; `show` makes the value that is shown of them."""
+
+    columns: tuple[str, ...]
+    show: Callable[..., Any]
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+# To sum by something else, add it here, and a field to the row of the API.
+DIMENSIONS: dict[str, Dimension] = {
+    "day": Dimension(("day",), lambda day: day),
+    "month": Dimension(("month",), lambda month: f"{month:%Y-%m}", {"month": TruncMonth("day")}),
+    "vc": Dimension(("vc__name",), str),
+    "user": Dimension(("user__username",), str),
+    # A user counts in each of its groups.
+    "group": Dimension(("user__group_members__group__name",), lambda name: name or ""),
+    "job": Dimension(("job_id",), lambda pk: pk),  # with its name: see `_with_names`
+    "gpu_model": Dimension(("gpu_model",), str),
+    "class": Dimension(("guaranteed",), lambda own: "guaranteed" if own else "borrowed"),
+}
+SUMS = {
+    "allocated": Sum("allocated_us", default=0),
+    "guaranteed_us": Sum("allocated_us", filter=Q(guaranteed=True), default=0),
+    "used": Sum("used_us", default=0),
+    "known": Sum("known_us", default=0),
+}
+# Groups are known to platform admins only.
+FOR_ADMINS = frozenset({"group"})
+# What rows may be ordered by, besides their dimensions.
+MEASURES: dict[str, Any] = {
+    "allocated": F("allocated"),
+    "used": F("used"),
+    "idle": ExpressionWrapper(F("known") - F("used"), BigIntegerField()),
+}
+
+
+def visible_to(user: AnyUser) -> QuerySet[UsageDay]:
+    """Return the rows that a user may see: its own, those of virtual clusters whose admin it is,
+    and all for a platform admin."""
+    rows = UsageDay.objects.all()
+    if tenancy.is_admin(user):
+        return rows
+    # Asked first: of an OR with a subquery no index is used.
+    managed = Membership.objects.filter(user_id=user.pk, role=Role.ADMIN)
+    vcs = list(managed.values_list("vc", flat=True))
+    return rows.filter(Q(user_id=user.pk) | Q(vc__in=vcs) if vcs else Q(user_id=user.pk))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which usage is summed up, of days from `since` to `until`, the last one included."""
+
+    since: date
+    until: date
+    by: tuple[str, ...] = ()
+    vc: str = ""
+    username: str = ""
+    gpu_model: str = ""
+    job: UUID | None = None
+    order: str = ""  # a dimension or a measure, with "-" before it from the most to the least
+
+
+def select(user: AnyUser, asked: Question) -> QuerySet[UsageDay]:
+    """Return the rows that are asked for, of those that the user may see.
+
+    Raises NotFound for a virtual cluster that does not exist for the user, and Forbidden for a
+    dimension that only admins may use."""
+    if FOR_ADMINS.intersection(asked.by) and not tenancy.is_admin(user):
+        raise Forbidden("Only an admin may sum up usage by groups.")
+    rows = visible_to(user).filter(day__gte=asked.since, day__lte=asked.until)
+    if asked.vc:
+        rows = rows.filter(vc=tenancy.find(user, asked.vc))
+    if asked.username:
+        rows = rows.filter(user__username=asked.username)
+    if asked.gpu_model:
+        rows = rows.filter(gpu_model=asked.gpu_model)
+    if asked.job:
+        rows = rows.filter(job=asked.job)
+    return rows
+
+
+def sums(rows: QuerySet[UsageDay], asked: Question, offset: int, most: int) -> list[Row]:
+    """Return the sums of a part of the groups. One query, and one for the names of jobs."""
+    dimensions = [DIMENSIONS[name] for name in asked.by]
+    columns = [column for dimension in dimensions for column in dimension.columns]
+    for dimension in dimensions:
+        rows = rows.annotate(**dimension.annotations)
+    grouped = rows.order_by().values(*columns).annotate(**SUMS)
+    found = grouped.order_by(*_order(asked), *columns)[offset : offset + most]
+    shown = [_shown(row, asked.by) for row in found]
+    return _with_names(shown) if "job" in asked.by else shown
+
+
+def _with_names(rows: list[Row]) -> list[Row]:
+    """Return the rows with the names of their jobs. To group by them would join every row."""
+    ids = {row["job"] for row in rows if row["job"]}
+    names = dict(fetch("SELECT id, name FROM jobs_job WHERE id = ANY(%s)", [list(ids)]))
+    return [row | {"job": {"id": row["job"], "name": names.get(row["job"], "")}} for row in rows]
+
+
+def total(rows: QuerySet[UsageDay]) -> Row:
+    """Return the sums of all rows. One query."""
+    return shown_sums(rows.aggregate(**SUMS))
+
+
+def _order(asked: Question) -> Sequence[Any]:
+    name, descending = asked.order.removeprefix("-"), asked.order.startswith("-")
+    if name in MEASURES:
+        keys: list[Any] = [MEASURES[name]]
+    elif name in asked.by:
+        keys = [F(column) for column in DIMENSIONS[name].columns]
+    else:
+        return ()
+    return [key.desc() if descending else key.asc() for key in keys]
+
+
+def _shown(row: Row, by: Sequence[str]) -> Row:
+    values = {
+        name: DIMENSIONS[name].show(*(row[column] for column in DIMENSIONS[name].columns))
+        for name in by
+    }
+    return values | shown_sums(row)
+
+
+def shown_sums(row: Mapping[str, int]) -> Row:
+    """Return the sums of microseconds as they are shown: whole GPU-seconds, and the share of the
+    measured time that was used, in percent."""
+    allocated, used, known = row["allocated"], row["used"], row["known"]
+    return {
+        "allocated_s": _seconds(allocated),
+        "guaranteed_s": _seconds(row["guaranteed_us"]),
+        "borrowed_s": _seconds(allocated - row["guaranteed_us"]),
+        "used_s": _seconds(used),
+        "idle_s": _seconds(max(known - used, 0)),
+        "unknown_s": _seconds(max(allocated - known, 0)),
+        "utilization": round(100 * used / known, 1) if known else None,
+    }
+
+
+def _seconds(microseconds: int) -> int:
+    return round(int(microseconds) / SECOND)

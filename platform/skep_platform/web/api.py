@@ -1,0 +1,426 @@
+"""REST for the pages of the whole cluster: its numbers, its health, and the grid of its nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from django.contrib.postgres.aggregates import StringAgg
+from django.db.models import Count, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform import __version__
+from skep_platform.cluster import queries, sessions
+from skep_platform.cluster import queries as cluster
+from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.core.api import IsAdmin
+from skep_platform.core.errors import SkepError
+from skep_platform.jobs.models import ACTIVE_JOB_STATES, Lease, TaskAttempt
+from skep_platform.jobs.queries import visible_to
+from skep_platform.scheduling.source import ChangeSet, Reader
+from skep_platform.telemetry import store
+from skep_platform.tenancy import queries as tenancy
+
+
+class GpuCountSerializer(serializers.Serializer[Any]):
+    total = serializers.IntegerField()
+    used = serializers.IntegerField()
+    bad = serializers.IntegerField()
+
+
+class ClusterSerializer(serializers.Serializer[Any]):
+    nodes = serializers.DictField(child=serializers.IntegerField(), help_text="By state.")
+    gpus = serializers.DictField(child=GpuCountSerializer(), help_text="By GPU model.")
+    jobs = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Active ones that you may see, by state."
+    )
+    version = serializers.CharField()
+
+
+class ClusterView(APIView):
+    @extend_schema(operation_id="get_cluster", responses=ClusterSerializer, tags=["cluster"])
+    def get(self, request: Request) -> Response:
+        return Response(
+            {
+                "nodes": cluster.count_nodes(),
+                "gpus": cluster.count_gpus(),
+                "jobs": _active_jobs(request.user),
+                "version": __version__,
+            }
+        )
+
+
+def _active_jobs(user: Any) -> dict[str, int]:
+    jobs = visible_to(user).select_related(None).filter(state__in=ACTIVE_JOB_STATES)
+    return dict(jobs.values_list("state").order_by().annotate(n=Count("pk")))
+
+
+MOST_NODES = 20  # named in one alert
+STORE_LOW_SHARE = 0.05
+GIB = 1024**3
+
+
+class AlertSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField(help_text="Stable.")
+    severity = serializers.ChoiceField(["critical", "warning"])
+    message = serializers.CharField()
+    since = serializers.DateTimeField(allow_null=True)
+    details = serializers.DictField()
+
+
+class HealthSerializer(serializers.Serializer[Any]):
+    healthy = serializers.BooleanField(help_text="No alert.")
+    log_bytes_waiting = serializers.IntegerField(
+        help_text="Output that nodes hold back, because the log store has not taken it."
+    )
+    alerts = AlertSerializer(many=True)
+
+
+class HealthView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="get_health", responses=HealthSerializer, tags=["cluster"])
+    def get(self, request: Request) -> Response:
+        """What an admin should see to: the log store, disks, nodes that are waited for."""
+        holding = queries.holding_logs()
+        found = [*_store(holding), *_store_space(), *_disks(), *_gateway(), *_awaited()]
+        waiting = sum(n for _, n in holding)
+        answer = {"healthy": not found, "log_bytes_waiting": waiting, "alerts": found}
+        return Response(HealthSerializer(answer).data)
+
+
+def alert(
+    code: str, severity: str, message: str, since: datetime | None = None, **details: Any
+) -> dict[str, Any]:
+    return {
+        "code": code,
+        "severity": severity,
+        "message": message,
+        "since": since,
+        "details": details,
+    }
+
+
+def _store(holding: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    try:
+        away = store.store_away()
+    except redis.RedisError:
+        text = "Valkey does not answer: pages are not live, and the scheduler starts late."
+        yield alert("valkey_away", "critical", text)
+        return
+    waiting = sum(n for _, n in holding)
+    held: dict[str, Any] = {
+        "bytes": waiting,
+        "nodes": dict(holding[:MOST_NODES]),
+        "nodes_total": len(holding),
+    }
+    if away is not None:
+        message = (
+            f"The log store takes no output: {away.error}. Nodes hold back {waiting:,} bytes; "
+            f"nothing is lost while their disks have space."
+        )
+        since = datetime.fromtimestamp(away.since, UTC)
+        yield alert("log_store_away", "critical", message, since, error=away.error, **held)
+    elif holding:
+        message = f"{len(holding)} nodes hold back {waiting:,} bytes of output."
+        yield alert("logs_waiting", "warning", message, **held)
+
+
+def _store_space() -> Iterator[dict[str, Any]]:
+    """Of chunks in local files; an object store has its own."""
+    location = settings.STORAGES["logs"].get("OPTIONS", {}).get("location")
+    if location is None:
+        return
+    try:
+        disk = shutil.disk_usage(settings.SKEP_DATA_DIR)
+    except OSError:
+        return
+    if disk.free < disk.total * STORE_LOW_SHARE:
+        message = (
+            f"The disk of the log store has {disk.free / GIB:.1f} of {disk.total / GIB:.1f} GiB "
+            f"left. Free space, or keep logs for a shorter time (SKEP_LOG_RETENTION_DAYS)."
+        )
+        details: dict[str, Any] = {"free_bytes": disk.free, "total_bytes": disk.total}
+        yield alert("log_store_nearly_full", "warning", message, **details)
+
+
+def _disks() -> Iterator[dict[str, Any]]:
+    low = queries.low_disks()
+    if low:
+        name, free, total = low[0]
+        message = (
+            f"{_nodes(len(low))} a nearly full disk; {name} has {free:,} of {total:,} MiB left. "
+            f"Remove unused images, or cordon it."
+        )
+        nodes = [{"name": n, "free_mb": f, "total_mb": t} for n, f, t in low[:MOST_NODES]]
+        yield alert("node_disk_low", "warning", message, nodes=nodes, nodes_total=len(low))
+
+
+def _gateway() -> Iterator[dict[str, Any]]:
+    row = sessions.absent_since()
+    if row is not None and timezone.now() - row.seen_at > 2 * sessions.gap():
+        message = (
+            "No gateway is up: agents cannot connect, and stop their jobs when the lease is over."
+        )
+        yield alert("no_gateway", "critical", message, row.seen_at)
+
+
+def _awaited() -> Iterator[dict[str, Any]]:
+    awaited = queries.awaited()
+    if awaited:
+        until = max(at for _, at in awaited)
+        message = (
+            f"{len(awaited)} nodes have not come back since the server was stopped on purpose; "
+            f"they are waited for until {until:%H:%M} UTC. Declare lost what is surely off."
+        )
+        nodes = [{"name": name, "until": at.isoformat()} for name, at in awaited[:MOST_NODES]]
+        yield alert("nodes_awaited", "warning", message, nodes=nodes, nodes_total=len(awaited))
+
+
+def _nodes(count: int) -> str:
+    return "1 node has" if count == 1 else f"{count} nodes have"
+
+
+TAGS = ["cluster"]
+MOST_CHANGED = 2000  # nodes; with more of them the whole grid is not much longer
+MOST_NAMES = 200
+NODE_COLUMNS = ("pk", "name", "state", "cordoned", "draining", "labels")
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class PlaceSerializer(serializers.Serializer[Any]):
+    fabric = serializers.CharField(allow_blank=True)
+    rack = serializers.CharField(allow_blank=True)
+
+
+class GridNodeSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    state = serializers.ChoiceField(NodeState.values)
+    cordoned = serializers.BooleanField(required=False, help_text="Left out where false.")
+    draining = serializers.BooleanField(
+        required=False, help_text="Its jobs were asked to go, and some are there."
+    )
+    place = serializers.IntegerField(required=False, help_text="Index in `places`.")
+    models = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="Index in `models` of each GPU; a single one is that of all.",
+    )
+    used_by = serializers.ListField(
+        child=serializers.IntegerField(),
+        help_text="Of each GPU, the index in `virtual_clusters`; -1: free.",
+    )
+    bad = serializers.ListField(
+        child=serializers.IntegerField(), required=False, help_text="Which of its GPUs are bad."
+    )
+
+
+class GridSerializer(serializers.Serializer[Any]):
+    revision = serializers.CharField(help_text="Ask for what has changed `since` it.")
+    whole = serializers.BooleanField(
+        help_text="These are all nodes; else those that may have changed since the revision."
+    )
+    models = serializers.ListField(child=serializers.CharField())
+    virtual_clusters = serializers.ListField(
+        child=serializers.CharField(allow_null=True), help_text="Null: any that is not yours."
+    )
+    places = PlaceSerializer(many=True)
+    nodes = GridNodeSerializer(many=True)
+    removed = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of nodes that are no more."
+    )
+
+
+class UseSerializer(serializers.Serializer[Any]):
+    use = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField(allow_null=True)),
+        help_text="By node: percent of each of its GPUs; null: not known, or not yours to know.",
+    )
+
+
+class GridView(APIView):
+    @extend_schema(
+        operation_id="get_cluster_grid",
+        parameters=[OpenApiParameter("since", str, description="`revision` of an earlier answer.")],
+        responses=GridSerializer,
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        """All nodes and their GPUs in short, by name; with `since`, those that may have changed.
+        An unknown or old revision answers with all of them."""
+        viewer = _viewer(request.user)
+        horizon, _, known_by = request.query_params.get("since", "").partition(".")
+        known = int(horizon) if horizon.isdecimal() and len(horizon) < 19 else None
+        reader = Reader(known if known_by == viewer else None)
+        changed = _changed_nodes(reader.look())
+        if known is not None and known > reader.horizon:  # of another database
+            changed = None
+        grid = _Grid(tenancy.own_names(request.user))
+        grid.read(changed)
+        return Response(
+            {
+                "revision": f"{reader.horizon}.{viewer}",
+                "whole": changed is None,
+                "models": list(grid.models),
+                "virtual_clusters": list(grid.virtual_clusters),
+                "places": [{"fabric": fabric, "rack": rack} for fabric, rack in grid.places],
+                "nodes": grid.nodes,
+                "removed": grid.removed,
+            }
+        )
+
+
+class UseView(APIView):
+    @extend_schema(
+        operation_id="get_cluster_use",
+        parameters=[
+            OpenApiParameter("nodes", str, description="Comma list of names; none without.")
+        ],
+        responses=UseSerializer,
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> Response:
+        """How busy the GPUs of some nodes are: of those on a screen, not of the whole cluster."""
+        names = [name for name in request.query_params.get("nodes", "").split(",") if name]
+        if len(names) > MOST_NAMES:
+            message = f"At most {MOST_NAMES} nodes at a time."
+            raise SkepError(message, code="too_many_nodes", limit=MOST_NAMES, nodes=len(names))
+        nodes = list(cluster.nodes().filter(name__in=names))
+        ids = [node.pk for node in nodes]
+        online = [node.pk for node in nodes if node.state == NodeState.ONLINE]
+        held, live = cluster.holders(request.user, ids), cluster.live(online)
+        gpus = cluster.gpus(ids)
+
+        def percent(uuid: str) -> int | None:
+            holder, sample = held.get(uuid), live.get(uuid)
+            hidden = holder is not None and holder.job_id is None
+            return None if sample is None or hidden else round(sample.utilization)
+
+        use = {node.name: [percent(gpu.uuid) for gpu in gpus.get(node.pk, [])] for node in nodes}
+        return Response({"use": use})
+
+
+class _Index(dict[Key, int]):
+    """Numbers its keys in the order in which they are first looked up."""
+
+    def __missing__(self, key: Key) -> int:
+        self[key] = len(self)
+        return self[key]
+
+
+@dataclass(slots=True)
+class _Grid:
+    """What a reader sees of the cluster. `own`: names of the virtual clusters that it may know;
+    None: all."""
+
+    own: Collection[str] | None
+    models: _Index[str] = field(default_factory=_Index)
+    virtual_clusters: _Index[str | None] = field(default_factory=_Index)
+    places: _Index[tuple[str, str]] = field(default_factory=_Index)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    def read(self, ids: Collection[UUID] | None) -> None:
+        """Read all nodes, or those with these ids. Three queries, and one where any is drained."""
+        nodes = Node.objects.exclude(state=NodeState.REMOVED)
+        devices, leases = Device.objects.all(), Lease.objects.filter(released_at=None)
+        if ids is not None:
+            nodes = Node.objects.filter(pk__in=ids)
+            devices, leases = devices.filter(node__in=ids), leases.filter(device__node__in=ids)
+        rows = list(nodes.order_by("name").values_list(*NODE_COLUMNS))
+        gpus = _gpus(devices)
+        users = dict(leases.order_by().values_list("device_id", "attempt__job__vc__name"))
+        busy = _busy([row[0] for row in rows if row[4]])
+        for pk, name, state, cordoned, _, labels in rows:
+            if state == NodeState.REMOVED:
+                self.removed.append(name)
+                continue
+            node = {"name": name, "state": state, **self._of_gpus(*gpus.get(pk, NO_GPUS), users)}
+            place = labels.get("fabric", ""), labels.get("rack", "")
+            if cordoned:
+                node["cordoned"] = True
+            if pk in busy:
+                node["draining"] = True
+            if any(place):
+                node["place"] = self.places[place]
+            self.nodes.append(node)
+        present = {node["name"] for node in self.nodes}
+        self.removed = [name for name in self.removed if name not in present]
+
+    def _of_gpus(
+        self, uuids: list[str], names: list[str], bad: list[int], users: dict[str, str]
+    ) -> dict[str, Any]:
+        same = len(names) > 1 and names.count(names[0]) == len(names)
+        models = [self.models[name] for name in (names[:1] if same else names)]
+        if users.keys().isdisjoint(uuids):
+            used_by = [-1] * len(uuids)
+        else:
+            used_by = [self._user(users[uuid]) if uuid in users else -1 for uuid in uuids]
+        return {"models": models, "used_by": used_by} | ({"bad": bad} if bad else {})
+
+    def _user(self, vc: str) -> int:
+        return self.virtual_clusters[vc if self.own is None or vc in self.own else None]
+
+
+def _busy(draining: list[UUID]) -> set[UUID]:
+    """Return those of the nodes on which tasks still are. No query for none."""
+    if not draining:
+        return set()
+    there = TaskAttempt.objects.filter(node__in=draining, released_at=None)
+    return set(there.values_list("node", flat=True))
+
+
+Gpus = tuple[list[str], list[str], list[int]]
+BETWEEN = "\x1f"  # the unit separator is in no name: control characters are not taken
+NO_GPUS: Gpus = ([], [], [])
+
+
+def _gpus(devices: QuerySet[Device]) -> dict[UUID, Gpus]:
+    """Return the UUIDs and models of present GPUs in the order of their index, and which of them
+    are bad, by node. One query with a row per node: a row per GPU takes four times as long."""
+    present = devices.exclude(health=Device.Health.ABSENT)
+    # Joined texts: one value for the driver to read in the place of eight.
+    order, bad = ("index", "uuid"), Device.Health.BAD
+    joined = {
+        f"{name}s": StringAgg(name, delimiter=BETWEEN, order_by=order)
+        for name in ("uuid", "model", "health")
+    }
+    rows = present.order_by().values_list("node_id").annotate(**joined)
+    found: dict[UUID, Gpus] = {}
+    for node_id, uuids, models, healths in rows:
+        at = [n for n, one in enumerate(healths.split(BETWEEN)) if one == bad]
+        found[node_id] = uuids.split(BETWEEN), models.split(BETWEEN), at
+    return found
+
+
+def _changed_nodes(news: ChangeSet) -> set[UUID] | None:
+    """Return the nodes that may look different now; None: all of them."""
+    if news.all or len(news.nodes) + len(news.gangs) > MOST_CHANGED:
+        return None
+    ids = {UUID(pk) for pk in news.nodes}
+    if news.gangs:
+        # Also those that a gang has left: an attempt keeps its node.
+        ids |= set(
+            TaskAttempt.objects.filter(job__in=map(UUID, news.gangs)).values_list("node", flat=True)
+        )
+    return None if len(ids) > MOST_CHANGED else ids
+
+
+def _viewer(user: Any) -> str:
+    """Return a digest of what the reader may know. When it changes, everything is new to them."""
+    own = tenancy.own_names(user)
+    names = "*" if own is None else ",".join(sorted(own))
+    return hashlib.blake2b(names.encode(), digest_size=4).hexdigest()

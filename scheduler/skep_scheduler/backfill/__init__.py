@@ -1,0 +1,1 @@
+"""Nomination starts, and what may start before them without delaying anyone."""

@@ -1,0 +1,1 @@
+"""Where a gang can go, and which running gangs it preempts for that."""

@@ -1,0 +1,158 @@
+"""Policies: which gang comes first within a virtual cluster. One module each, registered here.
+
+To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, and a line in
+`POLICIES`. The REST API, the pages and the command line learn of it from its schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skep_scheduler.model import Options, PolicyChoice
+from skep_scheduler.policies.base import OrderPolicy, Policy
+from skep_scheduler.policies.fifo import Fifo
+from skep_scheduler.policies.ordered import Ordered
+from skep_scheduler.policies.priority_ageing import PriorityAgeing
+from skep_scheduler.policies.sjf import Sjf
+
+POLICIES: tuple[type[OrderPolicy], ...] = (
+    PriorityAgeing,
+    Fifo,
+    Sjf,
+)
+DEFAULT = PriorityAgeing.name
+
+PolicyOf = Callable[[str], Policy]  # by the name of the virtual cluster; "" is the idle domain
+
+
+class PolicyError(ValueError):
+    """A choice that is not to be had. `code` is `unknown_policy` or `bad_policy_parameter`;
+    `details` are the numbers and names behind the message."""
+
+    def __init__(self, code: str, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.code, self.message, self.details = code, message, details
+
+
+def names() -> tuple[str, ...]:
+    return tuple(policy.name for policy in POLICIES)
+
+
+def schema(policy: type[OrderPolicy]) -> dict[str, Any]:
+    """Return name, description and parameters of a policy as plain data."""
+    return {
+        "name": policy.name,
+        "description": " ".join((policy.__doc__ or "").split()),
+        "parameters": [
+            {
+                "name": known.name,
+                "type": _type(known),
+                "default": known.default,
+                "description": known.metadata["description"],
+                "minimum": known.metadata["minimum"],
+                "maximum": known.metadata["maximum"],
+                "choices": list(known.metadata["choices"]),
+            }
+            for known in _fields(policy)
+        ],
+    }
+
+
+def check(choice: PolicyChoice) -> None:
+    """Raise `PolicyError` for an unknown policy, an unknown parameter or a value out of range."""
+    policy = _find(choice.name)
+    fields = {known.name: known for known in _fields(policy)}
+    for name, value in choice.parameters:
+        if name not in fields:
+            raise PolicyError(
+                "bad_policy_parameter",
+                f"{policy.name} has no parameter {name!r}. {_known_parameters(fields)}",
+                policy=policy.name,
+                parameter=name,
+                known=sorted(fields),
+            )
+        _check_value(policy, fields[name], value)
+
+
+def make(choice: PolicyChoice, options: Options) -> Policy:
+    """Return the policy as it was chosen. Raises `PolicyError`."""
+    check(choice)
+    policy, given = _find(choice.name), dict(choice.parameters)
+    for known in _fields(policy):
+        if known.metadata["option"]:
+            given.setdefault(known.name, getattr(options, known.metadata["option"]))
+    return Ordered(policy(**given))
+
+
+def policy_of(choices: Mapping[str, PolicyChoice], options: Options) -> PolicyOf:
+    """Return the policy of each virtual cluster: as it was chosen, or the default. A choice that
+    this version does not know is the default, too: planning never fails for it."""
+    made: dict[PolicyChoice, Policy] = {}
+
+    def find(vc: str) -> Policy:
+        choice = choices.get(vc, PolicyChoice())
+        if choice not in made:
+            try:
+                made[choice] = make(choice, options)
+            except PolicyError:
+                made[choice] = make(PolicyChoice(), options)
+        return made[choice]
+
+    return find
+
+
+def _find(name: str) -> type[OrderPolicy]:
+    for policy in POLICIES:
+        if policy.name == (name or DEFAULT):
+            return policy
+    raise PolicyError(
+        "unknown_policy",
+        f"There is no policy {name!r}. Policies are: {', '.join(names())}.",
+        policy=name,
+        known=list(names()),
+    )
+
+
+def _fields(policy: type[OrderPolicy]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(policy)  # type: ignore[arg-type]
+
+
+def _type(known: dataclasses.Field[Any]) -> str:
+    return {float: "number", int: "integer", str: "string"}[type(known.default)]
+
+
+def _known_parameters(fields: Mapping[str, object]) -> str:
+    return f"Its parameters are: {', '.join(sorted(fields))}." if fields else "It has none."
+
+
+def _check_value(policy: type[OrderPolicy], known: dataclasses.Field[Any], value: object) -> None:
+    meta = known.metadata
+    if meta["choices"]:
+        good, wanted = value in meta["choices"], f"one of {', '.join(meta['choices'])}"
+    else:
+        whole = isinstance(known.default, int)
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        low, high = meta["minimum"], meta["maximum"]
+        good = number and (low is None or value >= low) and (high is None or value <= high)
+        wanted = _range("a whole number" if whole else "a number", low, high)
+    if not good:
+        raise PolicyError(
+            "bad_policy_parameter",
+            f"{known.name} of {policy.name} is {wanted}.",
+            policy=policy.name,
+            parameter=known.name,
+            value=value,
+            minimum=meta["minimum"],
+            maximum=meta["maximum"],
+            choices=list(meta["choices"]),
+        )
+
+
+def _range(what: str, low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"{what} from {low:g} to {high:g}"
+    if low is not None:
+        return f"{what} of at least {low:g}"
+    return what if high is None else f"{what} of at most {high:g}"

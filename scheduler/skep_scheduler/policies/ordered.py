@@ -1,0 +1,59 @@
+"""Makes decisions of an order policy, and the rule that no gang starves under any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from skep_scheduler.model import Gang, Options
+from skep_scheduler.policies.base import Decision, OrderPolicy, Rank, View
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Ranks gangs by (starving first, key of the policy, submission, id)."""
+
+    policy: OrderPolicy
+
+    def decide(self, view: View) -> Decision:
+        key, now, options = self.policy.key, view.now, view.options
+        starvation_s = options.starvation_s
+
+        def rank(gang: Gang) -> Rank:
+            # By submission and not by its return to the queue: a gang that was drained, preempted
+            # or retried keeps its place before those of its priority that came after it.
+            starving = starves_at(gang, starvation_s) <= now
+            return not starving, key(gang, now), gang.submitted_at, gang.id
+
+        def order(gang: Gang) -> Rank:
+            return key(gang, 0.0), gang.submitted_at, gang.id
+
+        def outranks(gang: Gang, other: Gang) -> bool:
+            # A gang that waits longer, or came first, delays no reservation by that alone.
+            starves = is_starving(gang, now, options), is_starving(other, now, options)
+            return (starves[0], gang.priority) > (starves[1], other.priority)
+
+        policy = self.policy
+        return Decision(rank, order, policy.backfill_mode, outranks, policy.keep, policy.label)
+
+
+def ordered(gangs: Iterable[Gang], decision: Decision) -> list[Gang]:
+    """Return the gangs of one domain, first come first."""
+    return sorted(gangs, key=decision.rank)
+
+
+def waits_since(gang: Gang) -> float:
+    """Return when the gang could have started for the first time since it was queued (seconds since
+    the epoch). Starvation counts from here: a gang that ran until a moment ago does not starve."""
+    since = gang.submitted_at if gang.waits_since is None else gang.waits_since
+    return max(since, gang.not_before)
+
+
+def is_starving(gang: Gang, now: float, options: Options) -> bool:
+    """Return whether a guaranteed gang has waited for `options.starvation_s`."""
+    return starves_at(gang, options.starvation_s) <= now
+
+
+def starves_at(gang: Gang, starvation_s: float) -> float:
+    """Return from when on the gang starves if it goes on waiting; infinity: never."""
+    return float("inf") if gang.opportunistic else waits_since(gang) + starvation_s

@@ -1,0 +1,230 @@
+"""A cluster with a clock of its own: gangs arrive, start, end, are preempted and wait again.
+
+Events are kept in a heap. All events of one instant are applied before the engine plans once: ends
+first, then arrivals, so that a plan sees everything that is free at that moment (the order of
+`docs/simulator.md`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from skep_scheduler import engine
+from skep_scheduler.model import (
+    DEFAULTS,
+    Allocation,
+    Gang,
+    Inventory,
+    Node,
+    Options,
+    Plan,
+    VirtualCluster,
+)
+from skep_scheduler.simulator.commit import commit
+from skep_scheduler.state import ClusterState
+
+NEVER = float("inf")
+
+
+class EventKind(IntEnum):
+    """What happens, in the order in which the events of one instant are applied."""
+
+    LEAVE = 0  # the grace period of a preempted gang is over
+    END = 1
+    ARRIVE = 2
+
+
+@dataclass(order=True, slots=True)
+class Event:
+    """`start` is the number of the start that an END or LEAVE belongs to: an event of an earlier
+    start of the same gang is stale, and dropped."""
+
+    at: float
+    kind: EventKind
+    gang_id: str
+    start: int = field(compare=False, default=0)
+
+
+@dataclass(slots=True)
+class History:
+    """What happened to one gang. Times are seconds since the epoch, None until they happened."""
+
+    gang: Gang
+    first_started_at: float | None = None
+    last_started_at: float | None = None
+    running: bool = False
+    ended_at: float | None = None
+    starts: int = 0
+    preemptions: int = 0
+    served_s: float = 0.0  # on its GPUs, over all of its starts
+    remaining_s: float | None = None  # to run; None: it runs until `end` is called
+
+
+class SimulatedCluster:
+    """Runs `engine.plan` on a state that it moves through time.
+
+    state: the cluster state, as the live scheduler keeps it
+    now: seconds since the epoch
+    history: what happened to each gang so far, by id
+    lifetimes: how long gangs really run (seconds), by id; a gang that is not in it runs for its
+        own `duration_s`, and without one until `end` is called
+    keep_progress: whether a preempted gang goes on where it stopped (it saved a checkpoint), or
+        starts from the beginning
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        vcs: Iterable[VirtualCluster],
+        options: Options = DEFAULTS,
+        grace_s: float = 5.0,
+        *,
+        keep_progress: bool = False,
+    ) -> None:
+        self.state = ClusterState()
+        self.options = options
+        self.grace_s = grace_s
+        self.keep_progress = keep_progress
+        self.now = 0.0
+        self.lifetimes: dict[str, float] = {}
+        self.history: dict[str, History] = {}
+        self._events: list[Event] = []
+        self.state.set_inventory(Inventory(tuple(nodes), tuple(vcs)))
+
+    def submit(self, *gangs: Gang) -> None:
+        """Make gangs wait from now on. The next tick considers them."""
+        for gang in gangs:
+            self.history[gang.id] = History(gang)
+            self.state.set_waiting(gang)
+
+    def submit_later(self, gang: Gang) -> None:
+        """Make a gang arrive at its own `submitted_at`."""
+        self.history[gang.id] = History(gang)
+        heapq.heappush(self._events, Event(gang.submitted_at, EventKind.ARRIVE, gang.id))
+
+    def plan(self) -> Plan:
+        """Return the engine's plan for this moment without carrying it out."""
+        return engine.plan(self.state, self.now, self.options)
+
+    def tick(self) -> Plan:
+        """Plan, and carry the plan out."""
+        decided = self.plan()
+        victims = commit(self.state, decided, self.now)
+        for gang_id in victims:
+            self.history[gang_id].preemptions += 1
+            self._leave_later(gang_id)
+        for placement in decided.placements:
+            self._note_start(placement.gang)
+        return decided
+
+    def ask_to_leave(self, gang_id: str) -> None:
+        """Preempt a running gang: it leaves at the end of its grace period, and waits again."""
+        self.state.set_running(replace(self.state.running[gang_id], leaving=True))
+        self._leave_later(gang_id)
+
+    def end(self, gang_id: str) -> None:
+        """End a gang now, for good, wherever it is."""
+        history = self.history[gang_id]
+        self._note_service(gang_id)
+        history.ended_at = self.now
+        history.starts += 1  # makes its pending events stale
+        self.state.forget(gang_id)
+
+    def advance(self, until: float, step_s: float = NEVER) -> None:
+        """Let time pass until `until`, with a tick at each event and every `step_s` seconds."""
+        while self.now < until:
+            self._move_to(min(until, self.now + step_s, self._next_event()))
+            self.tick()
+
+    def step(self, wake_ups: Iterable[float] = ()) -> Plan:
+        """Let time pass until the next event, or until the first of `wake_ups` that is not past,
+        and tick. Without any of them the tick is at this moment."""
+        later = (at for at in wake_ups if at > self.now)
+        at = min([self._next_event(), *later])
+        self._move_to(at if at < NEVER else self.now)
+        return self.tick()
+
+    def run_to_end(self, tick_limit: int | None = None) -> int:
+        """Let time pass until no event is left: all gangs have ended, or cannot start any more.
+        Returns the number of ticks.
+
+        Raises `RuntimeError` after `tick_limit` ticks.
+        """
+        ticks, wake_at = 0, NEVER
+        while (at := min(self._next_event(), wake_at)) < NEVER:
+            self._move_to(at)
+            next_at = self.tick().next_at
+            wake_at = NEVER if next_at is None or next_at <= self.now else next_at
+            ticks += 1
+            if tick_limit is not None and ticks >= tick_limit:
+                raise RuntimeError(f"not finished after {ticks} ticks, at {self.now:.0f} s")
+        return ticks
+
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is to arrive any more."""
+        return not self.state.running and self._next_event() == NEVER
+
+    def _next_event(self) -> float:
+        while self._events and self._is_stale(self._events[0]):
+            heapq.heappop(self._events)
+        return self._events[0].at if self._events else NEVER
+
+    def _is_stale(self, event: Event) -> bool:
+        return event.start != self.history[event.gang_id].starts
+
+    def _move_to(self, at: float) -> None:
+        self.now = max(self.now, at)
+        while self._next_event() <= self.now:
+            event = heapq.heappop(self._events)
+            if event.kind is EventKind.ARRIVE:
+                self.state.set_waiting(self.history[event.gang_id].gang)
+            elif event.kind is EventKind.END:
+                self.end(event.gang_id)
+            else:
+                self._requeue(event.gang_id)
+
+    def _requeue(self, gang_id: str) -> None:
+        self._note_service(gang_id)
+        self.history[gang_id].starts += 1
+        gang = replace(self.state.running[gang_id].gang, waits_since=self.now)
+        self.state.forget(gang_id)
+        self.state.set_waiting(gang)
+
+    def _leave_later(self, gang_id: str) -> None:
+        start = self.history[gang_id].starts
+        leave = Event(self.now + self.grace_s, EventKind.LEAVE, gang_id, start)
+        heapq.heappush(self._events, leave)
+
+    def _note_start(self, gang_id: str) -> None:
+        history = self.history[gang_id]
+        if history.running:
+            return  # further tasks of an incremental gang that runs already
+        history.running, history.last_started_at = True, self.now
+        if history.first_started_at is None:
+            history.first_started_at = self.now
+        history.starts += 1
+        if history.remaining_s is None:
+            history.remaining_s = self.lifetimes.get(gang_id, history.gang.duration_s)
+        if history.remaining_s is not None:
+            end = Event(self.now + history.remaining_s, EventKind.END, gang_id, history.starts)
+            heapq.heappush(self._events, end)
+
+    def _note_service(self, gang_id: str) -> None:
+        history = self.history[gang_id]
+        if not history.running or history.last_started_at is None:
+            return
+        ran_s = self.now - history.last_started_at
+        history.running = False
+        history.served_s += ran_s
+        if self.keep_progress and history.remaining_s is not None:
+            history.remaining_s = max(history.remaining_s - ran_s, 0.0)
+
+
+def gpus_of(allocation: Allocation | Gang) -> int:
+    """Return the number of GPUs that an allocation holds, or that a gang asks for."""
+    if isinstance(allocation, Allocation):
+        return sum(len(task.gpu_uuids) for task in allocation.tasks)
+    return sum(member.count * member.gpus for member in allocation.members)

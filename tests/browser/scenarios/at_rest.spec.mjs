@@ -1,0 +1,120 @@
+import { ask, expect, freshName, jobFile, logIn, test } from "../visitor.mjs";
+
+const A_MINUTE = 5000; // bytes, both ways, with headers
+const MINUTES = 4;
+/** With the grid of 10,000 nodes (tests/integration/core/test_bytes.py) this makes 500 KB. */
+const FIRST_PICTURE = 400_000;
+
+/** What an open page at rest costs, and the cluster page up to its first picture: bytes on the
+ * wire are counted, minutes go by on the page's own clock. */
+test("finding U21: a page at rest costs few bytes", async ({ page }) => {
+  await page.clock.install();
+  const wire = count(page);
+  await page.goto("/login");
+  await logIn(page);
+  const job = await ask(
+    page,
+    "POST",
+    "/jobs",
+    jobFile({ name: freshName("rests"), command: "sleep 900" }),
+  );
+  await page.goto(`/jobs/${job.id}`);
+  await page.getByText("Running", { exact: true }).first().waitFor();
+  const costs = [];
+  for (const path of [
+    "/jobs",
+    `/jobs/${job.id}`,
+    `/jobs/${job.id}?tab=logs`,
+    `/jobs/${job.id}?tab=events`,
+    `/jobs/${job.id}?tab=metrics`,
+    "/cluster",
+    "/virtual-clusters",
+    "/virtual-clusters/default",
+    "/virtual-clusters/default?tab=queue",
+    "/virtual-clusters/default?tab=history",
+    "/cells",
+  ]) {
+    await page.goto(path);
+    await page.locator("main").waitFor();
+    await page.waitForLoadState("networkidle");
+    await page.clock.runFor(2000);
+    await page.waitForLoadState("networkidle");
+    await wire.reset();
+    for (let second = 0; second < 60 * MINUTES; second += 5) {
+      await page.clock.runFor(5000);
+      await settle(page);
+    }
+    const { bytes, requests } = await wire.sum();
+    const each = Math.round(bytes / MINUTES);
+    costs.push({ path, each, requests });
+  }
+  const explanation = costs.map(({ path, each, requests }) => `${path}: ${each} (${requests.join(" ")})`);
+  if (process.env.SKEP_SHOW) console.log(explanation.join("\n"));
+  expect(
+    costs.every(({ each }) => each < A_MINUTE),
+    `bytes a minute:\n${explanation.join("\n")}`,
+  ).toBeTruthy();
+
+  const fresh = await page
+    .context()
+    .browser()
+    .newContext({ baseURL: new URL(page.url()).origin });
+  await fresh.addCookies(await page.context().cookies());
+  const first = await fresh.newPage();
+  const opening = count(first);
+  await first.goto("/cluster");
+  await first.locator("[data-gpu]").first().waitFor();
+  await first.waitForLoadState("networkidle");
+  const { bytes } = await opening.sum();
+  if (process.env.SKEP_SHOW) console.log(`first picture: ${bytes}`);
+  expect(bytes < FIRST_PICTURE, `the first picture costs ${bytes} bytes`).toBeTruthy();
+  await ask(page, "POST", `/jobs/${job.id}/stop`);
+});
+
+/** Counts requests and their answers, and frames of sockets. */
+function count(page) {
+  let done = [];
+  let frames = 0;
+  // A 304 is answered, and never "finished".
+  page.on("response", (response) => done.push(response.request()));
+  page.on("websocket", (socket) => {
+    for (const event of ["framesent", "framereceived"]) {
+      socket.on(event, ({ payload }) => (frames += payload.length + 6));
+    }
+  });
+  return {
+    async reset() {
+      done = [];
+      frames = 0;
+    },
+    async sum() {
+      let bytes = frames;
+      const requests = [];
+      for (const request of done) {
+        const { pathname } = new URL(request.url());
+        if (pathname === "/healthz") continue; // our own
+        const total = await weigh(request);
+        bytes += total;
+        requests.push(`${pathname.replace("/api/v1", "")}=${total}`);
+      }
+      return { bytes, requests };
+    },
+  };
+}
+
+/** Bytes of a request and its answer. Of a 304 Playwright knows no sizes: it is headers alone. */
+async function weigh(request) {
+  const response = await request.response();
+  if (response?.status() === 304) {
+    const headers = { ...(await request.allHeaders()), ...(await response.allHeaders()) };
+    const lines = Object.entries(headers).map(([name, value]) => name.length + value.length + 4);
+    return lines.reduce((sum, line) => sum + line, 0);
+  }
+  const parts = Object.values(await request.sizes()).filter((part) => part > 0);
+  return parts.reduce((sum, part) => sum + part, 0);
+}
+
+/** Lets what the clock has set off come to its end. */
+async function settle(page) {
+  await page.evaluate(() => fetch("/healthz"));
+}

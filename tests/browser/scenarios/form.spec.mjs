@@ -1,0 +1,48 @@
+import {
+  axe,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+  write,
+} from "../visitor.mjs";
+
+/** The form and the text are two views of one job file: neither loses what the other wrote. */
+test("a job is written in a form and in its text", async ({ page }) => {
+  await logIn(page);
+  await page.goto("/jobs/new");
+  const name = freshName("formed");
+  const text = jobFile({ name: "draft", command: "sleep 0", gpus: 1 });
+  await write(page, `# of the spring runs\n${text}`);
+  await page.getByRole("button", { name: "Form", exact: true }).click();
+  const form = page.getByRole("region", { name: "Form" });
+  await form.getByRole("textbox", { name: "Name" }).fill(name);
+  await form.getByRole("textbox", { name: "GPUs of each" }).fill("0");
+  await form.getByRole("textbox", { name: /^Commands/ }).fill("echo formed");
+  const editor = page.getByRole("textbox", { name: "Job file" });
+  await editor.getByText(`name: ${name}`).waitFor();
+  await editor.getByText("# of the spring runs").waitFor();
+  await shoot(page, "form");
+  expect(await axe(page)).toEqual([]);
+
+  await write(
+    page,
+    (await read(editor)).replace("instances: 1", "instances: 2"),
+  );
+  await expect(form.getByRole("textbox", { name: "Tasks" })).toHaveValue("2");
+
+  await page.setViewportSize({ width: 390, height: 844 });
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  expect(width).toBeLessThanOrEqual(390);
+  await page.waitForTimeout(400); // the sidebar slides out
+  await shoot(page, "form-phone");
+  await page.getByRole("button", { name: "Submit" }).click();
+  await page.getByRole("heading", { name }).waitFor();
+});
+
+/** The text of the editor, which draws its lines as elements. */
+async function read(editor) {
+  return (await editor.locator(".cm-line").allTextContents()).join("\n");
+}

@@ -1,0 +1,72 @@
+"""What can be asked so many times a minute, by one user or from one address."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.one_of_each import make_all, make_users
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_user
+
+from skep_platform.core import throttling
+from skep_platform.core.notifications import valkey
+from skep_platform.jobs.models import Job
+
+pytestmark = pytest.mark.django_db
+
+RESET = {"username": "owner", "token": "x" * 40, "new": "a-long-passphrase-1"}
+JOIN = {"token": "skj_" + "x" * 43, "name": "n", "instance_id": "i"}
+# Request, the limit that counts it, and what it is answered with below the limit. Limits of logins,
+# codes, submits, checks, uploads and sockets are tested beside them.
+LIMITED = [
+    ("GET /jobs?search=train", throttling.Searches, None),
+    ("GET /jobs/count?search=train", throttling.Searches, None),
+    ("GET /audit?target=train", throttling.Searches, None),
+    ("GET /jobs/{job}/logs/search?q=x", throttling.Searches, None),
+    ("GET /audit/export", throttling.Exports, None),
+    ("GET /usage/export?by=vc", throttling.Exports, None),
+    ("GET /virtual-clusters/team/report/export", throttling.Exports, None),
+    ("POST /auth/password-reset", throttling.Guesses, RESET),
+    ("POST /nodes/join", throttling.Guesses, JOIN),
+]
+
+
+@pytest.fixture
+def admin():
+    users = make_users()
+    make_all(users)
+    return Api(users["admin"])
+
+
+@pytest.mark.parametrize(("route", "limit", "body"), LIMITED)
+def test_31_requests_that_cost_much_or_guess_are_limited(admin, monkeypatch, route, limit, body):
+    monkeypatch.setattr(limit, "most", 2)
+    method, path = route.format(job=Job.objects.get().pk).split(" ")
+    caller = admin if body is None else Api()
+    answers = [caller.send(method, path, body) for _ in range(3)]
+    assert [answer.status_code == 429 for answer in answers] == [False, False, True]
+    assert refusal(answers[2]) == (429, "throttled")
+    assert 1 <= int(answers[2].headers["Retry-After"]) <= 60
+    other = Api(make_user(admin=True)) if body is None else Api()
+    address = {} if body is None else {"REMOTE_ADDR": "192.0.2.7"}
+    other.client.defaults.update(address)
+    assert other.send(method, path, body).status_code != 429
+
+
+def test_a_list_without_a_search_is_not_counted(admin, monkeypatch):
+    monkeypatch.setattr(throttling.Searches, "most", 0)
+    assert admin.get("/jobs").status_code == 200
+    assert admin.get("/jobs", search="x").status_code == 429
+
+
+def test_31_an_address_that_a_client_claims_is_not_believed(monkeypatch):
+    monkeypatch.setattr(throttling.Guesses, "most", 1)
+    for number in range(2):
+        last = Api().post("/nodes/join", JOIN, HTTP_X_FORWARDED_FOR=f"192.0.2.{number}")
+    assert last.status_code == 429
+
+
+def test_without_valkey_no_one_is_kept_out(admin, monkeypatch, settings):
+    settings.SKEP_REDIS_URL = "redis://127.0.0.1:1"
+    monkeypatch.setattr(throttling, "valkey", valkey.__wrapped__)
+    monkeypatch.setattr(throttling.Searches, "most", 0)
+    assert admin.get("/jobs", search="x").status_code == 200

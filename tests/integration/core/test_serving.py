@@ -1,0 +1,91 @@
+"""The threads in which requests are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from skep_platform.core.serving import Handler
+
+begun, go_on = threading.Event(), threading.Event()
+used: list[int] = []
+
+
+def quick(_: HttpRequest) -> HttpResponse:
+    used.append(threading.get_ident())
+    return HttpResponse("done")
+
+
+def slow(_: HttpRequest) -> HttpResponse:
+    used.append(threading.get_ident())
+    begun.set()
+    go_on.wait(30)
+    return HttpResponse("done")
+
+
+urlpatterns = [path("quick", quick), path("slow", slow)]
+
+
+@pytest.fixture
+def handler(settings: Any) -> Iterator[Handler]:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
+    used.clear()
+    begun.clear()
+    go_on.clear()
+    yield Handler()
+    go_on.set()
+
+
+async def ask(handler: Handler, where: str, *, leaves: bool = False) -> list[Any]:
+    """Return what was sent. `leaves`: the client goes when its request has reached the view."""
+    sent: list[Any] = []
+    asked = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if not asked:
+            asked = True
+            return {"type": "http.request", "body": b""}
+        if leaves:
+            assert await asyncio.to_thread(begun.wait, 30)
+            return {"type": "http.disconnect"}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": where, "headers": [], "query_string": b""}
+    await handler(scope, receive, send)
+    return sent
+
+
+def test_one_request_after_the_other_uses_one_thread(handler: Handler) -> None:
+    async def both() -> None:
+        for _ in range(3):
+            sent = await ask(handler, "/quick")
+            assert [message.get("body") for message in sent] == [None, b"done"]
+
+    asyncio.run(both())
+    assert len(used) == 3
+    assert len(set(used)) == 1
+
+
+def test_a_thread_that_works_for_a_client_that_has_gone_is_not_waited_for(handler: Handler) -> None:
+    async def both() -> None:
+        left = asyncio.create_task(ask(handler, "/slow", leaves=True))
+        assert await asyncio.to_thread(begun.wait, 30)
+        sent = await asyncio.wait_for(ask(handler, "/quick"), 20)
+        assert sent[0]["status"] == 200
+        go_on.set()
+        await left
+        await asyncio.wait_for(ask(handler, "/quick"), 20)
+
+    asyncio.run(both())
+    assert used[0] not in used[1:]

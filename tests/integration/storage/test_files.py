@@ -1,0 +1,268 @@
+"""Files of storages over REST: rights, links, and uploads and downloads that go on where they were
+cut."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.platform_api import ROOT, Api, refusal
+from tests.support.platform_factories import make_user, make_vc
+
+from skep_platform.audit.models import AuditEntry
+from skep_platform.storage import files, queries, services
+from skep_platform.tenancy.models import Membership, Role
+
+pytestmark = pytest.mark.django_db
+SECRET = "not for tenants"
+
+
+@pytest.fixture
+def served(tmp_path: Path, settings) -> Path:
+    """What the server finds of the storages, and beside it what no one may see."""
+    (tmp_path / "secret").write_text(SECRET)
+    settings.SKEP_STORAGE_FILES = str(tmp_path / "storages")
+    (tmp_path / "storages" / "team").mkdir(parents=True)
+    (tmp_path / "storages" / "home" / "ann").mkdir(parents=True)
+    (tmp_path / "storages" / "home" / "bob").mkdir()
+    return tmp_path / "storages"
+
+
+@pytest.fixture
+def ann(served, admin):
+    """A member of "a", which may write "team" and has a folder in "home"."""
+    user = make_user("ann")
+    make_vc("a", members=[user])
+    for name, per_user in (("team", False), ("home", True)):
+        made = services.create(admin.user, name, "host_path", {"path": f"/srv/{name}"},
+                               per_user=per_user)  # fmt: skip
+        services.grant(admin.user, made, "a")
+    return user
+
+
+def put(api: Api, path: str, data: bytes, offset: int = 0, last: bool = True, at: str = "team"):
+    query = f"?path={path}&offset={offset}&last={str(last).lower()}"
+    url = f"{ROOT}/storages/{at}/content{query}"
+    return api.client.generic("PUT", url, data, content_type="application/octet-stream")
+
+
+def get(api: Api, path: str, range_: str = "", at: str = "team"):
+    headers = {"HTTP_RANGE": range_} if range_ else {}
+    return api.client.get(f"{ROOT}/storages/{at}/content", {"path": path}, **headers)
+
+
+def look(api: Api, route: str, **query: Any) -> Any:
+    return api.client.get(ROOT + route, query)
+
+
+def names(api: Api, path: str = "", at: str = "team") -> list[str]:
+    return [row["name"] for row in look(api, f"/storages/{at}/files", path=path).json()["results"]]
+
+
+def remove(api: Api, path: str, recursive: bool = False, at: str = "team") -> Any:
+    return api.delete(f"/storages/{at}/files?path={path}&recursive={str(recursive).lower()}")
+
+
+def test_file_goes_up_is_listed_comes_down_and_is_removed(ann, served):
+    api = Api(ann)
+    assert put(api, "runs/1/model.pt", b"weights").json() == {"offset": 7}
+    assert (served / "team/runs/1/model.pt").read_bytes() == b"weights"
+    assert (names(api), names(api, "runs/1")) == (["runs"], ["model.pt"])
+    row = look(api, "/storages/team/files", path="runs/1").json()
+    assert (row["writable"], row["results"][0]["size"], row["results"][0]["type"]) == (
+        *(True, 7),
+        "file",
+    )
+    answer = get(api, "runs/1/model.pt", "bytes=0-")
+    assert (answer.status_code, answer.content) == (206, b"weights")
+    assert "attachment" in answer["Content-Disposition"]
+    used = api.get("/storages/team/usage").json()
+    assert (used["size"], used["files"], used["folders"], used["complete"]) == (7, 1, 2, True)
+    assert look(api, "/storages/team/usage", path="runs/1/model.pt").json()["size"] == 7
+    assert refusal(remove(api, "runs")) == (409, "folder_not_empty")
+    assert remove(api, "runs", recursive=True).json() == {"complete": True}
+    assert list((served / "team").iterdir()) == []
+    actions = AuditEntry.objects.filter(action__startswith="storage.file").order_by("id")
+    assert list(actions.values_list("action", flat=True)) == [
+        "storage.file.upload",
+        "storage.file.remove",
+    ]
+
+
+def test_upload_that_was_cut_goes_on_and_shows_nothing_before_its_end(ann, served):
+    api = Api(ann)
+    assert put(api, "big", b"aaa", last=False).json() == {"offset": 3}
+    assert get(api, "big", "bytes=0-").status_code == 404
+    assert look(api, "/storages/team/upload", path="big").json() == {"offset": 3}
+    repeated = put(api, "big", b"aaa", offset=6, last=False)
+    assert refusal(repeated) == (409, "upload_offset")
+    assert repeated.json()["details"] == {"offset": 3}
+    assert put(api, "big", b"bb", offset=3).json() == {"offset": 5}
+    assert (served / "team/big").read_bytes() == b"aaabb"
+    assert names(api) == ["big"]
+    assert put(api, "big", b"new").status_code == 200
+    assert (served / "team/big").read_bytes() == b"new"
+
+
+def test_download_goes_on_where_it_was_cut(ann, served, monkeypatch):
+    monkeypatch.setattr("skep_platform.storage.files_api.MAX_RANGE", 4)
+    (served / "team/f").write_bytes(b"0123456789")
+    api = Api(ann)
+    found = [get(api, "f", f"bytes={first}-{last}") for first, last in ((0, 9), (4, ""), (8, 99))]
+    assert [answer.content for answer in found] == [b"0123", b"4567", b"89"]
+    assert [answer["Content-Range"] for answer in found] == [
+        *("bytes 0-3/10", "bytes 4-7/10", "bytes 8-9/10"),
+    ]
+    for bad in ("bytes=10-", "bytes=5-3", "bytes=-3", "items=0-1", "bytes=0-1,3-4", "x"):
+        assert refusal(get(api, "f", bad)) == (416, "range_invalid")
+
+
+def test_whole_file_is_streamed(ann, served):
+    (served / "team/f").write_bytes(b"x" * 3_000_000)
+    answer = get(Api(ann), "f")
+    assert (answer.status_code, answer["Content-Length"]) == (200, "3000000")
+    answer.close()
+
+
+def test_large_folder_is_listed_in_parts(ann, served):
+    for number in range(25):
+        (served / f"team/{number:02}").touch()
+    api, after, found = Api(ann), "", []
+    while after is not None:
+        page = api.get("/storages/team/files", after=after, limit=10).json()
+        found += [row["name"] for row in page["results"]]
+        after = page["next"]
+    assert found == [f"{number:02}" for number in range(25)]
+
+
+def test_02_users_see_their_own_folders_alone(ann, served, admin):
+    bob = make_user("bob")
+    Membership.objects.create(vc_id=Membership.objects.get(user=ann).vc_id, user=bob)
+    assert put(Api(ann), "diary", b"dear", at="home").status_code == 200
+    assert (served / "home/ann/diary").exists()
+    assert names(Api(ann), at="home") == ["diary"]
+    assert names(Api(bob), at="home") == []
+    for path in ("../ann/diary", "..", "ann/diary", "/ann/diary", "x/../../ann/diary"):
+        assert get(Api(bob), path, "bytes=0-", at="home").status_code in (400, 404)
+    stranger = make_user("carol")
+    Membership.objects.create(vc_id=Membership.objects.get(user=ann).vc_id, user=stranger)
+    answer = Api(stranger).get("/storages/home/files")
+    assert refusal(answer) == (404, "file_not_found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("..", "../secret", "a/../../secret", ".", "./x", "a/./b", "a%00b", "a%0Ab"),
+        *("../../../../etc/passwd", "..%2Fsecret", "/".join("a" * 70), "x" * 300),
+    ],
+)
+def test_30_path_never_leads_out_of_a_storage(ann, served, path):
+    api = Api(ann)
+    for answer in (
+        api.client.get(f"{ROOT}/storages/team/content?path={path}"),
+        api.client.get(f"{ROOT}/storages/team/files?path={path}"),
+        api.client.get(f"{ROOT}/storages/team/usage?path={path}"),
+        put(api, path, b"x"),
+        remove(api, path, recursive=True),
+    ):
+        assert 400 <= answer.status_code < 500
+        assert SECRET.encode() not in answer.content
+    assert (served.parent / "secret").read_text() == SECRET
+
+
+def test_02_30_no_link_is_followed(ann, served):
+    """A container may put any link there."""
+    outside = served.parent
+    (served / "team/file").symlink_to(outside / "secret")
+    (served / "team/folder").symlink_to(outside)
+    (served / "team/.up.skep-part").symlink_to(outside / "secret")
+    (served / "team/tree").mkdir()
+    (served / "team/tree/out").symlink_to(outside)
+    api = Api(ann)
+    kinds = {r["name"]: r["type"] for r in api.get("/storages/team/files").json()["results"]}
+    assert (kinds["file"], kinds["folder"]) == ("link", "link")
+    for answer in (
+        *(get(api, "file", "bytes=0-"), get(api, "folder/secret", "bytes=0-")),
+        look(api, "/storages/team/files", path="folder"),
+        *(put(api, "folder/new", b"x"), put(api, "up", b"x")),
+        remove(api, "folder/secret"),
+    ):
+        assert 400 <= answer.status_code < 500, answer.content
+        assert SECRET.encode() not in answer.content
+    assert look(api, "/storages/team/usage", path="tree").json()["size"] < 100
+    assert put(api, "file", b"mine").status_code == 200  # in place of the link
+    assert remove(api, "tree", recursive=True).status_code == 200
+    assert remove(api, "folder").status_code == 200
+    assert (outside / "secret").read_text() == SECRET
+
+
+def test_02_upload_writes_to_no_file_that_has_another_name(ann, served):
+    (served / "team/theirs").write_text("theirs")
+    os.link(served / "team/theirs", served / "team/.mine.skep-part")
+    assert refusal(put(Api(ann), "mine", b"x")) == (409, "upload_in_progress")
+    assert (served / "team/theirs").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_31_what_is_no_plain_file_is_never_waited_for(ann, served, kind):
+    path = served / "team" / "odd"
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    assert get(Api(ann), "odd", "bytes=0-").status_code == 400
+    assert put(Api(ann), "odd", b"x").status_code in (200, 400)
+
+
+def test_31_endless_removal_and_count_report_how_far_they_came(ann, served, monkeypatch):
+    monkeypatch.setattr(files, "BUDGET_S", -1.0)
+    for number in range(5):
+        (served / f"team/t/{number}").mkdir(parents=True)
+        (served / f"team/t/{number}/f").touch()
+    api = Api(ann)
+    assert api.get("/storages/team/usage").json()["complete"] is False
+    for _ in range(20):
+        if remove(api, "t", recursive=True).json()["complete"]:
+            break
+    assert not (served / "team/t").exists()
+
+
+def test_31_folders_that_lie_too_deep_are_refused(ann, served):
+    folder = os.open(served / "team", os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    api = Api(ann)
+    assert refusal(api.get("/storages/team/usage")) == (409, "folder_too_deep")
+    assert refusal(remove(api, "d", recursive=True)) == (409, "folder_too_deep")
+    (served / "team/d").rename(served.parent / "deep")
+    os.system(f"rm -rf {served.parent / 'deep'}")
+
+
+def test_rights_are_those_of_the_users_jobs(ann, served, admin):
+    viewer, reader = make_user(), make_user()
+    vc = Membership.objects.get(user=ann).vc
+    Membership.objects.create(vc=vc, user=viewer, role=Role.VIEWER)
+    make_vc("b", members=[reader])
+    services.grant(admin.user, queries.find(admin.user, "team"), "b", read_only=True)
+    (served / "team/f").write_text("x")
+    assert refusal(Api(viewer).get("/storages/team/files")) == (403, "storage_forbidden")
+    assert refusal(Api(make_user()).get("/storages/team/files")) == (404, "storage_not_found")
+    api = Api(reader)
+    assert (names(api), get(api, "f", "bytes=0-").content) == (["f"], b"x")
+    assert api.get("/storages/team/files").json()["writable"] is False
+    assert refusal(put(api, "g", b"x")) == (403, "storage_read_only")
+    assert refusal(remove(api, "f")) == (403, "storage_read_only")
+    assert admin.patch("/storages/team", {"read_only": True}).status_code == 200
+    assert refusal(put(Api(ann), "g", b"x")) == (403, "storage_read_only")
+    assert refusal(put(admin, "g", b"x")) == (403, "storage_read_only")
+
+
+def test_storage_that_the_server_does_not_have_is_reported(ann, served, admin, settings):
+    services.create(admin.user, "far", "host_path", {"path": "/srv/far"})
+    assert refusal(admin.get("/storages/far/files")) == (409, "storage_files_not_served")
+    settings.SKEP_STORAGE_FILES = ""
+    assert refusal(Api(ann).get("/storages/team/files")) == (409, "storage_files_not_served")

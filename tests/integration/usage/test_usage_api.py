@@ -1,0 +1,190 @@
+"""GET usage: sums along dimensions, who sees what of them, and the same as CSV."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_job, make_user, make_vc
+
+from skep_platform.accounts.models import Group, GroupMember
+from skep_platform.jobs.models import Job
+from skep_platform.usage.models import UsageDay
+
+pytestmark = pytest.mark.django_db
+
+DAY = date(2026, 11, 5)
+HOUR = 3600
+SPAN = {"since": "2026-11-01", "until": "2026-11-30"}
+
+
+def use(
+    job: Job, hours: float, *, used: float = 0.0, day: date = DAY, own: bool = True, model="A100"
+) -> UsageDay:
+    """A row of GPU-hours, all of them measured."""
+    us = int(hours * HOUR * 1_000_000)
+    return UsageDay.objects.create(
+        day=day,
+        job=job,
+        user=job.owner,
+        vc=job.vc,
+        gpu_model=model,
+        guaranteed=own,
+        allocated_us=us,
+        used_us=int(us * used),
+        known_us=us,
+    )
+
+
+@pytest.fixture
+def team():
+    """Two virtual clusters of two users, with a manager of the first one."""
+    ann, bob, boss = make_user("ann"), make_user("bob"), make_user("boss")
+    red = make_vc("red", members=[ann, bob], vc_admins=[boss])
+    blue = make_vc("blue", members=[bob])
+    use(make_job(red, ann, name="train"), 8, used=0.5)
+    use(make_job(red, bob, name="tune"), 2, used=0.11, own=False, day=DAY + timedelta(days=1))
+    use(make_job(blue, bob, name="secret"), 4, model="H100")
+    return {"ann": ann, "bob": bob, "boss": boss, "stranger": make_user("eve")}
+
+
+def asked(caller, by: str, **query: str):
+    answer = Api(caller).get("/usage", by=by, **{**SPAN, **query})
+    assert answer.status_code == 200, answer.json()
+    return answer.json()
+
+
+def hours(body, *keys: str) -> dict[object, float]:
+    return {
+        tuple(row[key] for key in keys) if len(keys) > 1 else row[keys[0]]: row["allocated_s"]
+        / HOUR
+        for row in body["results"]
+    }
+
+
+def test_an_admin_sees_all_of_it_by_any_dimensions(team):
+    root = make_user(admin=True)
+    assert hours(asked(root, "vc"), "vc") == {"red": 10, "blue": 4}
+    assert hours(asked(root, "user"), "user") == {"ann": 8, "bob": 6}
+    assert hours(asked(root, "gpu_model"), "gpu_model") == {"A100": 10, "H100": 4}
+    assert hours(asked(root, "class"), "class") == {"guaranteed": 12, "borrowed": 2}
+    assert hours(asked(root, "month"), "month") == {"2026-11": 14}
+    assert hours(asked(root, "vc,day"), "vc", "day") == {
+        ("red", "2026-11-05"): 8,
+        ("red", "2026-11-06"): 2,
+        ("blue", "2026-11-05"): 4,
+    }
+    jobs = {row["job"]["name"]: row["used_s"] / HOUR for row in asked(root, "job")["results"]}
+    assert jobs == {"train": 4, "tune": 0.22, "secret": 0}
+
+
+def test_a_row_says_what_was_used_idle_guaranteed_and_borrowed(team):
+    [row] = asked(team["ann"], "user")["results"]
+    assert row == {
+        "user": "ann",
+        "allocated_s": 8 * HOUR,
+        "guaranteed_s": 8 * HOUR,
+        "borrowed_s": 0,
+        "used_s": 4 * HOUR,
+        "idle_s": 4 * HOUR,
+        "unknown_s": 0,
+        "utilization": 50.0,
+    }
+
+
+def test_users_see_their_own_and_vc_admins_that_of_their_virtual_cluster(team):
+    assert hours(asked(team["ann"], "user"), "user") == {"ann": 8}
+    assert hours(asked(team["bob"], "vc"), "vc") == {"red": 2, "blue": 4}
+    assert hours(asked(team["boss"], "user"), "user") == {"ann": 8, "bob": 2}
+    nothing = asked(team["stranger"], "vc,user")
+    assert (nothing["results"], nothing["total"]["allocated_s"]) == ([], 0)
+
+
+@pytest.mark.parametrize("who", ["ann", "boss", "stranger"])
+def test_no_name_of_another_tenant_leaks(team, who):
+    for by in ("vc", "user", "job", "vc,user,job", "gpu_model", "day"):
+        text = str(asked(team[who], by)).replace("'by'", "")
+        assert "blue" not in text
+        assert "secret" not in text
+        assert "H100" not in text
+    query = {"by": "vc", **SPAN}
+    there = refusal(Api(team[who]).get("/usage", vc="blue", **query))
+    assert there == refusal(Api(team[who]).get("/usage", vc="nowhere", **query))
+    assert asked(team[who], "job", user="bob", gpu_model="H100")["results"] == []
+
+
+def test_an_admin_sums_up_by_groups_and_a_user_counts_in_each_of_them(team):
+    for name in ("vision", "speech"):
+        group = Group.objects.create(name=name)
+        GroupMember.objects.create(group=group, user=team["ann"])
+    by_group = hours(asked(make_user(admin=True), "group"), "group")
+    assert by_group == {"vision": 8, "speech": 8, "": 6}
+    answer = Api(team["boss"]).get("/usage", by="group")
+    assert refusal(answer) == (403, "forbidden")
+
+
+def test_filters_order_and_pages(team):
+    boss = team["boss"]
+    assert hours(asked(boss, "user", user="bob"), "user") == {"bob": 2}
+    assert hours(asked(boss, "day", until="2026-11-05"), "day") == {"2026-11-05": 8}
+    most = asked(boss, "user", order="-idle")["results"]
+    assert [row["user"] for row in most] == ["ann", "bob"]
+    least = asked(boss, "user", order="allocated")["results"]
+    assert [row["user"] for row in least] == ["bob", "ann"]
+    first = asked(boss, "user", limit="1")
+    assert [row["user"] for row in first["results"]] == ["ann"]
+    assert first["total"]["allocated_s"] == 10 * HOUR
+    second = asked(boss, "user", limit="1", cursor="1")
+    assert [row["user"] for row in second["results"]] == ["bob"]
+    assert (second["next"], first["next"] is None) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"by": "weather"},
+        {"by": ","},
+        {"by": "day,vc,user,job"},
+        {"since": "yesterday"},
+        {"since": "2026-12-01", "until": "2026-11-01"},
+        {"since": "0001-01-01"},
+        {"order": "vc"},
+        {"job": "x"},
+    ],
+)
+def test_a_bad_question_is_refused_by_field(team, query):
+    answer = Api(team["ann"]).get("/usage", **query)
+    assert refusal(answer) == (400, "invalid")
+    assert answer.json()["details"]["fields"]
+
+
+def test_the_number_of_queries_does_not_depend_on_the_rows(team):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert api.get("/usage", by="user,job", **SPAN).status_code == 200
+        return len(captured)
+
+    api = Api(team["boss"])
+    before = queries()
+    for _ in range(5):
+        member = make_user()
+        use(make_job(Job.objects.get(name="train").vc, member), 1)
+    assert queries() == before
+
+
+def test_32_csv_has_the_same_rows_and_no_formulas(team):
+    for name in ("=cmd|'/c calc'!A0", "+1", "-1", "@SUM(A1)", " =1"):
+        use(make_job(Job.objects.get(name="train").vc, team["ann"], name=name), 1)
+    answer = Api(team["ann"]).get("/usage/export", by="job,day", **SPAN)
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/csv")
+    assert "attachment" in answer["Content-Disposition"]
+    rows = list(csv.DictReader(answer.content.decode().splitlines()))
+    assert {row["job"]: row["allocated_s"] for row in rows}["train"] == str(8 * HOUR)
+    assert len(rows) == 6
+    assert not any(row["job"].lstrip().startswith(("=", "+", "-", "@")) for row in rows)
+    assert rows[0].keys() >= {"job_id", "job", "day", "used_s", "idle_s"}

@@ -1,0 +1,62 @@
+"""`skep images`: what is sent, and what is shown."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+import respx
+from typer.testing import CliRunner
+
+from skep_client.cli import app
+
+SERVER = "http://skep.test"
+ROW = {
+    "name": "torch",
+    "reference": "pytorch/pytorch:2.9",
+    "framework": "PyTorch 2.9",
+    "cuda_version": "12.8",
+    "min_driver": "570.26",
+    "size": 3_400_000_000,
+    "virtual_clusters": [],
+    "created_at": "2026-11-22T10:00:00Z",
+}
+
+
+@pytest.fixture(autouse=True)
+def _login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKEP_SERVER", SERVER)
+    monkeypatch.setenv("SKEP_TOKEN", "skt_x")
+
+
+@respx.mock
+def test_the_list_shows_what_is_in_an_image_and_its_size():
+    page = {"results": [ROW], "next": None, "previous": None}
+    respx.get(f"{SERVER}/api/v1/images").mock(return_value=httpx.Response(200, json=page))
+    done = CliRunner().invoke(app, ["images"])
+    for word in ("torch", "PyTorch 2.9", "12.8", "570.26 or newer", "3.4 GB", "everyone"):
+        assert word in done.output
+
+
+@respx.mock
+def test_add_sends_only_what_was_given():
+    route = respx.post(f"{SERVER}/api/v1/images").mock(return_value=httpx.Response(201, json=ROW))
+    asked = ["images", "add", "torch", "pytorch/pytorch:2.9", "--driver", "570.26"]
+    done = CliRunner().invoke(app, [*asked, "--managed-by", "vision"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(route.calls[0].request.content) == {
+        "name": "torch",
+        "reference": "pytorch/pytorch:2.9",
+        "min_driver": "570.26",
+        "managed_by": "vision",
+    }
+
+
+@respx.mock
+def test_an_image_is_tried_against_the_patterns():
+    path = f"{SERVER}/api/v1/virtual-clusters/vision/image-rules/check"
+    said = {"image": "x:1", "allowed": False, "patterns": [], "reason": "No pattern matches."}
+    respx.get(path, params={"image": "x:1"}).mock(return_value=httpx.Response(200, json=said))
+    done = CliRunner().invoke(app, ["registry", "rules", "vision", "--test", "x:1"])
+    assert done.output == "Not allowed. No pattern matches.\n"

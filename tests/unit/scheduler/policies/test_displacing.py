@@ -1,0 +1,133 @@
+"""A policy whose waiting gangs may take the places of running ones that come later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.cluster import Cluster, gang, member, node, owns
+
+from skep_scheduler import engine
+from skep_scheduler.model import Code, Gang, Options, Plan
+from skep_scheduler.policies.base import BackfillMode, Keep, Key, Needs
+from skep_scheduler.policies.ordered import Ordered
+
+OPTIONS = Options(starvation_s=1e9, min_run_s=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestFirst:
+    """The shortest gang runs, also instead of a longer one."""
+
+    name: ClassVar[str] = "shortest_first"
+    label: ClassVar[str] = "shortest first"
+    needs: ClassVar[Needs] = Needs()
+    keep: Keep = Keep.DISPLACE
+    backfill_mode: BackfillMode = BackfillMode.SKIP
+
+    def key(self, gang: Gang, now: float) -> Key:
+        return -gang.priority, gang.expected_s or 1e9
+
+
+class Displacing(Cluster):
+    keep = Keep.DISPLACE
+
+    def plan(self) -> Plan:
+        policy = Ordered(ShortestFirst(self.keep))
+        decided = engine.plan(self.state, self.now, self.options, lambda vc: policy)
+        self.state.validate()
+        return decided
+
+
+def cluster(nodes: int = 1, **gpus: int) -> Displacing:
+    return Displacing([node(f"n{i}") for i in range(nodes)], owns(**gpus or {"a": 8}), OPTIONS)
+
+
+def test_a_gang_takes_the_places_of_one_that_comes_later_and_starts_when_it_has_left() -> None:
+    world = cluster()
+    world.run(gang("long", gpus=8, predicted_s=1000.0))
+    world.now = 100.0
+    world.submit(gang("short", gpus=8, at=100.0, predicted_s=10.0))
+    (preemption,) = world.tick().preemptions
+    assert [victim.gang for victim in preemption.victims] == ["long"]
+    world.advance(100.0 + world.grace_s)
+    assert world.started["short"] == 100.0 + world.grace_s
+    assert "long" in world.state.waiting
+
+
+@pytest.mark.parametrize(
+    ("running", "code"),
+    [
+        ({"predicted_s": 5.0}, Code.VC_BUSY),  # it comes earlier
+        ({"predicted_s": 1000.0, "preemptible": False}, Code.VC_BUSY),
+        ({"predicted_s": 1000.0, "priority": 11}, Code.VC_BUSY),
+    ],
+)
+def test_no_other_gang_is_displaced(running: dict[str, float], code: Code) -> None:
+    world = cluster()
+    world.run(gang("runs", gpus=8, **running))
+    world.now = 100.0
+    world.submit(gang("short", gpus=8, at=100.0, predicted_s=10.0))
+    plan = world.tick()
+    assert not plan.preemptions
+    assert plan.reasons["short"].code == code
+
+
+def test_a_gang_that_runs_since_a_moment_is_displaced_later() -> None:
+    world = cluster()
+    world.run(gang("long", gpus=8, predicted_s=1000.0))
+    world.now = 30.0
+    world.submit(gang("short", gpus=8, at=30.0, predicted_s=10.0))
+    plan = world.tick()
+    assert plan.reasons["short"].code == Code.VICTIMS_TOO_YOUNG
+    assert plan.next_at == OPTIONS.min_run_s
+
+
+def test_gangs_of_another_virtual_cluster_and_those_not_needed_stay() -> None:
+    world = cluster(2, a=8, b=8)
+    world.run(
+        gang("other", "b", gpus=8, predicted_s=9000.0),
+        gang("longest", gpus=2, predicted_s=3000.0),
+        gang("long", gpus=4, predicted_s=2000.0),
+        gang("mid", gpus=2, predicted_s=1000.0),
+    )
+    world.now = 100.0
+    world.submit(gang("short", gpus=4, at=100.0, predicted_s=10.0))
+    (preemption,) = world.tick().preemptions
+    assert [victim.gang for victim in preemption.victims] == ["long"]
+
+
+def test_a_firm_policy_displaces_nothing() -> None:
+    world = cluster()
+    world.keep = Keep.FIRM
+    world.run(gang("long", gpus=8, predicted_s=1000.0))
+    world.now = 100.0
+    world.submit(gang("short", gpus=8, at=100.0, predicted_s=10.0))
+    assert not world.tick().preemptions
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    mix=st.lists(
+        st.tuples(st.integers(1, 2), st.sampled_from([1, 2, 4, 8]), st.integers(1, 9)),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_every_gang_ends_and_no_two_displace_each_other_in_turn(
+    mix: list[tuple[int, int, int]],
+) -> None:
+    world = cluster(2, a=16)
+    for i, (tasks, gpus, length) in enumerate(mix):
+        seconds = length * 100.0
+        world.lifetimes[f"g{i}"] = seconds
+        world.submit_later(
+            gang(f"g{i}", members=[member(tasks, gpus)], at=i * 70.0, predicted_s=seconds)
+        )
+    world.advance(70.0 * len(mix))
+    world.run_to_end(tick_limit=500)
+    assert all(known.ended_at is not None for known in world.history.values())
+    assert all(known.preemptions <= len(mix) for known in world.history.values())

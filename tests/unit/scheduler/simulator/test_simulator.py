@@ -1,0 +1,157 @@
+"""The simulator: what arrives ends, figures are right, and equal seeds give equal output."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.cluster import Cluster, gang, node, owns
+
+from skep_scheduler.model import PolicyChoice
+from skep_scheduler.simulator.__main__ import main
+from skep_scheduler.simulator.metrics import percentile, summarise
+from skep_scheduler.simulator.workload import (
+    TraceJob,
+    WorkloadError,
+    gangs_of,
+    nodes_of,
+    read_trace,
+    synthetic_trace,
+    virtual_clusters,
+)
+
+HEADER = "id,submit_s,duration_s,gpus,vc,priority\n"
+
+
+def simulate(capsys: pytest.CaptureFixture[str], *args: str) -> list[dict[str, object]]:
+    assert main(args) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line in lines:
+        assert line.pop("wall_s") >= 0
+    return lines
+
+
+def trace(tmp_path: Path, rows: str, header: str = HEADER) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(header + rows)
+    return path
+
+
+def test_equal_seeds_give_equal_output(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("--cluster", "2x4xV100", "--jobs", "40", "--seeds", "3-4")
+    first, again = simulate(capsys, *args), simulate(capsys, *args)
+    assert first == again
+    assert [line["seed"] for line in first] == [3, 4]
+    assert first[0]["avg_jct_s"] != first[1]["avg_jct_s"]
+
+
+def test_figures_of_two_jobs_that_take_turns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = trace(tmp_path, "a,100,50,8,,0\nb,110,50,8,,0\n")
+    (line,) = simulate(capsys, "--cluster", "1x8xV100", "--trace", str(path))
+    assert (line["jobs"], line["finished"], line["preemptions"]) == (2, 2, 0)
+    assert line["avg_jct_s"] == (50 + 90) / 2
+    assert line["p99_jct_s"] == 90
+    assert line["makespan_s"] == 100
+    assert line["utilisation"] == 1.0
+
+
+def test_a_preempted_job_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """600 s of work, interrupted after 300 s for 100 s of work of a higher priority."""
+    path = trace(tmp_path, "low,0,600,8,,0\nhigh,300,100,8,,50\n")
+    args = ("--cluster", "1x8xV100", "--trace", str(path), "--grace", "10")
+    (line,) = simulate(capsys, *args)
+    assert line["preemptions"] == 1
+    assert line["makespan_s"] == 700  # the grace period is work that is kept, too
+    assert line["utilisation"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "wanted"),
+    [
+        ("submit_s,gpus\n", "0,1\n", "no column duration_s"),
+        (HEADER, "a,0,sixty,1,,0\n", "line 2, column duration_s: 'sixty' is not a number"),
+        (HEADER, "a,0,60,1,,0\nb,0,60,0,,0\n", "line 3, column gpus: '0' is out of range"),
+        (HEADER, "a,0,60,1.5,,0\n", "column gpus: '1.5' is out of range"),
+        (HEADER, "", "no jobs"),
+    ],
+)
+def test_a_trace_that_cannot_be_read_names_line_and_column(
+    tmp_path: Path, header: str, rows: str, wanted: str
+) -> None:
+    with pytest.raises(WorkloadError, match=wanted):
+        read_trace(trace(tmp_path, rows, header))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--cluster", "8x8"),
+        ("--vc", "a=V100"),
+        ("--vc", "a=A100:1"),
+        ("--policy", "no-such"),
+        ("--seeds", "x"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], args: tuple[str, ...]
+) -> None:
+    assert main(args) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_columns_of_the_philly_trace_are_understood(tmp_path: Path) -> None:
+    header = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+    rows = "2017-10-09 07:01:55,66.0,1,66.0,b\n2017-10-09 06:13:03,2951.0,2,5902.0,a\n\n"
+    first, second = read_trace(trace(tmp_path, rows, header))
+    assert (first.submit_s, first.gpus, first.vc) == (0.0, 2, "a")
+    assert second.submit_s == 2932.0
+
+
+def test_a_job_larger_than_a_node_is_a_gang_of_equal_tasks() -> None:
+    nodes = nodes_of("2x8xV100+1x4xA100")
+    vcs = virtual_clusters(nodes, ["a=V100:16"], PolicyChoice())
+    jobs = [TraceJob("wide", 0, 1, 12), TraceJob("small", 0, 1, 3)]
+    wide, small = (one.members[0] for one in gangs_of(jobs, nodes, vcs))
+    assert (wide.count, wide.gpus) == (2, 6)
+    assert (small.count, small.gpus) == (1, 3)
+
+
+def test_nearest_rank() -> None:
+    values = [float(i) for i in range(1, 101)]
+    assert [percentile(values, p) for p in (50, 99, 100)] == [50.0, 99.0, 100.0]
+    assert percentile([], 99) == 0.0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 10_000), priorities=st.lists(st.sampled_from([-1, 0, 5]), min_size=12))
+def test_every_job_ends_and_served_time_is_its_duration(seed: int, priorities: list[int]) -> None:
+    """Conservation, also over preemptions; `Cluster` validates the state at each plan."""
+    cluster = Cluster([node("n0"), node("n1")], owns(a=8, b=8), keep_progress=True)
+    jobs = synthetic_trace(len(priorities), 8, seed, load=1.5)
+    for i, (job, priority) in enumerate(zip(jobs, priorities, strict=True)):
+        cluster.submit_later(
+            gang(job.id, "ab"[i % 2], gpus=job.gpus, priority=priority, at=job.submit_s,
+                 duration_s=job.duration_s)
+        )  # fmt: skip
+    cluster.run_to_end(tick_limit=1_000)
+    assert summarise(cluster).finished == len(jobs)
+    for job in jobs:
+        assert cluster.history[job.id].served_s == pytest.approx(job.duration_s)
+
+
+def test_with_endless_capacity_a_job_takes_its_duration() -> None:
+    cluster = Cluster([node(f"n{i}") for i in range(10)], owns(a=80), keep_progress=True)
+    for job in synthetic_trace(20, 4, seed=1):
+        cluster.submit_later(
+            gang(job.id, gpus=job.gpus, at=job.submit_s, duration_s=job.duration_s)
+        )
+    cluster.run_to_end()
+    for past in cluster.history.values():
+        assert past.ended_at == pytest.approx(past.gang.submitted_at + past.gang.duration_s)

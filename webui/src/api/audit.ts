@@ -1,0 +1,46 @@
+import { queryOptions } from "@tanstack/react-query";
+import { client, unwrap } from "./client";
+
+export interface AuditFilter {
+  actor?: string;
+  action?: string;
+  outcome?: "done" | "refused";
+  target?: string;
+  target_type?: string;
+  virtual_cluster?: string;
+  address?: string;
+  since?: string;
+  until?: string;
+  ordering?: "at" | "-at";
+  cursor?: string;
+  limit?: number;
+}
+
+const PAGE = 50;
+
+export const auditEntries = (filter: AuditFilter) =>
+  queryOptions({
+    queryKey: ["audit", filter],
+    queryFn: ({ signal }) => {
+      const query = { limit: PAGE, ...filter };
+      return unwrap(client.GET("/api/v1/audit", { params: { query }, signal }));
+    },
+    placeholderData: (previous) => previous,
+  });
+
+export const auditActions = queryOptions({
+  queryKey: ["audit-actions"],
+  queryFn: async () => (await unwrap(client.GET("/api/v1/audit/actions"))).actions,
+  staleTime: Infinity,
+});
+
+const OF_A_PAGE: ReadonlySet<string> = new Set(["cursor", "limit", "ordering"]);
+
+/** The address of a file with all entries that the filter has. */
+export function exportAddress(filter: AuditFilter, format: "csv" | "jsonl"): string {
+  const query = new URLSearchParams({ format });
+  for (const [name, value] of Object.entries(filter)) {
+    if (value && !OF_A_PAGE.has(name)) query.set(name, String(value));
+  }
+  return `/api/v1/audit/export?${query.toString()}`;
+}

@@ -1,9 +1,0 @@
-import { screen } from "@testing-library/react";
-import { expect, test } from "vitest";
-import { renderPage } from "@/test/render";
-import { Lost } from "./Fallbacks";
-
-test("finding U28: the page of a wrong address has a main landmark", async () => {
-  renderPage(<Lost />);
-  expect(await screen.findByRole("main")).toHaveTextContent("There is no such page");
-});

@@ -1,0 +1,84 @@
+import { Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { Storage } from "@/api/types";
+import { DataTable } from "@/ui/table/DataTable";
+import type { Column } from "@/ui/table/columns";
+
+interface Props {
+  rows: Storage[];
+  /** Shows what its jobs may do; without it, which virtual clusters may use each storage. */
+  virtualCluster?: string;
+  extraColumns?: Column<Storage>[];
+}
+
+export function StorageTable({ rows, virtualCluster, extraColumns }: Props) {
+  const columns = useMemo(
+    () => [...storageColumns(virtualCluster), ...(extraColumns ?? [])],
+    [virtualCluster, extraColumns],
+  );
+  return (
+    <DataTable
+      label="Storages"
+      columns={columns}
+      rows={rows}
+      rowId={(storage) => storage.name}
+      minWidth={760}
+    />
+  );
+}
+
+function storageColumns(virtualCluster?: string): Column<Storage>[] {
+  const columns: Column<Storage>[] = [
+    {
+      id: "name",
+      header: "Name",
+      width: "minmax(120px, 1fr)",
+      cell: (storage) => (
+        <Link to="/storages/$name" params={{ name: storage.name }}>
+          <b>{storage.name}</b>
+        </Link>
+      ),
+      sortValue: (storage) => storage.name,
+    },
+    {
+      id: "mount",
+      header: "Mounted at",
+      width: "minmax(140px, 1fr)",
+      cell: (storage) => <code>/mnt/{storage.name}</code>,
+    },
+    {
+      id: "access",
+      header: "Access",
+      width: "minmax(150px, 1.2fr)",
+      cell: (storage) => accessOf(storage, virtualCluster),
+    },
+    {
+      id: "description",
+      header: "Description",
+      width: "minmax(140px, 1.5fr)",
+      cell: (storage) => <span className="dim">{storage.description}</span>,
+    },
+  ];
+  if (virtualCluster !== undefined) return columns;
+  return [
+    ...columns,
+    {
+      id: "grants",
+      header: "Granted to",
+      width: "minmax(120px, 1fr)",
+      cell: (storage) =>
+        storage.grants
+          .map((grant) => grant.virtual_cluster + (grant.read_only ? " (read only)" : ""))
+          .join(", ") || "no one",
+    },
+  ];
+}
+
+function accessOf(storage: Storage, virtualCluster?: string): string {
+  const grant = storage.grants.find((each) => each.virtual_cluster === virtualCluster);
+  const readOnly = storage.read_only || (grant?.read_only ?? false);
+  const words = [readOnly ? "read only" : "read and write"];
+  if (storage.per_user) words.push("a folder for each user");
+  if (storage.default) words.push("default");
+  return words.join(", ");
+}

@@ -1,0 +1,76 @@
+import { useQuery } from "@tanstack/react-query";
+import { health } from "@/api/cluster";
+import type { components } from "@/api/schema";
+import { formatBytes } from "@/format/numbers";
+import { useLiveQueries, usePoll } from "@/live/live";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { Icon } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
+import { PageHeader } from "@/ui/PageHeader";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { RelativeTime } from "@/ui/Time";
+import css from "./HealthPage.module.css";
+
+type Alert = components["schemas"]["Alert"];
+
+/** What an administrator should attend to: the log store, disks, nodes that do not come back. */
+export function HealthPage() {
+  const { data, isPending, isError, error, refetch } = useQuery({
+    ...health,
+    refetchInterval: usePoll(15_000),
+  });
+  useLiveQueries("cluster", "", [health.queryKey], 10_000);
+  return (
+    <>
+      <PageHeader
+        title="Health"
+        note={data && data.log_bytes_waiting > 0 ? waitingLabel(data.log_bytes_waiting) : null}
+      />
+      {isPending ? <SkeletonRows rows={4} height={64} /> : null}
+      {isError && !data ? (
+        <ErrorState error={error} what="health" retry={() => void refetch()} />
+      ) : null}
+      {data?.healthy ? (
+        <EmptyState title="No problems">
+          The log store, the disks of the nodes, Valkey and the gateway were checked. Problems show
+          here, and under <code>GET /api/v1/health</code> for your monitoring.
+        </EmptyState>
+      ) : null}
+      {data && data.alerts.length > 0 ? (
+        <ul className={css.alerts} aria-label="Problems">
+          {data.alerts.map((alert) => (
+            <li key={alert.code} className={css.alert} data-severity={alert.severity}>
+              <Icon name="warning" size={18} />
+              <div className={css.about}>
+                <p>
+                  <b>{alert.severity === "critical" ? "Critical" : "Warning"}</b>{" "}
+                  {alert.since ? (
+                    <span className="dim">
+                      since <RelativeTime at={alert.since} />
+                    </span>
+                  ) : null}
+                </p>
+                <p>{alert.message}</p>
+              </div>
+              <AlertAction alert={alert} />
+            </li>
+          ))}
+        </ul>
+      ) : null}
+    </>
+  );
+}
+
+/** The nodes it is about are looked at, drained or declared lost on the page of the cluster. */
+function AlertAction({ alert }: { alert: Alert }) {
+  if (!("nodes" in alert.details)) return null;
+  return (
+    <LinkButton to="/cluster" variant="default">
+      Open the cluster
+    </LinkButton>
+  );
+}
+
+function waitingLabel(bytes: number): string {
+  return `Nodes hold back ${formatBytes(bytes)} of output`;
+}

@@ -1,0 +1,154 @@
+import { Button, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { errorMessage } from "@/api/errors";
+import { clone, setTags, stop } from "@/api/jobs";
+import { me } from "@/api/session";
+import type { JobSummary } from "@/api/types";
+import { mayStop } from "@/features/jobs/permissions";
+import { pluralize } from "@/format/numbers";
+import { ConfirmButton } from "@/ui/ConfirmButton";
+import { FormDialog } from "@/ui/FormDialog";
+import { Icon } from "@/ui/Icon";
+import { notifyError, notifySuccess } from "@/ui/notify";
+import css from "./JobsPage.module.css";
+
+/** What can be done with several jobs at a time. */
+export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: () => void }) {
+  const { data: user } = useQuery(me);
+  const [tagging, setTagging] = useState(false);
+  const stoppable = jobs.filter((job) => mayStop(job, user ?? null));
+  const stopping = useEach(stop, "stopped", onClear);
+  const cloning = useEach(clone, "cloned", onClear);
+  return (
+    <div className={css.bulk} role="region" aria-label="Selected jobs">
+      <b>{pluralize(jobs.length, "job")} selected</b>
+      <ConfirmButton
+        question={`Stop ${pluralize(stoppable.length, "job")}?`}
+        explanation={stopExplanation(jobs.length, stoppable.length)}
+        verb={`Stop ${pluralize(stoppable.length, "job")}`}
+        disabled={stoppable.length === 0}
+        busy={stopping.isPending}
+        onConfirm={() => stopping.mutate(stoppable)}
+        leftSection={<Icon name="stop" size={14} />}
+      >
+        Stop
+      </ConfirmButton>
+      <Button
+        variant="default"
+        leftSection={<Icon name="tag" size={14} />}
+        onClick={() => setTagging(true)}
+      >
+        Add tags
+      </Button>
+      <ConfirmButton
+        question={`Clone ${pluralize(jobs.length, "job")}?`}
+        explanation="Each is submitted once more as it was, with its secrets and working files, under the next free name."
+        verb={`Clone ${pluralize(jobs.length, "job")}`}
+        busy={cloning.isPending}
+        onConfirm={() => cloning.mutate(jobs)}
+        leftSection={<Icon name="clone" size={14} />}
+      >
+        Clone
+      </ConfirmButton>
+      <Button variant="subtle" color="gray" className={css.clear} onClick={onClear}>
+        Clear the selection
+      </Button>
+      {tagging ? (
+        <TagDialog jobs={jobs} onClose={() => setTagging(false)} onDone={onClear} />
+      ) : null}
+    </div>
+  );
+}
+
+function stopExplanation(selected: number, stoppable: number): string {
+  const explanation =
+    "Their containers receive SIGTERM and are killed after their grace period. A stopped job cannot be resumed; its logs are kept.";
+  const rest = selected - stoppable;
+  if (rest === 0) return explanation;
+  return `${explanation} ${pluralize(rest, "selected job")} ${rest === 1 ? "is" : "are"} over already, or not yours to stop.`;
+}
+
+interface TagDialogProps {
+  jobs: JobSummary[];
+  onClose: () => void;
+  onDone: () => void;
+}
+
+function TagDialog({ jobs, onClose, onDone }: TagDialogProps) {
+  const [text, setText] = useState("");
+  const added = text.split(/[,\s]+/).filter(Boolean);
+  const tagging = useMutationOfEach((job) =>
+    setTags(job.id, [...new Set([...job.tags, ...added])]),
+  );
+  const tag = () =>
+    tagging.mutate(jobs, {
+      onSuccess: () => {
+        notifySuccess(`${pluralize(jobs.length, "job")} tagged`);
+        onClose();
+        onDone();
+      },
+    });
+  return (
+    <FormDialog
+      open
+      title={`Add tags to ${pluralize(jobs.length, "job")}`}
+      verb="Add"
+      mutation={{ ...tagging, mutate: tag }}
+      onClose={onClose}
+    >
+      <TextInput
+        label="Tags"
+        description="Separated by spaces; tags that a job has stay"
+        required
+        withAsterisk={false}
+        data-autofocus
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+      />
+    </FormDialog>
+  );
+}
+
+/** The same request for each of some jobs. Those that work stay done when another is refused. */
+function useEach(act: (id: string) => Promise<unknown>, done: string, onDone: () => void) {
+  const mutation = useMutationOfEach((job) => act(job.id));
+  const mutate = (jobs: JobSummary[]) =>
+    mutation.mutate(jobs, {
+      onSuccess: () => {
+        notifySuccess(`${pluralize(jobs.length, "job")} ${done}`);
+        onDone();
+      },
+      onError: (error) => notifyError(error),
+    });
+  return { isPending: mutation.isPending, mutate };
+}
+
+const AT_A_TIME = 4;
+
+function useMutationOfEach(act: (job: JobSummary) => Promise<unknown>) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: async (jobs: JobSummary[]) => {
+      const refused: { job: JobSummary; error: unknown }[] = [];
+      for (let at = 0; at < jobs.length; at += AT_A_TIME) {
+        const some = jobs.slice(at, at + AT_A_TIME);
+        const ends = await Promise.allSettled(some.map(act));
+        ends.forEach((end, index) => {
+          const job = some[index];
+          if (end.status === "rejected" && job) refused.push({ job, error: end.reason });
+        });
+      }
+      const [first] = refused;
+      if (first) {
+        const rest = jobs.length > 1 ? `${refused.length} of ${jobs.length} were refused. ` : "";
+        throw new Error(`${rest}${first.job.name}: ${errorMessage(first.error)}`);
+      }
+    },
+    onSettled: () => {
+      void queries.invalidateQueries({ queryKey: ["jobs"] });
+      void queries.invalidateQueries({ queryKey: ["job-count"] });
+      void queries.invalidateQueries({ queryKey: ["job"] });
+    },
+  });
+}

@@ -1,0 +1,221 @@
+import { Button, FileButton } from "@mantine/core";
+import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { downloadUrl, removeFile, storageFiles, uploadFile } from "@/api/storages";
+import type { StorageFile } from "@/api/types";
+import { formatBytes, pluralize } from "@/format/numbers";
+import { DeleteIcon } from "@/ui/ConfirmButton";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { Icon } from "@/ui/Icon";
+import { PageHeader } from "@/ui/PageHeader";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { RelativeTime } from "@/ui/Time";
+import { notifyError } from "@/ui/notify";
+import { DataTable } from "@/ui/table/DataTable";
+import type { Column } from "@/ui/table/columns";
+import css from "./StorageFilesPage.module.css";
+
+/** One folder of a storage. */
+export function StorageFilesPage() {
+  const { name } = useParams({ from: "/shell/storages/$name" });
+  const { path = "" } = useSearch({ from: "/shell/storages/$name" });
+  return <StorageFolder name={name} path={path} />;
+}
+
+export function StorageFolder({ name, path }: { name: string; path: string }) {
+  const folder = useInfiniteQuery(storageFiles(name, path));
+  const writable = folder.data?.pages[0]?.writable ?? false;
+  const entries = useMemo(
+    () => folder.data?.pages.flatMap((page) => page.results) ?? [],
+    [folder.data],
+  );
+  const columns = useMemo(() => fileColumns(name, path, writable), [name, path, writable]);
+  return (
+    <>
+      <PageHeader above={<Crumbs name={name} path={path} />} title={path.split("/").pop() || name}>
+        {writable ? <Upload name={name} path={path} /> : null}
+      </PageHeader>
+      {folder.isPending ? <SkeletonRows /> : null}
+      {folder.isError && !folder.data ? (
+        <ErrorState error={folder.error} what="folder" retry={() => void folder.refetch()} page />
+      ) : null}
+      {folder.data && entries.length === 0 ? (
+        <EmptyState title="Nothing here yet">
+          {writable ? "Upload a file, or have a job write one." : "No job has written here yet."}
+        </EmptyState>
+      ) : null}
+      {entries.length > 0 ? (
+        <div className={css.list}>
+          <DataTable
+            label="Files"
+            columns={columns}
+            rows={entries}
+            rowId={(entry) => entry.name}
+            minWidth={480}
+          />
+          {folder.hasNextPage ? (
+            <Button
+              variant="default"
+              className={css.more}
+              loading={folder.isFetchingNextPage}
+              onClick={() => void folder.fetchNextPage()}
+            >
+              Show more
+            </Button>
+          ) : null}
+        </div>
+      ) : null}
+    </>
+  );
+}
+
+const inner = (path: string, name: string) => (path ? `${path}/${name}` : name);
+
+function fileColumns(storage: string, path: string, writable: boolean): Column<StorageFile>[] {
+  const columns: Column<StorageFile>[] = [
+    {
+      id: "name",
+      header: "Name",
+      width: "minmax(180px, 3fr)",
+      cell: (entry) => <EntryLink storage={storage} path={inner(path, entry.name)} entry={entry} />,
+      sortValue: (entry) => entry.name,
+    },
+    {
+      id: "size",
+      header: "Size",
+      width: "110px",
+      align: "end",
+      cell: (entry) => (entry.type === "file" ? formatBytes(entry.size) : entry.type),
+      sortValue: (entry) => entry.size,
+    },
+    {
+      id: "modified_at",
+      header: "Modified",
+      width: "130px",
+      cell: (entry) => <RelativeTime at={entry.modified_at} />,
+      sortValue: (entry) => entry.modified_at,
+    },
+  ];
+  if (!writable) return columns;
+  return [
+    ...columns,
+    {
+      id: "actions",
+      header: "Change",
+      hiddenHeader: true,
+      width: "48px",
+      align: "end",
+      cell: (entry) => <Remove storage={storage} path={inner(path, entry.name)} entry={entry} />,
+    },
+  ];
+}
+
+interface EntryProps {
+  storage: string;
+  path: string;
+  entry: StorageFile;
+}
+
+function EntryLink({ storage, path, entry }: EntryProps) {
+  if (entry.type === "folder") {
+    return (
+      <Link to="/storages/$name" params={{ name: storage }} search={{ path }}>
+        {entry.name}/
+      </Link>
+    );
+  }
+  if (entry.type !== "file") return <span className="dim">{entry.name}</span>;
+  return (
+    <a href={downloadUrl(storage, path)} download={entry.name}>
+      {entry.name}
+    </a>
+  );
+}
+
+function Remove({ storage, path, entry }: EntryProps) {
+  const queries = useQueryClient();
+  const removal = useMutation({
+    mutationFn: () => removeFile(storage, path),
+    onSettled: () => queries.invalidateQueries({ queryKey: ["storage-files", storage] }),
+    onError: (error) => notifyError(error, `${entry.name} was not removed`),
+  });
+  const whole = entry.type === "folder" ? " with all that is in it" : "";
+  return (
+    <DeleteIcon
+      size="sm"
+      label={`Remove ${entry.name}`}
+      question={`Remove ${entry.name}${whole}?`}
+      explanation="It cannot be brought back."
+      verb="Remove"
+      busy={removal.isPending}
+      onConfirm={() => removal.mutate()}
+    />
+  );
+}
+
+function Upload({ name, path }: { name: string; path: string }) {
+  const queries = useQueryClient();
+  const [progress, setProgress] = useState("");
+  const uploading = useMutation({
+    mutationFn: async (files: File[]) => {
+      for (const [index, file] of files.entries()) {
+        const which = `${index + 1} of ${pluralize(files.length, "file")}`;
+        await uploadFile(name, inner(path, file.name), file, (bytes) =>
+          setProgress(`${which}: ${formatBytes(bytes)} of ${formatBytes(file.size)}`),
+        );
+      }
+    },
+    onSettled: () => {
+      setProgress("");
+      return queries.invalidateQueries({ queryKey: ["storage-files", name] });
+    },
+    onError: (error) =>
+      notifyError(error, "The upload was cut; choose the same file to go on with it"),
+  });
+  return (
+    <>
+      <span className="dim" role="status">
+        {progress}
+      </span>
+      <FileButton multiple onChange={(files) => uploading.mutate(files)}>
+        {(props) => (
+          <Button
+            {...props}
+            variant="default"
+            loading={uploading.isPending}
+            leftSection={<Icon name="upload" size={14} />}
+          >
+            Upload files
+          </Button>
+        )}
+      </FileButton>
+    </>
+  );
+}
+
+function Crumbs({ name, path }: { name: string; path: string }) {
+  const parts = path ? path.split("/") : [];
+  const above = parts.map((part, index) => ({ part, path: parts.slice(0, index).join("/") }));
+  return (
+    <nav aria-label="Folders above">
+      <Link to="/storages" className={css.up}>
+        Storages
+      </Link>
+      {above.map((each, index) => (
+        <span key={each.path}>
+          <span className={css.slash}>/</span>
+          <Link
+            to="/storages/$name"
+            params={{ name }}
+            search={each.path ? { path: each.path } : {}}
+            className={css.up}
+          >
+            {index === 0 ? name : parts[index - 1]}
+          </Link>
+        </span>
+      ))}
+      <span className={css.slash}>/</span>
+    </nav>
+  );
+}

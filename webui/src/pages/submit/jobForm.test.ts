@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { readForm, withCommands, withField, withImage, withStorages } from "./jobForm";
+
+const TEXT = `# trains the model
+protocolVersion: 2
+name: train # for the paper
+type: job
+prerequisites:
+  - name: image
+    type: dockerimage
+    uri: "python:3.12" # pinned
+taskRoles:
+  worker:
+    instances: 2
+    dockerImage: image
+    resourcePerInstance: {cpu: 4, memoryMB: 8192, gpu: 1}
+    # what it runs
+    commands:
+      - python train.py
+unknownField: stays
+secrets:
+  key: "<% secret %>"
+`;
+
+test("a form is read from a text and its fields are written back without losing anything", () => {
+  expect(readForm(TEXT)).toEqual({
+    name: "train",
+    virtualCluster: "",
+    priorityClass: "",
+    retries: 0,
+    image: "python:3.12",
+    roles: [
+      { name: "worker", instances: 2, cpu: 4, memoryMB: 8192, gpu: 1, commands: "python train.py" },
+    ],
+    storages: [],
+    secrets: ["key"],
+  });
+  let text = withField(TEXT, ["name"], "again");
+  text = withField(text, ["taskRoles", "worker", "resourcePerInstance", "gpu"], 8);
+  text = withImage(text, "python:3.13");
+  expect(text).toBe(
+    TEXT.replace("name: train", "name: again")
+      .replace("gpu: 1", "gpu: 8")
+      .replace("python:3.12", "python:3.13"),
+  );
+});
+
+test("fields that are not there are added, and emptied ones go", () => {
+  let text = withField(TEXT, ["defaults", "virtualCluster"], "vision");
+  text = withField(text, ["extras", "hivedScheduler", "jobPriorityClass"], "oppo");
+  text = withStorages(text, ["data"]);
+  text = withCommands(text, "worker", "make\npython train.py");
+  const form = readForm(text);
+  expect(form?.virtualCluster).toBe("vision");
+  expect(form?.priorityClass).toBe("oppo");
+  expect(form?.storages).toEqual(["data"]);
+  expect(form?.roles[0]?.commands).toBe("make\npython train.py");
+  expect(text).toContain("# what it runs");
+  expect(text).toContain("unknownField: stays");
+  expect(readForm(withStorages(text, []))?.storages).toEqual([]);
+});
+
+test("what is no job file is left to the editor", () => {
+  expect(readForm("- a\n- b\n")).toBeNull();
+  expect(readForm("a: [")).toBeNull();
+  expect(withField("a: [", ["name"], "x")).toBe("a: [");
+});

@@ -1,0 +1,146 @@
+import { type Document, isMap, isScalar, parseDocument, type Scalar } from "yaml";
+
+/** The common fields of a job file. Everything else stays in the text as it is. */
+export interface JobForm {
+  name: string;
+  virtualCluster: string;
+  priorityClass: string;
+  retries: number;
+  image: string;
+  roles: RoleForm[];
+  storages: string[];
+  /** Names only: values are written in the text. */
+  secrets: string[];
+}
+
+export interface RoleForm {
+  name: string;
+  instances: number;
+  cpu: number;
+  memoryMB: number;
+  gpu: number;
+  commands: string;
+}
+
+export type Path = (string | number)[];
+
+/** The fields of a text; null where it is no YAML object and only the editor can help. */
+export function readForm(text: string): JobForm | null {
+  const document = parse(text);
+  try {
+    return document && formOf(document);
+  } catch {
+    return null; // aliases that unfold too far, or objects where others are expected
+  }
+}
+
+function formOf(document: Document): JobForm {
+  const roles = document.get("taskRoles");
+  return {
+    name: textAt(document, ["name"]),
+    virtualCluster: textAt(document, ["defaults", "virtualCluster"]),
+    priorityClass: textAt(document, ["extras", "hivedScheduler", "jobPriorityClass"]),
+    retries: numberAt(document, ["jobRetryCount"]),
+    image: textAt(document, imagePath(document)),
+    roles: isMap(roles) ? roles.items.map(({ key }) => readRole(document, keyText(key))) : [],
+    storages: names(document.toJS() as Json, ["extras", "storages"]),
+    secrets: Object.keys((document.toJS() as { secrets?: object }).secrets ?? {}),
+  };
+}
+
+/** The text with another value at one place; comments, order and unknown fields stay. */
+export function withField(text: string, path: Path, value: unknown): string {
+  const document = parse(text);
+  if (!document) return text;
+  if (value === undefined) document.deleteIn(path);
+  else if (scalarAt(document, path)) setScalar(document, path, value);
+  else document.setIn(path, document.createNode(value));
+  return print(document);
+}
+
+export function withImage(text: string, image: string): string {
+  const document = parse(text);
+  return document ? withField(text, imagePath(document), image) : text;
+}
+
+/** Commands of several lines are one item each, as OpenPAI reads them. */
+export function withCommands(text: string, role: string, commands: string): string {
+  return withField(text, ["taskRoles", role, "commands"], commands.split("\n"));
+}
+
+export function withStorages(text: string, storages: string[]): string {
+  const value = storages.length > 0 ? storages.map((name) => ({ name })) : undefined;
+  return withField(text, ["extras", "storages"], value);
+}
+
+function readRole(document: Document, name: string): RoleForm {
+  const path = ["taskRoles", name];
+  const resources = [...path, "resourcePerInstance"];
+  const commands = (
+    document.getIn([...path, "commands"]) as { toJSON?: () => unknown } | undefined
+  )?.toJSON?.();
+  return {
+    name,
+    instances: numberAt(document, [...path, "instances"], 1),
+    cpu: numberAt(document, [...resources, "cpu"]),
+    memoryMB: numberAt(document, [...resources, "memoryMB"]),
+    gpu: numberAt(document, [...resources, "gpu"]),
+    commands: Array.isArray(commands) ? commands.map(String).join("\n") : "",
+  };
+}
+
+/** The address of the image that the first role uses, or else of the first image. */
+function imagePath(document: Document): Path {
+  const file = document.toJS() as {
+    prerequisites?: { name?: string; type?: string }[];
+    taskRoles?: Record<string, { dockerImage?: string }>;
+  };
+  const used = Object.values(file.taskRoles ?? {})[0]?.dockerImage;
+  const all = Array.isArray(file.prerequisites) ? file.prerequisites : [];
+  const at = all.findIndex(({ type, name }) => type === "dockerimage" && name === used);
+  return ["prerequisites", Math.max(at, 0), "uri"];
+}
+
+function parse(text: string): Document | null {
+  const document = parseDocument(text, { version: "1.2" });
+  return document.errors.length === 0 && isMap(document.contents) ? document : null;
+}
+
+/** Long lines are not folded, and lists keep their indent. */
+function print(document: Document): string {
+  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
+}
+
+function scalarAt(document: Document, path: Path): boolean {
+  return isScalar(document.getIn(path, true));
+}
+
+/** Sets the value of a node that is there, which keeps its comment. */
+function setScalar(document: Document, path: Path, value: unknown) {
+  const node = document.getIn(path, true) as Scalar;
+  if (Array.isArray(value)) document.setIn(path, document.createNode(value));
+  else node.value = value;
+}
+
+function textAt(document: Document, path: Path): string {
+  const value = document.getIn(path);
+  return typeof value === "string" || typeof value === "number" ? String(value) : "";
+}
+
+function numberAt(document: Document, path: Path, absent = 0): number {
+  const value = document.getIn(path);
+  return typeof value === "number" ? value : absent;
+}
+
+function keyText(key: unknown): string {
+  return String(isScalar(key) ? key.value : key);
+}
+
+type Json = { [key: string]: Json | Json[] | string } | undefined;
+
+function names(file: Json, [first, second]: [string, string]): string[] {
+  const parent = file?.[first] as Json;
+  const listed = parent?.[second];
+  if (!Array.isArray(listed)) return [];
+  return listed.flatMap((item) => (typeof item?.["name"] === "string" ? [item["name"]] : []));
+}
