@@ -35,6 +35,17 @@ export default defineConfig(({ command }) => ({
     // The page's security policy allows no data: fonts or scripts.
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 600,
+    // What most pages share arrives in two files instead of dozens, each with its own request.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "components", test: /\/node_modules\//, minShareCount: 8 },
+            { name: "shared", test: /\/src\/(api|features|format|live|ui)\//, minShareCount: 6 },
+          ],
+        },
+      },
+    },
   },
   server: {
     // The server compares where a page comes from with the host it was asked at: keep the latter.

@@ -22,6 +22,9 @@ export const settings = {
   shots: process.env.SKEP_SHOTS ?? "/tmp",
 };
 
+/** Security keys need a host by name. */
+const OWN_ORIGINS = [settings.url, settings.url?.replace("127.0.0.1", "localhost")];
+
 /** `page` is that of one visitor. `browse(visit, { colorScheme })` gives `visit` the page of another
  * one, in a context of its own. After each of them the test fails when the page broke anything on
  * the way: an exception, an error in the console, a request to anywhere but our own server. */
@@ -89,7 +92,7 @@ function listen(page) {
   });
   page.on("request", (request) => {
     const { protocol, origin } = new URL(request.url());
-    const ours = origin === settings.url || ["data:", "blob:"].includes(protocol);
+    const ours = OWN_ORIGINS.includes(origin) || ["data:", "blob:"].includes(protocol);
     if (!ours) complaints.push(`request to ${request.url()}`);
   });
   return { complaints, lost };

@@ -201,9 +201,11 @@ LIMITS: dict[str, Limit] = {
 
 
 def limit(vc: VirtualCluster, name: str) -> int:
-    """Return the value of one limit, in its unit. One query.
+    """Return the value of one limit, in its unit. One query, none where it was preloaded.
 
     Raises KeyError for a name that `LIMITS` does not have."""
+    if vc.preloaded is not None:
+        return overrides(vc).get(name, LIMITS[name].default)
     row = VcLimit.objects.filter(vc_id=vc.pk, name=name).values_list("value", flat=True).first()
     return LIMITS[name].default if row is None else row
 

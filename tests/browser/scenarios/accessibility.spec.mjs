@@ -23,6 +23,7 @@ test("finding U28: axe-core finds nothing on any page", async ({ page }) => {
   const said = [];
   await see(page, said, "/login");
   await see(page, said, "/reset-password?user=mei&token=none");
+  await see(page, said, "/unsubscribe?token=none");
   await logIn(page);
   const jobs = await makeJobs(page);
   for (const view of views(jobs)) await see(page, said, ...view);
@@ -34,6 +35,7 @@ test("finding U28: axe-core finds nothing on any page", async ({ page }) => {
   const seen = [
     "/login",
     "/reset-password",
+    "/unsubscribe",
     ...views(jobs).map(([path]) => path),
   ];
   const unseen = routes().filter(

@@ -24,7 +24,7 @@ test("an announcement is shown to other users", async ({ page, browse }) => {
 
     await ask(page, "DELETE", `/announcements/${made.id}`);
     await other.goto("/jobs");
-    await other.getByRole("heading", { name: "Home", exact: true }).waitFor();
+    await other.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
     await expect(other.getByText(message)).toHaveCount(0);
   });
 });

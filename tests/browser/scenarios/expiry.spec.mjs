@@ -31,7 +31,7 @@ test("finding U10: a session that ends is asked for over the page", async ({ pag
   await page.getByText(name).last().waitFor();
 
   // Every page keeps its place, also one that asks again by itself.
-  for (const path of ["/jobs", "/cluster", "/profile", "/users"]) {
+  for (const path of ["/jobs", "/cluster", "/settings/profile", "/users"]) {
     await page.goto(path);
     await page.getByRole("main").getByRole("heading").first().waitFor();
     await page.context().clearCookies({ name: "skep_session" });

@@ -37,7 +37,7 @@ test("groups give roles, and a file brings people into them", async ({
     await shoot(page, "import");
 
     await page.goto("/groups");
-    await page.getByRole("button", { name: `Users of ${group}` }).click();
+    await page.getByRole("button", { name: `1 user of ${group}` }).click();
     await page.getByText(bee, { exact: true }).waitFor();
     await shoot(page, "groups");
 

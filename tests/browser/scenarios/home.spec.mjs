@@ -9,11 +9,25 @@ import {
   test,
 } from "../visitor.mjs";
 
-/** What a user sees first: own jobs with their reasons, free GPUs and usage, on a phone too. */
+const PASSWORD = "many-busy-bees";
+
+/** What a user sees first: own jobs with their reasons, free GPUs and usage, on a phone too. The user
+ * is a new one, whose Home shows none of the jobs of other scenarios. */
 test("home shows what runs, what waits and why, and what failed", async ({
   page,
+  browse,
 }) => {
   await logIn(page);
+  const user = freshName("nina");
+  await ask(page, "POST", "/users", { username: user, password: PASSWORD });
+  await ask(page, "PUT", `/virtual-clusters/default/members/${user}`, {
+    role: "member",
+  });
+  await browse((own) => seeHome(own, { user, password: PASSWORD }));
+});
+
+async function seeHome(page, login) {
+  await logIn(page, login);
   await page.getByRole("region", { name: "Your first job" }).waitFor();
   await shoot(page, "home-first");
 
@@ -66,4 +80,4 @@ test("home shows what runs, what waits and why, and what failed", async ({
   await page.getByRole("heading", { name: fails }).waitFor();
   for (const job of [first, second])
     await ask(page, "POST", `/jobs/${job.id}/stop`);
-});
+}

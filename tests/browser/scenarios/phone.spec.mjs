@@ -59,6 +59,7 @@ const PAGES = [
   "/",
   "/login",
   "/reset-password?user=mei&token=none",
+  "/unsubscribe?token=none",
   "/jobs",
   "/jobs/new",
   "/cluster",

@@ -33,7 +33,7 @@ test("security keys and passkeys log in", async ({ page }) => {
     },
   });
   await enter(page, user);
-  await page.waitForURL(/\/jobs/);
+  await atHome(page);
   await page.goto(at("/settings/security"));
   await page.getByRole("button", { name: "Add a key" }).click();
   await page.getByLabel("Name").fill("laptop");
@@ -50,11 +50,11 @@ test("security keys and passkeys log in", async ({ page }) => {
 
   await leave(page, user);
   await enter(page, user); // and the key, which the browser uses by itself
-  await page.waitForURL(/\/jobs/);
+  await atHome(page);
   await leave(page, user);
   await shoot(page, "login-passkey");
   await page.getByRole("button", { name: "Use a passkey" }).click();
-  await page.waitForURL(/\/jobs/);
+  await atHome(page);
   await expect(
     page.getByRole("button", { name: new RegExp(user) }),
   ).toBeVisible();
@@ -69,6 +69,10 @@ async function enter(page, user) {
   await page.getByLabel("User name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Log in", exact: true }).click();
+}
+
+async function atHome(page) {
+  await page.getByRole("heading", { name: "Home", exact: true }).waitFor();
 }
 
 async function leave(page, user) {

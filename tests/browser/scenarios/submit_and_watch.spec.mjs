@@ -3,7 +3,7 @@ import { expect, freshName, jobFile, logIn, shoot, test, write } from "../visito
 /** From the login to the last log line, all through the page. */
 test("a job is submitted and watched to its last log line", async ({ page }) => {
   await logIn(page);
-  await page.getByRole("link", { name: "New job" }).click();
+  await page.locator("a[aria-keyshortcuts=n]").click();
 
   const name = freshName("watched");
   const command = `sh -c 'for i in $(seq 1 12); do echo "rank $RANK step $i"; sleep 1.5; done'`;

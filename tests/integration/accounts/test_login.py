@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
 
-from skep_platform.accounts import services
+from skep_platform.accounts import services, tokens
 from skep_platform.accounts.models import ApiToken
 from skep_platform.accounts.queries import living_token
 from skep_platform.accounts.tasks import tidy
@@ -216,7 +216,7 @@ def test_token_lifetime_is_bounded(ttl):
 
 
 def test_tokens_of_a_user_are_bounded(monkeypatch):
-    monkeypatch.setattr(services, "MAX_TOKENS", 1)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 1)
     api = session(make_user())
     assert api.post("/auth/tokens", {"name": "a"}).status_code == 201
     assert refusal(api.post("/auth/tokens", {"name": "b"})) == (409, "too_many_tokens")

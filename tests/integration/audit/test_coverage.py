@@ -259,7 +259,7 @@ CASES: dict[str, Case] = {
     f"DELETE {SERVICE}/tokens/<token>": Case("vc_admin"),
     "PUT virtual-clusters/<name>/limits/<limit>": Case(body={"value": 5}),
     "DELETE virtual-clusters/<name>/limits/<limit>": Case(
-        prepare=lambda w: limits.set_limit(None, team(), "active_jobs", 5)
+        prepare=lambda w: limits.set_limit(None, team(), "gpus_per_user", 5)
     ),
     "PUT virtual-clusters/<name>/budget": Case(body={"gpu_hours": 100}),
     "DELETE virtual-clusters/<name>/budget": Case(

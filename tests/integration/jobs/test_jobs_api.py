@@ -38,7 +38,8 @@ DETAIL = SUMMARY | {
     ),
     *("working_files", "git", "visibility", "seen_by", "may_share", "may_prioritise", "bad_gpus"),
     *("within", "stop_grace_s", "checkpoint_signal", "checkpoint_grace_s"),
-    *("may_clone", "retries_ended", "more_memory"),
+    *("may_clone", "retries_ended", "more_memory", "may_exempt", "idle_exempt"),
+    *("parent", "api_token"),
 }
 
 

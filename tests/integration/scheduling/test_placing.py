@@ -227,7 +227,7 @@ def test_a_gang_of_2000_tasks_takes_as_many_queries_as_one(alice, vc):
         submit(alice, vc, gpus=0)
         few = queries_of_tick(1)
     submit(alice, vc, gpus=0, instances=2000)
-    assert queries_of_tick(1) == few <= 30
+    assert queries_of_tick(1) == few <= 31
 
 
 def test_sixty_small_gangs_share_a_transaction(alice, vc):

@@ -86,7 +86,7 @@ def test_finding_u12_a_vc_admin_says_who_sees_jobs_and_sees_the_limits(boss, ali
         ("PATCH", "/virtual-clusters/vision", {"name": "mine"}),
         ("DELETE", "/virtual-clusters/vision", None),
         ("PUT", "/virtual-clusters/vision/quotas", {"quotas": {"A100": 1000}}),
-        ("PUT", "/virtual-clusters/vision/limits/max_priority", {"value": 1000}),
+        ("PUT", "/virtual-clusters/vision/limits/active_jobs", {"value": 1000}),
         ("PATCH", "/users/boss", {"is_admin": True}),
         ("POST", "/users/root/reset-link", None),
         ("DELETE", "/users/alice", None),

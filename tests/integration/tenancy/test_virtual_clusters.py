@@ -32,6 +32,7 @@ def test_admin_creates_describes_and_deletes(admin):
     assert made.json() == {
         "name": "vision",
         "description": "",
+        "default_image": "",
         "quotas": {"A100": 4},
         "cells": [],
         "pins": [],

@@ -21,6 +21,7 @@ OWN_CATEGORIES = {
     "Succeeded",
     "Platform error",
     "Stopped by user",
+    "Idle GPUs",
     "Node failure",
     "Image error",
     "Storage error",

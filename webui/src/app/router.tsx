@@ -3,8 +3,6 @@ import { queryClient } from "@/api/queryClient";
 import { auditSearch } from "@/features/audit/search";
 import { me } from "@/api/session";
 import { LoginPage } from "@/pages/login/LoginPage";
-import { HomePage } from "@/pages/home/HomePage";
-import { JobsPage } from "@/pages/jobs/JobsPage";
 import { jobsSearch } from "@/pages/jobs/searchParams";
 import { jobSearch } from "@/pages/job/searchParams";
 import { usageSearch } from "@/pages/usage/searchParams";
@@ -56,14 +54,14 @@ const shell = createRoute({
 const home = createRoute({
   getParentRoute: () => shell,
   path: "/",
-  component: HomePage,
+  component: lazyPage(() => import("@/pages/home/HomePage"), "HomePage"),
 });
 
 const jobs = createRoute({
   getParentRoute: () => shell,
   path: "/jobs",
   validateSearch: jobsSearch,
-  component: JobsPage,
+  component: lazyPage(() => import("@/pages/jobs/JobsPage"), "JobsPage"),
 });
 
 const submit = createRoute({

@@ -94,7 +94,7 @@ function groupColumns(onOpen: (dialog: Dialog) => void): Column<Group>[] {
         <Button
           size="compact-sm"
           variant="subtle"
-          aria-label={`Users of ${group.name}`}
+          aria-label={`${pluralize(group.members, "user")} of ${group.name}`}
           onClick={() => onOpen({ kind: "members", group })}
         >
           {pluralize(group.members, "user")}
