@@ -24,6 +24,15 @@ def require(ok: object, problem: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a pull or a push of an image is."""
+
+    percent: int
+    done: int = 0  # bytes of compressed layers that were carried so far
+    total: int = 0  # of all that have to be; 0: not known yet
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     exit_code: int
     oom_killed: bool = False

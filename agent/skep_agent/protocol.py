@@ -269,6 +269,8 @@ class AttemptFact(Message):
     error_code: str = ""
     message: str = ""
     pull_percent: int | None = None
+    pull_bytes: int | None = None  # of compressed layers, so far
+    pull_total_bytes: int | None = None  # of all that have to come; 0: not known yet
     memory_peak_mb: int | None = None
     xids: list[int] = []  # NVIDIA's error numbers of its GPUs, since it started
     disk_full: bool = False  # the node's disk, when it ended

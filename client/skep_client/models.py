@@ -1317,6 +1317,8 @@ class Attempt(Model):
     state: str = ""
     phase: str = ""
     pull_percent: int | None = None
+    pull_bytes: int | None = None
+    pull_total_bytes: int | None = None
     gpu_uuids: list[str] = Field(default_factory=list)
     gpu_model: str = ""
     network: str = ""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import docker
 import pytest
+from tests.support import components, docker_registry
+from tests.support.docker_images import import_busybox, random_bytes
+from tests.support.slow_proxy import slow_proxy
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.stack]
 
@@ -135,3 +139,19 @@ def test_home_shows_what_concerns_its_reader(visit):
 
 def test_a_job_is_written_in_a_form_and_in_its_text(visit):
     visit("form")
+
+
+def test_the_pull_of_an_image_is_watched(visit, tmp_path):
+    if reason := docker_registry.missing():
+        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
+    engine = docker.from_env()
+    with (
+        docker_registry.registry(tmp_path, is_open=True) as registry,
+        slow_proxy(registry.address, 2_000_000) as slow,
+    ):
+        name = f"{registry.address}/team/slow:1"
+        import_busybox(engine, name, files={"blob": random_bytes(24_000_000)})
+        engine.api.push(name)
+        engine.images.remove(name, force=True)
+        visit("pull", SKEP_SLOW_IMAGE=f"{slow}/team/slow:1")
+        engine.images.remove(f"{slow}/team/slow:1", force=True)

@@ -124,14 +124,14 @@ export async function shoot(page, name) {
   await page.screenshot({ path: join(settings.shots, `${name}.png`) });
 }
 
-export function jobFile({ name, command, gpus = 1, tasks = 1 }) {
+export function jobFile({ name, command = "echo hello", gpus = 1, tasks = 1, image = settings.image }) {
   return `protocolVersion: 2
 name: ${name}
 type: job
 prerequisites:
   - name: image
     type: dockerimage
-    uri: "${settings.image}"
+    uri: "${image}"
 taskRoles:
   worker:
     instances: ${tasks}

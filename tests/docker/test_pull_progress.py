@@ -59,6 +59,23 @@ def test_the_number_never_falls_when_another_layer_turns_out_to_be_large():
     assert percents(lines) == [40, 99]
 
 
+def test_bytes_are_counted_and_the_total_is_said_once_every_layer_is_known():
+    progress, seen = PullProgress(), []
+    for entry in [
+        line("a", "Pulling fs layer"),
+        line("b", "Pulling fs layer"),
+        line("tiny", "Pulling fs layer"),
+        line("a", "Downloading", 100, 400),
+        line("tiny", "Download complete"),
+        line("b", "Downloading", 50, 600),
+        line("a", "Download complete"),
+        line("b", "Extracting", 10, 600),
+    ]:
+        progress.see(entry)
+        seen.append((progress.progress.done, progress.progress.total))
+    assert seen[3:] == [(100, 0), (100, 0), (150, 1000), (450, 1000), (1000, 1000)]
+
+
 @pytest.mark.parametrize(
     ("reference", "parts"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
@@ -67,7 +68,10 @@ class Attempt:
     kill_at: float | None = None
     xids: tuple[int, ...] = ()  # of its GPUs, since it started
     outcome: Outcome | None = None
-    pull_percent: int = 0
+    pull_percent: int = 0  # as it was reported last, like the next three
+    pull_bytes: int = 0
+    pull_total_bytes: int = 0  # 0: not known
+    pull_reported_at: float = -math.inf  # monotonic
     retries: int = 0  # of the present state
     ended_at: float = 0.0  # monotonic
     gpus_reported: bool = False  # it was reported that its GPUs do not become free

@@ -89,6 +89,8 @@ class AttemptEvent:
 @dataclass(frozen=True, slots=True)
 class PullProgressed(AttemptEvent):
     percent: int
+    done: int = 0  # bytes, as the next
+    total: int = 0  # 0: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,8 @@ class Lifecycle:
                 error_code=reported.error_code[:CODE_CHARS],
                 message=reported.message[:MESSAGE_CHARS],
                 pull_percent=attempt.pull_percent if attempt and pulling else None,
+                pull_bytes=attempt.pull_bytes if attempt and pulling else None,
+                pull_total_bytes=attempt.pull_total_bytes if attempt and pulling else None,
                 memory_peak_mb=reported.memory_peak_mb,
                 xids=list(attempt.xids if attempt else reported.xids),
                 disk_full=reported.disk_full,

@@ -39,7 +39,7 @@ from skep_agent.core.outbox import Outbox
 from skep_agent.core.records import Outcome, StopPlan, unhandled
 from skep_agent.protocol import AttemptSpec
 
-PULL_STEP_PERCENT = 5  # a pull's progress is reported in steps of at least this
+PULL_REPORT_S = 1.0  # between two reports of how far a pull is
 VERIFY_LIMIT_S = 60.0  # processes still on a GPU after this put it in quarantine
 VERIFY_LATER_S = 30.0  # and are then looked for this often
 RETRY_MAX_S = 30.0
@@ -273,8 +273,11 @@ class NodeMachine:
         if attempt is None or attempt.state != "pulling":
             return
         self.life.within(attempt, PULL_STALL_S)
-        if event.percent >= attempt.pull_percent + PULL_STEP_PERCENT:
+        rose = event.percent > attempt.pull_percent
+        if rose and self.life.now.mono >= attempt.pull_reported_at + PULL_REPORT_S:
             attempt.pull_percent = min(event.percent, 100)
+            attempt.pull_bytes, attempt.pull_total_bytes = event.done, event.total
+            attempt.pull_reported_at = self.life.now.mono
             self.life.report(attempt, "pulling")
 
     def _pulled(self, event: ev.Pulled) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
-from skep_agent.containers import Container, Exit
+from skep_agent.containers import Container, Exit, Progress
 from skep_agent.frames import Channel
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 
@@ -80,8 +80,8 @@ class Runtime(Protocol):
         """See that the rules of what containers reach are in force, and write them anew where they
         are not. Raises RuntimeFailure "network_unavailable"."""
 
-    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
-        """Bring the image onto the node; `progress` gets whole percents, rising."""
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
+        """Bring the image onto the node; `progress` gets rising percents."""
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         """Create (not start) the attempt's container with its files in it, and return its id.

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import structlog
 
 from skep_agent.config import Watermarks
-from skep_agent.containers import Container, Exit, RuntimeFailure
+from skep_agent.containers import Container, Exit, Progress, RuntimeFailure
 from skep_agent.isolation.create import (
     CreateCall,
     EngineFacts,
@@ -133,7 +133,7 @@ class DockerRuntime:
     async def clean_images(self) -> None:
         await self._cache.clean(self.disk_mb, is_mark)
 
-    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         await self._images.pull(image, progress)
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skep_agent.containers import RuntimeFailure
+from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.isolation.create import ImageFacts, check_image
 from skep_agent.protocol import ImageSpec
 from skep_agent.registry_policy import RegistryPolicy, RegistryRefused
@@ -95,7 +95,7 @@ class Images:
         self._questions: dict[tuple[str, str], asyncio.Future[bool]] = {}  # not answered yet
         self._salt = secrets.token_bytes(16)
 
-    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         """See `Runtime.pull`."""
         _check(image)
         self._check_registry_name(image)
@@ -111,7 +111,7 @@ class Images:
             self._keep(image, found)
             if self._cache is not None:
                 self._cache.use(found.image_id)
-        progress(100)
+        progress(Progress(100))
 
     async def facts(self, image: ImageSpec) -> ImageFacts:
         """Return what is known of an image that `pull` brought. Raises RuntimeFailure
@@ -225,7 +225,7 @@ class Images:
 
     # --- what comes
 
-    async def _pull(self, image: ImageSpec, progress: Callable[[int], None]) -> _Found | None:
+    async def _pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> _Found | None:
         before = frozenset(await self._engine.call(lambda api: api.images(quiet=True, all=True)))
         found = await self._pull_as(image, progress, before)
         if found is None or self._cache is None:
@@ -236,7 +236,7 @@ class Images:
         return found
 
     async def _pull_as(
-        self, image: ImageSpec, progress: Callable[[int], None], before: frozenset[str]
+        self, image: ImageSpec, progress: Callable[[Progress], None], before: frozenset[str]
     ) -> _Found | None:
         if not image.username:
             await docker_pull.pull(self._engine, image, progress)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from skep_agent.containers import RuntimeFailure
+from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.protocol import ImageSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
 
@@ -27,9 +27,9 @@ _AUTH_WORDS = (
 _MISSING_WORDS = ("manifest unknown", "not found", "not known to registry", "does not exist")
 
 
-async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]) -> None:
-    """Have the engine bring the image from its registry, cached or not; `progress` gets whole
-    percents below 100, rising."""
+async def pull(engine: Engine, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
+    """Have the engine bring the image from its registry, cached or not; `progress` gets
+    rising percents below 100."""
     name, tag = split_reference(image.reference)
     tracker = PullProgress()
     try:
@@ -40,7 +40,7 @@ async def pull(engine: Engine, image: ImageSpec, progress: Callable[[int], None]
                 if "error" in line:
                     raise EngineError(500, str(line["error"]))
                 if tracker.see(line):
-                    progress(tracker.percent)
+                    progress(tracker.progress)
     except EngineError as error:
         raise pull_failure(error, image) from None
 
@@ -96,6 +96,8 @@ def _without_body(message: str) -> str:
 class _Layer:
     total: int = 0  # bytes; 0 while unknown
     done: float = 0.0  # 0 to 1
+    here: int = 0  # bytes
+    whole: bool = False  # all of it was downloaded
 
 
 @dataclass(slots=True)
@@ -119,18 +121,28 @@ class PullProgress:
         self.percent = percent
         return True
 
+    @property
+    def progress(self) -> Progress:
+        layers = self._layers.values()
+        known = all(layer.total or layer.whole for layer in layers)
+        total = sum(layer.total for layer in layers) if known else 0
+        return Progress(self.percent, sum(layer.here for layer in layers), total)
+
     def _update(self, layer: _Layer, status: str, detail: dict[str, Any]) -> None:
         current, total = detail.get("current") or 0, detail.get("total") or 0
         layer.total = max(layer.total, total)
         share = current / total if total else 0.0
         if status == "Downloading":
             layer.done = max(layer.done, DOWNLOAD_SHARE * share)
+            layer.here = max(layer.here, current)
         elif status in ("Verifying Checksum", "Download complete"):
             layer.done = max(layer.done, DOWNLOAD_SHARE)
         elif status == "Extracting":
             layer.done = max(layer.done, DOWNLOAD_SHARE + (1 - DOWNLOAD_SHARE) * share)
         elif status == "Pull complete":
             layer.done = 1.0
+        if layer.done >= DOWNLOAD_SHARE:
+            layer.here, layer.whole = layer.total, True
 
     def _overall(self) -> int:
         """Return the percentage over all layers, weighed by size; a layer of unknown size counts as

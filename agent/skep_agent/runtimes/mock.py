@@ -31,13 +31,14 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import parse_qsl
 
-from skep_agent.containers import Container, Exit, RuntimeFailure
+from skep_agent.containers import Container, Exit, Progress, RuntimeFailure
 from skep_agent.frames import Channel
 from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
 from skep_agent.runtimes.base import Command, LogPiece
 
 LOG_STEP_S = 0.05
 _PULL_STEPS = 10
+_PULL_BYTES = 2 * 1024**3
 _SIGTERM, _SIGKILL = 143, 137
 # Of output that was not read yet; its writer then waits.
 PIECES = 16
@@ -143,11 +144,12 @@ class MockRuntime:
     async def ensure_network(self) -> None:
         pass
 
-    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         words = dict(parse_qsl(image.reference.partition("?")[2]))
         seconds = float(words.get("pull_seconds", 0))
         for step in range(_PULL_STEPS if seconds else 0):
-            progress(100 * step // _PULL_STEPS)
+            done = _PULL_BYTES * step // _PULL_STEPS
+            progress(Progress(100 * step // _PULL_STEPS, done, _PULL_BYTES))
             await asyncio.sleep(seconds / _PULL_STEPS)
         if code := words.get("pull_error"):
             raise RuntimeFailure(code, "as the image's name asks")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import structlog
 
-from skep_agent.containers import RuntimeFailure
+from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.protocol import AttemptSpec, ImageSpec
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 @dataclass(eq=False)
 class _Flight:
     task: asyncio.Task[None]
-    listeners: list[Callable[[int], None]] = field(default_factory=list)
+    listeners: list[Callable[[Progress], None]] = field(default_factory=list)
 
 
 class Pulls:
@@ -48,7 +48,7 @@ class Pulls:
         self._flights: dict[ImageSpec, _Flight] = {}
         self._limit = asyncio.Semaphore(PULLS)
 
-    async def pull(self, image: ImageSpec, progress: Callable[[int], None]) -> None:
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         flight = self._flights.get(image) or self._begin(image)
         flight.listeners.append(progress)
         try:
@@ -66,12 +66,12 @@ class Pulls:
 
     async def _fly(self, image: ImageSpec) -> None:
         async with self._limit:
-            await self._runtime.pull(image, lambda percent: self._progress(image, percent))
+            await self._runtime.pull(image, lambda one: self._progress(image, one))
 
-    def _progress(self, image: ImageSpec, percent: int) -> None:
+    def _progress(self, image: ImageSpec, progress: Progress) -> None:
         flight = self._flights.get(image)
         for listener in list(flight.listeners) if flight else ():
-            listener(percent)
+            listener(progress)
 
 
 class Operations:
@@ -146,7 +146,11 @@ class Operations:
 
     async def _pull(self, what: do.Pull) -> ev.Event:
         key = what.attempt_id, what.epoch
-        await self._pulls.pull(what.image, lambda p: self._emit(ev.PullProgressed(*key, p)))
+
+        def progressed(one: Progress) -> None:
+            self._emit(ev.PullProgressed(*key, one.percent, one.done, one.total))
+
+        await self._pulls.pull(what.image, progressed)
         if what.working_files is not None:
             (await self._archives.open(what.working_files)).close()
         return ev.Pulled(*key)

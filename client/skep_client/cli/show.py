@@ -144,7 +144,7 @@ def _task_row(task: Task) -> tuple[object, ...]:
     name = f"{task.role}-{task.index}"
     if attempt is None:
         return (task.rank, name, state_text(task.state), "", "", "", "")
-    pulling = f"pulling {attempt.pull_percent} %" if attempt.phase == "pulling" else ""
+    pulling = words.pulling(attempt) if attempt.phase == "pulling" else ""
     code = "" if attempt.exit_code is None else attempt.exit_code
     word = "out of memory" if attempt.oom_killed else attempt.error_message or pulling
     gpus = len(attempt.gpu_uuids)

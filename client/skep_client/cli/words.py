@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from skep_client.cli.common import until
 
 if TYPE_CHECKING:
-    from skep_client.models import Diagnosis, Job, JobSummary
+    from skep_client.models import Attempt, Diagnosis, Job, JobSummary
 
 
 def note(job: JobSummary) -> str:
@@ -29,6 +29,15 @@ def reason(job: JobSummary) -> str:
     if job.unplaced and job.placed_at:
         return f"{job.unplaced} of {job.tasks} tasks wait for a place."
     return ""
+
+
+def pulling(attempt: Attempt) -> str:
+    """Say how far the pull of the attempt's image is."""
+    said = f"pulling image, {attempt.pull_percent or 0} %"
+    if not attempt.pull_bytes:
+        return said
+    gb, total = attempt.pull_bytes / 1024**3, (attempt.pull_total_bytes or 0) / 1024**3
+    return f"{said}, {gb:.1f} of {total:.1f} GB" if total else f"{said}, {gb:.1f} GB"
 
 
 def number(count: int, what: str) -> str:

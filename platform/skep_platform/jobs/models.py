@@ -382,6 +382,8 @@ class TaskAttempt(Entity):
     container_id = models.CharField(max_length=80, blank=True)
     phase = models.CharField(max_length=16, blank=True)  # as the node reported it last
     pull_percent = models.PositiveSmallIntegerField(null=True)
+    pull_bytes = models.PositiveBigIntegerField(null=True)  # of compressed layers
+    pull_total_bytes = models.PositiveBigIntegerField(null=True)  # None: not known yet
     exit_code = models.IntegerField(null=True)
     exit_signal = models.PositiveSmallIntegerField(null=True)
     oom_killed = models.BooleanField(default=False)

@@ -227,6 +227,12 @@ class AttemptSerializer(Serializer):
     state = serializers.ChoiceField(AttemptState.choices)
     phase = serializers.CharField(help_text="As the node reported it last.")
     pull_percent = serializers.IntegerField(allow_null=True)
+    pull_bytes = serializers.IntegerField(
+        allow_null=True, help_text="Of its image's compressed layers, so far."
+    )
+    pull_total_bytes = serializers.IntegerField(
+        allow_null=True, help_text="Of all layers that the node does not have; null: not known yet."
+    )
     gpu_uuids = serializers.ListField(child=serializers.CharField())
     gpu_model = serializers.CharField()
     network = serializers.CharField()

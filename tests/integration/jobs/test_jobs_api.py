@@ -360,6 +360,7 @@ def test_tasks_come_by_rank_with_their_newest_attempt(api, alice, vc):
         *("network", "ports", "exit_code", "exit_signal", "oom_killed", "error_code"),
         *("error_message", "memory_peak_mb", "started_at", "finished_at"),
         *("retry", "xids", "disk_full", "diagnosis", "ready_at"),
+        *("pull_bytes", "pull_total_bytes"),
     }
     assert (attempt["node"], attempt["gpu_model"], len(attempt["gpu_uuids"])) == (
         *("gpu-1", "A100"),

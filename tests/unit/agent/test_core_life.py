@@ -95,13 +95,19 @@ def test_a_failed_operation_fails_the_attempt_and_gives_its_gpus_back(
     assert not world.containers
 
 
-def test_the_progress_of_a_pull_is_reported_in_steps(world: World) -> None:
+def test_a_pull_is_reported_once_a_second_and_only_when_a_percent_came(world: World) -> None:
     world.desire(spec())
-    for percent in range(0, 101, 2):
-        world.send(ev.PullProgressed("a1", 1, percent))
+    world.machine.outbox.take(10)
+    for half in range(12):  # of a second; a percent in each of the first five, then none
+        percent = min(half, 5)
+        world.send(ev.PullProgressed("a1", 1, percent, percent * 100, 8000))
         world.machine.outbox.take(10)
-    found = [f.pull_percent for f in world.facts if f.phase == "pulling"]
-    assert found[:4] == [0, 6, 12, 18]
+        world.heartbeat()
+        world.advance(0.5)
+    found = [f for f in world.facts if f.phase == "pulling"]
+    assert [f.pull_percent for f in found] == [0, 1, 3, 5]
+    assert [f.pull_bytes for f in found] == [0, 100, 300, 500]
+    assert found[-1].pull_total_bytes == 8000
 
 
 def test_a_pull_without_progress_is_given_up(world: World) -> None:

@@ -31,6 +31,8 @@ def attempt(state: str = "ASSIGNED", **fields: Any) -> AttemptRow:
         "state": state,
         "phase": "",
         "pull_percent": None,
+        "pull_bytes": None,
+        "pull_total_bytes": None,
         "container_id": "",
         "exit_code": None,
         "exit_signal": None,

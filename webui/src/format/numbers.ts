@@ -11,6 +11,14 @@ export function formatBytes(value: number): string {
   return `${rounded} ${UNITS[unit]}`;
 }
 
+/** "2.1 of 4.9 GB", "900 KB of 4.9 GB"; "2.1 GB" while the whole is not known. */
+export function formatBytesOf(part: number, whole: number | null): string {
+  if (!whole) return formatBytes(part);
+  const [number = "", unit] = formatBytes(part).split(" ");
+  const all = formatBytes(whole);
+  return `${all.endsWith(` ${unit}`) ? number : `${number} ${unit}`} of ${all}`;
+}
+
 export function formatMegabytes(value: number): string {
   return formatBytes(value * 1024 * 1024);
 }

@@ -164,6 +164,8 @@ export function anAttempt(part: Partial<Attempt> = {}): Attempt {
     state: "RUNNING",
     phase: "running",
     pull_percent: null,
+    pull_bytes: null,
+    pull_total_bytes: null,
     gpu_uuids: [],
     gpu_model: "",
     network: "job",

@@ -21,6 +21,7 @@ UNHANDLED = "unhandled"
 UNSAVED = "unsaved"
 MAX_MESSAGE = 2000
 MAX_INT = 2**31 - 1
+MAX_BYTES = 2**63 - 1
 MAX_XIDS = 32  # stored per attempt
 
 
@@ -35,6 +36,8 @@ class AttemptRow:
     state: str
     phase: str
     pull_percent: int | None
+    pull_bytes: int | None
+    pull_total_bytes: int | None
     container_id: str
     exit_code: int | None
     exit_signal: int | None
@@ -65,6 +68,8 @@ CHANGED = (
     "state",
     "phase",
     "pull_percent",
+    "pull_bytes",
+    "pull_total_bytes",
     "container_id",
     "exit_code",
     "exit_signal",
@@ -113,6 +118,8 @@ def _alive(attempt: AttemptRow, fact: AttemptFact, at: datetime) -> None:
             attempt.ready_at = at
         if fact.pull_percent is not None:
             attempt.pull_percent = min(max(fact.pull_percent, 0), 100)
+            attempt.pull_bytes = _int(fact.pull_bytes, 0, MAX_BYTES)
+            attempt.pull_total_bytes = _int(fact.pull_total_bytes, 0, MAX_BYTES) or None
     elif fact.error_code == SIGNAL_UNHANDLED:
         attempt.error_message = _text(fact.message, MAX_MESSAGE)
         attempt.phase = UNSAVED if attempt.phase == UNSAVED else UNHANDLED

@@ -1,8 +1,8 @@
 import { ActionIcon, Button, Menu, Tooltip } from "@mantine/core";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { clone } from "@/api/jobs";
+import { clone, tasks } from "@/api/jobs";
 import type { Job } from "@/api/types";
 import { JobApps } from "@/features/apps/JobApps";
 import { JobBadges } from "@/features/jobs/JobBadges";
@@ -23,7 +23,7 @@ import { TagEditor } from "./TagEditor";
 import { CostSection, UsageSection } from "./UsageSection";
 import { FailurePanel } from "./failure/FailurePanel";
 import { isShownByFailurePanel } from "./failure/labels";
-import { jobStatusText } from "./labels";
+import { jobPullText, jobStatusText } from "./labels";
 import type { Tab } from "./searchParams";
 import css from "./JobHeader.module.css";
 
@@ -102,7 +102,10 @@ function JobStatus({ job }: { job: Job }) {
           </WaitReason>
         </>
       ) : (
-        <p>{jobStatusText(job)}</p>
+        <>
+          <p>{jobStatusText(job)}</p>
+          {job.state === "WAITING" && job.placed_at ? <PullStatus job={job} /> : null}
+        </>
       )}
       {job.downgraded ? (
         <p className={css.more}>
@@ -111,6 +114,13 @@ function JobStatus({ job }: { job: Job }) {
       ) : null}
     </div>
   );
+}
+
+/** How far the images of a job that is placed are. */
+function PullStatus({ job }: { job: Job }) {
+  const { data } = useQuery(tasks(job.id));
+  const text = data ? jobPullText(data) : null;
+  return text ? <p className={css.more}>{text}</p> : null;
 }
 
 /** A running job that is preempted, lost its guarantee or waits for tasks is marked as such. */

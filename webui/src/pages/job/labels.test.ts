@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { aRole, aWaitReason, aWholeJob } from "@/test/rows";
-import { jobStatusText, waitTime } from "./labels";
+import { aRole, aTask, aWaitReason, aWholeJob, anAttempt } from "@/test/rows";
+import { jobPullText, jobStatusText, waitTime } from "./labels";
 
 const job = aWholeJob;
 const role = (states: Record<string, number>) => [aRole({ states })];
@@ -27,4 +27,29 @@ test("finding U8: a job that ran in between is not said to have waited all the t
   expect(waitTime(job({ attempt: 2, placed_at: "2026-01-01T11:00:00Z" })).again).toBe(true);
   expect(waitTime(job({ attempt: 1, placed_at: null })).again).toBe(true);
   expect(waitTime(job({ attempt: 1, placed_at: "2026-01-01T10:00:05Z" })).again).toBe(false);
+});
+
+describe("the sentence on the pulls of a job", () => {
+  const GB = 1024 ** 3;
+  const pulling = (node: string, pull_percent: number, pull_total_bytes: number | null) =>
+    aTask({
+      state: "PREPARING",
+      attempt: anAttempt({
+        ...{ node, phase: "pulling", pull_percent, pull_total_bytes },
+        pull_bytes: Math.round(2.1 * GB),
+      }),
+    });
+
+  test("says how far one is, and of several the slowest", () => {
+    const one = pulling("gpu-1", 43, Math.round(4.9 * GB));
+    expect(jobPullText([one, one])).toBe("Pulling image, 43 %, 2.1 of 4.9 GB.");
+    const slow = pulling("gpu-2", 7, null);
+    expect(jobPullText([one, slow])).toBe(
+      "Pulling image on 2 nodes; the slowest is gpu-2: 7 %, 2.1 GB.",
+    );
+  });
+
+  test("says nothing when none is pulled", () => {
+    expect(jobPullText([aTask({ state: "RUNNING" })])).toBe(null);
+  });
 });

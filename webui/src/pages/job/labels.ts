@@ -1,6 +1,6 @@
-import type { Job, JobSummary, TaskState } from "@/api/types";
+import type { Attempt, Job, JobSummary, Task, TaskState } from "@/api/types";
 import { taskName } from "@/format/names";
-import { pluralize } from "@/format/numbers";
+import { formatBytesOf, pluralize } from "@/format/numbers";
 
 /** Tasks of the whole job by the state of their newest attempt. */
 export function taskStates(job: Job): Partial<Record<TaskState, number>> {
@@ -31,6 +31,27 @@ export function jobStatusText(job: Job): string {
     default:
       return job.exit_reason?.message ?? "It was stopped.";
   }
+}
+
+/** Whether the node of the task's present attempt pulls its image. */
+export function isPulling({ state, attempt }: Task): boolean {
+  return state === "PREPARING" && attempt?.phase === "pulling";
+}
+
+/** "43 %, 2.1 of 4.9 GB": how far a pull is. */
+export function pullText({ pull_percent, pull_bytes, pull_total_bytes }: Attempt): string {
+  const percent = `${pull_percent ?? 0} %`;
+  return pull_bytes ? `${percent}, ${formatBytesOf(pull_bytes, pull_total_bytes)}` : percent;
+}
+
+/** One sentence on the pulls of a job that did not begin, by the slowest; null: none is pulled. */
+export function jobPullText(tasks: Task[]): string | null {
+  const attempts = tasks.flatMap((task) => (isPulling(task) && task.attempt ? [task.attempt] : []));
+  const [slowest] = attempts.toSorted((a, b) => (a.pull_percent ?? 0) - (b.pull_percent ?? 0));
+  if (!slowest) return null;
+  const nodes = new Set(attempts.map(({ node }) => node)).size;
+  if (nodes === 1) return `Pulling image, ${pullText(slowest)}.`;
+  return `Pulling image on ${nodes} nodes; the slowest is ${slowest.node}: ${pullText(slowest)}.`;
 }
 
 function runningText(tasks: number, all: number): string {

@@ -11,6 +11,7 @@ import { SkeletonRows } from "@/ui/Skeleton";
 import { stateLabel } from "@/ui/StateBadge";
 import { StateIcon } from "@/ui/StateIcon";
 import { DataTable } from "@/ui/table/DataTable";
+import { isPulling } from "../labels";
 import { TaskDrawer } from "./TaskDrawer";
 import { chosen, NO_FILTER, type TaskFilter } from "./filter";
 import { readyTasks, requestsPorts } from "./labels";
@@ -26,7 +27,11 @@ export function TasksTab({ job }: { job: Job }) {
   const [filter, setFilter] = useState<TaskFilter>(NO_FILTER);
   const [shown, setShown] = useState<Task["id"] | null>(null);
   const ready = readyTasks(job, list.data ?? []);
-  const columns = useMemo(() => taskColumns({ job, ready }, setShown), [job, ready]);
+  const pulling = list.data?.some(isPulling) ?? false;
+  const columns = useMemo(
+    () => taskColumns({ job, ready, pulling }, setShown),
+    [job, ready, pulling],
+  );
   const rows = useMemo(() => chosen(list.data ?? [], filter), [list.data, filter]);
 
   if (list.isPending) return <SkeletonRows rows={10} />;

@@ -7,24 +7,27 @@ import { StateBadge } from "@/ui/StateBadge";
 import type { Column } from "@/ui/table/columns";
 import { ElapsedTime } from "@/ui/Time";
 import { diagnosisTitle } from "../failure/labels";
+import { isPulling, pullText } from "../labels";
 import { requestsPorts, portsText } from "./labels";
 import css from "./taskColumns.module.css";
 
 interface GangContext {
   job: Job;
+  /** Some task's image is being pulled. */
+  pulling: boolean;
   /** Tasks that are ready, while they wait for the others; null: none waits. */
   ready: number | null;
 }
 
 export function taskColumns(
-  { job, ready }: GangContext,
+  { job, ready, pulling }: GangContext,
   onOpen: (task: Task["id"]) => void,
 ): Column<Task>[] {
   return [
     {
       id: "state",
       header: "State",
-      width: "minmax(104px, 168px)",
+      width: pulling ? "minmax(104px, 260px)" : "minmax(104px, 168px)",
       cell: (task) => <TaskStateCell task={task} ready={ready} of={job.tasks} />,
       sortValue: (task) => task.state,
     },
@@ -174,7 +177,6 @@ interface StateProps {
 
 function TaskStateCell({ task, ready, of }: StateProps) {
   const { attempt } = task;
-  const pulling = task.state === "PREPARING" && attempt?.pull_percent;
   const waits = ready !== null && attempt?.ready_at && task.state === "PREPARING";
   const about = `Waits for the gang: ${ready} of ${of} ready`;
   return (
@@ -184,8 +186,10 @@ function TaskStateCell({ task, ready, of }: StateProps) {
         <span className="dim num" title={about} aria-label={about}>
           {ready}/{of} ready
         </span>
-      ) : pulling ? (
-        <span className="dim num">pulls {pulling}%</span>
+      ) : attempt && isPulling(task) ? (
+        <span className="dim num clip" title={`Pulling image, ${pullText(attempt)}`}>
+          {pullText(attempt)}
+        </span>
       ) : null}
     </span>
   );
