@@ -62,23 +62,23 @@ def look(
     wanted: Sequence[Wanted],
     references: Callable[[], Mapping[str, str]],
 ) -> dict[str, ImageAnswer]:
-    """Return what is not known to be there, by uri. `references` has the reference to pull, by
-    uri; it is called, and credentials are read, for images that were not found lately."""
+    """Return what is not known to be there, by uri. `references` has the reference to pull, by uri;
+    it is called for images that were not found lately, and credentials are read for those of
+    them whose registry may answer."""
     if settings.SKEP_CHECK_IMAGES == OFF:
         return {}
     keys = {one: (owner_id, vc_id, one.uri, _hidden(one)) for one in wanted[:MOST_IMAGES]}
     unknown = [one for one, key in keys.items() if not _recent.get(key)]
     if not unknown:
         return {}
-    by_uri, logins = references(), credentials.read({owner_id}, {vc_id})
-    asked = {}
-    for one in unknown:
-        reference = by_uri.get(one.uri, one.uri)
-        login = Login(one.username, one.password)
-        if not login.username or one.registry not in ("", registry_of(reference)):
-            login = Login(**logins.login(owner_id, vc_id, reference))
-        asked[one] = reference, login
-    verdicts = _ask(asked)
+    by_uri = references()
+    about = {one: by_uri.get(one.uri, one.uri) for one in unknown}
+    verdicts = {one: said for one, of in about.items() if (said := _silence(of))}
+    if asked := {one: of for one, of in about.items() if one not in verdicts}:
+        logins = credentials.read({owner_id}, {vc_id})
+        verdicts |= _ask(
+            {one: (of, _login(one, of, logins, owner_id, vc_id)) for one, of in asked.items()}
+        )
     for one, verdict in verdicts.items():
         if verdict.kind == FOUND:
             _recent.put(keys[one], verdict, FOUND_S)
@@ -109,14 +109,28 @@ def _said(reference: str, question: Future[ImageAnswer]) -> ImageAnswer:
     return _no_word(reference, f"{host} did not answer in {ANSWER_S:g} s")
 
 
+def _login(
+    one: Wanted, reference: str, logins: credentials.StoredLogins, owner_id: int, vc_id: UUID
+) -> Login:
+    """Return the login of the job file where it is one of this registry, else the stored one."""
+    if one.username and one.registry in ("", registry_of(reference)):
+        return Login(one.username, one.password)
+    return Login(**logins.login(owner_id, vc_id, reference))
+
+
+def _silence(reference: str) -> ImageAnswer | None:
+    """Return what is said of an image whose registry did not answer a moment ago."""
+    host = registry_of(reference)
+    if not _silent.get(host):
+        return None
+    return _no_word(reference, f"{host} did not answer a moment ago")
+
+
 def _question(reference: str, login: Login, deadline: float) -> Future[ImageAnswer]:
     """Return the answer about an image, one for all who ask at the same time."""
     key = reference, _secret(login.username, login.password)
     with _lock:
-        known = _answers.get(key)
-        if known is None and _silent.get(registry_of(reference)):
-            host = registry_of(reference)
-            known = _no_word(reference, f"{host} did not answer a moment ago")
+        known = _answers.get(key) or _silence(reference)
         if known is not None:
             done: Future[ImageAnswer] = Future()
             done.set_result(known)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.support.docker_registry import OTHER, OTHER_PASSWORD, PASSWORD, USER, Registry
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api, refusal
@@ -148,6 +149,10 @@ def test_a_registry_that_does_not_answer_refuses_nothing_and_delays_one_submit_a
     for tag in range(5):
         assert submit(alice, vc, f"{silent}/team/image:{tag + 2}").status_code == 201
     assert time.monotonic() - began < 2.5
+    read = examine(json.dumps(file_with(vc, f"{silent}/team/image:9")), alice.pk)
+    with CaptureQueriesContext(connection) as queries:
+        assert registry_check.look(alice, vc, read).notes
+    assert len(queries) == 0  # no credentials are read for a registry that is left alone
     checked = Api(alice).post("/jobs/check", file_with(vc, f"{silent}/team/image:1")).json()
     assert checked["valid"]
     assert checked["notes"][0]["code"] == "image_not_checked"

@@ -14,7 +14,7 @@ from tests.support.jobs_world import attempts_of, partly_placed, placed, report,
 from tests.support.platform_factories import make_node, make_user, make_vc, release
 
 from skep_platform.jobs.models import Job, Lease, TaskAttempt
-from skep_platform.jobs.submission.prediction import base_name, predicted_duration
+from skep_platform.jobs.submission.prediction import MEDIAN, base_name, predicted_duration
 from skep_platform.scheduling import read_facts
 from skep_platform.scheduling.models import AttainedService
 from skep_platform.scheduling.source import StateSource
@@ -58,6 +58,19 @@ def test_a_duration_is_predicted_by_the_owners_earlier_jobs_of_the_name(alice, v
     with CaptureQueriesContext(connection) as queries:
         predicted_duration(alice, "train")
     assert len(queries) == 1
+
+
+def test_a_prediction_reads_an_index_of_names_without_their_numbers(alice, vc):
+    """However many jobs its owner has. The planner prefers to read a small table as a whole."""
+    ran(alice, vc, "train-1", 60)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+        cursor.execute(f"EXPLAIN {MEDIAN}", {"owner": alice.pk, "base": "train", "like_it": 20})
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Index Scan using job_by_base_name" in plan
+    assert "Index Cond: ((owner_id =" in plan
+    assert "AND (COALESCE(" in plan
 
 
 def test_shortest_first_orders_a_live_queue_by_predicted_durations(admin, alice):
