@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
     prediction of durations (submission/prediction.py). Only there is the expression known, so the
     model does not have it."""
 
-    dependencies = [("jobs", "0024_job_notified_events")]
+    dependencies = [("jobs", "0025_pull_bytes")]
 
     operations = [
         migrations.RunSQL(
