@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
-from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
@@ -24,6 +22,7 @@ from skep_client.errors import ServerUnreachable, SkepError
 from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange, refusal, request_of
 from skep_client.live import Subscription, is_loopback
 from skep_client.model import Page
+from skep_client.naming import is_id, next_cursor, the_one
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -110,6 +109,8 @@ class Api:
     retry = Method(calls.retry)
     clone = Method(calls.clone)
     set_tags = Method(calls.set_tags)
+    stop_jobs = Method(calls.stop_jobs)
+    tag_jobs = Method(calls.tag_jobs)
     set_visibility = Method(calls.set_visibility)
     job_shares = Method(calls.job_shares)
     share_job = Method(calls.share_job)
@@ -469,31 +470,3 @@ class AsyncSkep(Api):
                 if job.is_finished:
                     return job
                 await asyncio.sleep(ASYNC_LOOK_S)
-
-
-def the_one(name: str, found: Sequence[models.JobSummary], me: str) -> models.JobSummary:
-    """Return the only job of a name, or that of user `me` among several. Raises SkepError."""
-    found = [job for job in found if job.owner == me] or list(found)
-    if not found:
-        raise SkepError(404, "not_found", f"There is no job named {name}.")
-    if len(found) > 1:
-        owners = ", ".join(f"{job.owner}/{job.name}" for job in found)
-        message = f"Several people have a job {name}; name one: {owners}"
-        raise SkepError(400, "ambiguous", message)
-    return found[0]
-
-
-def is_id(text: str) -> bool:
-    """Whether the text is the id of a job, and not a name."""
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
-
-
-def next_cursor(page: Page[Any]) -> str | None:
-    """Return the cursor inside the next page's address; None on the last page."""
-    if page.next is None:
-        return None
-    return parse_qs(urlsplit(page.next).query)["cursor"][0]

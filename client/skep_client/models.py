@@ -82,6 +82,19 @@ class AssignmentError(Model):
     details: dict[str, Any] = Field(default_factory=dict)
 
 
+class AttemptEnd(Model):
+    state: str = ""
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    oom_killed: bool = False
+    tasks: int = 0
+
+
+class AttemptNode(Model):
+    name: str
+    tasks: int = 0
+
+
 class AuditAction(Model):
     name: str
     target_type: str = ""
@@ -134,6 +147,17 @@ class Budget(Model):
     percent: float | None = None
     state: str = ""
     message: str = ""
+
+
+class BulkResult(Model):
+    id: str
+    done: bool = False
+    code: str
+    message: str = ""
+
+
+class BulkResults(Model):
+    results: list[BulkResult] = Field(default_factory=list)
 
 
 class CellJob(Model):
@@ -229,6 +253,13 @@ class Evidence(Model):
     text: str = ""
     log: str = ""
     line: int = 0
+
+
+class Failure(Model):
+    code: int
+    name: str
+    title: str = ""
+    category: str = ""
 
 
 class Fault(Model):
@@ -368,6 +399,19 @@ class Info(Model):
 class JobCount(Model):
     total: int = 0
     more: bool = False
+
+
+class JobFilters(Model):
+    state: str = ""
+    virtual_cluster: str = ""
+    owner: str = ""
+    tag: str = ""
+    search: str = ""
+    shared: bool = False
+    cause: str = ""
+    since: str = ""
+    until: str = ""
+    ordering: str = ""
 
 
 class JobShare(Model):
@@ -699,6 +743,43 @@ class Problem(Model):
     column: int = 0
 
 
+class RankLog(Model):
+    rank: int = 0
+    role: str = ""
+    index: int = 0
+    attempt_id: str = ""
+    node: str = ""
+    state: str = ""
+    lines: list[str] = Field(default_factory=list)
+
+
+class RankLogs(Model):
+    attempt: int = 0
+    total: int = 0
+    ranks: list[RankLog] = Field(default_factory=list)
+
+
+class RankUse(Model):
+    rank: int = 0
+    role: str = ""
+    index: int = 0
+    attempt_id: str = ""
+    node: str = ""
+    state: str = ""
+    gpus: int = 0
+    gpu_utilization: float | None = None
+    gpu_utilization_recent: float | None = None
+    gpu_memory_peak_mb: int | None = None
+    cpu_percent: float | None = None
+    memory_peak_mb: int | None = None
+
+
+class RankUses(Model):
+    attempt: int = 0
+    total: int = 0
+    ranks: list[RankUse] = Field(default_factory=list)
+
+
 class Reason(Model):
     """
     A reason of any kind: a stable code, one sentence, the numbers behind it.
@@ -741,6 +822,17 @@ class Reserved(Model):
 class ResetLink(Model):
     url: str = ""
     expires_at: datetime
+
+
+class SavedView(Model):
+    id: str
+    name: str
+    filters: JobFilters | None = None
+    updated_at: datetime | None = None
+
+
+class SavedViews(Model):
+    views: list[SavedView] = Field(default_factory=list)
 
 
 class Search(Model):
@@ -1014,6 +1106,11 @@ class AuditEntry(Model):
     facts: dict[str, Any] = Field(default_factory=dict)
 
 
+class Causes(Model):
+    categories: list[str] = Field(default_factory=list)
+    failures: list[Failure] = Field(default_factory=list)
+
+
 class Cells(Model):
     revision: int = 0
     source: str = ""
@@ -1106,6 +1203,25 @@ class JobAttempt(Model):
     finished_at: datetime | None = None
     reason: Reason | None = None
     diagnosis: Diagnosis | None = None
+
+
+class JobAttemptDetail(Model):
+    index: int = 0
+    outcome: str = ""
+    retry: str = ""
+    placed_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    diagnosis: Diagnosis | None = None
+    nodes: list[AttemptNode] = Field(default_factory=list)
+    nodes_total: int = 0
+    ends: list[AttemptEnd] = Field(default_factory=list)
+    gpu_hours: float = 0
+    gpu_utilization: float | None = None
+    gpu_memory_peak_mb: int | None = None
+    cpu_percent: float | None = None
+    memory_peak_mb: int | None = None
 
 
 class JobLogs(Model):

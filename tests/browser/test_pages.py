@@ -155,3 +155,7 @@ def test_the_pull_of_an_image_is_watched(visit, tmp_path):
         engine.images.remove(name, force=True)
         visit("pull", SKEP_SLOW_IMAGE=f"{slow}/team/slow:1")
         engine.images.remove(f"{slow}/team/slow:1", force=True)
+
+
+def test_jobs_are_found_by_cause_and_time_and_changed_together(visit):
+    visit("job_list")

@@ -88,7 +88,7 @@ def check(text: str) -> Call[models.Check]:
 
 def jobs(**params: Any) -> Call[Page[models.JobSummary]]:
     """Iterate over the jobs that you may see, newest first. `params`: state, virtual_cluster,
-    owner, tag, search, ordering; lists are comma lists."""
+    owner, tag, search, shared, cause, since, until, ordering; lists are comma lists."""
     return Call("GET", "jobs", Page[models.JobSummary], params=given(params))
 
 
@@ -146,6 +146,19 @@ def clone(job_id: str, name: str = "") -> Call[models.Job]:
 def set_tags(job_id: str, tags: Sequence[str]) -> Call[models.Job]:
     """Replace the tags of a job."""
     return Call("PUT", f"jobs/{job_id}/tags", models.Job, json={"tags": list(tags)})
+
+
+def stop_jobs(job_ids: Sequence[str]) -> Call[models.BulkResults]:
+    """Stop at most 100 jobs; each is stopped or refused by itself."""
+    return Call("POST", "jobs/bulk/stop", models.BulkResults, json={"jobs": list(job_ids)})
+
+
+def tag_jobs(
+    job_ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()
+) -> Call[models.BulkResults]:
+    """Add tags to at most 100 jobs and remove others; each is changed or refused by itself."""
+    body = {"jobs": list(job_ids), "add": list(add), "remove": list(remove)}
+    return Call("POST", "jobs/bulk/tags", models.BulkResults, json=body)
 
 
 def set_visibility(job_id: str, visibility: str | None) -> Call[models.Job]:

@@ -48,6 +48,20 @@ def ls(
     shared: Annotated[
         bool, typer.Option("--shared", help="Only jobs that others shared with you.")
     ] = False,
+    cause: Annotated[
+        list[str],
+        typer.Option(
+            help="Only jobs that failed for this cause: a category, name or code of a diagnosis. "
+            "May be repeated."
+        ),
+    ] = [],  # noqa: B006
+    since: Annotated[
+        str,
+        typer.Option(help="Only jobs submitted since then: 7d, 12h, 2026-11-23 (UTC), or a time."),
+    ] = "",
+    until: Annotated[
+        str, typer.Option(help="Only jobs submitted before then; a date is included.")
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many jobs.")] = 30,
     as_json: Json = False,
 ) -> None:
@@ -55,6 +69,7 @@ def ls(
     from itertools import islice
 
     filters: dict[str, Any] = {"virtual_cluster": vc, "owner": owner, "search": search, "tag": tag}
+    filters |= {"cause": cause, "since": since, "until": until}
     if shared:
         filters["shared"] = "true"
     with client() as skep:

@@ -271,7 +271,7 @@ ACTIONS: dict[str, Action] = {
         "A job was submitted again.",
         ("POST jobs/<id>/clone", "POST jobs/<id>/run-again"),
     ),
-    "job.stop": Action("job", "A job was stopped.", ("POST jobs/<id>/stop",)),
+    "job.stop": Action("job", "A job was stopped.", ("POST jobs/<id>/stop", "POST jobs/bulk/stop")),
     "job.retry": Action("job", "A job was retried at once.", ("POST jobs/<id>/retry",)),
     "job.end_retries": Action(
         "job", "The retries of a job were ended.", ("POST jobs/<id>/end-retries",)
@@ -301,7 +301,9 @@ ACTIONS: dict[str, Action] = {
         "A job was exempted from the idle rule, or is no longer.",
         ("PUT jobs/<id>/idle-exemption",),
     ),
-    "job.tags.update": Action("job", "The tags of a job changed.", ("PUT jobs/<id>/tags",)),
+    "job.tags.update": Action(
+        "job", "The tags of a job changed.", ("PUT jobs/<id>/tags", "POST jobs/bulk/tags")
+    ),
     "app.create": Action("job", "A notebook or another app was started.", ("POST apps",)),
     "app.attach": Action(
         "job", "TensorBoard was started in a running task.", ("POST jobs/<id>/apps",)
@@ -334,6 +336,8 @@ NOT_RECORDED: dict[str, str] = {
     "POST notifications/read": "marks the caller's own notifications",
     "PATCH notifications/<id>": "marks the caller's own notification",
     "DELETE notifications/<id>": "deletes the caller's own notification",
+    "POST me/job-views": "saves filters for its caller alone",
+    "DELETE me/job-views/<id>": "deletes filters that its caller saved",
     "POST jobs/check": "checks the text in its body",
     "POST jobs/convert": "converts the text in its body",
     "POST cells/assignment/check": "checks the assignment in its body",

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -18,14 +17,13 @@ from skep_jobfile import schema
 from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
-from skep_platform.core.errors import NotFound, SkepError
+from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.paging import page, paged
 from skep_platform.core.parsers import body_text, yaml_parsers
 from skep_platform.core.throttling import Searches
-from skep_platform.jobs import queries, services, visibility
+from skep_platform.jobs import filters, queries, services, visibility
 from skep_platform.jobs.models import (
-    ACTIVE_JOB_STATES,
     Job,
     JobAttempt,
     Task,
@@ -35,6 +33,7 @@ from skep_platform.jobs.models import (
 from skep_platform.jobs.serializers import (
     TASK_STATES,
     AttemptSerializer,
+    CausesSerializer,
     CheckSerializer,
     EventSerializer,
     JobAttemptSerializer,
@@ -44,7 +43,6 @@ from skep_platform.jobs.serializers import (
     TaskRoleSerializer,
     TaskSerializer,
 )
-from skep_platform.jobs.states import JobState
 from skep_platform.jobs.submission import attachments
 
 TAGS = ["jobs"]
@@ -68,24 +66,11 @@ ASKED = (
     *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
     *("begun_at", "diagnosis", "logs_deleted_at"),
 )
-TRUE = ("true", "1")
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
 JOB_FILE_PARSERS = yaml_parsers("A job file", settings.SKEP_MAX_SPEC_BYTES, "spec_too_large")
-FILTERS = [
-    OpenApiParameter("state", str, description="Comma list."),
-    OpenApiParameter("virtual_cluster", str, description="Comma list of names."),
-    OpenApiParameter("owner", str, description="Comma list of usernames."),
-    OpenApiParameter("tag", str, description="Comma list, or repeated: all of them."),
-    OpenApiParameter(
-        "search",
-        str,
-        description="Part of the name, in any case; its beginning below 3 characters.",
-    ),
-    OpenApiParameter("shared", bool, description="Only jobs that others shared with you."),
-]
 LIST_PARAMETERS = [
-    *FILTERS,
+    *filters.FILTERS,
     OpenApiParameter("ordering", str, description=f"Of {', '.join(ORDERINGS)}; '-' descends."),
 ]
 
@@ -100,9 +85,9 @@ class JobsView(APIView):
     def get(self, request: Request) -> Response:
         """List the jobs that you may see, newest first: your own, those of the virtual clusters
         that you manage, and those that were opened to you; all of them for an admin."""
-        jobs = _filtered(request, Job.objects.select_related("owner", "vc"))
+        jobs = filters.filtered(request, Job.objects.select_related("owner", "vc"))
         ordering = request.query_params.get("ordering") or "-submitted_at"
-        column = one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
+        column = filters.one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
         rows = jobs.defer("spec", "spec_text", "environment")
         return page(
             request,
@@ -112,7 +97,7 @@ class JobsView(APIView):
             "pk",
             descending=ordering.startswith("-"),
             among=(among := visibility.branches(request.user)),
-            sort=column != "submitted_at" and (bool(among) or _selective(request)),
+            sort=column != "submitted_at" and (bool(among) or filters.selective(request)),
         )
 
     @extend_schema(
@@ -141,7 +126,7 @@ class JobsView(APIView):
             current_user.user(request),
             body_text(request),
             client_token=request.headers.get("Idempotency-Key", ""),
-            ignore_storage=request.query_params.get("ignore_storage", "").lower() in TRUE,
+            ignore_storage=request.query_params.get("ignore_storage", "").lower() in filters.TRUE,
         )
         return Response(detail(request, job), status=201)
 
@@ -151,11 +136,14 @@ class CountView(APIView):
     job_tokens = True
 
     @extend_schema(
-        operation_id="count_jobs", parameters=FILTERS, responses=JobCountSerializer, tags=TAGS
+        operation_id="count_jobs",
+        parameters=filters.FILTERS,
+        responses=JobCountSerializer,
+        tags=TAGS,
     )
     def get(self, request: Request) -> Response:
         """Count the jobs that the same list has in all. Beyond 10,000 it stops counting."""
-        jobs = _filtered(request, Job.objects.all())
+        jobs = filters.filtered(request, Job.objects.all())
         counted = queries.count_up_to(jobs, visibility.branches(request.user), COUNTED)
         return Response({"total": min(counted, COUNTED), "more": counted > COUNTED})
 
@@ -180,6 +168,15 @@ class SchemaView(APIView):
     def get(self, request: Request) -> Response:
         """Get the JSON Schema of a job file, for editors."""
         return Response(schema(), headers={"Cache-Control": "private, max-age=3600"})
+
+
+class CausesView(APIView):
+    job_tokens = True
+
+    @extend_schema(operation_id="list_causes", responses=CausesSerializer, tags=TAGS)
+    def get(self, request: Request) -> Response:
+        """List the causes of failure that the list of jobs can be filtered by."""
+        return Response(filters.causes(), headers={"Cache-Control": "private, max-age=3600"})
 
 
 class JobView(APIView):
@@ -215,7 +212,10 @@ class TasksView(APIView):
     def get(self, request: Request, id: UUID) -> Response:
         """List the tasks by rank, each with its newest attempt."""
         job = queries.find(request.user, id)
-        roles, states = _list(request, "role"), _choices(request, "state", TASK_STATES)
+        roles, states = (
+            filters.listed(request, "role"),
+            filters.choices(request, "state", TASK_STATES),
+        )
         rows = queries.tasks(job, roles=roles, states=states)
         return page(request, rows, lambda tasks: _tasks(job, tasks), "rank")
 
@@ -329,45 +329,6 @@ def _events(request: Request, events: list[Event]) -> list[dict[str, Any]]:
     return [show(event) for event in queries.events_for_reader(request.user, events)]
 
 
-def _list(request: Request, name: str) -> list[str]:
-    asked = ",".join(request.query_params.getlist(name))
-    return [part for part in asked.split(",") if part][:100]
-
-
-def _filtered(request: Request, jobs: QuerySet[Job]) -> QuerySet[Job]:
-    if request.query_params.get("shared", "").lower() in TRUE:
-        jobs = jobs.filter(pk__in=visibility.shared_with(request.user))
-    return queries.search(
-        jobs,
-        states=_choices(request, "state", JobState.values),
-        virtual_clusters=_list(request, "virtual_cluster"),
-        owners=_list(request, "owner"),
-        tags=_list(request, "tag"),
-        text=request.query_params.get("search", "")[:255],
-    )
-
-
-def _selective(request: Request) -> bool:
-    """Return whether the filters of the list leave few of all jobs."""
-    states = set(_list(request, "state"))
-    named = ("virtual_cluster", "owner", "tag", "search")
-    return any(request.query_params.get(name) for name in named) or bool(
-        states and states <= set(ACTIVE_JOB_STATES)
-    )
-
-
-def _choices(request: Request, name: str, known: list[str]) -> list[str]:
-    return [one_of(name, part, known) for part in _list(request, name)]
-
-
-def one_of(name: str, value: str, known: Any) -> str:
-    """Return the value if it is known. Raises SkepError `invalid_filter`."""
-    if value not in known:
-        message = f"{name} is one of {', '.join(known)}."
-        raise SkepError(message, code="invalid_filter", parameter=name, value=value[:100])
-    return value
-
-
 class JobAttemptsView(APIView):
     job_tokens = True
 
@@ -382,7 +343,7 @@ class JobAttemptsView(APIView):
             request, rows, lambda found: _attempts(request, found), "index", descending=True
         )
         queries.jobs_for_reader(request.user, [job])
-        present = _present(job)
+        present = queries.present_attempt(job)
         if present and "cursor" not in request.query_params:
             answer.data["results"].insert(0, show(present))
         return answer
@@ -411,21 +372,3 @@ def _attempts(request: Request, attempts: list[JobAttempt]) -> list[dict[str, An
         attempt.reason = reason
     show = JobAttemptSerializer().to_representation
     return [show(attempt) for attempt in attempts]
-
-
-def _present(job: Job) -> dict[str, Any] | None:
-    """Return the placement that goes on, in the form of those that have ended."""
-    if job.placed_at is None or job.finished_at is not None:
-        return None
-    if JobAttempt.objects.filter(job=job, index=job.attempt).exists():
-        return None
-    return {
-        "index": job.attempt,
-        "outcome": "",
-        "retry": "",
-        "placed_at": job.placed_at,
-        "started_at": job.started_at,
-        "finished_at": None,
-        "reason": job.exit_reason,
-        "diagnosis": job.diagnosis if job.exit_reason else None,
-    }

@@ -6,6 +6,10 @@ class JobsConfig(AppConfig):
     label = "jobs"
     default_auto_field = "django.db.models.BigAutoField"
 
+    def import_models(self) -> None:
+        super().import_models()
+        from skep_platform.jobs import saved_views  # noqa: F401  it has a model, too
+
     def ready(self) -> None:
         from skep_platform.core import ports
         from skep_platform.jobs import queries

@@ -174,6 +174,13 @@ class Job(Entity):
                 fields=["root_id"], condition=Q(root_id__isnull=False), name="job_by_root"
             ),
             GinIndex(fields=["tags"], name="job_tags"),
+            # Failed jobs by the code and the category of their diagnosis.
+            GinIndex(
+                fields=["diagnosis"],
+                opclasses=["jsonb_path_ops"],
+                condition=Q(diagnosis__isnull=False),
+                name="job_by_cause",
+            ),
             # What the name contains, compared as Django compares in any case.
             GinIndex(OpClass(Upper("name"), "gin_trgm_ops"), name="job_name_search"),
             # The orders of the list, each with the key that makes it unique.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -35,7 +36,7 @@ from skep_platform.core.ports import GpuTask, JobSeen
 from skep_platform.jobs import visibility
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.messages import Reason
-from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
+from skep_platform.jobs.models import Job, JobAttempt, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, JOB, JobState
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.queries import AnyUser
@@ -116,9 +117,19 @@ def search(
     owners: Collection[str] = (),
     tags: Sequence[str] = (),
     text: str = "",
+    cause: Q | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> QuerySet[Job]:
     """Filter the jobs. Empty filters let all pass; a job has all of the `tags`; `text` is looked
-    for in the name, and at its beginning where it has less than three characters."""
+    for in the name, and at its beginning where it has less than three characters; `cause` is a
+    condition on the diagnosis; `since` and `until` (not included) bound when it was submitted."""
+    if since:
+        jobs = jobs.filter(created_at__gte=since)
+    if until:
+        jobs = jobs.filter(created_at__lt=until)
+    if cause is not None:
+        jobs = jobs.filter(_few_first(cause))
     if states:
         jobs = jobs.filter(state__in=states)
     if virtual_clusters:
@@ -245,6 +256,43 @@ def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
         .distinct("task")
     )
     return {attempt.task_id: attempt for attempt in rows}
+
+
+# Of a placement that goes on.
+NO_END = {"outcome": "", "retry": "", "finished_at": None, "reason": None, "diagnosis": None}
+
+
+def present_attempt(job: Job) -> dict[str, Any] | None:
+    """Return the placement that goes on, in the form of those that have ended."""
+    if job.placed_at is None or job.finished_at is not None:
+        return None
+    if JobAttempt.objects.filter(job=job, index=job.attempt).exists():
+        return None
+    return {
+        **NO_END,
+        "index": job.attempt,
+        "placed_at": job.placed_at,
+        "started_at": job.started_at,
+        "reason": job.exit_reason,
+        "diagnosis": job.diagnosis if job.exit_reason else None,
+    }
+
+
+def job_attempt(user: AnyUser, job: Job, index: int) -> dict[str, Any] | None:
+    """Return one placement of the job as this reader may know it."""
+    fields = ("index", "outcome", "retry", "placed_at", "started_at", "finished_at")
+    rows = JobAttempt.objects.filter(job=job, index=index)
+    found = rows.values(*fields, "reason", "diagnosis").first()
+    if found is None and index == job.attempt:
+        found = present_attempt(job)
+    if found is None:  # its tasks are there, and its row is not written yet
+        placed = TaskAttempt.objects.filter(job=job, index=index).order_by("created_at").first()
+        if placed is None:
+            return None
+        times = {"placed_at": placed.created_at, "started_at": placed.started_at}
+        return {**NO_END, "index": index, **times}
+    (found["reason"],) = reasons_for_reader(user, [found["reason"]])
+    return found
 
 
 def events(job: Job) -> QuerySet[Event]:

@@ -312,6 +312,18 @@ class JobCountSerializer(serializers.Serializer[Any]):
     more = serializers.BooleanField(help_text="There are more than these.")
 
 
+class FailureSerializer(Serializer):
+    code = serializers.IntegerField()
+    name = serializers.CharField()
+    title = serializers.CharField(help_text="The failure in plain words.")
+    category = serializers.CharField()
+
+
+class CausesSerializer(Serializer):
+    categories = serializers.ListField(child=serializers.CharField())
+    failures = FailureSerializer(many=True)
+
+
 class CheckSerializer(Serializer):
     valid = serializers.BooleanField()
     errors = ProblemSerializer(many=True)  # type: ignore[assignment]

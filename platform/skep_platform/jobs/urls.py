@@ -2,10 +2,22 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.jobs import api, shares_api, steering_api, writing_api
+from skep_platform.jobs import (
+    api,
+    bulk_api,
+    saved_views_api,
+    shares_api,
+    steering_api,
+    writing_api,
+)
 
 urlpatterns: list[URLPattern] = [
     path("jobs", api.JobsView.as_view()),
+    path("jobs/bulk/stop", bulk_api.BulkStopView.as_view()),
+    path("jobs/bulk/tags", bulk_api.BulkTagsView.as_view()),
+    path("me/job-views", saved_views_api.SavedViewsView.as_view()),
+    path("me/job-views/<uuid:id>", saved_views_api.SavedViewView.as_view()),
+    path("jobs/causes", api.CausesView.as_view()),
     path("jobs/check", api.CheckView.as_view()),
     path("jobs/count", api.CountView.as_view()),
     path("jobs/convert", writing_api.ConvertView.as_view()),

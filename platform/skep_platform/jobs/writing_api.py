@@ -19,7 +19,8 @@ from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
-from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail, one_of
+from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail
+from skep_platform.jobs.filters import one_of
 from skep_platform.jobs.serializers import JobSerializer
 from skep_platform.jobs.submission.bounds import MAX_TAGS
 from skep_platform.tenancy.models import Visibility

@@ -321,6 +321,8 @@ CASES: dict[str, Case] = {
     "POST files": Case("owner", raw=("application/gzip", packed(("hello", b"world")))),
     "POST jobs": Case("owner", job_body, secrets=(TASK_SECRET,)),
     "POST jobs/<id>/stop": Case("owner"),
+    "POST jobs/bulk/stop": Case("owner", lambda w: {"jobs": [w.ids["jobs"]]}),
+    "POST jobs/bulk/tags": Case("owner", lambda w: {"jobs": [w.ids["jobs"]], "add": ["a"]}),
     "POST jobs/<id>/retry": Case("owner", prepare=waits_to_retry),
     "POST jobs/<id>/clone": Case(
         "owner", {"name": "again"}, prepare=submitted, secrets=(TASK_SECRET,)

@@ -26,6 +26,7 @@ from skep_platform.cluster.services import create_join_token, issue_join_token
 from skep_platform.files.models import Archive
 from skep_platform.images.services import create as create_image
 from skep_platform.interactive.models import App
+from skep_platform.jobs import saved_views
 from skep_platform.jobs.models import JobShare
 from skep_platform.notifications import webhooks
 from skep_platform.notifications.models import Delivery, Notification
@@ -224,6 +225,12 @@ EXPECTED = {
     "GET jobs": LOGGED_IN,
     "GET jobs/count": LOGGED_IN,
     "POST jobs": LOGGED_IN,
+    "POST jobs/bulk/stop": LOGGED_IN,  # those of others are refused one by one
+    "POST jobs/bulk/tags": LOGGED_IN,
+    "GET me/job-views": LOGGED_IN,
+    "POST me/job-views": LOGGED_IN,
+    "DELETE me/job-views/<id>": OWN_ONLY,
+    "GET jobs/causes": LOGGED_IN,
     "POST jobs/check": LOGGED_IN,
     "POST jobs/convert": LOGGED_IN,
     "GET jobs/schema": LOGGED_IN,
@@ -250,6 +257,9 @@ EXPECTED = {
     "GET jobs/<id>/events": MAY_SEE,
     "GET jobs/<id>/logs": MAY_SEE,
     "GET jobs/<id>/metrics": MAY_SEE,
+    "GET jobs/<id>/ranks": MAY_SEE,
+    "GET jobs/<id>/log-tails": MAY_SEE,
+    "GET jobs/<id>/attempts/<index>": MAY_SEE,
     "GET jobs/<id>/logs/search": MAY_SEE,
     "GET jobs/<id>/logs/download": MAY_SEE,
     "GET jobs/<id>/use": MAY_SEE,
@@ -272,6 +282,7 @@ EXPECTED = {
 }
 
 SHA256 = "0" * 64
+NO_JOB = "00000000-0000-7000-8000-000000000000"
 USER = {"username": "newcomer", "password": "a-long-password"}
 LOGIN = {"username": "robot", "password": "s3cret"}
 BODIES: dict[str, Any] = {
@@ -305,6 +316,9 @@ BODIES: dict[str, Any] = {
     "POST storages": {"name": "new", "type": "host_path", "data": {"path": "/srv/new"}},
     "PATCH storages/<name>": {"description": "x"},
     "PUT storages/<name>/grants/<virtual_cluster>": {"read_only": True},
+    "POST jobs/bulk/stop": {"jobs": [NO_JOB]},
+    "POST jobs/bulk/tags": {"jobs": [NO_JOB], "add": ["a"]},
+    "POST me/job-views": {"name": "mine", "filters": {"state": "FAILED"}},
     "POST jobs/<id>/clone": {"name": "again"},
     "POST jobs/<id>/run-again": {"name": "again"},
     "POST jobs/<id>/move": {"node": "node-b"},
@@ -342,7 +356,7 @@ class World:
             "<stream>": "stdout",
             "<sha256>": SHA256,
         }
-        known |= {"<rank>": "0", "<limit>": "gpus_per_user", "<group>": "research"}
+        known |= {"<rank>": "0", "<index>": "1", "<limit>": "gpus_per_user", "<group>": "research"}
         known["<virtual_cluster>"] = "team"
         known["<registry>"] = "registry.example.org"
         known |= {"<account>": "ci", "<token>": self.ids.get("tokens", "")}
@@ -391,6 +405,7 @@ def world() -> World:
         "images": "private",
         "storages": "team-data",
         "jobs": str(job.pk),
+        "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),
         "apps": str(app.pk),
         "attempts": str(attempt.pk),
         "auth": str(token.public_id),
@@ -518,6 +533,7 @@ WORK = {
     *("POST jobs/<id>/end-retries", "POST jobs/<id>/opportunistic", "POST jobs/<id>/move"),
     *("PUT jobs/<id>/priority", "POST files", "POST jobs/<id>/apps", "POST apps"),
     "PATCH apps/<id>",
+    *("POST jobs/bulk/stop", "POST jobs/bulk/tags"),
     *("PUT storages/<name>/content", "DELETE storages/<name>/files"),
 }
 

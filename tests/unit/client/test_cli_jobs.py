@@ -292,6 +292,15 @@ def test_events_of_one_kind_that_are_one_row_show_how_many_they_are(server, monk
     assert [line.split()[-1] for line in output.splitlines()] == ["×11", "×12"]
 
 
+def test_jobs_are_listed_by_cause_and_time(server):
+    asked = server.get("/jobs").respond(json={"results": [JOB]})
+    words = ("--cause", "GPU out of memory", "--cause", "221", "--since", "7d")
+    assert skep("ls", *words, "--until", "2026-11-23").exit_code == 0
+    params = asked.calls[0].request.url.params
+    assert params["cause"] == "GPU out of memory,221"
+    assert (params["since"], params["until"]) == ("7d", "2026-11-23")
+
+
 def test_a_row_stays_one_line_when_the_output_is_piped(server, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     long = {**JOB, "name": "n" * 120, "virtual_cluster": "v" * 60}

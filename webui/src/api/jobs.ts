@@ -12,6 +12,9 @@ export interface JobFilter {
   search?: string;
   tag?: string;
   shared?: boolean;
+  cause?: string;
+  since?: string;
+  until?: string;
   ordering?: string;
   cursor?: string;
   limit?: number;
@@ -119,6 +122,13 @@ export const metrics = (id: string) =>
     queryFn: () => unwrap(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
   });
 
+/** What the list of jobs can be filtered by, as the cause of a failure. */
+export const causes = queryOptions({
+  queryKey: ["job-causes"],
+  queryFn: () => unwrap(client.GET("/api/v1/jobs/causes")),
+  staleTime: Infinity,
+});
+
 export const jobSchema = queryOptions({
   queryKey: ["job-schema"],
   queryFn: () => unwrap(client.GET("/api/v1/jobs/schema")),
@@ -170,6 +180,23 @@ export function runAgain(id: string, changes: { memory_mb?: number; elsewhere?: 
 
 export function stop(id: string) {
   return unwrap(client.POST("/api/v1/jobs/{id}/stop", { params: { path: { id } } }));
+}
+
+export type BulkResult = components["schemas"]["BulkResult"];
+
+/** Stops several jobs; each is stopped or refused by itself. */
+export async function stopJobs(jobs: string[]): Promise<BulkResult[]> {
+  return (await unwrap(client.POST("/api/v1/jobs/bulk/stop", { body: { jobs } }))).results;
+}
+
+/** Adds tags to several jobs and removes others. */
+export async function tagJobs(
+  jobs: string[],
+  add: string[],
+  remove: string[],
+): Promise<BulkResult[]> {
+  const body = { jobs, add, remove };
+  return (await unwrap(client.POST("/api/v1/jobs/bulk/tags", { body }))).results;
 }
 
 /** The same job once more, with its secrets and working files, under the next free name. */

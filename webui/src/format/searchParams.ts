@@ -8,3 +8,11 @@ export function textParam(value: unknown): string | undefined {
 export function enumParam<T extends string>(value: unknown, allowed: readonly T[]): T | undefined {
   return allowed.find((each) => each === value);
 }
+
+/** A day as 2026-11-23. */
+export function dayParam(value: unknown): string | undefined {
+  const text = textParam(value);
+  return text && /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text))
+    ? text
+    : undefined;
+}

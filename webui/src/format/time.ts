@@ -90,3 +90,10 @@ export function formatExpectedTime(at: number, now: number): string {
 function pad(value: number): string {
   return String(value).padStart(2, "0");
 }
+
+/** The beginning of a day such as 2026-11-23 in the time zone of the browser, or of the one so many
+ * days later, as the API reads times. */
+export function midnight(day: string, later: number): string {
+  const [year = 0, month = 1, date = 1] = day.split("-").map(Number);
+  return new Date(year, month - 1, date + later).toISOString();
+}

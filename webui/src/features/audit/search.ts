@@ -1,5 +1,6 @@
 import type { AuditFilter } from "@/api/audit";
-import { enumParam, textParam } from "@/format/searchParams";
+import { dayParam, enumParam, textParam } from "@/format/searchParams";
+import { midnight } from "@/format/time";
 
 /** What an address holds of a view of the audit log. `from` and `to` are days, both included, in
  * the time zone of the browser. */
@@ -49,17 +50,4 @@ export function toFilter(search: AuditSearch): AuditFilter {
     cursor: search.cursor,
   };
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
-}
-
-function dayParam(value: unknown): string | undefined {
-  const text = textParam(value);
-  return text && /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text))
-    ? text
-    : undefined;
-}
-
-/** The beginning of a day, or of the one so many days later, as the API reads times. */
-function midnight(day: string, later: number): string {
-  const [year = 0, month = 1, date = 1] = day.split("-").map(Number);
-  return new Date(year, month - 1, date + later).toISOString();
 }

@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 import { renderPage } from "@/test/render";
 import { aJob } from "@/test/rows";
-import { refusal, serve } from "@/test/server";
+import { serve } from "@/test/server";
 import { BulkActions } from "./BulkActions";
 
 beforeEach(() => {
@@ -22,13 +22,13 @@ const jobs = [
   aJob({ id: "j2", name: "two" }),
   aJob({ id: "j3", name: "over", state: "SUCCEEDED" }),
 ];
+const done = (id: string) => ({ id, done: true, code: "", message: "" });
 const press = async (name: string) => userEvent.click(await screen.findByRole("button", { name }));
 
 test("finding U30: several jobs are stopped at once, and those that are over are left alone", async () => {
   const requests = serve({
     "GET /me": admin,
-    "POST /jobs/j1/stop": jobs[0],
-    "POST /jobs/j2/stop": jobs[1],
+    "POST /jobs/bulk/stop": { results: [done("j1"), done("j2")] },
   });
   const onClear = vi.fn();
   renderPage(<BulkActions jobs={jobs} onClear={onClear} />);
@@ -39,22 +39,27 @@ test("finding U30: several jobs are stopped at once, and those that are over are
   expect(within(dialog).getByText(/1 selected job is over already/)).toBeVisible();
   await userEvent.click(within(dialog).getByRole("button", { name: "Stop 2 jobs" }));
   await waitFor(() => expect(onClear).toHaveBeenCalled());
-  const posts = requests.filter((each) => each.method === "POST").map((each) => each.url);
-  expect(posts.map((url) => url.replace(/.*v1/, ""))).toEqual(["/jobs/j1/stop", "/jobs/j2/stop"]);
+  const sent = requests.find((each) => each.method === "POST");
+  expect(await sent?.json()).toEqual({ jobs: ["j1", "j2"] });
 });
 
-test("finding U30: tags are added to those that a job has", async () => {
+test("finding U30: tags are added and removed, and a refusal is told", async () => {
+  const refused = { id: "j2", done: false, code: "forbidden", message: "It is not yours." };
   const requests = serve({
     "GET /me": admin,
-    "PUT /jobs/j1/tags": jobs[0],
-    "PUT /jobs/j2/tags": () => refusal(403, "forbidden", "It is not yours."),
-    "PUT /jobs/j3/tags": jobs[2],
+    "POST /jobs/bulk/tags": { results: [done("j1"), refused, done("j3")] },
   });
   renderPage(<BulkActions jobs={jobs} onClear={vi.fn()} />);
-  await press("Add tags");
-  await userEvent.type(await screen.findByLabelText(/^Tags/), "new, best");
-  await press("Add");
+  await press("Tags");
+  await userEvent.type(await screen.findByLabelText(/^Tags to add/), "new, best");
+  await userEvent.click(screen.getByRole("combobox", { name: "Tags to remove" }));
+  await userEvent.click(await screen.findByRole("option", { name: "old" }));
+  await press("Change");
   expect(await screen.findByText("1 of 3 were refused. two: It is not yours.")).toBeVisible();
-  const sent = requests.find((each) => each.url.endsWith("/jobs/j1/tags"));
-  expect(await sent?.json()).toEqual({ tags: ["old", "new", "best"] });
+  const sent = requests.find((each) => each.url.endsWith("/jobs/bulk/tags"));
+  expect(await sent?.json()).toEqual({
+    jobs: ["j1", "j2", "j3"],
+    add: ["new", "best"],
+    remove: ["old"],
+  });
 });

@@ -1,8 +1,8 @@
-import { Button, TextInput } from "@mantine/core";
+import { Button, MultiSelect, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { errorMessage } from "@/api/errors";
-import { clone, setTags, stop } from "@/api/jobs";
+import { type BulkResult, clone, stopJobs, tagJobs } from "@/api/jobs";
 import { me } from "@/api/session";
 import type { JobSummary } from "@/api/types";
 import { mayStop } from "@/features/jobs/permissions";
@@ -18,8 +18,12 @@ export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: ()
   const { data: user } = useQuery(me);
   const [tagging, setTagging] = useState(false);
   const stoppable = jobs.filter((job) => mayStop(job, user ?? null));
-  const stopping = useEach(stop, "stopped", onClear);
-  const cloning = useEach(clone, "cloned", onClear);
+  const stopping = useDone(useBulk(stopJobs), "stopped", onClear);
+  const cloning = useDone(
+    useMutationOfEach((job) => clone(job.id)),
+    "cloned",
+    onClear,
+  );
   return (
     <div className={css.bulk} role="region" aria-label="Selected jobs">
       <b>{pluralize(jobs.length, "job")} selected</b>
@@ -39,7 +43,7 @@ export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: ()
         leftSection={<Icon name="tag" size={14} />}
         onClick={() => setTagging(true)}
       >
-        Add tags
+        Tags
       </Button>
       <ConfirmButton
         question={`Clone ${pluralize(jobs.length, "job")}?`}
@@ -77,14 +81,14 @@ interface TagDialogProps {
 
 function TagDialog({ jobs, onClose, onDone }: TagDialogProps) {
   const [text, setText] = useState("");
+  const [removed, setRemoved] = useState<string[]>([]);
   const added = text.split(/[,\s]+/).filter(Boolean);
-  const tagging = useMutationOfEach((job) =>
-    setTags(job.id, [...new Set([...job.tags, ...added])]),
-  );
+  const known = [...new Set(jobs.flatMap((job) => job.tags))].sort();
+  const tagging = useBulk((ids) => tagJobs(ids, added, removed));
   const tag = () =>
     tagging.mutate(jobs, {
       onSuccess: () => {
-        notifySuccess(`${pluralize(jobs.length, "job")} tagged`);
+        notifySuccess(`The tags of ${pluralize(jobs.length, "job")} changed`);
         onClose();
         onDone();
       },
@@ -92,27 +96,35 @@ function TagDialog({ jobs, onClose, onDone }: TagDialogProps) {
   return (
     <FormDialog
       open
-      title={`Add tags to ${pluralize(jobs.length, "job")}`}
-      verb="Add"
+      title={`Tags of ${pluralize(jobs.length, "job")}`}
+      verb="Change"
       mutation={{ ...tagging, mutate: tag }}
       onClose={onClose}
     >
       <TextInput
-        label="Tags"
+        label="Tags to add"
         description="Separated by spaces; tags that a job has stay"
-        required
+        required={removed.length === 0}
         withAsterisk={false}
         data-autofocus
         value={text}
         onChange={(event) => setText(event.currentTarget.value)}
       />
+      {known.length > 0 ? (
+        <MultiSelect
+          label="Tags to remove"
+          data={known}
+          value={removed}
+          onChange={setRemoved}
+          clearable
+        />
+      ) : null}
     </FormDialog>
   );
 }
 
-/** The same request for each of some jobs. Those that work stay done when another is refused. */
-function useEach(act: (id: string) => Promise<unknown>, done: string, onDone: () => void) {
-  const mutation = useMutationOfEach((job) => act(job.id));
+/** Says that a change to several jobs is done, or why it was refused. */
+function useDone(mutation: BulkMutation, done: string, onDone: () => void) {
   const mutate = (jobs: JobSummary[]) =>
     mutation.mutate(jobs, {
       onSuccess: () => {
@@ -124,31 +136,59 @@ function useEach(act: (id: string) => Promise<unknown>, done: string, onDone: ()
   return { isPending: mutation.isPending, mutate };
 }
 
+type BulkMutation = ReturnType<typeof useMutation<void, Error, JobSummary[]>>;
+
+/** One request for several jobs. Those that work stay done when another is refused. */
+function useBulk(act: (ids: string[]) => Promise<BulkResult[]>): BulkMutation {
+  return useChange(async (jobs) => {
+    const results = await act(jobs.map((job) => job.id));
+    refuse(
+      jobs,
+      results.filter((one) => !one.done).map(({ id, message }) => ({ id, message })),
+    );
+  });
+}
+
 const AT_A_TIME = 4;
 
-function useMutationOfEach(act: (job: JobSummary) => Promise<unknown>) {
+/** The same request for each of some jobs. */
+function useMutationOfEach(act: (job: JobSummary) => Promise<unknown>): BulkMutation {
+  return useChange(async (jobs) => {
+    const refused: Refused[] = [];
+    for (let at = 0; at < jobs.length; at += AT_A_TIME) {
+      const some = jobs.slice(at, at + AT_A_TIME);
+      const ends = await Promise.allSettled(some.map(act));
+      ends.forEach((end, index) => {
+        const job = some[index];
+        if (end.status === "rejected" && job)
+          refused.push({ id: job.id, message: errorMessage(end.reason) });
+      });
+    }
+    refuse(jobs, refused);
+  });
+}
+
+function useChange(change: (jobs: JobSummary[]) => Promise<void>): BulkMutation {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: async (jobs: JobSummary[]) => {
-      const refused: { job: JobSummary; error: unknown }[] = [];
-      for (let at = 0; at < jobs.length; at += AT_A_TIME) {
-        const some = jobs.slice(at, at + AT_A_TIME);
-        const ends = await Promise.allSettled(some.map(act));
-        ends.forEach((end, index) => {
-          const job = some[index];
-          if (end.status === "rejected" && job) refused.push({ job, error: end.reason });
-        });
-      }
-      const [first] = refused;
-      if (first) {
-        const rest = jobs.length > 1 ? `${refused.length} of ${jobs.length} were refused. ` : "";
-        throw new Error(`${rest}${first.job.name}: ${errorMessage(first.error)}`);
-      }
-    },
+    mutationFn: change,
     onSettled: () => {
       void queries.invalidateQueries({ queryKey: ["jobs"] });
       void queries.invalidateQueries({ queryKey: ["job-count"] });
       void queries.invalidateQueries({ queryKey: ["job"] });
     },
   });
+}
+
+interface Refused {
+  id: string;
+  message: string;
+}
+
+function refuse(jobs: JobSummary[], refused: Refused[]): void {
+  const [first] = refused;
+  if (!first) return;
+  const name = jobs.find((job) => job.id === first.id)?.name ?? first.id;
+  const rest = jobs.length > 1 ? `${refused.length} of ${jobs.length} were refused. ` : "";
+  throw new Error(`${rest}${name}: ${first.message}`);
 }

@@ -4,10 +4,13 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { me } from "@/api/session";
 import type { JobState } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
+import { causes } from "@/api/jobs";
 import { FilterInput } from "@/ui/FilterInput";
 import { stateLabel } from "@/ui/StateBadge";
 import { StateIcon } from "@/ui/StateIcon";
 import { JOB_STATES, type JobsSearch, statesOf } from "./searchParams";
+import { SavedViewsMenu } from "./SavedViewsMenu";
+import { TimeFilter } from "./TimeFilter";
 import css from "./JobFilters.module.css";
 
 const NONE: string[] = [];
@@ -20,6 +23,8 @@ export function JobFilters() {
     ...virtualClusters,
     select: (all) => all.map((vc) => vc.name),
   });
+
+  const { data: known } = useQuery(causes);
 
   /** A changed filter begins at its first page. */
   function change(part: JobsSearch) {
@@ -72,12 +77,29 @@ export function JobFilters() {
         onChange={(text) => change({ tag: text.split(/[,\s]+/).join(",") || undefined })}
         className={css.tags}
       />
+      <Select
+        aria-label="Cause of failure"
+        placeholder="Any cause"
+        data={causesKnown(known?.categories, search.cause)}
+        value={search.cause ?? null}
+        onChange={(cause) => change({ cause: cause ?? undefined })}
+        clearable
+        searchable
+        w={156}
+      />
+      <TimeFilter since={search.since} until={search.until} onChange={change} />
+      <SavedViewsMenu search={search} />
       <StateFilter
         chosen={statesOf(search.state)}
         onChange={(states) => change({ state: states.join(",") || undefined })}
       />
     </search>
   );
+}
+
+/** The categories, and what the address has where that is another cause. */
+function causesKnown(categories: string[] = NONE, chosen: string | undefined): string[] {
+  return chosen && !categories.includes(chosen) ? [chosen, ...categories] : categories;
 }
 
 function whoseJobs({ shared, owner }: JobsSearch, me: string | undefined): string {

@@ -1,7 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { aJob, aUser } from "@/test/rows";
 import { mayStop } from "@/features/jobs/permissions";
-import { isFiltered, jobsSearch, toFilter, toOrder, toSorting } from "./searchParams";
+import {
+  fromSaved,
+  isFiltered,
+  jobsSearch,
+  toFilter,
+  toSaved,
+  toOrder,
+  toSorting,
+} from "./searchParams";
 
 describe("the address of the job list", () => {
   test("keeps known states and drops nonsense", () => {
@@ -23,6 +31,31 @@ describe("the address of the job list", () => {
   test("is not filtered by order or page alone", () => {
     expect(isFiltered({ order: "name", cursor: "x" })).toBe(false);
     expect(isFiltered({ q: "a" })).toBe(true);
+  });
+
+  test("keeps spans and days, and asks for whole days in the browser's time zone", () => {
+    const search = jobsSearch({
+      cause: "GPU out of memory",
+      since: "2026-03-01",
+      until: "2026-03-02",
+    });
+    const filter = toFilter(search);
+    expect(filter.cause).toBe("GPU out of memory");
+    expect(Date.parse(filter.until ?? "") - Date.parse(filter.since ?? "")).toBe(48 * 3_600_000);
+    expect(toFilter(jobsSearch({ since: "7d" })).since).toBe("7d");
+    expect(jobsSearch({ since: "soon", until: "7d" })).toEqual(jobsSearch({}));
+  });
+
+  test("becomes a saved view and back, without its page", () => {
+    const search = jobsSearch({ q: "a", vc: "vision", since: "7d", order: "name", cursor: "x" });
+    const saved = toSaved(search);
+    expect(saved).toEqual({
+      search: "a",
+      virtual_cluster: "vision",
+      since: "7d",
+      ordering: "name",
+    });
+    expect(fromSaved(saved)).toEqual({ q: "a", vc: "vision", since: "7d", order: "name" });
   });
 
   test.each(["name", "-submitted_at"])("orders by %s both ways", (order) =>

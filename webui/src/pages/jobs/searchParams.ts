@@ -1,7 +1,9 @@
 import type { SortingState } from "@tanstack/react-table";
 import type { JobFilter } from "@/api/jobs";
 import type { JobState } from "@/api/types";
-import { textParam } from "@/format/searchParams";
+import type { SavedFilters } from "@/api/savedViews";
+import { dayParam, textParam } from "@/format/searchParams";
+import { midnight } from "@/format/time";
 
 export const JOB_STATES: JobState[] = [
   "WAITING",
@@ -24,6 +26,12 @@ export interface JobsSearch {
   tag?: string;
   /** Only jobs that others shared with the user. */
   shared?: boolean;
+  /** Why they failed: comma list of categories, names or codes of diagnoses. */
+  cause?: string;
+  /** When they were submitted: a span before now such as 7d, or a day; both days are included, in
+   * the time zone of the browser. */
+  since?: string;
+  until?: string;
   order?: string;
   cursor?: string;
 }
@@ -37,9 +45,19 @@ export function jobsSearch(search: Record<string, unknown>): JobsSearch {
     q: textParam(search["q"]),
     tag: textParam(search["tag"]),
     shared: search["shared"] === true || undefined,
+    cause: textParam(search["cause"]),
+    since: timeParam(search["since"]),
+    until: dayParam(search["until"]),
     order: textParam(search["order"]),
     cursor: textParam(search["cursor"]),
   };
+}
+
+const SPAN = /^\d{1,4}[hdw]$/;
+
+function timeParam(value: unknown): string | undefined {
+  const text = textParam(value);
+  return text && SPAN.test(text) ? text : dayParam(value);
 }
 
 /** Known states of a comma list, in their usual order. */
@@ -49,23 +67,46 @@ export function statesOf(list: string | undefined): JobState[] {
 }
 
 export function isFiltered(search: JobsSearch): boolean {
-  return Boolean(
-    search.state ?? search.vc ?? search.owner ?? search.q ?? search.tag ?? search.shared,
-  );
+  return Object.values({ ...search, order: undefined, cursor: undefined }).some(Boolean);
 }
 
-export function toFilter(search: JobsSearch): JobFilter {
-  const filter: JobFilter = {
+/** What a saved view keeps of the address: spans and days as they are, no page. */
+export function toSaved(search: JobsSearch): SavedFilters {
+  return present({
     state: search.state,
     virtual_cluster: search.vc,
     owner: search.owner,
     search: search.q,
     tag: search.tag,
     shared: search.shared,
+    cause: search.cause,
+    since: search.since,
+    until: search.until,
+    ordering: search.order,
+  });
+}
+
+/** The address of a saved view. */
+export function fromSaved(filters: SavedFilters): JobsSearch {
+  const { virtual_cluster: vc, search: q, ordering: order, ...rest } = filters;
+  return present(jobsSearch({ ...rest, vc, q, order }));
+}
+
+export function toFilter(search: JobsSearch): JobFilter {
+  const since = search.since && !SPAN.test(search.since) ? midnight(search.since, 0) : search.since;
+  return present({
+    ...toSaved(search),
+    since,
+    until: search.until && midnight(search.until, 1),
     ordering: search.order ?? NEWEST_FIRST,
     cursor: search.cursor,
-  };
-  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
+  });
+}
+
+function present<T extends object>(all: T): T {
+  return Object.fromEntries(
+    Object.entries(all).filter(([, value]) => value !== undefined && value !== ""),
+  ) as T;
 }
 
 /** The API's "-name" as the table's sorting, and back. */

@@ -24,7 +24,7 @@ const REFRESH_MS = 60_000;
 /** GPU time of the reader, of a virtual cluster, or of the whole cluster: whatever the reader may
  * see, by day and by whom. */
 export function UsagePage() {
-  const search = useSearch({ from: "/shell/usage" });
+  const search: UsageSearch = useSearch({ from: "/shell/usage" });
   const { data: user } = useQuery(me);
   const { by = groupingFor(user), range = "30d", plot = "use", vc } = search;
   const since = daysAgo(RANGE_DAYS[range] - 1);

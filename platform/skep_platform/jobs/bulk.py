@@ -1,0 +1,59 @@
+"""The same change to several jobs, one after the other: those that work stay done when another one
+is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import transaction
+
+from skep_platform.accounts.models import User
+from skep_platform.core.errors import SkepError
+from skep_platform.jobs import queries, services
+from skep_platform.jobs.models import Job
+
+MOST_JOBS = 100  # of one request
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of one job. `code` and `message`: why it was refused; empty: it was done."""
+
+    id: UUID
+    done: bool
+    code: str = ""
+    message: str = ""
+
+
+def stop(user: User, job_ids: Iterable[UUID]) -> list[BulkResult]:
+    """Stop jobs; stopping an ended one changes nothing."""
+    return _each(job_ids, lambda job_id: services.stop(user, job_id))
+
+
+def change_tags(
+    user: User, job_ids: Iterable[UUID], add: Sequence[str], remove: Sequence[str]
+) -> list[BulkResult]:
+    """Add tags to jobs and remove others; the rest of their tags stay."""
+    return _each(job_ids, lambda job_id: _change_tags(user, job_id, add, remove))
+
+
+def _each(job_ids: Iterable[UUID], change: Callable[[UUID], object]) -> list[BulkResult]:
+    results = []
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            change(job_id)
+        except SkepError as error:
+            results.append(BulkResult(job_id, False, error.code, str(error)))
+        else:
+            results.append(BulkResult(job_id, True))
+    return results
+
+
+@transaction.atomic
+def _change_tags(user: User, job_id: UUID, add: Sequence[str], remove: Sequence[str]) -> None:
+    found = queries.find(user, job_id)
+    tags = Job.objects.select_for_update(no_key=True).values_list("tags", flat=True)
+    wanted = [tag for tag in dict.fromkeys([*tags.get(pk=found.pk), *add]) if tag not in remove]
+    services.set_tags(user, job_id, wanted)

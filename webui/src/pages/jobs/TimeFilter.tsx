@@ -1,0 +1,83 @@
+import { Button, Popover, SegmentedControl, TextInput } from "@mantine/core";
+import { Icon } from "@/ui/Icon";
+import css from "./JobFilters.module.css";
+
+type Times = { since?: string | undefined; until?: string | undefined };
+
+const SPANS = [
+  { value: "", label: "Any time" },
+  { value: "24h", label: "24 hours" },
+  { value: "7d", label: "7 days" },
+  { value: "30d", label: "30 days" },
+];
+
+/** When the jobs were submitted: a span before now, or from one day to another. */
+export function TimeFilter({
+  since,
+  until,
+  onChange,
+}: Times & { onChange: (times: Times) => void }) {
+  const isDay = since?.includes("-") ?? false;
+  return (
+    <Popover position="bottom-start" trapFocus>
+      <Popover.Target>
+        <Button
+          variant="default"
+          leftSection={<Icon name="clock" size={14} />}
+          aria-label={`Submitted: ${timesLabel(since, until)}`}
+          data-filtered={since || until ? true : undefined}
+          className={css.button}
+        >
+          {timesLabel(since, until)}
+        </Button>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <div className={css.times}>
+          <SegmentedControl
+            aria-label="Submitted in the last"
+            value={until || isDay ? "days" : (since ?? "")}
+            onChange={(span) => onChange({ since: span || undefined, until: undefined })}
+            data={SPANS}
+          />
+          <div className={css.days}>
+            <Day
+              label="From"
+              value={isDay ? since : undefined}
+              onChange={(day) => onChange({ since: day, until })}
+            />
+            <Day
+              label="To, included"
+              value={until}
+              onChange={(day) => onChange({ since: isDay ? since : undefined, until: day })}
+            />
+          </div>
+        </div>
+      </Popover.Dropdown>
+    </Popover>
+  );
+}
+
+export function timesLabel(since: string | undefined, until: string | undefined): string {
+  if (until) return since ? `${since} – ${until}` : `until ${until}`;
+  if (!since) return "Any time";
+  if (since.includes("-")) return `since ${since}`;
+  const span = SPANS.find(({ value }) => value === since);
+  return `last ${span?.label ?? since}`;
+}
+
+interface DayProps {
+  label: string;
+  value: string | undefined;
+  onChange: (day: string | undefined) => void;
+}
+
+function Day({ label, value, onChange }: DayProps) {
+  return (
+    <TextInput
+      type="date"
+      label={label}
+      value={value ?? ""}
+      onChange={(event) => onChange(event.currentTarget.value || undefined)}
+    />
+  );
+}
