@@ -200,6 +200,8 @@ class Api:
     delete_storage = Method(calls.delete_storage)
     grant_storage = Method(calls.grant_storage)
     revoke_storage = Method(calls.revoke_storage)
+    grant_storage_to_group = Method(calls.grant_storage_to_group)
+    revoke_storage_from_group = Method(calls.revoke_storage_from_group)
     storage_files = Method(calls.storage_files)
     storage_usage = Method(calls.storage_usage)
     remove_storage_file = Method(calls.remove_storage_file)

@@ -885,6 +885,11 @@ class StorageGrant(Model):
     read_only: bool = False
 
 
+class StorageGroupGrant(Model):
+    group: str = ""
+    read_only: bool = False
+
+
 class StorageRemoval(Model):
     complete: bool = False
 
@@ -1387,6 +1392,7 @@ class Storage(Model):
     per_user: bool = False
     default: bool = False
     grants: list[StorageGrant] = Field(default_factory=list)
+    group_grants: list[StorageGroupGrant] = Field(default_factory=list)
     created_at: datetime
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import docker
+import httpx
 import pytest
 from tests.support import components, docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
@@ -111,7 +112,9 @@ def test_finding_u9_a_job_that_loses_its_storage_is_asked_for(visit):
     visit("storage")
 
 
-def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, storage_root):
+def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, skep, storage_root):
+    with httpx.Client(headers={"Authorization": f"Bearer {skep.token}"}) as api:
+        api.post(f"{skep.url}/api/v1/groups", json={"name": "readers"}).raise_for_status()
     visit("storage_files", SKEP_STORAGE=str(storage_root / "files"))
     assert (storage_root / "files" / "runs" / "note.txt").read_text() == "written here\n"
     assert not (storage_root / "files" / "large.bin").exists()

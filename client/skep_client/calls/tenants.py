@@ -279,6 +279,19 @@ def grant_storage(name: str, vc: str, *, read_only: bool = False) -> Call[models
     return Call("PUT", path, models.Storage, json=body)
 
 
+def grant_storage_to_group(
+    name: str, group: str, *, read_only: bool = False
+) -> Call[models.Storage]:
+    """Let the jobs of the users of a group mount a storage in any virtual cluster. For admins."""
+    path, body = f"storages/{name}/groups/{group}", {"read_only": read_only}
+    return Call("PUT", path, models.Storage, json=body)
+
+
+def revoke_storage_from_group(name: str, group: str) -> Call[None]:
+    """Withdraw the grant to a group; containers that run keep the storage. For admins."""
+    return Call("DELETE", f"storages/{name}/groups/{group}", None)
+
+
 def storage_files(
     name: str, path: str = "", *, after: str = "", limit: int = 200
 ) -> Call[models.StorageFiles]:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from skep_client.models import Storage
 
 Name = Annotated[str, typer.Argument(metavar="STORAGE", help="Name of a storage.")]
-VcName = Annotated[str, typer.Argument(metavar="VC", help="Name of a virtual cluster.")]
+VcName = Annotated[
+    str, typer.Argument(metavar="[VC]", help="Name of a virtual cluster.", show_default=False)
+]
+GroupName = Annotated[str, typer.Option("--group", help="A group of users, in place of VC.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,10 +40,10 @@ def list_storages(context: typer.Context, as_json: Json = False) -> None:
         print_json(found)
         return
     print_table(
-        ("NAME", "TYPE", "ACCESS", "DEFAULT", "VIRTUAL CLUSTERS", "DESCRIPTION"),
+        ("NAME", "TYPE", "ACCESS", "DEFAULT", "VIRTUAL CLUSTERS", "GROUPS", "DESCRIPTION"),
         [
             (one.name, one.type, _access(one), "yes" if one.default else "", _vcs(one),
-             one.description)
+             _groups(one), one.description)
             for one in found
         ],
     )  # fmt: skip
@@ -62,6 +65,7 @@ def show(storage: Name, as_json: Json = False) -> None:
         ("Access", _access(found)),
         ("Default", "yes" if found.default else "no"),
         ("Virtual clusters", _vcs(found)),
+        ("Groups", _groups(found)),
     ]
     print_table(("", ""), [row for row in rows if row[1]])
 
@@ -115,20 +119,36 @@ def remove(storage: Name) -> None:
 
 def grant(
     storage: Name,
-    vc: VcName,
+    vc: VcName = "",
+    group: GroupName = "",
     read_only: Annotated[bool, typer.Option("--read-only", help="Its jobs may only read.")] = False,
 ) -> None:
-    """Let the jobs of a virtual cluster mount a storage (admin)."""
+    """Let the jobs of a virtual cluster, or of the users of a group, mount a storage (admin)."""
+    _one_of(vc, group)
     with client() as skep:
-        skep.grant_storage(storage, vc, read_only=read_only)
-    say(f"Jobs of {vc} may {'read' if read_only else 'use'} {storage}.")
+        if group:
+            skep.grant_storage_to_group(storage, group, read_only=read_only)
+        else:
+            skep.grant_storage(storage, vc, read_only=read_only)
+    whose = f"the users of {group}" if group else vc
+    say(f"Jobs of {whose} may {'read' if read_only else 'use'} {storage}.")
 
 
-def revoke(storage: Name, vc: VcName) -> None:
+def revoke(storage: Name, vc: VcName = "", group: GroupName = "") -> None:
     """Withdraw a grant; containers that run keep the storage (admin)."""
+    _one_of(vc, group)
     with client() as skep:
-        skep.revoke_storage(storage, vc)
-    say(f"Jobs of {vc} that start from now on cannot mount {storage}.")
+        if group:
+            skep.revoke_storage_from_group(storage, group)
+        else:
+            skep.revoke_storage(storage, vc)
+    whose = f"the users of {group}" if group else vc
+    say(f"Jobs of {whose} that start from now on cannot mount {storage} by this grant.")
+
+
+def _one_of(vc: str, group: str) -> None:
+    if bool(vc) == bool(group):
+        raise typer.BadParameter("Give one of VC and --group.")
 
 
 def _access(storage: Storage) -> str:
@@ -140,4 +160,11 @@ def _vcs(storage: Storage) -> str:
     return ", ".join(
         f"{grant.virtual_cluster} (read only)" if grant.read_only else grant.virtual_cluster
         for grant in storage.grants
+    )
+
+
+def _groups(storage: Storage) -> str:
+    return ", ".join(
+        f"{grant.group} (read only)" if grant.read_only else grant.group
+        for grant in storage.group_grants
     )

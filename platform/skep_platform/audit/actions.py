@@ -202,13 +202,19 @@ ACTIONS: dict[str, Action] = {
     ),
     "storage.grant.set": Action(
         "storage",
-        "A storage was granted to a virtual cluster, or the grant changed.",
-        ("PUT storages/<name>/grants/<virtual_cluster>",),
+        "A storage was granted to a virtual cluster or a group, or the grant changed.",
+        (
+            "PUT storages/<name>/grants/<virtual_cluster>",
+            "PUT storages/<name>/groups/<group>",
+        ),
     ),
     "storage.grant.remove": Action(
         "storage",
-        "The grant of a storage to a virtual cluster was withdrawn.",
-        ("DELETE storages/<name>/grants/<virtual_cluster>",),
+        "The grant of a storage to a virtual cluster or a group was withdrawn.",
+        (
+            "DELETE storages/<name>/grants/<virtual_cluster>",
+            "DELETE storages/<name>/groups/<group>",
+        ),
     ),
     "storage.file.upload": Action(
         "storage", "A file was uploaded to a storage.", ("PUT storages/<name>/content",)

@@ -1,4 +1,4 @@
-"""REST: storages, and the virtual clusters that may use them."""
+"""REST: storages, and the virtual clusters and groups that may use them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ class StorageGrantSerializer(serializers.Serializer[Any]):
     read_only = serializers.BooleanField()  # type: ignore[assignment]
 
 
+class StorageGroupGrantSerializer(serializers.Serializer[Any]):
+    group = serializers.CharField()
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
+
+
 class StorageSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -47,6 +52,11 @@ class StorageSerializer(serializers.Serializer[Any]):
     default = serializers.BooleanField(help_text=DEFAULT)
     grants = StorageGrantSerializer(
         many=True, help_text="The virtual clusters that may use it, of those that you belong to."
+    )
+    group_grants = StorageGroupGrantSerializer(
+        many=True,
+        help_text="The groups whose users may use it in any virtual cluster, of those that you are "
+        "in.",
     )
     created_at = serializers.DateTimeField()
 
@@ -85,7 +95,8 @@ class StoragesView(APIView):
         OpenApiParameter("default", bool, description="Only those that are mounted by default."),
     )
     def get(self, request: Request) -> Response:
-        """List the storages that you may use in one of your virtual clusters; all for an admin."""
+        """List the storages that you may use in one of your virtual clusters or by a group of
+        yours; all for an admin."""
         rows = queries.visible_to(request.user)
         if asked := request.query_params.get("default", ""):
             rows = rows.filter(default=asked.lower() in ("1", "true"))
@@ -151,6 +162,29 @@ class GrantView(APIView):
         return Response(status=204)
 
 
+class GroupGrantView(APIView):
+    @extend_schema(
+        operation_id="grant_storage_to_group",
+        request=StorageGrantBody,
+        responses=StorageSerializer,
+        tags=TAGS,
+    )
+    def put(self, request: Request, name: str, group: str) -> Response:
+        """Let the jobs of the users of a group use a storage in any virtual cluster, or change
+        whether they may write."""
+        storage = queries.find(request.user, name)
+        user, body = current_user.admin(request), validated(StorageGrantBody, request)
+        services.grant_group(user, storage, group, **body)
+        return _one(request, name)
+
+    @extend_schema(operation_id="revoke_storage_from_group", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, name: str, group: str) -> Response:
+        """Withdraw the grant to a group. Containers that run keep the storage."""
+        storage = queries.find(request.user, name)
+        services.revoke_group(current_user.admin(request), storage, group)
+        return Response(status=204)
+
+
 def _one(request: Request, name: str, status: int = 200) -> Response:
     storage = queries.find(request.user, name)
     return Response(_show(request, [storage])[0], status=status)
@@ -171,6 +205,12 @@ def _show(request: Request, storages: list[Storage]) -> list[Any]:
             "grants": [
                 {"virtual_cluster": grant.vc.name, "read_only": grant.read_only}
                 for grant in storage.known_grants  # type: ignore[attr-defined]
+                if grant.vc is not None
+            ],
+            "group_grants": [
+                {"group": grant.group.name, "read_only": grant.read_only}
+                for grant in storage.known_grants  # type: ignore[attr-defined]
+                if grant.group is not None
             ],
             "created_at": storage.created_at,
         }

@@ -1,4 +1,4 @@
-"""Storages that an admin describes once, and their grants to virtual clusters."""
+"""Storages that an admin describes once, and their grants to virtual clusters and groups."""
 
 from __future__ import annotations
 
@@ -39,11 +39,21 @@ class Storage(Entity):
 
 
 class StorageGrant(models.Model):
-    """The right of the jobs of a virtual cluster to mount a storage."""
+    """The right to mount a storage: of the jobs of a virtual cluster, or of the jobs of the users
+    of a group, in whichever virtual cluster they run."""
 
     storage = models.ForeignKey(Storage, models.CASCADE, related_name="grants")
-    vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="storage_grants")
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, null=True, related_name="storage_grants")
+    group = models.ForeignKey(
+        "accounts.Group", models.CASCADE, null=True, related_name="storage_grants"
+    )
     read_only = models.BooleanField(default=False)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["storage", "vc"], name="storage_grant_once")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(vc=None) ^ models.Q(group=None), name="storage_grant_to_one"
+            ),
+            models.UniqueConstraint(fields=["storage", "vc"], name="storage_grant_once"),
+            models.UniqueConstraint(fields=["storage", "group"], name="storage_grant_group_once"),
+        ]

@@ -1,15 +1,16 @@
-"""All reads of storages: who is in no virtual cluster that a storage was granted to does not learn
-that it exists."""
+"""All reads of storages, and who may mount which: by a grant to a virtual cluster or to a group.
+Who has neither does not learn that a storage exists."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 
-from skep_platform.accounts.models import User
+from skep_platform.accounts.models import GroupMember, User
 from skep_platform.core.errors import Forbidden, NotFound
 from skep_platform.storage.models import Storage, StorageGrant
 from skep_platform.tenancy import queries as tenancy
@@ -17,17 +18,28 @@ from skep_platform.tenancy.models import Membership, VirtualCluster
 
 
 def visible_to(user: Any) -> QuerySet[Storage]:
-    """Select the storages that the user may use in some virtual cluster, all of them for an admin;
-    `known_grants` are the grants to virtual clusters that the user may know."""
-    mine = tenancy.visible_to(user)
-    grants = StorageGrant.objects.filter(vc__in=mine).select_related("vc").order_by("vc__name")
+    """Select the storages that the user may use in some virtual cluster or by a group, all of them
+    for an admin; `known_grants` are the grants that the user may know."""
+    grants = _known(user).select_related("vc", "group").order_by("vc__name", "group__name")
     storages = Storage.objects.prefetch_related(
         Prefetch("grants", queryset=grants, to_attr="known_grants")
     )
     if tenancy.is_admin(user):
         return storages
-    granted = StorageGrant.objects.filter(storage=OuterRef("pk"), vc__in=mine)
-    return storages.filter(Exists(granted))
+    return storages.filter(Exists(_known(user).filter(storage=OuterRef("pk"))))
+
+
+def _known(user: Any) -> QuerySet[StorageGrant]:
+    """Select the grants to the virtual clusters and the groups of the user, all for an admin."""
+    if tenancy.is_admin(user):
+        return StorageGrant.objects.all()
+    return _applying(user, tenancy.visible_to(user))
+
+
+def _applying(user: User, vcs: QuerySet[VirtualCluster] | list[VirtualCluster]) -> Any:
+    """Select the grants by which jobs of the user mount storages in these virtual clusters."""
+    groups = GroupMember.objects.filter(user_id=user.pk).values("group")
+    return StorageGrant.objects.filter(Q(vc__in=vcs) | Q(group__in=groups))
 
 
 def usable(user: User, name: str) -> tuple[Storage, bool]:
@@ -39,7 +51,7 @@ def usable(user: User, name: str) -> tuple[Storage, bool]:
     mine = VirtualCluster.objects.filter(
         memberships__user=user, memberships__role__in=Membership.SUBMITTERS
     )
-    grants = StorageGrant.objects.filter(storage=storage, vc__in=mine)
+    grants = _applying(user, mine).filter(storage=storage)
     read_only = list(grants.values_list("read_only", flat=True))
     if not read_only:
         raise Forbidden("You may run no job that mounts it.", code="storage_forbidden")
@@ -55,22 +67,53 @@ def writable(user: User, name: str) -> Storage:
     return storage
 
 
-def granted_to(vc: VirtualCluster, names: Collection[str] | None) -> QuerySet[StorageGrant]:
-    """Select the grants to a virtual cluster by name of their storages, which are loaded: those of
-    these names; with None those that are mounted by default."""
-    grants = StorageGrant.objects.filter(vc=vc).select_related("storage")
-    wanted = Q(storage__default=True) if names is None else Q(storage__name__in=names)
-    return grants.filter(wanted).order_by("storage__name")
+def mountable(owner: User, vc: VirtualCluster, names: Collection[str] | None) -> QuerySet[Storage]:
+    """Select the storages that a job of this owner may mount in a virtual cluster, by name: those
+    of these names; with None those that are mounted by default."""
+    wanted = Q(default=True) if names is None else Q(name__in=names)
+    granted = Exists(_applying(owner, [vc]).filter(storage=OuterRef("pk")))
+    return Storage.objects.filter(wanted, granted).order_by("name")
 
 
-def grants_of(
-    pairs: Collection[tuple[UUID, UUID]],
-) -> dict[tuple[UUID, UUID], StorageGrant]:
-    """Return the grants that exist of these pairs of a storage and a virtual cluster. One query."""
-    wanted = {storage for storage, _ in pairs}, {vc for _, vc in pairs}
-    rows = StorageGrant.objects.filter(storage__in=wanted[0], vc__in=wanted[1])
-    found = {(row.storage_id, row.vc_id): row for row in rows}
-    return {pair: found[pair] for pair in pairs if pair in found}
+class Mounting(NamedTuple):
+    """A storage that a job of this owner in this virtual cluster mounts."""
+
+    storage: UUID
+    vc: UUID
+    owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Which of the mountings are granted, and whether each is read-only: the widest grant holds."""
+
+    _by_vc: dict[tuple[UUID, UUID], bool] = field(default_factory=dict)
+    _by_owner: dict[tuple[UUID, int], bool] = field(default_factory=dict)
+
+    def read_only(self, one: Mounting) -> bool | None:
+        """Return whether a grant allows reading only; None: none allows anything."""
+        found = [
+            self._by_vc.get((one.storage, one.vc)),
+            self._by_owner.get((one.storage, one.owner)),
+        ]
+        known = [read_only for read_only in found if read_only is not None]
+        return all(known) if known else None
+
+
+def granted(wanted: Collection[Mounting]) -> Granted:
+    """Return what is granted of these at this moment. One query."""
+    storages, vcs, owners = ({one[column] for one in wanted} for column in range(3))
+    rows = StorageGrant.objects.filter(
+        Q(vc__in=vcs) | Q(group__members__user__in=owners), storage__in=storages
+    ).values_list("storage_id", "vc_id", "group__members__user_id", "read_only")
+    found = Granted()
+    for storage, vc, owner, read_only in rows:
+        if vc is not None:
+            found._by_vc[storage, vc] = read_only
+        else:
+            pair = storage, owner
+            found._by_owner[pair] = read_only and found._by_owner.get(pair, True)
+    return found
 
 
 def find(user: Any, name: str) -> Storage:

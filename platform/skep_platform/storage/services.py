@@ -16,13 +16,15 @@ from skep_limits import (
     is_storage_path,
     overlaps,
 )
-from skep_platform.accounts.models import User
+from skep_platform.accounts import groups
+from skep_platform.accounts.models import Group, User
 from skep_platform.audit import services as audit
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.storage.models import Storage, StorageGrant, StorageType
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
+Holder = VirtualCluster | Group  # of a grant
 MAX_MOUNT_OPTIONS = 32
 CHANGEABLE = (
     *("description", "data", "mount_options", "read_only", "per_user", "default"),
@@ -79,34 +81,62 @@ def delete(user: User, storage: Storage) -> None:
     storage.delete()
 
 
-@transaction.atomic
 def grant(user: User, storage: Storage, vc_name: str, *, read_only: bool = False) -> StorageGrant:
     """Let the jobs of a virtual cluster mount a storage, or change how. Raises NotFound."""
-    vc = _vc(vc_name)
+    return _grant(user, storage, _vc(vc_name), read_only)
+
+
+def grant_group(
+    user: User, storage: Storage, group_name: str, *, read_only: bool = False
+) -> StorageGrant:
+    """Let the jobs of the users of a group mount a storage, wherever they run, or change how.
+    Raises NotFound."""
+    return _grant(user, storage, groups.find(group_name), read_only)
+
+
+def revoke(user: User, storage: Storage, vc_name: str) -> None:
+    """Withdraw a grant; revoking one that is not there changes nothing. Containers that run keep
+    the storage, those of jobs that wait are refused when they start. Raises NotFound."""
+    _revoke(user, storage, _vc(vc_name))
+
+
+def revoke_group(user: User, storage: Storage, group_name: str) -> None:
+    """Withdraw the grant to a group, as `revoke` does. Raises NotFound."""
+    _revoke(user, storage, groups.find(group_name))
+
+
+@transaction.atomic
+def _grant(user: User, storage: Storage, to: Holder, read_only: bool) -> StorageGrant:
+    key, facts, scope = _facts_of(to)
     row, _ = StorageGrant.objects.update_or_create(
-        storage=storage, vc=vc, defaults={"read_only": read_only}
+        storage=storage, **key, defaults={"read_only": read_only}
     )
     how = "to read" if read_only or storage.read_only else "to read and write"
-    message = f"{vc.name} may use storage {storage.name} {how}."
-    _record(user, storage, "granted", message, virtual_cluster=vc.name, read_only=read_only)
-    after = {"virtual_cluster": vc.name, "read_only": read_only}
-    audit.record("storage.grant.set", "storage", storage.pk, storage.name, after=after, vc=vc)
+    message = f"{to} may use storage {storage.name} {how}."
+    _record(user, storage, "granted", message, **facts, read_only=read_only)
+    after = facts | {"read_only": read_only}
+    audit.record("storage.grant.set", "storage", storage.pk, storage.name, after=after, **scope)
     return row
 
 
 @transaction.atomic
-def revoke(user: User, storage: Storage, vc_name: str) -> None:
-    """Withdraw a grant; revoking one that is not there changes nothing. Containers that run keep
-    the storage, those of jobs that wait are refused when they start. Raises NotFound."""
-    vc = _vc(vc_name)
-    deleted, _ = StorageGrant.objects.filter(storage=storage, vc=vc).delete()
+def _revoke(user: User, storage: Storage, to: Holder) -> None:
+    key, facts, scope = _facts_of(to)
+    deleted, _ = StorageGrant.objects.filter(storage=storage, **key).delete()
     if deleted:
-        message = f"{vc.name} may no longer use storage {storage.name}."
-        _record(user, storage, "revoked", message, virtual_cluster=vc.name)
-        before = {"virtual_cluster": vc.name}
-        audit.record(
-            "storage.grant.remove", "storage", storage.pk, storage.name, before=before, vc=vc
+        _record(
+            user, storage, "revoked", f"{to} may no longer use storage {storage.name}.", **facts
         )
+        audit.record(
+            "storage.grant.remove", "storage", storage.pk, storage.name, before=facts, **scope
+        )
+
+
+def _facts_of(to: Holder) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+    """Return the columns, the facts for the log, and the scope of the entry in the audit log."""
+    if isinstance(to, VirtualCluster):
+        return {"vc": to}, {"virtual_cluster": to.name}, {"vc": to}
+    return {"group": to}, {"group": to.name}, {}
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:

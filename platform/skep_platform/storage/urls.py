@@ -8,6 +8,7 @@ urlpatterns: list[URLPattern] = [
     path("storages", api.StoragesView.as_view()),
     path("storages/<str:name>", api.StorageView.as_view()),
     path("storages/<str:name>/grants/<str:virtual_cluster>", api.GrantView.as_view()),
+    path("storages/<str:name>/groups/<str:group>", api.GroupGrantView.as_view()),
     path("storages/<str:name>/files", files_api.StorageFilesView.as_view()),
     path("storages/<str:name>/content", files_api.StorageContentView.as_view()),
     path("storages/<str:name>/upload", files_api.StorageUploadView.as_view()),

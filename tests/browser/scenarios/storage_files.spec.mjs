@@ -20,13 +20,17 @@ test("files of a storage", async ({ page }) => {
   await page.getByRole("option", { name: "Folder of the nodes" }).click();
   await page.getByLabel("Path", { exact: true }).fill(process.env.SKEP_STORAGE);
   const writers = page.getByRole("combobox", {
-    name: "Virtual clusters that read and write",
+    name: "Who reads and writes",
   });
   await writers.press("ArrowDown");
   await page.getByRole("option", { name: "default" }).click();
+  const readers = page.getByRole("combobox", { name: "Who only reads" });
+  await readers.press("ArrowDown");
+  await page.getByRole("option", { name: "readers" }).click();
   await page.getByLabel("Description").focus();
   await shoot(page, "storage-form");
   await page.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByText("group readers (read only)").waitFor();
   await shoot(page, "storages");
 
   await page.getByRole("link", { name: "files", exact: true }).click();

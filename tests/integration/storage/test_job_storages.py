@@ -11,11 +11,13 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_agent.protocol import StorageMount
+from skep_platform.accounts import groups
+from skep_platform.accounts.models import Group
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts, desired_state
 from skep_platform.jobs.models import Job, JobStorage
-from skep_platform.storage import services
+from skep_platform.storage import queries, services
 from skep_platform.storage.models import Storage
 from skep_platform.tenancy.models import Membership
 
@@ -223,6 +225,41 @@ def test_02_withdrawn_grant_stops_the_start(root, alice, vc, node):
     made = storage(root, "data", vc)
     job = submitted(alice, file_with(vc, "data"))
     services.revoke(root, made, vc.name)
+    assert refused(job, node) == "storage_forbidden"
+
+
+def grant_to_group(root: Any, made: Storage, *users: Any, read_only: bool = False) -> None:
+    group = Group.objects.filter(name="research").first() or groups.create(root, "research")
+    groups.add_members(None, group, [user.username for user in users])
+    services.grant_group(root, made, "research", read_only=read_only)
+
+
+def test_group_of_its_owner_lets_a_job_mount_in_any_virtual_cluster(root, alice, vc, node):
+    bob = make_user("bob")
+    Membership.objects.create(vc=vc, user=bob)
+    made = storage(root, "data")
+    grant_to_group(root, made, alice, read_only=True)
+    answer = Api(bob).post("/jobs", file_with(vc, "data"))
+    assert refusal(answer) == (404, "storage_not_found")
+    (mount,) = mounts_of(submitted(alice, file_with(vc, "data")))
+    assert (mount.path, mount.read_only) == ("/srv/data", True)
+
+
+@pytest.mark.parametrize(("by_vc", "by_group"), [(True, False), (False, True)])
+def test_widest_of_several_grants_holds(root, alice, vc, node, by_vc, by_group):
+    made = storage(root, "data", vc, read_only=by_vc)
+    grant_to_group(root, made, alice, read_only=by_group)
+    (mount,) = mounts_of(submitted(alice, file_with(vc, "data")))
+    assert not mount.read_only
+    assert queries.usable(alice, "data") == (made, True)
+
+
+def test_02_owner_who_left_the_group_starts_no_job_with_its_storage(root, alice, vc, node):
+    bob = make_user("bob")
+    made = storage(root, "data")
+    grant_to_group(root, made, alice, bob)
+    job = submitted(alice, file_with(vc, "data"))
+    groups.remove_member(root, Group.objects.get(), "alice")
     assert refused(job, node) == "storage_forbidden"
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
+from skep_platform.accounts import groups
 from skep_platform.audit.models import AuditEntry
 from skep_platform.core.models import Event
 from skep_platform.storage.models import Storage
@@ -78,6 +79,25 @@ def test_storage_exists_only_for_members_of_who_it_was_granted_to(admin):
     assert refusal(Api(ann).get("/storages/other")) == (404, "storage_not_found")
 
 
+def test_grant_to_a_group_shows_the_storage_to_its_users_only(admin):
+    ann, bob = make_user(), make_user()
+    make_vc("a", members=[ann, bob])
+    group = groups.create(admin.user, "research")
+    groups.add_members(None, group, [ann.username])
+    nfs(admin, "data")
+    granted = admin.put("/storages/data/groups/research", {"read_only": True}).json()
+    assert granted["group_grants"] == [{"group": "research", "read_only": True}]
+    assert (granted["grants"], names(Api(ann)), names(Api(bob))) == ([], ["data"], [])
+    assert Api(ann).get("/storages/data").json()["group_grants"] == granted["group_grants"]
+    assert refusal(Api(bob).get("/storages/data")) == (404, "storage_not_found")
+    admin.put("/storages/data/grants/a", {})
+    assert Api(bob).get("/storages/data").json()["group_grants"] == []
+    assert admin.delete("/storages/data/groups/research").status_code == 204
+    assert admin.delete("/storages/data/groups/research").status_code == 204
+    assert admin.get("/storages/data").json()["group_grants"] == []
+    assert refusal(admin.put("/storages/data/groups/nobody", {})) == (404, "not_found")
+
+
 def test_list_makes_a_constant_number_of_queries(admin, django_assert_max_num_queries):
     ann = make_user()
     for number in range(12):
@@ -85,6 +105,9 @@ def test_list_makes_a_constant_number_of_queries(admin, django_assert_max_num_qu
         nfs(admin, f"storage{number}")
         for vc in range(number + 1):
             admin.put(f"/storages/storage{number}/grants/vc{vc}", {})
+        group = groups.create(admin.user, f"group{number}")
+        groups.add_members(None, group, [ann.username])
+        admin.put(f"/storages/storage{number}/groups/group{number}", {})
     api = Api(ann)
     api.get("/storages")
     with django_assert_max_num_queries(5):

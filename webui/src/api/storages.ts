@@ -95,3 +95,18 @@ export function revokeStorage(name: string, virtual_cluster: string) {
     client.DELETE("/api/v1/storages/{name}/grants/{virtual_cluster}", { params: { path } }),
   );
 }
+
+export function grantStorageToGroup(name: string, group: string, read_only: boolean) {
+  return unwrap(
+    client.PUT("/api/v1/storages/{name}/groups/{group}", {
+      params: { path: { name, group } },
+      body: { read_only },
+    }),
+  );
+}
+
+export function revokeStorageFromGroup(name: string, group: string) {
+  return unwrap(
+    client.DELETE("/api/v1/storages/{name}/groups/{group}", { params: { path: { name, group } } }),
+  );
+}

@@ -197,18 +197,17 @@ def _add_storages(jobs: Mapping[UUID, _Job]) -> None:
         return
     rows = JobStorage.objects.filter(job__in=asking).order_by("pk").select_related("storage")
     found = [(row, jobs[row.job_id]) for row in rows]
-    grants = storage.grants_of(
-        {(row.storage_id, job.row["vc_id"]) for row, job in found if row.storage_id}
-    )
+    granted = storage.granted({_mounting(row, job) for row, job in found if row.storage_id})
     for row, job in found:
         kept = row.storage
         if kept is None:
             message = f"Storage {row.name} was deleted after the job was submitted."
             job.refusal = ("storage_not_found", message)
             continue
-        grant = grants.get((kept.pk, job.row["vc_id"]))
-        if grant is None:
-            message = f"Storage {kept.name} is no longer granted to {job.row['vc__name']}."
+        read_only = granted.read_only(_mounting(row, job))
+        if read_only is None:
+            holders = f"{job.row['vc__name']} nor to a group of {job.row['owner__username']}"
+            message = f"Storage {kept.name} is granted neither to {holders} any longer."
             job.refusal = ("storage_forbidden", message)
         job.mounts.append(
             StorageMount(
@@ -218,9 +217,13 @@ def _add_storages(jobs: Mapping[UUID, _Job]) -> None:
                 options=kept.mount_options,
                 user_folder=job.row["owner__username"] if kept.per_user else "",
                 target=row.target,
-                read_only=kept.read_only or grant is None or grant.read_only,
+                read_only=kept.read_only or read_only is not False,
             )
         )
+
+
+def _mounting(row: JobStorage, job: _Job) -> storage.Mounting:
+    return storage.Mounting(row.storage_id, job.row["vc_id"], job.row["owner_id"])
 
 
 Key = tuple[UUID, int, int | None]  # job, its attempt, and the rank of a task that starts alone

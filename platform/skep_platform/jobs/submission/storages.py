@@ -50,8 +50,8 @@ def of(user: User, job: JobFile, vc: VirtualCluster) -> AskedStorages:
         message = f"A job mounts at most {MAX_STORAGES} storages, this one {len(asked)}."
         issue = Issue("too_many_storages", message, _path(job), details={"most": MAX_STORAGES})
         return AskedStorages(wrong=[issue])
-    grants = queries.granted_to(vc, [storage.name for storage in asked] if asked else None)
-    granted = {grant.storage.name: grant.storage for grant in grants}
+    names = [storage.name for storage in asked] if asked else None
+    granted = {storage.name: storage for storage in queries.mountable(user, vc, names)}
     wanted = asked or [Storage(name=name) for name in list(granted)[:MAX_STORAGES]]
     missing = [(index, s) for index, s in enumerate(wanted) if s.name not in granted]
     rows = [
@@ -91,7 +91,8 @@ def _missing(
         else:
             code = FORBIDDEN
             grants = elsewhere.known_grants  # type: ignore[attr-defined]
-            holders = ", ".join(grant.vc.name for grant in grants[:MOST_NAMED]) or "none yet"
+            known_vcs = [grant.vc.name for grant in grants if grant.vc is not None]
+            holders = ", ".join(known_vcs[:MOST_NAMED]) or "none yet"
             message = f"Storage {storage.name} is not granted to {vc.name}, but to: {holders}."
         details = {"storage": storage.name[:100], "virtual_cluster": vc.name}
         issues.append(Issue(code, message, _path(job, index), details=details))

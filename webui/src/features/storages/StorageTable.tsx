@@ -67,12 +67,18 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
       header: "Granted to",
       width: "minmax(120px, 1fr)",
       cell: (storage) =>
-        storage.grants
-          .map((grant) => grant.virtual_cluster + (grant.read_only ? " (read only)" : ""))
-          .join(", ") || "no one",
+        [
+          ...storage.grants.map((grant) => grantText(grant.virtual_cluster, grant.read_only)),
+          ...storage.group_grants.map((grant) =>
+            grantText(`group ${grant.group}`, grant.read_only),
+          ),
+        ].join(", ") || "no one",
     },
   ];
 }
+
+const grantText = (holder: string, readOnly: boolean) =>
+  readOnly ? `${holder} (read only)` : holder;
 
 function accessOf(storage: Storage, virtualCluster?: string): string {
   const grant = storage.grants.find((each) => each.virtual_cluster === virtualCluster);

@@ -1,12 +1,15 @@
 import { ActionIcon, Button, Checkbox, MultiSelect, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
+import { groups } from "@/api/groups";
 import { me } from "@/api/session";
 import {
   createStorage,
   deleteStorage,
   grantStorage,
+  grantStorageToGroup,
   revokeStorage,
+  revokeStorageFromGroup,
   storages,
   updateStorage,
 } from "@/api/storages";
@@ -123,12 +126,24 @@ const EMPTY = {
 };
 type Draft = typeof EMPTY;
 
+/** What stands before the name of a group among the names of virtual clusters, which have none. */
+const GROUP = "group:";
+
+function holders(storage: Storage): [holder: string, readOnly: boolean][] {
+  return [
+    ...storage.grants.map((grant) => [grant.virtual_cluster, grant.read_only] as [string, boolean]),
+    ...storage.group_grants.map(
+      (grant) => [GROUP + grant.group, grant.read_only] as [string, boolean],
+    ),
+  ];
+}
+
 function draftOf(storage: Storage): Draft {
   const { name, type, description, read_only, per_user } = storage;
   const granted = (readOnly: boolean) =>
-    storage.grants
-      .filter((grant) => grant.read_only === readOnly)
-      .map((grant) => grant.virtual_cluster);
+    holders(storage)
+      .filter(([, only]) => only === readOnly)
+      .map(([holder]) => holder);
   return {
     ...{ name, type, description, read_only, per_user, default: storage.default },
     server: storage.data["server"] ?? "",
@@ -152,12 +167,25 @@ async function save(draft: Draft, before: Storage | null): Promise<void> {
     ...{ description, read_only, per_user, default: draft.default },
   };
   await (before ? updateStorage(name, change) : createStorage({ name, type, ...change }));
-  for (const grant of before?.grants ?? []) {
-    const vc = grant.virtual_cluster;
-    if (!draft.writers.includes(vc) && !draft.readers.includes(vc)) await revokeStorage(name, vc);
+  for (const [holder] of before ? holders(before) : []) {
+    if (!draft.writers.includes(holder) && !draft.readers.includes(holder)) {
+      await revoke(name, holder);
+    }
   }
-  for (const vc of draft.writers) await grantStorage(name, vc, false);
-  for (const vc of draft.readers) await grantStorage(name, vc, true);
+  for (const holder of draft.writers) await grant(name, holder, false);
+  for (const holder of draft.readers) await grant(name, holder, true);
+}
+
+function grant(name: string, holder: string, readOnly: boolean) {
+  return holder.startsWith(GROUP)
+    ? grantStorageToGroup(name, holder.slice(GROUP.length), readOnly)
+    : grantStorage(name, holder, readOnly);
+}
+
+function revoke(name: string, holder: string) {
+  return holder.startsWith(GROUP)
+    ? revokeStorageFromGroup(name, holder.slice(GROUP.length))
+    : revokeStorage(name, holder);
 }
 
 /** A new storage when there is none yet, else a change of this one. */
@@ -165,7 +193,19 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
   const queries = useQueryClient();
   const { data: vcs } = useQuery(virtualClusters);
   const [draft, setDraft] = useState<Draft>(storage ? draftOf(storage) : EMPTY);
-  const names = (vcs ?? []).map((vc) => vc.name);
+  const { data: known } = useQuery(groups);
+  const choices = (taken: string[]) => [
+    {
+      group: "Virtual clusters",
+      items: (vcs ?? []).map((vc) => vc.name).filter((name) => !taken.includes(name)),
+    },
+    {
+      group: "Groups of users",
+      items: (known ?? [])
+        .map(({ name }) => ({ value: GROUP + name, label: name }))
+        .filter(({ value }) => !taken.includes(value)),
+    },
+  ];
   const saving = useMutation({
     mutationFn: () => save(draft, storage),
     onSuccess: onClose,
@@ -230,15 +270,16 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
       <Checkbox label="A folder of its own for each user" {...flag("per_user")} />
       <Checkbox label="Mounted where a job file says storages: []" {...flag("default")} />
       <MultiSelect
-        label="Virtual clusters that read and write"
-        data={names.filter((name) => !draft.readers.includes(name))}
+        label="Who reads and writes"
+        description="Jobs of these virtual clusters, and of the users of these groups wherever they run"
+        data={choices(draft.readers)}
         value={draft.writers}
         onChange={(writers) => setDraft({ ...draft, writers })}
         clearable
       />
       <MultiSelect
-        label="Virtual clusters that only read"
-        data={names.filter((name) => !draft.writers.includes(name))}
+        label="Who only reads"
+        data={choices(draft.writers)}
         value={draft.readers}
         onChange={(readers) => setDraft({ ...draft, readers })}
         clearable
