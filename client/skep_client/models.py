@@ -1390,6 +1390,7 @@ class Storage(Model):
     mount_options: list[str] = Field(default_factory=list)
     read_only: bool = False
     per_user: bool = False
+    home: bool = False
     default: bool = False
     grants: list[StorageGrant] = Field(default_factory=list)
     group_grants: list[StorageGroupGrant] = Field(default_factory=list)

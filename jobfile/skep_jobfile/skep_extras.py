@@ -271,6 +271,11 @@ class SkepExtras(Part):
     lazy_preemption: bool | None = Field(
         default=None, description="Continue as an opportunistic job instead of being stopped."
     )
+    home: bool = Field(
+        default=True,
+        description="False: the home of its owner is not mounted at `/home/USER`, and `$HOME` is "
+        "as the image says.",
+    )
     ignore_storages: bool = Field(
         default=False,
         description="Submit the job although a storage that it names is not mounted: what it "

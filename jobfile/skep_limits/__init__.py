@@ -88,7 +88,8 @@ MAX_OPEN_FILES = 2**20  # of a process
 # --- storages
 
 MAX_STORAGE_PATH = 1024  # characters
-MAX_STORAGES = 16  # of a job
+MAX_STORAGES = 16  # that a job asks for
+MAX_MOUNTS = MAX_STORAGES + 1  # with the home of its owner
 # No comma, colon, space or quote: they have a meaning in mount options and in fstab.
 _STORAGE_PATH = re.compile(r"(/[0-9A-Za-z_@+=~.-]{1,255})+")
 _SERVER = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")

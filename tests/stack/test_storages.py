@@ -66,6 +66,24 @@ def test_grant_to_read_is_read_only_and_a_withdrawn_one_is_refused(api, image, s
     assert answer.status_code in (403, 404), answer.text
 
 
+def test_home_of_the_owner_is_found_again_by_the_next_job(api, image, shared):
+    assert api.patch("/storages/homes", json={"home": True}).status_code == 200
+    me = api.get("/me").json()["username"]
+    for script, expected in (
+        ("cd; pwd; echo kept > note", [f"/home/{me}"]),
+        ("cat ~/note", ["kept"]),
+    ):
+        job_id = submit(api, gang(image, script, tasks=1, gpus=0))
+        reach(api, job_id, {"SUCCEEDED"})
+        assert log_lines(api, job_id)[0] == expected
+    without = {"skep": {"home": False}}
+    job_id = submit(api, gang(image, f"ls -d /home/{me} || echo none", tasks=1, gpus=0,
+                              extras=without))  # fmt: skip
+    reach(api, job_id, {"SUCCEEDED"})
+    assert "none" in log_lines(api, job_id)[0]
+    assert (shared / "homes" / me / "note").read_text() == "kept\n"
+
+
 def test_files_go_to_a_job_and_come_back_by_the_command_line(
     skep: Stack, api, image, shared, tmp_path
 ):

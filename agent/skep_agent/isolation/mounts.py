@@ -17,7 +17,7 @@ from skep_agent.protocol import AttemptSpec, StorageMount
 from skep_limits import (
     CLOSED_HOST_FOLDERS,
     CLOSED_MOUNT_TARGETS,
-    MAX_STORAGES,
+    MAX_MOUNTS,
     is_folder_name,
     is_nfs_option,
     is_server_name,
@@ -76,7 +76,7 @@ def unavailable(problem: str) -> RuntimeFailure:
 def check_mounts(spec: AttemptSpec) -> None:
     """Raises RuntimeFailure "spec_refused" with the first mount that no node makes."""
     mounts = spec.mounts
-    require(len(mounts) <= MAX_STORAGES, f"{len(mounts)} storages, at most {MAX_STORAGES}")
+    require(len(mounts) <= MAX_MOUNTS, f"{len(mounts)} storages, at most {MAX_MOUNTS}")
     for index, mount in enumerate(mounts):
         _check_source(mount)
         target = mount.target

@@ -83,6 +83,12 @@ def add(
     per_user: Annotated[
         bool, typer.Option("--per-user", help="Give each user a folder of its own.")
     ] = False,
+    home: Annotated[
+        bool,
+        typer.Option(
+            "--home", help="Mount the folder of its owner at /home/USER in each job; per user."
+        ),
+    ] = False,
     default: Annotated[
         bool, typer.Option("--default", help="Mount it where a job file says `storages: []`.")
     ] = False,
@@ -99,7 +105,8 @@ def add(
         "description": description,
         "mount_options": options or [],
         "read_only": read_only,
-        "per_user": per_user,
+        "per_user": per_user or home,
+        "home": home,
         "default": default,
     }
     with client() as skep:
@@ -153,7 +160,9 @@ def _one_of(vc: str, group: str) -> None:
 
 def _access(storage: Storage) -> str:
     words = ["read only" if storage.read_only else "read and write"]
-    return ", ".join([*words, "a folder for each user"] if storage.per_user else words)
+    if storage.per_user:
+        words.append("a home for each user" if storage.home else "a folder for each user")
+    return ", ".join(words)
 
 
 def _vcs(storage: Storage) -> str:

@@ -20,6 +20,7 @@ TAGS = ["storages"]
 DATA = "nfs: server and path of the export; host_path: path of a folder on every node."
 OPTIONS = "Options of nfs(5) that tune a mount, such as vers=4.2 or hard."
 PER_USER = "Each user has a folder of its own, and sees no other."
+HOME = "The folder of its owner is mounted at /home/USER in each job; needs per_user."
 DEFAULT = "Mounted where a job file says `storages: []`."
 
 
@@ -49,6 +50,7 @@ class StorageSerializer(serializers.Serializer[Any]):
     mount_options = OptionsField(help_text="Empty for all but admins.")
     read_only = serializers.BooleanField(help_text="For everyone, whatever a grant says.")  # type: ignore[assignment]
     per_user = serializers.BooleanField(help_text=PER_USER)
+    home = serializers.BooleanField(help_text=HOME)
     default = serializers.BooleanField(help_text=DEFAULT)
     grants = StorageGrantSerializer(
         many=True, help_text="The virtual clusters that may use it, of those that you belong to."
@@ -69,6 +71,7 @@ class StorageBody(Body):
     mount_options = OptionsField(max_length=32, required=False, help_text=OPTIONS)
     read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
     per_user = serializers.BooleanField(required=False, help_text=PER_USER)
+    home = serializers.BooleanField(required=False, help_text=HOME)
     default = serializers.BooleanField(required=False, help_text=DEFAULT)
 
 
@@ -78,6 +81,7 @@ class StorageChange(Body):
     mount_options = OptionsField(max_length=32, required=False, help_text=OPTIONS)
     read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
     per_user = serializers.BooleanField(required=False, help_text=PER_USER)
+    home = serializers.BooleanField(required=False, help_text=HOME)
     default = serializers.BooleanField(required=False, help_text=DEFAULT)
 
 
@@ -201,6 +205,7 @@ def _show(request: Request, storages: list[Storage]) -> list[Any]:
             "mount_options": storage.mount_options if admin else [],
             "read_only": storage.read_only,
             "per_user": storage.per_user,
+            "home": storage.home,
             "default": storage.default,
             "grants": [
                 {"virtual_cluster": grant.vc.name, "read_only": grant.read_only}

@@ -28,6 +28,8 @@ class Storage(Entity):
     read_only = models.BooleanField(default=False)  # for all, whatever a grant says
     # Each user gets a folder of its own below the storage; OpenPAI says `share: "false"`.
     per_user = models.BooleanField(default=False)
+    # The folder of its owner is mounted in each job, at /home/USER. Only with `per_user`.
+    home = models.BooleanField(default=False, db_default=False)
     # Mounted where a job file says `storages: []`.
     default = models.BooleanField(default=False)
     created_by = models.ForeignKey(

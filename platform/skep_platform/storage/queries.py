@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, When
+from django.db.models.functions import JSONObject
 
 from skep_platform.accounts.models import GroupMember, User
 from skep_platform.core.errors import Forbidden, NotFound
@@ -114,6 +115,22 @@ def granted(wanted: Collection[Mounting]) -> Granted:
             pair = storage, owner
             found._by_owner[pair] = read_only and found._by_owner.get(pair, True)
     return found
+
+
+def home_of(owner: OuterRef, vc: OuterRef) -> Subquery:
+    """Return an expression for the home of a job: what a node mounts of it, or null. The home of
+    its virtual cluster comes before that of a group of its owner."""
+    applying = Q(vc=vc) | Q(group__members__user=owner)
+    rows = StorageGrant.objects.filter(applying, storage__home=True)
+    what = JSONObject(
+        type="storage__type",
+        data="storage__data",
+        options="storage__mount_options",
+        read_only=Case(When(storage__read_only=True, then=True), default="read_only"),
+    )
+    return Subquery(
+        rows.order_by(F("vc").asc(nulls_last=True), "storage__name").values(what=what)[:1]
+    )
 
 
 def find(user: Any, name: str) -> Storage:

@@ -27,7 +27,7 @@ from skep_platform.tenancy.models import NAME, VirtualCluster
 Holder = VirtualCluster | Group  # of a grant
 MAX_MOUNT_OPTIONS = 32
 CHANGEABLE = (
-    *("description", "data", "mount_options", "read_only", "per_user", "default"),
+    *("description", "data", "mount_options", "read_only", "per_user", "home", "default"),
 )  # fmt: skip
 
 
@@ -35,8 +35,9 @@ CHANGEABLE = (
 def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: Any) -> Storage:
     """Create a storage, which no virtual cluster may use yet. `fields`: those of CHANGEABLE.
 
-    Raises Conflict `name_taken` and `storage_overlaps`, SkepError `name_invalid`,
-    `storage_data_invalid`, `storage_path_closed` and `mount_option_invalid`."""
+    Raises Conflict `name_taken`, `storage_overlaps` and `home_taken`, SkepError `name_invalid`,
+    `storage_data_invalid`, `storage_path_closed`, `storage_home_shared` and
+    `mount_option_invalid`."""
     try:
         NAME(name)
     except ValidationError as error:
@@ -82,7 +83,8 @@ def delete(user: User, storage: Storage) -> None:
 
 
 def grant(user: User, storage: Storage, vc_name: str, *, read_only: bool = False) -> StorageGrant:
-    """Let the jobs of a virtual cluster mount a storage, or change how. Raises NotFound."""
+    """Let the jobs of a virtual cluster mount a storage, or change how. Raises NotFound, and
+    Conflict `home_taken` for a second home storage."""
     return _grant(user, storage, _vc(vc_name), read_only)
 
 
@@ -108,6 +110,8 @@ def revoke_group(user: User, storage: Storage, group_name: str) -> None:
 @transaction.atomic
 def _grant(user: User, storage: Storage, to: Holder, read_only: bool) -> StorageGrant:
     key, facts, scope = _facts_of(to)
+    if storage.home:
+        _check_one_home(storage, to)
     row, _ = StorageGrant.objects.update_or_create(
         storage=storage, **key, defaults={"read_only": read_only}
     )
@@ -162,7 +166,13 @@ def _check(storage: Storage) -> None:
         words = " and ".join(sorted(keys))
         raise _invalid(f"The data of a storage of type {storage.type} are: {words}.")
     check(storage)
+    if storage.home and not storage.per_user:
+        message = "A home storage has a folder for each user: set per_user, too."
+        raise SkepError(message, code="storage_home_shared")
     _check_overlap(storage)
+    if storage.home and storage.pk:
+        for holder in _holders(storage):
+            _check_one_home(storage, holder)
 
 
 def _check_nfs(storage: Storage) -> None:
@@ -225,6 +235,21 @@ def _check_overlap(storage: Storage) -> None:
                 "folder for each user: the other one would show all of these."
             )
             raise Conflict(message, code="storage_overlaps", other=other.name)
+
+
+def _holders(storage: Storage) -> list[Holder]:
+    grants = StorageGrant.objects.filter(storage=storage).select_related("vc", "group")
+    return [holder for grant in grants if (holder := grant.vc or grant.group)]
+
+
+def _check_one_home(storage: Storage, to: Holder) -> None:
+    """Refuse a second home for the jobs of a virtual cluster or group. Raises Conflict."""
+    key = {"vc": to} if isinstance(to, VirtualCluster) else {"group": to}
+    others = StorageGrant.objects.filter(storage__home=True, **key).exclude(storage=storage)
+    if other := others.select_related("storage").first():
+        name = other.storage.name
+        message = f"{to} has a home storage already, {name}: withdraw that grant before this one."
+        raise Conflict(message, code="home_taken", other=name)
 
 
 def _invalid(message: str, **details: str) -> SkepError:

@@ -13,6 +13,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 from skep_agent.protocol import StorageMount
 from skep_platform.accounts import groups
 from skep_platform.accounts.models import Group
+from skep_platform.files.models import Archive
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts, desired_state
@@ -323,3 +324,78 @@ def test_tasks_of_a_gang_share_what_they_mount(
         state = desired_state(node_id)
     assert all(spec.mounts == [] for spec in state.attempts)
     assert [len(shared.mounts) for shared in state.shared.values()] == [1]
+
+
+def spec_of(job: Job) -> Any:
+    assert str(job.pk) in tick()
+    (attempt,) = attempts_of(job)
+    (spec,) = [s for s in desired_attempts(attempt.node_id) if s.attempt_id == str(attempt.pk)]
+    return spec
+
+
+def with_skep(vc: Any, **skep: Any) -> dict[str, Any]:
+    file = job_file(vc)
+    file["extras"]["skep"] = skep
+    return file
+
+
+def test_home_of_the_owner_is_mounted_in_a_job_that_asks_for_nothing(root, alice, vc, node):
+    data = {"server": "nfs.example.org", "path": "/home"}
+    made = services.create(
+        root, "homes", "nfs", data, mount_options=["hard"], per_user=True, home=True
+    )
+    services.grant(root, made, vc.name)
+    spec = spec_of(submitted(alice, job_file(vc)))
+    assert [m.model_dump() for m in spec.mounts] == [
+        StorageMount(
+            type="nfs",
+            server="nfs.example.org",
+            path="/home",
+            options=["hard"],
+            user_folder="alice",
+            target="/home/alice",
+        ).model_dump()
+    ]
+    assert spec.env["HOME"] == "/home/alice"
+
+
+@pytest.mark.parametrize(
+    "skep",
+    [
+        {"home": False},
+        {"workingFiles": {"path": "/home/alice/code", "archive": "sha256:" + "0" * 64}},
+    ],
+)
+def test_job_does_without_its_home(root, alice, vc, node, skep):
+    storage(root, "homes", vc, per_user=True, home=True)
+    if "workingFiles" in skep:
+        Archive.objects.create(owner=alice, sha256="0" * 64, size=1, unpacked_size=1, files=1)
+    spec = spec_of(submitted(alice, with_skep(vc, **skep)))
+    assert (spec.mounts, "HOME" in spec.env) == ([], False)
+
+
+def test_what_the_job_file_says_goes_before_the_home(root, alice, vc, node):
+    storage(root, "homes", vc, per_user=True, home=True)
+    storage(root, "data", vc)
+    file = file_with(vc, {"name": "data", "mountPath": "/home/alice/data"})
+    assert [mount.target for mount in mounts_of(submitted(alice, file))] == ["/home/alice/data"]
+
+
+def test_own_home_variable_of_a_job_stays(root, alice, vc, node):
+    storage(root, "homes", vc, per_user=True, home=True)
+    spec = spec_of(submitted(alice, with_skep(vc, environment={"HOME": "/root"})))
+    assert (spec.env["HOME"], len(spec.mounts)) == ("/root", 1)
+
+
+def test_home_follows_its_user_by_a_group_and_goes_with_the_grant(root, alice, vc, node):
+    homes = storage(root, "homes", per_user=True, home=True)
+    others = storage(root, "others", make_vc("other"), per_user=True, home=True)
+    grant_to_group(root, homes, alice, read_only=True)
+    (mount,) = mounts_of(submitted(alice, job_file(vc)))
+    assert (mount.path, mount.read_only) == ("/srv/homes", True)
+    services.grant(root, others, vc.name)
+    (mount,) = mounts_of(submitted(alice, job_file(vc)))
+    assert mount.path == "/srv/others"
+    services.revoke(root, others, vc.name)
+    groups.remove_member(root, Group.objects.get(), "alice")
+    assert mounts_of(submitted(alice, job_file(vc))) == []

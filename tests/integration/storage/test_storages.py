@@ -200,3 +200,20 @@ def test_22_type_and_creator_of_a_storage_cannot_be_changed(admin):
     nfs(admin)
     for field, value in (("type", "host_path"), ("name", "x"), ("created_by", 1), ("grants", [])):
         assert refusal(admin.patch("/storages/team", {field: value})) == (400, "invalid")
+
+
+def test_home_storage_has_a_folder_for_each_user_and_is_the_only_one_of_its_holder(admin):
+    make_vc("a")
+    groups.create(admin.user, "research")
+    assert refusal(host_path(admin, "/srv/h", home=True)) == (400, "storage_home_shared")
+    assert host_path(admin, "/srv/h", "h", home=True, per_user=True).json()["home"] is True
+    assert host_path(admin, "/srv/i", "i", per_user=True).status_code == 201
+    assert refusal(admin.patch("/storages/h", {"per_user": False})) == (400, "storage_home_shared")
+    for to in ("grants/a", "groups/research"):
+        assert admin.put(f"/storages/h/{to}", {}).status_code == 200
+        assert admin.put(f"/storages/h/{to}", {"read_only": True}).status_code == 200
+        assert admin.put(f"/storages/i/{to}", {}).status_code == 200
+        assert refusal(admin.patch("/storages/i", {"home": True})) == (409, "home_taken")
+        assert admin.delete(f"/storages/i/{to}").status_code == 204
+    assert admin.patch("/storages/i", {"home": True}).status_code == 200
+    assert refusal(admin.put("/storages/i/grants/a", {})) == (409, "home_taken")

@@ -18,7 +18,7 @@ from uuid import UUID
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import OuterRef, Q
 
 from skep_agent import protocol
 from skep_agent.protocol import (
@@ -32,6 +32,7 @@ from skep_agent.protocol import (
 from skep_jobfile.budget import TooMuchText
 from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
+from skep_limits import is_folder_name, is_storage_path, overlaps
 from skep_platform.core import encryption
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.images import credentials, rules
@@ -49,6 +50,7 @@ LIMITS = ("container_disk_mb", "log_bytes_per_job", "latest_images")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
 UNLIMITED = -1
+HOMES = "/home"  # in containers, with a folder of the name of their owner
 # Of a job that asked for an API token; the command line `skep` reads them.
 TOKEN_VARIABLE, URL_VARIABLE = "SKEP_TOKEN", "SKEP_URL"
 Row = Mapping[str, Any]
@@ -102,6 +104,8 @@ def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
     rows = list(TaskAttempt.objects.filter(pk__in=attempts).values(*ATTEMPT))
     jobs = _jobs({row["job_id"] for row in rows})
     _add_storages(jobs)
+    for job in jobs.values():
+        job.add_home()
     gangs: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row["job_id"] in jobs:
@@ -129,6 +133,7 @@ class _Job:
     logins: StoredLogins  # of its owner and its virtual cluster, among others
     patterns: list[str]  # of the images that its virtual cluster allows
     mounts: list[StorageMount] = field(default_factory=list)
+    home: str = ""  # where the home of its owner is mounted; "": nowhere
     refusal: tuple[str, str] | None = None
 
     @property
@@ -157,6 +162,33 @@ class _Job:
         teamwise = any(plugin["plugin"] == TEAMWISE_STORAGE for plugin in plugins)
         return self.extras.get("storages") is not None or teamwise
 
+    def add_home(self) -> None:
+        """Add the home of the owner, where there is one and the job file does not do without it or
+        puts something else there."""
+        found, owner = self.row["home"], self.row["owner__username"]
+        target, files = f"{HOMES}/{owner}", self.working_files()
+        taken = [mount.target for mount in self.mounts] + ([files.path] if files else [])
+        if (
+            not found
+            or (self.extras.get("skep") or {}).get("home") is False
+            or not is_folder_name(owner)
+            or not is_storage_path(target)
+            or overlaps(target, tuple(taken))
+        ):
+            return
+        self.home = target
+        self.mounts.append(
+            StorageMount(
+                type=found["type"],
+                server=found["data"].get("server", ""),
+                path=found["data"]["path"],
+                options=found["options"],
+                user_folder=owner,
+                target=target,
+                read_only=found["read_only"],
+            )
+        )
+
     def working_files(self) -> WorkingFiles | None:
         sha256 = self.row["files__archive__sha256"]
         asked = (self.extras.get("skep") or {}).get("workingFiles") or {}
@@ -171,7 +203,8 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
         roles[role["job_id"]][role["id"]] = role
     found = {}
-    rows = list(Job.objects.filter(pk__in=ids).values(*JOB))
+    home = storage.home_of(OuterRef("owner_id"), OuterRef("vc_id"))
+    rows = list(Job.objects.filter(pk__in=ids).annotate(home=home).values(*JOB, "home"))
     vcs = {row["vc_id"] for row in rows}
     limits = limits_of_many(vcs, *LIMITS)
     logins = credentials.read({row["owner_id"] for row in rows}, vcs)
@@ -341,6 +374,8 @@ class _Builder:
 
     def _shared_env(self) -> dict[str, str]:
         env = {k: v for k, v in self._environments.shared.items() if k not in self._secret_env}
+        if self._job.home and "HOME" not in self._secret_env:
+            env = {"HOME": self._job.home} | env
         if self._job.secrets.api_token:
             env[URL_VARIABLE] = settings.SKEP_PUBLIC_URL.rstrip("/")
         return env

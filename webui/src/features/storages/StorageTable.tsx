@@ -44,7 +44,7 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
       id: "mount",
       header: "Mounted at",
       width: "minmax(140px, 1fr)",
-      cell: (storage) => <code>/mnt/{storage.name}</code>,
+      cell: (storage) => <code>{storage.home ? "/home/USER" : `/mnt/${storage.name}`}</code>,
     },
     {
       id: "access",
@@ -84,7 +84,7 @@ function accessOf(storage: Storage, virtualCluster?: string): string {
   const grant = storage.grants.find((each) => each.virtual_cluster === virtualCluster);
   const readOnly = storage.read_only || (grant?.read_only ?? false);
   const words = [readOnly ? "read only" : "read and write"];
-  if (storage.per_user) words.push("a folder for each user");
+  if (storage.per_user) words.push(`a ${storage.home ? "home" : "folder"} for each user`);
   if (storage.default) words.push("default");
   return words.join(", ");
 }

@@ -120,6 +120,7 @@ const EMPTY = {
   description: "",
   read_only: false,
   per_user: false,
+  home: false,
   default: false,
   writers: [] as string[],
   readers: [] as string[],
@@ -139,13 +140,13 @@ function holders(storage: Storage): [holder: string, readOnly: boolean][] {
 }
 
 function draftOf(storage: Storage): Draft {
-  const { name, type, description, read_only, per_user } = storage;
+  const { name, type, description, read_only, per_user, home } = storage;
   const granted = (readOnly: boolean) =>
     holders(storage)
       .filter(([, only]) => only === readOnly)
       .map(([holder]) => holder);
   return {
-    ...{ name, type, description, read_only, per_user, default: storage.default },
+    ...{ name, type, description, read_only, per_user, home, default: storage.default },
     server: storage.data["server"] ?? "",
     path: storage.data["path"] ?? "",
     options: storage.mount_options.join(","),
@@ -160,11 +161,11 @@ function dataOf({ type, server, path }: Draft): Record<string, string> {
 
 async function save(draft: Draft, before: Storage | null): Promise<void> {
   const nfs = draft.type === "nfs";
-  const { name, type, description, read_only, per_user } = draft;
+  const { name, type, description, read_only, home } = draft;
   const change = {
     data: dataOf(draft),
     mount_options: nfs ? draft.options.split(",").filter(Boolean) : [],
-    ...{ description, read_only, per_user, default: draft.default },
+    ...{ description, read_only, per_user: draft.per_user || home, home, default: draft.default },
   };
   await (before ? updateStorage(name, change) : createStorage({ name, type, ...change }));
   for (const [holder] of before ? holders(before) : []) {
@@ -217,7 +218,7 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
       setDraft({ ...draft, [field]: event.currentTarget.value }),
   });
-  const flag = (field: "read_only" | "per_user" | "default") => ({
+  const flag = (field: "read_only" | "per_user" | "home" | "default") => ({
     checked: draft[field],
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
       setDraft({ ...draft, [field]: event.currentTarget.checked }),
@@ -267,7 +268,17 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
       ) : null}
       <TextInput label="Description" {...text("description")} />
       <Checkbox label="Read only for everyone" {...flag("read_only")} />
-      <Checkbox label="A folder of its own for each user" {...flag("per_user")} />
+      <Checkbox
+        label="A folder of its own for each user"
+        disabled={draft.home}
+        {...flag("per_user")}
+        checked={draft.per_user || draft.home}
+      />
+      <Checkbox
+        label="Home of its users"
+        description="The folder of the owner is mounted at /home/USER in each job"
+        {...flag("home")}
+      />
       <Checkbox label="Mounted where a job file says storages: []" {...flag("default")} />
       <MultiSelect
         label="Who reads and writes"
