@@ -103,7 +103,8 @@ class Granted:
 
 def granted(wanted: Collection[Mounting]) -> Granted:
     """Return what is granted of these at this moment. One query."""
-    storages, vcs, owners = ({one[column] for one in wanted} for column in range(3))
+    storages, vcs = {one.storage for one in wanted}, {one.vc for one in wanted}
+    owners = {one.owner for one in wanted}
     rows = StorageGrant.objects.filter(
         Q(vc__in=vcs) | Q(group__members__user__in=owners), storage__in=storages
     ).values_list("storage_id", "vc_id", "group__members__user_id", "read_only")

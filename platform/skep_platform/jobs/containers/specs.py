@@ -18,7 +18,7 @@ from uuid import UUID
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
-from django.db.models import OuterRef, Q
+from django.db.models import Q
 
 from skep_agent import protocol
 from skep_agent.protocol import (
@@ -26,22 +26,19 @@ from skep_agent.protocol import (
     FileSpec,
     ImageSpec,
     SharedSpec,
-    StorageMount,
     WorkingFiles,
 )
 from skep_jobfile.budget import TooMuchText
-from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
-from skep_limits import is_folder_name, is_storage_path, overlaps
 from skep_platform.core import encryption
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.images import credentials, rules
 from skep_platform.images.credentials import StoredLogins
-from skep_platform.jobs.containers import gang
+from skep_platform.jobs.containers import gang, mounts
 from skep_platform.jobs.containers.environment import Environments
 from skep_platform.jobs.containers.gang import Block, Gang, Member, hostname
-from skep_platform.jobs.models import GangNetwork, Job, JobStorage, TaskAttempt, TaskRole
-from skep_platform.storage import queries as storage
+from skep_platform.jobs.containers.mounts import Mounts
+from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
 from skep_platform.tenancy.limits import limits_of_many
 
 log = structlog.get_logger(__name__)
@@ -50,7 +47,6 @@ LIMITS = ("container_disk_mb", "log_bytes_per_job", "latest_images")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
 UNLIMITED = -1
-HOMES = "/home"  # in containers, with a folder of the name of their owner
 # Of a job that asked for an API token; the command line `skep` reads them.
 TOKEN_VARIABLE, URL_VARIABLE = "SKEP_TOKEN", "SKEP_URL"
 Row = Mapping[str, Any]
@@ -103,9 +99,6 @@ def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
     no other task of the node suffers."""
     rows = list(TaskAttempt.objects.filter(pk__in=attempts).values(*ATTEMPT))
     jobs = _jobs({row["job_id"] for row in rows})
-    _add_storages(jobs)
-    for job in jobs.values():
-        job.add_home()
     gangs: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         if row["job_id"] in jobs:
@@ -132,9 +125,7 @@ class _Job:
     limits: Mapping[str, int]  # of its virtual cluster
     logins: StoredLogins  # of its owner and its virtual cluster, among others
     patterns: list[str]  # of the images that its virtual cluster allows
-    mounts: list[StorageMount] = field(default_factory=list)
-    home: str = ""  # where the home of its owner is mounted; "": nowhere
-    refusal: tuple[str, str] | None = None
+    mounts: Mounts
 
     @property
     def starts_alone(self) -> bool:
@@ -156,39 +147,6 @@ class _Job:
         texts = [u.get("value") for u in asked if isinstance(u, Mapping)]
         return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
 
-    @property
-    def asks_for_storages(self) -> bool:
-        plugins = self.extras.get("com.microsoft.pai.runtimeplugin") or ()
-        teamwise = any(plugin["plugin"] == TEAMWISE_STORAGE for plugin in plugins)
-        return self.extras.get("storages") is not None or teamwise
-
-    def add_home(self) -> None:
-        """Add the home of the owner, where there is one and the job file does not do without it or
-        puts something else there."""
-        found, owner = self.row["home"], self.row["owner__username"]
-        target, files = f"{HOMES}/{owner}", self.working_files()
-        taken = [mount.target for mount in self.mounts] + ([files.path] if files else [])
-        if (
-            not found
-            or (self.extras.get("skep") or {}).get("home") is False
-            or not is_folder_name(owner)
-            or not is_storage_path(target)
-            or overlaps(target, tuple(taken))
-        ):
-            return
-        self.home = target
-        self.mounts.append(
-            StorageMount(
-                type=found["type"],
-                server=found["data"].get("server", ""),
-                path=found["data"]["path"],
-                options=found["options"],
-                user_folder=owner,
-                target=target,
-                read_only=found["read_only"],
-            )
-        )
-
     def working_files(self) -> WorkingFiles | None:
         sha256 = self.row["files__archive__sha256"]
         asked = (self.extras.get("skep") or {}).get("workingFiles") or {}
@@ -203,12 +161,12 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
         roles[role["job_id"]][role["id"]] = role
     found = {}
-    home = storage.home_of(OuterRef("owner_id"), OuterRef("vc_id"))
-    rows = list(Job.objects.filter(pk__in=ids).annotate(home=home).values(*JOB, "home"))
+    rows = list(mounts.with_home(Job.objects.filter(pk__in=ids)).values(*JOB, "home"))
     vcs = {row["vc_id"] for row in rows}
     limits = limits_of_many(vcs, *LIMITS)
     logins = credentials.read({row["owner_id"] for row in rows}, vcs)
     patterns = rules.of_many(vcs)
+    mounted = mounts.of(rows)
     for row in rows:
         try:
             secrets = Secrets.opened(row["secrets__sealed"], row["api_token__sealed"])
@@ -217,46 +175,10 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
             continue
         vc = row["vc_id"]
         found[row["id"]] = _Job(
-            row, roles[row["id"]], secrets, limits[vc], logins, patterns.get(vc, [])
+            *(row, roles[row["id"]], secrets, limits[vc], logins, patterns.get(vc, [])),
+            mounted[row["id"]],
         )
     return found
-
-
-def _add_storages(jobs: Mapping[UUID, _Job]) -> None:
-    """Add what the jobs mount, as it was granted at this moment: a grant may have been withdrawn,
-    or made read-only, since the submit. No query where no job asks for storages, else two."""
-    asking = [pk for pk, job in jobs.items() if job.asks_for_storages]
-    if not asking:
-        return
-    rows = JobStorage.objects.filter(job__in=asking).order_by("pk").select_related("storage")
-    found = [(row, jobs[row.job_id]) for row in rows]
-    granted = storage.granted({_mounting(row, job) for row, job in found if row.storage_id})
-    for row, job in found:
-        kept = row.storage
-        if kept is None:
-            message = f"Storage {row.name} was deleted after the job was submitted."
-            job.refusal = ("storage_not_found", message)
-            continue
-        read_only = granted.read_only(_mounting(row, job))
-        if read_only is None:
-            holders = f"{job.row['vc__name']} nor to a group of {job.row['owner__username']}"
-            message = f"Storage {kept.name} is granted neither to {holders} any longer."
-            job.refusal = ("storage_forbidden", message)
-        job.mounts.append(
-            StorageMount(
-                type=kept.type,
-                server=kept.data.get("server", ""),
-                path=kept.data["path"],
-                options=kept.mount_options,
-                user_folder=job.row["owner__username"] if kept.per_user else "",
-                target=row.target,
-                read_only=kept.read_only or read_only is not False,
-            )
-        )
-
-
-def _mounting(row: JobStorage, job: _Job) -> storage.Mounting:
-    return storage.Mounting(row.storage_id, job.row["vc_id"], job.row["owner_id"])
 
 
 Key = tuple[UUID, int, int | None]  # job, its attempt, and the rank of a task that starts alone
@@ -320,13 +242,13 @@ class _Builder:
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
             return {
-                pk: BuiltSpec(spec, None, _size(spec), self._job.refusal)
+                pk: BuiltSpec(spec, None, _size(spec), self._job.mounts.refusal)
                 for pk, spec in specs.items()
             }
         part = _size(shared) // len(rows) + 1
         specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
         return {
-            pk: BuiltSpec(spec, shared, _size(spec) + part, self._job.refusal)
+            pk: BuiltSpec(spec, shared, _size(spec) + part, self._job.mounts.refusal)
             for pk, spec in specs.items()
         }
 
@@ -368,14 +290,14 @@ class _Builder:
             masks=[*masks, *masks_of(keys)] if keys else masks,
             gang=self._network,
             hosts=self._hosts(),
-            mounts=self._job.mounts,
+            mounts=self._job.mounts.all,
             image_patterns=self._job.patterns,
         )
 
     def _shared_env(self) -> dict[str, str]:
         env = {k: v for k, v in self._environments.shared.items() if k not in self._secret_env}
-        if self._job.home and "HOME" not in self._secret_env:
-            env = {"HOME": self._job.home} | env
+        if (home := self._job.mounts.home) and "HOME" not in self._secret_env:
+            env = {"HOME": home} | env
         if self._job.secrets.api_token:
             env[URL_VARIABLE] = settings.SKEP_PUBLIC_URL.rstrip("/")
         return env

@@ -1,0 +1,120 @@
+"""What the containers of jobs mount: storages, and the homes of their owners, as they are granted
+when a node is sent the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import OuterRef, QuerySet
+
+from skep_agent.protocol import StorageMount
+from skep_jobfile.extras import TEAMWISE_STORAGE
+from skep_limits import is_folder_name, is_storage_path, overlaps
+from skep_platform.jobs.models import Job, JobStorage
+from skep_platform.storage import queries as storage
+
+HOMES = "/home"  # in containers, with a folder of the name of their owner
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Mounts:
+    """What the containers of one job mount. `home`: where the home of its owner is; "": nowhere.
+    `refusal`: code and message of why none of its attempts may start."""
+
+    all: list[StorageMount] = field(default_factory=list)
+    home: str = ""
+    refusal: tuple[str, str] | None = None
+
+
+def with_home(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Add `home`: what is mounted as the home of the owner, or null."""
+    return jobs.annotate(home=storage.home_of(OuterRef("owner_id"), OuterRef("vc_id")))
+
+
+def of(rows: Collection[Row]) -> dict[UUID, Mounts]:
+    """Return what these jobs mount as it was granted at this moment: a grant may have been
+    withdrawn, or made read-only, since the submit. `rows` have what `with_home` adds. No query
+    where no job asks for storages, else two."""
+    found = {row["id"]: Mounts() for row in rows}
+    _add_storages({row["id"]: row for row in rows if _asks(row["spec__extras"] or {})}, found)
+    for row in rows:
+        _add_home(row, found[row["id"]])
+    return found
+
+
+def _asks(extras: Row) -> bool:
+    plugins = extras.get("com.microsoft.pai.runtimeplugin") or ()
+    teamwise = any(plugin["plugin"] == TEAMWISE_STORAGE for plugin in plugins)
+    return extras.get("storages") is not None or teamwise
+
+
+def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> None:
+    if not jobs:
+        return
+    rows = JobStorage.objects.filter(job__in=jobs).order_by("pk").select_related("storage")
+    asked = [(row, jobs[row.job_id], found[row.job_id]) for row in rows]
+    granted = storage.granted(
+        {_mounting(row.storage_id, job) for row, job, _ in asked if row.storage_id}
+    )
+    for row, job, mounts in asked:
+        kept = row.storage
+        if kept is None:
+            message = f"Storage {row.name} was deleted after the job was submitted."
+            mounts.refusal = ("storage_not_found", message)
+            continue
+        read_only = granted.read_only(_mounting(kept.pk, job))
+        if read_only is None:
+            holders = f"{job['vc__name']} nor to a group of {job['owner__username']}"
+            message = f"Storage {kept.name} is granted neither to {holders} any longer."
+            mounts.refusal = ("storage_forbidden", message)
+        mounts.all.append(
+            StorageMount(
+                type=kept.type,
+                server=kept.data.get("server", ""),
+                path=kept.data["path"],
+                options=kept.mount_options,
+                user_folder=job["owner__username"] if kept.per_user else "",
+                target=row.target,
+                read_only=kept.read_only or read_only is not False,
+            )
+        )
+
+
+def _mounting(storage_id: UUID, job: Row) -> storage.Mounting:
+    return storage.Mounting(storage_id, job["vc_id"], job["owner_id"])
+
+
+def _add_home(row: Row, mounts: Mounts) -> None:
+    """Add the home of the owner, where there is one and the job file does not do without it or
+    puts something else there."""
+    home, owner, skep = row["home"], row["owner__username"], _skep(row)
+    target, files = f"{HOMES}/{owner}", (skep.get("workingFiles") or {}).get("path")
+    taken = [mount.target for mount in mounts.all] + ([files] if files else [])
+    if (
+        not home
+        or skep.get("home") is False
+        or not is_folder_name(owner)
+        or not is_storage_path(target)
+        or overlaps(target, tuple(taken))
+    ):
+        return
+    mounts.home = target
+    mounts.all.append(
+        StorageMount(
+            type=home["type"],
+            server=home["data"].get("server", ""),
+            path=home["data"]["path"],
+            options=home["options"],
+            user_folder=owner,
+            target=target,
+            read_only=home["read_only"],
+        )
+    )
+
+
+def _skep(row: Row) -> Row:
+    return (row["spec__extras"] or {}).get("skep") or {}
