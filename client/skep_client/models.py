@@ -394,6 +394,7 @@ class Info(Model):
     version: str = ""
     sso_name: str = ""
     password_login: bool = False
+    password_recovery: bool = False
 
 
 class JobCount(Model):
@@ -1277,6 +1278,7 @@ class Me(Model):
     id: int
     username: str
     email: str = ""
+    email_confirmed: bool = False
     is_admin: bool = False
     mfa_setup_required: bool = False
     virtual_clusters: list[Membership] = Field(default_factory=list)

@@ -79,6 +79,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 5.0,
             "options": {"expires": 10},
         },
+        "send-mails-of-accounts": {
+            "task": "skep.accounts.send_mails",
+            "schedule": 5.0,
+            "options": {"expires": 10},
+        },
         "send-webhooks": {
             "task": "skep.notifications.send_webhooks",
             "schedule": 2.0,

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.support import components
 from tests.support.docker_images import import_busybox
+from tests.support.receivers import mail_server
 from tests.support.stack import Stack, stack
 
 HERE = Path(__file__).parent
@@ -33,16 +34,29 @@ def storage_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def skep(storage_root: Path) -> Iterator[Stack]:
+def newest_mail(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file with the text of the newest e-mail that Skep has sent."""
+    return tmp_path_factory.mktemp("mails") / "newest.txt"
+
+
+@pytest.fixture(scope="session")
+def skep(storage_root: Path, newest_mail: Path) -> Iterator[Stack]:
     timing = {"SKEP_HEARTBEAT_S": "1"}
     timing |= dict.fromkeys(("SKEP_STORAGE_ROOTS", "SKEP_STORAGE_FILES"), str(storage_root))
-    with stack("--nodes", "2", "--gpus", "8", **timing) as running:
+    with (
+        mail_server(newest_mail) as box,
+        stack("--nodes", "2", "--gpus", "8", **timing, **_mail(box.port)) as running,
+    ):
         headers = {"Authorization": f"Bearer {running.token}"}
         with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers) as api:
             api.post("/users", json=VISITOR).raise_for_status()
             member = {"role": "member"}
             api.put("/virtual-clusters/default/members/mei", json=member).raise_for_status()
         yield running
+
+
+def _mail(port: int) -> dict[str, str]:
+    return {"SKEP_SMTP_HOST": "127.0.0.1", "SKEP_SMTP_PORT": str(port), "SKEP_SMTP_TLS": "none"}
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -17,12 +18,14 @@ from tests.support.ports import free_port
 
 @dataclass
 class Mailbox:
-    """`answer`: what the server says to a recipient, as "550 no such user"; "" takes it."""
+    """`answer`: what the server says to a recipient, as "550 no such user"; "" takes it. `newest`:
+    a file that gets the text of each e-mail, for a process that waits for one."""
 
     port: int = 0
     answer: str = ""
     mails: list[Message] = field(default_factory=list)
     connections: int = 0
+    newest: Path | None = None
 
     async def handle_EHLO(
         self, server: Any, session: Any, envelope: Any, hostname: str, responses: list[str]
@@ -41,6 +44,8 @@ class Mailbox:
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         self.mails.append(message_from_bytes(envelope.content))
+        if self.newest is not None:
+            self.newest.write_text(self.text())
         return "250 OK"
 
     def text(self, number: int = -1) -> str:
@@ -50,8 +55,8 @@ class Mailbox:
 
 
 @contextmanager
-def mail_server() -> Iterator[Mailbox]:
-    box = Mailbox()
+def mail_server(newest: Path | None = None) -> Iterator[Mailbox]:
+    box = Mailbox(newest=newest)
     box.port = free_port()
     controller = Controller(box, hostname="127.0.0.1", port=box.port)
     controller.start()

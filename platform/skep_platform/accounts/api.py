@@ -43,6 +43,9 @@ class MeSerializer(serializers.Serializer[Any]):
     id = serializers.IntegerField()
     username = serializers.CharField()
     email = serializers.CharField(allow_blank=True)
+    email_confirmed = serializers.BooleanField(
+        required=False, help_text="The user has shown to read it; it recovers the account."
+    )
     is_admin = serializers.BooleanField()
     mfa_setup_required = serializers.BooleanField(
         required=False,
@@ -231,8 +234,8 @@ class PasswordResetView(Public):
         tags=["auth"],
     )
     def post(self, request: Request) -> Response:
-        """Sets a new password by a link that an admin made. Works once; ends all sessions and
-        tokens."""
+        """Sets a new password by a link that an admin made or an e-mail brought. Works once; ends
+        all sessions and tokens."""
         body = validated(PasswordReset, request)
         services.reset_password(request, body["username"], body["token"], body["new"])
         return Response(status=204)
@@ -409,6 +412,7 @@ def _me(user: User, request: Request) -> dict[str, Any]:
         "id": user.pk,
         "username": user.get_username(),
         "email": user.email,
+        "email_confirmed": user.email_confirmed,
         "is_admin": user.is_admin,
         "mfa_setup_required": not by_token and mfa.is_missing(user, request._request.session),
         "virtual_clusters": memberships,

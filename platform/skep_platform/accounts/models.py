@@ -36,6 +36,8 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
     deleted_at = models.DateTimeField(null=True)
     # Owned by a virtual cluster (`tenancy.ServiceAccount`): it has no password and cannot log in.
     is_service_account = models.BooleanField(default=False, db_default=False)
+    # The address that the user has shown to read; it counts while it is still that of the account.
+    confirmed_email = models.CharField(max_length=254, blank=True, db_default="")
     # Bits of the events (`core.user_events`) that any channel of the user reports; null: those of
     # a user who has chosen nothing.
     notified_events = models.PositiveIntegerField(null=True)
@@ -51,6 +53,10 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
         return self.is_active and self.is_superuser and self.only_vc is None
 
     @property
+    def email_confirmed(self) -> bool:
+        return bool(self.email) and self.email == self.confirmed_email
+
+    @property
     def only_vc(self) -> UUID | None:
         """The id of the one virtual cluster in which the token of this instance is of use; None:
         it is not limited to one."""
@@ -60,6 +66,28 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
         key_salt = "skep_platform.accounts.User.session"
         signed = f"{self.password}{self.sign_outs}"
         return salted_hmac(key_salt, signed, secret=secret, algorithm="sha256").hexdigest()
+
+
+class AccountMail(Entity):
+    """An e-mail about an account that a task will send, within seconds: `whom` is what was typed
+    as user name or address to recover one, or the address to confirm. See `recovery`."""
+
+    class Kind(models.TextChoices):
+        RECOVERY = "recovery"
+        CONFIRM = "confirm"
+
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
+    whom = models.CharField(max_length=254)
+    address = models.CharField(max_length=64, blank=True)  # of who asked
+    due_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "user", "whom"], nulls_distinct=False, name="account_mail_once"
+            )
+        ]
 
 
 class Group(Entity):

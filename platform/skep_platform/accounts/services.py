@@ -257,7 +257,8 @@ def remove_row(user: User) -> None:
         with transaction.atomic():
             user.delete()
     except ProtectedError:
-        user.username, user.email = f"deleted-{user.pk}", ""
+        user.username = f"deleted-{user.pk}"
+        user.email = user.confirmed_email = ""
         user.first_name = user.last_name = ""
         user.deleted_at = timezone.now()
         user.set_unusable_password()

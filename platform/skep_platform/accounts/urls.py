@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.accounts import api, groups_api, mfa_api, oidc_api, tokens_api
+from skep_platform.accounts import api, groups_api, mfa_api, oidc_api, recovery_api, tokens_api
 
 urlpatterns: list[URLPattern] = [
     path("auth/csrf", api.CsrfView.as_view()),
@@ -12,12 +12,15 @@ urlpatterns: list[URLPattern] = [
     path("auth/logout", api.LogoutView.as_view()),
     path("auth/token", api.TokenLoginView.as_view()),
     path("auth/password-reset", api.PasswordResetView.as_view()),
+    path("auth/recovery", recovery_api.RecoveryView.as_view()),
     path("auth/sso/start", oidc_api.SsoStartView.as_view()),
     path("auth/sso/callback", oidc_api.SsoCallbackView.as_view()),
     path("auth/tokens", api.TokensView.as_view()),
     path("auth/tokens/<uuid:id>", api.TokenView.as_view()),
     path("me", api.MeView.as_view()),
     path("me/password", api.MyPasswordView.as_view()),
+    path("me/email", recovery_api.EmailView.as_view()),
+    path("me/email/confirm", recovery_api.EmailConfirmView.as_view()),
     path("me/mfa", mfa_api.MfaView.as_view()),
     path("me/mfa/start", mfa_api.MfaStartView.as_view()),
     path("me/mfa/confirm", mfa_api.MfaConfirmView.as_view()),

@@ -63,6 +63,14 @@ ACTIONS: dict[str, Action] = {
     "user.reset_link.create": Action(
         "user", "A link to reset a password was created.", ("POST users/<username>/reset-link",)
     ),
+    "user.recovery.send": Action(
+        "user", "A link to reset a forgotten password was sent to a confirmed address."
+    ),
+    "user.email.confirm": Action(
+        "user",
+        "A user confirmed an e-mail address, or took another one.",
+        ("POST me/email/confirm",),
+    ),
     "mfa.enable": Action(
         "user", "A user set up multi-factor authentication.", ("POST me/mfa/confirm",)
     ),
@@ -334,6 +342,8 @@ ACTIONS: dict[str, Action] = {
 
 # Writing routes that change nothing, and why they are writes.
 NOT_RECORDED: dict[str, str] = {
+    "POST auth/recovery": "looks for no user; the task that sends an e-mail records it",
+    "POST me/email": "sends a link that does nothing before the user opens it",
     "POST me/confirm": "changes nothing but how long the session is trusted",
     "POST me/mfa/keys/start": "makes a challenge that does nothing before a key signs it",
     "POST auth/passkey/start": "makes a challenge that does nothing before a passkey signs it",

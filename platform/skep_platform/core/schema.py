@@ -72,6 +72,9 @@ class InfoSerializer(serializers.Serializer[Any]):
     password_login = serializers.BooleanField(
         required=False, help_text="False: only admins log in by password."
     )
+    password_recovery = serializers.BooleanField(
+        required=False, help_text="Who forgot the password gets a link by e-mail."
+    )
 
 
 class InfoView(APIView):
@@ -87,6 +90,7 @@ class InfoView(APIView):
                 "version": __version__,
                 "sso_name": sso_name,
                 "password_login": settings.SKEP_PASSWORD_LOGIN or bool(settings.SKEP_LDAP_URI),
+                "password_recovery": bool(settings.EMAIL_HOST) and settings.SKEP_PASSWORD_LOGIN,
             }
         )
 

@@ -70,3 +70,10 @@ class Guesses(PerMinute):
 
     name = "guess"
     most = 120
+
+
+class Recoveries(PerMinute):
+    """Requests for a link that resets a forgotten password, which is sent by e-mail."""
+
+    name = "recovery"
+    most = 10

@@ -24,6 +24,7 @@ test("finding U28: axe-core finds nothing on any page", async ({ page }) => {
   await see(page, said, "/login");
   await see(page, said, "/reset-password?user=mei&token=none");
   await see(page, said, "/unsubscribe?token=none");
+  await see(page, said, "/forgot-password");
   await logIn(page);
   const jobs = await makeJobs(page);
   for (const view of views(jobs)) await see(page, said, ...view);
@@ -99,6 +100,7 @@ function views({ running, failed, waiting }) {
     ["/audit?target=there-is-no-such-thing"],
     ["/health"],
     ["/profile"],
+    ["/confirm-email?token=none"],
     ["/settings"],
     ["/settings/profile"],
     ["/settings/security"],

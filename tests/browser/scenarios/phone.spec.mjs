@@ -60,6 +60,8 @@ const PAGES = [
   "/login",
   "/reset-password?user=mei&token=none",
   "/unsubscribe?token=none",
+  "/forgot-password",
+  "/confirm-email?token=none",
   "/jobs",
   "/jobs/new",
   "/cluster",

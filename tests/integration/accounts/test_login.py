@@ -46,6 +46,7 @@ def test_session_login_says_who_one_is(browser):
         "id": user.pk,
         "username": "ann",
         "email": "ann@example.org",
+        "email_confirmed": False,
         "is_admin": False,
         "mfa_setup_required": False,
         "virtual_clusters": [{"name": "vision", "role": "member"}],

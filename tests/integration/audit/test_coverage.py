@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core import signing
 from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
@@ -22,7 +23,7 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
 from tests.support.platform_factories import PASSWORD, make_node
 
-from skep_platform.accounts import groups
+from skep_platform.accounts import groups, recovery
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 from skep_platform.audit.actions import ACTION_OF_ROUTE, ACTIONS, NOT_RECORDED
@@ -93,6 +94,11 @@ def passkey_body(world: World) -> dict[str, Any]:
     key, anonymous = keep_key(world, passkey=True), world.callers["anonymous"]
     anonymous.client.defaults["SERVER_NAME"] = "localhost"
     return key.sign(anonymous.post("/auth/passkey/start").json())
+
+
+def email_body(world: World) -> dict[str, str]:
+    owner = world.callers["owner"].user
+    return {"token": signing.dumps([owner.pk, "o@example.org", owner.email], salt=recovery.SALT)}
 
 
 def join_body(world: World) -> dict[str, str]:
@@ -209,6 +215,7 @@ CASES: dict[str, Case] = {
     "POST me/password": Case(
         "owner", {"current": PASSWORD, "new": NEW_PASSWORD}, secrets=(PASSWORD, NEW_PASSWORD)
     ),
+    "POST me/email/confirm": Case("owner", email_body, by_session=True),
     "POST users": Case(
         body={"username": "newcomer", "password": NEW_PASSWORD}, secrets=(NEW_PASSWORD,)
     ),

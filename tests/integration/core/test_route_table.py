@@ -78,6 +78,7 @@ EXPECTED = {
     "GET auth/tokens": LOGGED_IN,
     "POST auth/tokens": BY_SESSION,
     "POST auth/password-reset": EVERYBODY,
+    "POST auth/recovery": EVERYBODY,
     "DELETE auth/tokens/<id>": OWN_ONLY,
     # Whose entries each caller reads: tests/integration/audit.
     "GET audit": LOGGED_IN,
@@ -85,6 +86,8 @@ EXPECTED = {
     "GET audit/export": LOGGED_IN,
     "GET me": LOGGED_IN,
     "POST me/password": LOGGED_IN,
+    "POST me/email": BY_SESSION,
+    "POST me/email/confirm": BY_SESSION,
     "GET me/mfa": LOGGED_IN,
     "POST me/mfa/start": BY_SESSION,
     "POST me/mfa/confirm": BY_SESSION,
@@ -289,6 +292,7 @@ USER = {"username": "newcomer", "password": "a-long-password"}
 LOGIN = {"username": "robot", "password": "s3cret"}
 BODIES: dict[str, Any] = {
     "POST me/password": {"current": "wrong", "new": "wrong"},
+    "POST auth/recovery": {"user": "owner"},
     "POST users": USER,
     "PATCH users/<username>": {"email": ""},
     "POST virtual-clusters": {"name": "new"},

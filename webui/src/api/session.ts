@@ -89,11 +89,25 @@ export function changePassword(current: string, next: string, keep_tokens: boole
   return unwrap(client.POST("/api/v1/me/password", { body }));
 }
 
-/** By a link that an administrator made; it works once. */
+/** By a link that an administrator made or an e-mail brought; it works once. */
 export function resetPassword(username: string, token: string, next: string) {
   return unwrap(
     client.POST("/api/v1/auth/password-reset", { body: { username, token, new: next } }),
   );
+}
+
+/** Asks for an e-mail with such a link; the answer does not tell whether there is an account. */
+export function recoverAccount(user: string) {
+  return unwrap(client.POST("/api/v1/auth/recovery", { body: { user } }));
+}
+
+/** Sends a link to an address, which becomes the own one when the link is opened. */
+export function changeEmail(email: string) {
+  return unwrap(client.POST("/api/v1/me/email", { body: { email } }));
+}
+
+export function confirmEmail(token: string) {
+  return unwrap(client.POST("/api/v1/me/email/confirm", { body: { token } }));
 }
 
 export function revokeToken(id: string) {

@@ -34,6 +34,12 @@ const reset = createRoute({
   component: lazyPage(() => import("@/pages/login/ResetPage"), "ResetPage"),
 });
 
+const forgot = createRoute({
+  getParentRoute: () => root,
+  path: "/forgot-password",
+  component: lazyPage(() => import("@/pages/login/ForgotPage"), "ForgotPage"),
+});
+
 const unsubscribe = createRoute({
   getParentRoute: () => root,
   path: "/unsubscribe",
@@ -49,6 +55,13 @@ const shell = createRoute({
     const user = await queryClient.ensureQueryData(me);
     if (!user) throw redirect({ to: "/login", search: { next: location.href } });
   },
+});
+
+const confirmEmail = createRoute({
+  getParentRoute: () => shell,
+  path: "/confirm-email",
+  validateSearch: (search): { token: string } => ({ token: textParam(search["token"]) ?? "" }),
+  component: lazyPage(() => import("@/pages/profile/ConfirmEmailPage"), "ConfirmEmailPage"),
 });
 
 const home = createRoute({
@@ -230,6 +243,7 @@ export const router = createRouter({
   routeTree: root.addChildren([
     login,
     reset,
+    forgot,
     unsubscribe,
     shell.addChildren([
       home,
@@ -254,6 +268,7 @@ export const router = createRouter({
       settings,
       settingsSection,
       profile,
+      confirmEmail,
       notifications,
       announcements,
       about,

@@ -5,6 +5,7 @@ import { info, me } from "@/api/session";
 import type { Me } from "@/api/types";
 import { LoginForm } from "@/features/auth/LoginForm";
 import { live } from "@/live/live";
+import { LinkButton } from "@/ui/LinkButton";
 import { LoginFrame } from "./LoginFrame";
 import { SingleSignOn } from "./SingleSignOn";
 
@@ -20,6 +21,11 @@ export function LoginPage() {
     >
       <SingleSignOn platform={platform} next={safeLocalPath(next)} refused={refused} />
       <LoginForm onEntered={enter} />
+      {platform?.password_recovery ? (
+        <LinkButton to="/forgot-password" variant="subtle" size="sm" fullWidth mt={6}>
+          Forgot the password?
+        </LinkButton>
+      ) : null}
     </LoginFrame>
   );
 }

@@ -12,6 +12,7 @@ import { tabProps, Tabs } from "@/ui/Tabs";
 import { notifySuccess } from "@/ui/notify";
 import { ApiTokens } from "./ApiTokens";
 import { NotificationSettings } from "./NotificationSettings";
+import { OwnEmail } from "./OwnEmail";
 import { RecentActivity } from "./RecentActivity";
 import { SecondFactor } from "./SecondFactor";
 import { SecurityKeys } from "./SecurityKeys";
@@ -63,7 +64,9 @@ function Profile() {
       <section className={css.block}>
         <DescriptionList>
           <DescriptionItem name="User name">{user.username}</DescriptionItem>
-          <DescriptionItem name="E-mail">{user.email || "–"}</DescriptionItem>
+          <DescriptionItem name="E-mail">
+            <OwnEmail user={user} />
+          </DescriptionItem>
           <DescriptionItem name="Rights">
             {user.is_admin ? "administrator" : "user"}
           </DescriptionItem>
