@@ -868,6 +868,18 @@ class Shortfall(Model):
     got: int = 0
 
 
+class SsoAddress(Model):
+    url: str = ""
+
+
+class SsoLink(Model):
+    name: str
+    linked: bool = False
+    linked_at: datetime | None = None
+    last_used_at: datetime | None = None
+    can_unlink: bool = False
+
+
 class StorageFile(Model):
     name: str
     type: str

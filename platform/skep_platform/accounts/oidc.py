@@ -51,6 +51,7 @@ class Flow:
     verifier: str
     next: str
     started: float
+    link: int = 0  # the id of the user who links its account; 0: a login
 
     def seal(self) -> str:
         return encryption.seal(json.dumps(asdict(self)).encode()).decode()
@@ -80,12 +81,13 @@ def redirect_uri() -> str:
     return f"{settings.SKEP_PUBLIC_URL.rstrip('/')}/api/v1/auth/sso/callback"
 
 
-def start(next_page: str) -> tuple[str, Flow]:
+def start(next_page: str, link: int = 0) -> tuple[str, Flow]:
     """Return the address at the provider to send a browser to, and what the browser has to keep.
-    Raises Conflict `sso_off`, Unavailable `sso_unavailable`."""
+    `link`: the id of the user who links its account. Raises Conflict `sso_off`, Unavailable
+    `sso_unavailable`."""
     configuration = _configuration()
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-    flow = Flow(state, nonce, verifier, next=next_page[:1000], started=time.time())
+    flow = Flow(state, nonce, verifier, next=next_page[:1000], started=time.time(), link=link)
     challenge = hashlib.sha256(flow.verifier.encode()).digest()
     query = {
         "response_type": "code",
@@ -105,6 +107,18 @@ def finish(flow: Flow, code: str) -> User:
     """Return the user for whom the provider issued this code, made at the first login. Raises
     Unavailable `sso_unavailable`, SkepError `sso_token_invalid` and `sso_claim_missing`, Conflict
     `account_exists`, Forbidden `account_inactive`."""
+    return _user(_claims(flow, code))
+
+
+def finish_link(flow: Flow, code: str, user: User) -> None:
+    """Link the account at the provider for which it issued this code to a user who began this flow.
+    Raises what `finish` and `external.link` do, and SkepError `sso_state`."""
+    if not user.is_active or user.pk != flow.link:
+        raise SkepError("This link was begun by another user.", code="sso_state")
+    external.link(user, settings.SKEP_OIDC_ISSUER, _subject(_claims(flow, code)))
+
+
+def _claims(flow: Flow, code: str) -> dict[str, Any]:
     configuration = _configuration()
     body = {
         "grant_type": "authorization_code",
@@ -126,7 +140,7 @@ def finish(flow: Flow, code: str) -> User:
         if more.get("sub") != claims["sub"]:
             raise _invalid("its user information is about another user")
         claims = {**more, **claims}
-    return _user(claims)
+    return claims
 
 
 def _verified(configuration: Mapping[str, Any], token: str, nonce: str) -> dict[str, Any]:
@@ -156,10 +170,15 @@ def _verified(configuration: Mapping[str, Any], token: str, nonce: str) -> dict[
     return claims
 
 
-def _user(claims: Mapping[str, Any]) -> User:
+def _subject(claims: Mapping[str, Any]) -> str:
     subject = str(claims["sub"])
     if not 0 < len(subject) <= external.MAX_UID:
         raise _invalid("its subject is too long")
+    return subject
+
+
+def _user(claims: Mapping[str, Any]) -> User:
+    subject = _subject(claims)
     username = str(claims.get(settings.SKEP_OIDC_USERNAME_CLAIM) or "")
     known = SocialAccount.objects.filter(provider=settings.SKEP_OIDC_ISSUER, uid=subject)
     if not username and not known.exists():

@@ -27,7 +27,15 @@ from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.request import Request
 
-from skep_platform.accounts import ldap_login, mfa, queries, security_keys, throttle, tokens
+from skep_platform.accounts import (
+    external,
+    ldap_login,
+    mfa,
+    queries,
+    security_keys,
+    throttle,
+    tokens,
+)
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, ports
@@ -358,6 +366,14 @@ def disable_mfa(
         mfa.disable(user, "mfa.disable")
         _end_sessions(user)
     session.pop(mfa.VERIFIED, None)
+
+
+@transaction.atomic
+def unlink_sso(user: User) -> User:
+    """End the link to the identity provider, and all other sessions; see `external.unlink`."""
+    external.unlink(user, settings.SKEP_OIDC_ISSUER)
+    _end_sessions(user)
+    return user
 
 
 @transaction.atomic

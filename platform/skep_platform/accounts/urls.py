@@ -21,6 +21,7 @@ urlpatterns: list[URLPattern] = [
     path("me/password", api.MyPasswordView.as_view()),
     path("me/email", recovery_api.EmailView.as_view()),
     path("me/email/confirm", recovery_api.EmailConfirmView.as_view()),
+    path("me/sso", oidc_api.MySsoView.as_view()),
     path("me/mfa", mfa_api.MfaView.as_view()),
     path("me/mfa/start", mfa_api.MfaStartView.as_view()),
     path("me/mfa/confirm", mfa_api.MfaConfirmView.as_view()),

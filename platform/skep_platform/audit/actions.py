@@ -71,6 +71,10 @@ ACTIONS: dict[str, Action] = {
         "A user confirmed an e-mail address, or took another one.",
         ("POST me/email/confirm",),
     ),
+    "user.sso.link": Action("user", "A user linked an account of the identity provider."),
+    "user.sso.unlink": Action(
+        "user", "A user ended the link to the identity provider.", ("DELETE me/sso",)
+    ),
     "mfa.enable": Action(
         "user", "A user set up multi-factor authentication.", ("POST me/mfa/confirm",)
     ),
@@ -343,6 +347,7 @@ ACTIONS: dict[str, Action] = {
 # Writing routes that change nothing, and why they are writes.
 NOT_RECORDED: dict[str, str] = {
     "POST auth/recovery": "looks for no user; the task that sends an e-mail records it",
+    "POST me/sso": "begins to link an account; coming back from the provider is recorded",
     "POST me/email": "sends a link that does nothing before the user opens it",
     "POST me/confirm": "changes nothing but how long the session is trusted",
     "POST me/mfa/keys/start": "makes a challenge that does nothing before a key signs it",

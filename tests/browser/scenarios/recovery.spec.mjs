@@ -20,9 +20,11 @@ test("who forgot the password sets a new one by e-mail", async ({ page, browse }
     await own.getByRole("button", { name: "Confirm or change" }).click();
     await own.getByRole("button", { name: "Send a link" }).click();
     await own.goto(pathOf(await link("/confirm-email")));
+    await own.getByRole("button", { name: "Confirm the address" }).waitFor();
     await shoot(own, "email-confirm");
     await own.getByRole("button", { name: "Confirm the address" }).click();
     await own.getByText("(confirmed)").waitFor();
+    await shoot(own, "email-confirmed");
   });
 
   for (const [colorScheme, width] of [

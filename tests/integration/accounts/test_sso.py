@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from django.core.cache import cache
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
+from tests.support.webauthn import confirm
 
 from skep_platform import env_settings
 from skep_platform.accounts import groups
@@ -79,11 +80,16 @@ def configure(settings: Any, issuer: str) -> None:
 class Visitor(Api):
     """A browser that goes to the provider and comes back."""
 
-    def to_callback(self, issuer: str, account: dict[str, Any], next_page: str = "") -> str:
+    def to_callback(
+        self, issuer: str, account: dict[str, Any], next_page: str = "", *, link: bool = False
+    ) -> str:
         """Return the address that the provider sends the browser back to."""
         httpx.put(f"{issuer}/account", json=account).raise_for_status()
-        started = self.get("/auth/sso/start", **({"next": next_page} if next_page else {}))
-        address = started["Location"]
+        if link:
+            address = self.post("/me/sso").json()["url"]
+        else:
+            started = self.get("/auth/sso/start", **({"next": next_page} if next_page else {}))
+            address = started["Location"]
         with httpx.Client() as browser:
             for _ in range(8):
                 if address.startswith(CALLBACK):
@@ -174,6 +180,101 @@ def test_groups_follow_the_provider_at_each_login(sso):
     browser.log_in(sso, MEI | {"groups": ["dept-research"]})
     browser.log_in(sso, MEI)  # no such claim: no group
     assert browser.get("/me").json()["virtual_clusters"] == []
+
+
+def linking(user: User) -> Visitor:
+    """The browser of a user who is logged in and has just given the password."""
+    browser = Visitor()
+    browser.client.force_login(user)
+    confirm(browser)
+    return browser
+
+
+def link(browser: Visitor, issuer: str, account: dict[str, Any] = MEI) -> str:
+    """Return where the provider leads back to, in the end."""
+    return browser.come_back(browser.to_callback(issuer, account, link=True))
+
+
+class TestLinking:
+    def test_who_has_a_password_links_the_account_and_both_ways_lead_in(self, sso):
+        ada = make_user("ada", email="ada@example.org")
+        browser = linking(ada)
+        assert browser.get("/me/sso").json()["linked"] is False
+        assert link(browser, sso) == "/settings/security?linked=true"
+        found = browser.get("/me/sso").json()
+        assert (found["linked"], found["can_unlink"]) == (True, True)
+        other = Visitor()
+        assert other.log_in(sso, MEI) == "/"
+        me = other.get("/me").json()
+        assert (me["username"], me["email"]) == ("ada", "ada@example.org")
+        body = {"username": "ada", "password": PASSWORD}
+        assert Api().post("/auth/login", body).status_code == 200
+        entry = AuditEntry.objects.get(action="user.sso.link")
+        assert (entry.actor_name, entry.target_name) == ("ada", "ada")
+
+    def test_a_name_in_use_is_refused_until_its_user_links_it(self, sso):
+        mei = make_user("mei")
+        assert Visitor().log_in(sso, MEI) == "/login?refused=account_exists"
+        link(linking(mei), sso)
+        browser = Visitor()
+        assert browser.log_in(sso, MEI) == "/"
+        assert browser.get("/me").json()["id"] == mei.pk
+
+    def test_one_account_of_the_provider_is_one_user_here(self, sso):
+        ada, eve = make_user("ada"), make_user("eve")
+        link(linking(ada), sso)
+        refused = "/settings/security?refused="
+        assert link(linking(eve), sso) == f"{refused}sso_linked_elsewhere"
+        again = MEI | {"sub": "user-9"}
+        assert link(linking(ada), sso, again) == f"{refused}sso_linked"
+        assert SocialAccount.objects.count() == 1
+
+    def test_the_browser_of_another_user_links_nothing(self, sso):
+        ada, eve = make_user("ada"), make_user("eve")
+        browser = linking(ada)
+        address = browser.to_callback(sso, MEI, link=True)
+        browser.client.force_login(eve)
+        assert browser.come_back(address) == "/settings/security?refused=sso_state"
+        browser = linking(ada)
+        address = browser.to_callback(sso, MEI, link=True)
+        browser.client.logout()
+        assert "sso_state" in browser.come_back(address)
+        stranger = linking(eve)
+        assert "sso_state" in stranger.come_back(linking(ada).to_callback(sso, MEI, link=True))
+        assert not SocialAccount.objects.exists()
+
+    def test_a_session_left_open_and_a_token_cannot(self, sso):
+        ada = make_user("ada")
+        browser = Visitor()
+        browser.client.force_login(ada)
+        for answer in (browser.post("/me/sso"), browser.delete("/me/sso")):
+            assert refusal(answer) == (403, "confirmation_required")
+        assert refusal(Api(ada).post("/me/sso")) == (403, "session_required")
+
+    def test_unlinking_leaves_the_password_and_ends_other_sessions(self, sso):
+        browser = linking(make_user("ada"))
+        link(browser, sso)
+        other = Visitor()
+        other.log_in(sso, MEI)
+        assert browser.delete("/me/sso").status_code == 204
+        assert browser.get("/me").status_code == 200
+        assert other.get("/me").status_code == 401
+        assert refusal(browser.delete("/me/sso")) == (404, "not_found")
+        assert Visitor().log_in(sso, MEI) == "/"  # as a new user
+        assert User.objects.count() == 2
+
+    @pytest.mark.parametrize("why", ["no_password", "passwords_off"])
+    def test_the_last_way_to_log_in_stays(self, sso, settings, why):
+        if why == "no_password":
+            browser = Visitor()
+            browser.log_in(sso, MEI)
+        else:
+            browser = linking(make_user("ada"))
+            link(browser, sso)
+            settings.SKEP_PASSWORD_LOGIN = False
+        assert browser.get("/me/sso").json()["can_unlink"] is False
+        assert refusal(browser.delete("/me/sso")) == (409, "last_login_method")
+        assert SocialAccount.objects.exists()
 
 
 def test_logging_out_ends_the_session(sso):

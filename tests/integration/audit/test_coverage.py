@@ -23,7 +23,7 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
 from tests.support.platform_factories import PASSWORD, make_node
 
-from skep_platform.accounts import groups, recovery
+from skep_platform.accounts import external, groups, recovery
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 from skep_platform.audit.actions import ACTION_OF_ROUTE, ACTIONS, NOT_RECORDED
@@ -99,6 +99,10 @@ def passkey_body(world: World) -> dict[str, Any]:
 def email_body(world: World) -> dict[str, str]:
     owner = world.callers["owner"].user
     return {"token": signing.dumps([owner.pk, "o@example.org", owner.email], salt=recovery.SALT)}
+
+
+def link_sso(world: World) -> None:
+    external.link(world.callers["owner"].user, "", "subject-1")
 
 
 def join_body(world: World) -> dict[str, str]:
@@ -216,6 +220,7 @@ CASES: dict[str, Case] = {
         "owner", {"current": PASSWORD, "new": NEW_PASSWORD}, secrets=(PASSWORD, NEW_PASSWORD)
     ),
     "POST me/email/confirm": Case("owner", email_body, by_session=True),
+    "DELETE me/sso": Case("owner", by_session=True, prepare=link_sso, own_body=webauthn.confirm),
     "POST users": Case(
         body={"username": "newcomer", "password": NEW_PASSWORD}, secrets=(NEW_PASSWORD,)
     ),

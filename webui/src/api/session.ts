@@ -96,6 +96,21 @@ export function resetPassword(username: string, token: string, next: string) {
   );
 }
 
+/** Whether the own account is linked to one of the identity provider. */
+export const ownSso = queryOptions({
+  queryKey: ["own-sso"],
+  queryFn: () => unwrap(client.GET("/api/v1/me/sso")),
+});
+
+/** Begins to link the own account: the browser goes to the address in the answer. */
+export function linkSso() {
+  return unwrap(client.POST("/api/v1/me/sso"));
+}
+
+export function unlinkSso() {
+  return unwrap(client.DELETE("/api/v1/me/sso"));
+}
+
 /** Asks for an e-mail with such a link; the answer does not tell whether there is an account. */
 export function recoverAccount(user: string) {
   return unwrap(client.POST("/api/v1/auth/recovery", { body: { user } }));

@@ -205,6 +205,9 @@ const settings = createRoute({
 const settingsSection = createRoute({
   getParentRoute: () => shell,
   path: "/settings/$section",
+  validateSearch: (search: Record<string, unknown>): { refused?: string } => ({
+    refused: textParam(search["refused"]),
+  }),
   component: lazyPage(() => import("@/pages/profile/SettingsPage"), "SettingsPage"),
 });
 

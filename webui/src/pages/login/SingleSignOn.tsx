@@ -1,5 +1,6 @@
 import { Button } from "@mantine/core";
 import type { Info } from "@/api/types";
+import { ssoRefusal } from "@/features/auth/ssoRefusal";
 import css from "./LoginFrame.module.css";
 
 interface Props {
@@ -16,7 +17,7 @@ export function SingleSignOn({ platform, next, refused }: Props) {
     <>
       {refused ? (
         <p className={css.refused} role="alert">
-          {REFUSALS[refused] ?? "The login by single sign-on failed; try again."}
+          {ssoRefusal(refused)}
         </p>
       ) : null}
       {platform?.sso_name ? (
@@ -38,16 +39,3 @@ export function SingleSignOn({ platform, next, refused }: Props) {
     </>
   );
 }
-
-/** Why single sign-on led back here, by the code in the address. */
-const REFUSALS: Record<string, string> = {
-  account_exists:
-    "An account with your user name or e-mail exists here and is not linked to the identity provider. Ask an administrator.",
-  account_inactive: "Your account is deactivated. Ask an administrator.",
-  sso_claim_missing: "The identity provider names no user name for you. Ask an administrator.",
-  sso_off: "Single sign-on is not set up on this server.",
-  sso_refused: "The identity provider refused the login.",
-  sso_state: "The login took too long, or was begun in another browser. Try again.",
-  sso_token_invalid: "The answer of the identity provider was refused. Ask an administrator.",
-  sso_unavailable: "The identity provider does not answer as it should. Try again later.",
-};

@@ -1,28 +1,42 @@
 import { Button, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { changeEmail, info } from "@/api/session";
 import type { Me } from "@/api/types";
 import { useConfirmed } from "@/features/auth/useConfirmed";
 import { FormDialog } from "@/ui/FormDialog";
 import { notifySuccess } from "@/ui/notify";
+import css from "./ApiTokens.module.css";
+import page from "./SettingsPage.module.css";
 
 /** The address of the own account: whether it is confirmed, and how to confirm or change it. */
-export function OwnEmail({ user }: { user: Me }): ReactNode {
+export function OwnEmail({ user }: { user: Me }) {
   const { data: platform } = useQuery(info);
   const [changing, setChanging] = useState(false);
-  if (!platform?.password_recovery) return user.email || "–";
+  if (!platform?.password_recovery) return null;
   return (
-    <>
-      {user.email || "none"}{" "}
+    <section className={page.block}>
+      <header className={css.head}>
+        <div>
+          <h2 className={css.title}>E-mail address</h2>
+          <p className="dim">
+            A confirmed address gets a link to set a new password if you forget yours.
+          </p>
+        </div>
+        <Button variant="default" onClick={() => setChanging(true)}>
+          {user.email ? (user.email_confirmed ? "Change" : "Confirm or change") : "Add"}
+        </Button>
+      </header>
       {user.email ? (
-        <span className="dim">{user.email_confirmed ? "(confirmed)" : "(not confirmed)"}</span>
-      ) : null}{" "}
-      <Button variant="subtle" size="compact-sm" onClick={() => setChanging(true)}>
-        {user.email ? (user.email_confirmed ? "Change" : "Confirm or change") : "Add"}
-      </Button>
+        <p>
+          <b>{user.email}</b>{" "}
+          <span className="dim">{user.email_confirmed ? "(confirmed)" : "(not confirmed)"}</span>
+        </p>
+      ) : (
+        <p className={css.none}>You have none.</p>
+      )}
       {changing ? <ChangeDialog email={user.email} onClose={() => setChanging(false)} /> : null}
-    </>
+    </section>
   );
 }
 
@@ -39,7 +53,13 @@ function ChangeDialog({ email: before, onClose }: { email: string; onClose: () =
   });
   if (dialog) return dialog;
   return (
-    <FormDialog open title="E-mail address" verb="Send a link" mutation={changing} onClose={onClose}>
+    <FormDialog
+      open
+      title="E-mail address"
+      verb="Send a link"
+      mutation={changing}
+      onClose={onClose}
+    >
       <TextInput
         label="Address"
         type="email"

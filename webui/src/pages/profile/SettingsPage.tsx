@@ -1,6 +1,6 @@
 import { Button, Checkbox, PasswordInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { errorMessage } from "@/api/errors";
 import { changePassword, me } from "@/api/session";
@@ -16,6 +16,7 @@ import { OwnEmail } from "./OwnEmail";
 import { RecentActivity } from "./RecentActivity";
 import { SecondFactor } from "./SecondFactor";
 import { SecurityKeys } from "./SecurityKeys";
+import { SingleSignOnLink } from "./SingleSignOnLink";
 import css from "./SettingsPage.module.css";
 
 const SECTIONS = {
@@ -64,9 +65,7 @@ function Profile() {
       <section className={css.block}>
         <DescriptionList>
           <DescriptionItem name="User name">{user.username}</DescriptionItem>
-          <DescriptionItem name="E-mail">
-            <OwnEmail user={user} />
-          </DescriptionItem>
+          <DescriptionItem name="E-mail">{user.email || "–"}</DescriptionItem>
           <DescriptionItem name="Rights">
             {user.is_admin ? "administrator" : "user"}
           </DescriptionItem>
@@ -84,6 +83,7 @@ function Profile() {
           </DescriptionItem>
         </DescriptionList>
       </section>
+      <OwnEmail user={user} />
       <section className={css.block}>
         <RecentActivity username={user.username} />
       </section>
@@ -116,6 +116,7 @@ function Registries() {
 }
 
 function Security() {
+  const { refused } = useSearch({ from: "/shell/settings/$section" });
   return (
     <>
       <section className={css.block}>
@@ -127,6 +128,7 @@ function Security() {
       <section className={css.block}>
         <SecurityKeys />
       </section>
+      <SingleSignOnLink refused={refused} />
     </>
   );
 }
