@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Collection, Hashable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import redis
 from django.conf import settings
-from django.contrib.postgres.aggregates import StringAgg
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -24,14 +22,16 @@ from rest_framework.views import APIView
 from skep_platform import __version__
 from skep_platform.cluster import queries, sessions
 from skep_platform.cluster import queries as cluster
-from skep_platform.cluster.models import Device, Node, NodeState
+from skep_platform.cluster.models import NodeState
 from skep_platform.core.api import IsAdmin
 from skep_platform.core.errors import SkepError
-from skep_platform.jobs.models import ACTIVE_JOB_STATES, Lease, TaskAttempt
+from skep_platform.jobs.models import ACTIVE_JOB_STATES
 from skep_platform.jobs.queries import visible_to
-from skep_platform.scheduling.source import ChangeSet, Reader
+from skep_platform.scheduling.source import Reader
 from skep_platform.telemetry import store
 from skep_platform.tenancy import queries as tenancy
+from skep_platform.web import grid
+from skep_platform.web.grid import GridNode
 
 
 class GpuCountSerializer(serializers.Serializer[Any]):
@@ -194,12 +194,7 @@ def _nodes(count: int) -> str:
 
 
 TAGS = ["cluster"]
-MOST_CHANGED = 2000  # nodes; with more of them the whole grid is not much longer
 MOST_NAMES = 200
-NODE_COLUMNS = ("pk", "name", "state", "cordoned", "draining", "labels")
-
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class PlaceSerializer(serializers.Serializer[Any]):
@@ -264,23 +259,38 @@ class GridView(APIView):
         viewer = _viewer(request.user)
         horizon, _, known_by = request.query_params.get("since", "").partition(".")
         known = int(horizon) if horizon.isdecimal() and len(horizon) < 19 else None
-        reader = Reader(known if known_by == viewer else None)
-        changed = _changed_nodes(reader.look())
-        if known is not None and known > reader.horizon:  # of another database
-            changed = None
-        grid = _Grid(tenancy.own_names(request.user))
-        grid.read(changed)
+        # First: what changes meanwhile is in this answer or in that to its revision.
+        now, nodes = grid.CLUSTER.look()
+        changed = _changed_since(known) if known is not None and known_by == viewer else None
+        shown = grid.Shown(tenancy.own_names(request.user))
+        found = nodes.values() if changed is None else _among(nodes, changed)
+        rows = [shown.node(node) for node in found]
+        removed = grid.names_of_removed(changed or set(), nodes)
         return Response(
             {
-                "revision": f"{reader.horizon}.{viewer}",
+                "revision": f"{now}.{viewer}",
                 "whole": changed is None,
-                "models": list(grid.models),
-                "virtual_clusters": list(grid.virtual_clusters),
-                "places": [{"fabric": fabric, "rack": rack} for fabric, rack in grid.places],
-                "nodes": grid.nodes,
-                "removed": grid.removed,
+                "models": list(shown.models),
+                "virtual_clusters": list(shown.virtual_clusters),
+                "places": [{"fabric": fabric, "rack": rack} for fabric, rack in shown.places],
+                "nodes": rows,
+                "removed": removed,
             }
         )
+
+
+def _changed_since(horizon: int) -> set[UUID] | None:
+    """Return the nodes that may have changed; None: all of them."""
+    reader = Reader(horizon)
+    news = reader.look()
+    if horizon > reader.horizon:  # of another database
+        return None
+    return grid.changed_nodes(news)
+
+
+def _among(nodes: Mapping[UUID, GridNode], ids: Collection[UUID]) -> list[GridNode]:
+    """Return the nodes with these ids, by name."""
+    return sorted((nodes[pk] for pk in ids if pk in nodes), key=lambda node: node.name)
 
 
 class UseView(APIView):
@@ -311,112 +321,6 @@ class UseView(APIView):
 
         use = {node.name: [percent(gpu.uuid) for gpu in gpus.get(node.pk, [])] for node in nodes}
         return Response({"use": use})
-
-
-class _Index(dict[Key, int]):
-    """Numbers its keys in the order in which they are first looked up."""
-
-    def __missing__(self, key: Key) -> int:
-        self[key] = len(self)
-        return self[key]
-
-
-@dataclass(slots=True)
-class _Grid:
-    """What a reader sees of the cluster. `own`: names of the virtual clusters that it may know;
-    None: all."""
-
-    own: Collection[str] | None
-    models: _Index[str] = field(default_factory=_Index)
-    virtual_clusters: _Index[str | None] = field(default_factory=_Index)
-    places: _Index[tuple[str, str]] = field(default_factory=_Index)
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-
-    def read(self, ids: Collection[UUID] | None) -> None:
-        """Read all nodes, or those with these ids. Three queries, and one where any is drained."""
-        nodes = Node.objects.exclude(state=NodeState.REMOVED)
-        devices, leases = Device.objects.all(), Lease.objects.filter(released_at=None)
-        if ids is not None:
-            nodes = Node.objects.filter(pk__in=ids)
-            devices, leases = devices.filter(node__in=ids), leases.filter(device__node__in=ids)
-        rows = list(nodes.order_by("name").values_list(*NODE_COLUMNS))
-        gpus = _gpus(devices)
-        users = dict(leases.order_by().values_list("device_id", "attempt__job__vc__name"))
-        busy = _busy([row[0] for row in rows if row[4]])
-        for pk, name, state, cordoned, _, labels in rows:
-            if state == NodeState.REMOVED:
-                self.removed.append(name)
-                continue
-            node = {"name": name, "state": state, **self._of_gpus(*gpus.get(pk, NO_GPUS), users)}
-            place = labels.get("fabric", ""), labels.get("rack", "")
-            if cordoned:
-                node["cordoned"] = True
-            if pk in busy:
-                node["draining"] = True
-            if any(place):
-                node["place"] = self.places[place]
-            self.nodes.append(node)
-        present = {node["name"] for node in self.nodes}
-        self.removed = [name for name in self.removed if name not in present]
-
-    def _of_gpus(
-        self, uuids: list[str], names: list[str], bad: list[int], users: dict[str, str]
-    ) -> dict[str, Any]:
-        same = len(names) > 1 and names.count(names[0]) == len(names)
-        models = [self.models[name] for name in (names[:1] if same else names)]
-        if users.keys().isdisjoint(uuids):
-            used_by = [-1] * len(uuids)
-        else:
-            used_by = [self._user(users[uuid]) if uuid in users else -1 for uuid in uuids]
-        return {"models": models, "used_by": used_by} | ({"bad": bad} if bad else {})
-
-    def _user(self, vc: str) -> int:
-        return self.virtual_clusters[vc if self.own is None or vc in self.own else None]
-
-
-def _busy(draining: list[UUID]) -> set[UUID]:
-    """Return those of the nodes on which tasks still are. No query for none."""
-    if not draining:
-        return set()
-    there = TaskAttempt.objects.filter(node__in=draining, released_at=None)
-    return set(there.values_list("node", flat=True))
-
-
-Gpus = tuple[list[str], list[str], list[int]]
-BETWEEN = "\x1f"  # the unit separator is in no name: control characters are not taken
-NO_GPUS: Gpus = ([], [], [])
-
-
-def _gpus(devices: QuerySet[Device]) -> dict[UUID, Gpus]:
-    """Return the UUIDs and models of present GPUs in the order of their index, and which of them
-    are bad, by node. One query with a row per node: a row per GPU takes four times as long."""
-    present = devices.exclude(health=Device.Health.ABSENT)
-    # Joined texts: one value for the driver to read in the place of eight.
-    order, bad = ("index", "uuid"), Device.Health.BAD
-    joined = {
-        f"{name}s": StringAgg(name, delimiter=BETWEEN, order_by=order)
-        for name in ("uuid", "model", "health")
-    }
-    rows = present.order_by().values_list("node_id").annotate(**joined)
-    found: dict[UUID, Gpus] = {}
-    for node_id, uuids, models, healths in rows:
-        at = [n for n, one in enumerate(healths.split(BETWEEN)) if one == bad]
-        found[node_id] = uuids.split(BETWEEN), models.split(BETWEEN), at
-    return found
-
-
-def _changed_nodes(news: ChangeSet) -> set[UUID] | None:
-    """Return the nodes that may look different now; None: all of them."""
-    if news.all or len(news.nodes) + len(news.gangs) > MOST_CHANGED:
-        return None
-    ids = {UUID(pk) for pk in news.nodes}
-    if news.gangs:
-        # Also those that a gang has left: an attempt keeps its node.
-        ids |= set(
-            TaskAttempt.objects.filter(job__in=map(UUID, news.gangs)).values_list("node", flat=True)
-        )
-    return None if len(ids) > MOST_CHANGED else ids
 
 
 def _viewer(user: Any) -> str:

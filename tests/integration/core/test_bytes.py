@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
@@ -98,6 +99,34 @@ def test_finding_u21_ten_thousand_nodes_are_few_bytes(admin):
     rest = compressed(admin, f"/cluster/grid?since={revision}")
     assert body(rest)["nodes"] == []
     assert wire(rest) < 1000
+
+
+def test_a_second_whole_grid_reads_no_nodes_and_each_reader_sees_its_own(admin, vc, alice):
+    node = make_node("n-1", gpus=2)
+    place(make_job(vc, alice), [node.devices.order_by("index")[1]])
+    assert grid(admin)["virtual_clusters"] == [vc.name]
+    stranger = Api(make_user("stranger"))
+    with CaptureQueriesContext(connection) as captured:
+        seen = stranger.get("/cluster/grid").json()
+    assert seen["virtual_clusters"] == [None]
+    assert seen["nodes"][0]["used_by"] == [-1, 0]
+    assert not [query for query in captured if "cluster_device" in query["sql"]]
+    services.cordon(None, "n-1")
+    assert stranger.get("/cluster/grid").json()["nodes"][0]["cordoned"]
+
+
+def test_31_a_grid_takes_as_many_queries_for_many_changes_as_for_few(admin, vc, alice):
+    def queries(nodes: int) -> int:
+        revision = grid(admin)["revision"]
+        for _ in range(nodes):
+            node = make_node(gpus=1)
+            place(make_job(vc, alice), [node.devices.get()])
+        with CaptureQueriesContext(connection) as captured:
+            changed = admin.get("/cluster/grid", since=revision).json()
+        assert len(changed["nodes"]) == nodes
+        return len(captured)
+
+    assert queries(20) == queries(1) <= 11
 
 
 def test_finding_u21_a_revision_answers_with_what_has_changed_since(admin, vc, alice):

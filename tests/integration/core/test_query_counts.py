@@ -26,7 +26,6 @@ PAGES = [
     "/jobs/count",
     "/jobs/count?search=train",
     "/cluster",
-    "/cluster/grid",
     "/cluster/use?nodes=node-a,node-b",
     "/nodes",
     "/virtual-clusters",
