@@ -55,6 +55,13 @@ def refusal(patterns: Sequence[str], latest: bool, reference: str) -> str:
     return ""
 
 
+def listed_name(reference: str) -> str:
+    """Return a reference as engines list it: without the names of Docker Hub, and with a tag or a
+    digest."""
+    name, tag, digest = _parts(reference)
+    return f"{name}@{digest}" if digest else f"{name}:{tag}"
+
+
 def _parts(reference: str) -> tuple[str, str, str]:
     """Return name, tag and digest; the name without the names of Docker Hub."""
     named, _, digest = reference.partition("@")

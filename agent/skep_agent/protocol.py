@@ -13,6 +13,13 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from skep_agent.image_messages import MAX_CACHED_IMAGES as MAX_CACHED_IMAGES
+from skep_agent.image_messages import CachedImage as CachedImage
+from skep_agent.image_messages import ImageSpec as ImageSpec
+from skep_agent.image_messages import NodeImages as NodeImages
+from skep_agent.image_messages import Prefetches as Prefetches
+from skep_agent.image_messages import PrefetchReport as PrefetchReport
+from skep_agent.image_messages import PrefetchSpec as PrefetchSpec
 from skep_agent.inventory import Gpu as Gpu
 from skep_agent.inventory import Inventory as Inventory
 from skep_agent.inventory import Message as Message
@@ -60,13 +67,6 @@ Phase = Literal[
 
 
 # --- what the server wants --------------------------------------------------------------------
-
-
-class ImageSpec(Message):
-    reference: str
-    pull: Literal["always", "missing", "never"] = "missing"
-    username: str = ""
-    password: str = Field(default="", repr=False)
 
 
 class FileSpec(Message):
@@ -418,12 +418,14 @@ class Refused(Message):
 
 
 AgentMessage = Annotated[
-    Hello | Heartbeat | InventoryChanged | Report | Samples, Field(discriminator="type")
+    Hello | Heartbeat | InventoryChanged | Report | Samples | NodeImages | PrefetchReport,
+    Field(discriminator="type"),
 ]
 ServerMessage = Annotated[
     Welcome
     | NetworkPolicy
     | Desired
+    | Prefetches
     | OpenStream
     | HeartbeatAck
     | ReportAck

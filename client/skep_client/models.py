@@ -369,7 +369,13 @@ class Image(Model):
     inspected_at: datetime | None = None
     managed_by: str = ""
     virtual_clusters: list[str] = Field(default_factory=list)
+    nodes: int = 0
     created_at: datetime
+
+
+class ImageNode(Model):
+    node: str = ""
+    size: int = 0
 
 
 class ImageRules(Model):
@@ -592,6 +598,22 @@ class NodeForecast(Model):
     virtual_clusters: list[LosingVc] = Field(default_factory=list)
 
 
+class NodeImage(Model):
+    reference: str = ""
+    size: int = 0
+    image: str = ""
+
+
+class NodePrefetch(Model):
+    node: str = ""
+    state: str = ""
+    percent: int = 0
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    message: str = ""
+    updated_at: datetime | None = None
+
+
 class NotificationChannel(Model):
     name: str
     problem: str = ""
@@ -734,6 +756,20 @@ class PolicyParameter(Model):
     minimum: float | None = None
     maximum: float | None = None
     choices: list[str] = Field(default_factory=list)
+
+
+class Prefetch(Model):
+    id: str
+    image: str = ""
+    reference: str = ""
+    virtual_cluster: str = ""
+    created_by: str = ""
+    created_at: datetime
+    expires_at: datetime
+    waiting: int = 0
+    pulling: int = 0
+    done: int = 0
+    failed: int = 0
 
 
 class Problem(Model):

@@ -144,6 +144,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 60.0,
             "options": {"expires": 50},
         },
+        "tidy-images": {
+            "task": "skep.images.tidy",
+            "schedule": 300.0,
+            "options": {"expires": 150},
+        },
         "forget-tokens-of-jobs": {
             "task": "skep.jobs.forget_tokens",
             "schedule": 60.0,

@@ -166,3 +166,17 @@ def test_the_pull_of_an_image_is_watched(visit, tmp_path):
 
 def test_jobs_are_found_by_cause_and_time_and_changed_together(visit):
     visit("job_list")
+
+
+def test_images_are_kept_by_vc_admins_and_pulled_to_nodes_in_advance(visit, tmp_path):
+    if reason := docker_registry.missing():
+        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
+    engine = docker.from_env()
+    with docker_registry.registry(tmp_path, is_open=True) as registry:
+        name = f"{registry.address}/team/prefetched:1"
+        import_busybox(engine, name, files={"blob": random_bytes(1000)})
+        engine.api.push(name)
+        engine.images.remove(name, force=True)
+        visit("images", SKEP_PREFETCHED=name)
+        assert name in engine.images.get(name).tags  # both nodes share this engine
+        engine.images.remove(name, force=True)

@@ -394,3 +394,12 @@ async def test_finding_s9_a_registry_on_loopback_is_never_asked(cluster):
         assert asked == []
     finally:
         server.close()
+
+
+async def test_the_names_of_all_images_are_listed_without_our_marks(runtime, pushed):
+    private = pushed()
+    await runtime.pull(with_login(private), lambda _: None)
+    found = {one.reference: one.size for one in await runtime.images()}
+    assert found[private] > 1024
+    assert not any(name.startswith(PRIVATE_MARK) or "<none>" in name for name in found)
+    assert any(name.startswith(f"{private.rsplit(':', 1)[0]}@sha256:") for name in found)

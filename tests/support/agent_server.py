@@ -33,7 +33,9 @@ from skep_agent.protocol import (
     LogAck,
     LogPosition,
     Message,
+    NodeImages,
     OpenStream,
+    PrefetchReport,
     Refused,
     Report,
     ReportAck,
@@ -60,6 +62,8 @@ class FakeNode:
     logs: dict[tuple[str, str], StoredLog] = field(default_factory=dict)
     samples: list[Samples] = field(default_factory=list)
     inventory: Inventory | None = None
+    images: NodeImages | None = None
+    prefetched: list[PrefetchReport] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     heartbeats: int = 0
     socket: ServerConnection | None = None
@@ -107,6 +111,12 @@ class FakeControlPlane:
         node.revision += 1
         if node.socket is not None:
             await self._say(node.socket, self._desired(node))
+
+    async def say(self, message: Message, *, node: str = "n1") -> None:
+        """Send a message to a node that is connected."""
+        socket = self.node(node).socket
+        assert socket is not None
+        await self._say(socket, message)
 
     async def drop(self, name: str = "n1") -> None:
         """The connection breaks without a word."""
@@ -193,6 +203,10 @@ class FakeControlPlane:
                 node.samples.append(samples)
             case InventoryChanged(inventory=inventory):
                 node.inventory = inventory
+            case NodeImages() as images:
+                node.images = images
+            case PrefetchReport() as report:
+                node.prefetched.append(report)
 
     async def _report(
         self, node: FakeNode, socket: ServerConnection, facts: list[AttemptFact]

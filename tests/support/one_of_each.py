@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.accounts import groups
@@ -12,6 +14,7 @@ from skep_platform.accounts.models import ApiToken, User
 from skep_platform.cluster import announcements
 from skep_platform.cluster.services import issue_join_token
 from skep_platform.files.models import Archive
+from skep_platform.images.models import Prefetch
 from skep_platform.images.services import create as create_image
 from skep_platform.storage import services as storage
 from skep_platform.telemetry.models import JobUse
@@ -30,6 +33,8 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
     owner, admin = users["member"], users["admin"]
     team = make_vc("team", quotas={"A100": 1}, members=[owner])
     create_image(admin, "private", "registry.example.org/x", virtual_clusters=["team"])
+    expires_at = timezone.now() + timedelta(hours=1)
+    prefetch = Prefetch.objects.create(image="private", reference="x", expires_at=expires_at)
     made = storage.create(admin, "team-data", "host_path", {"path": "/srv/team"})
     storage.grant(admin, made, "team")
     node = make_node("node-a", gpus=2)
@@ -50,6 +55,7 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
         "images": {"name": "private"},
         "jobs": {"id": job.pk, "rank": 0},
         "me": {"registry": "registry.example.org"},
+        "prefetches": {"id": prefetch.pk},
         "nodes": {"name": "node-a", "token_id": issue_join_token(None, 60)[0].pk},
         "storages": {"name": "team-data", "virtual_cluster": "team"},
         "users": {"username": "owner"},

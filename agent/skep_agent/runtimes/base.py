@@ -14,7 +14,14 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from skep_agent.containers import Container, Exit, Progress
 from skep_agent.frames import Channel
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
+from skep_agent.protocol import (
+    AttemptSpec,
+    CachedImage,
+    ContainerSample,
+    ImageSpec,
+    NetworkPolicy,
+    Stream,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,9 @@ class Runtime(Protocol):
 
     async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         """Bring the image onto the node; `progress` gets rising percents."""
+
+    async def images(self) -> builtins.list[CachedImage]:
+        """Return the images on the node by their names, the newest first and bounded."""
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         """Create (not start) the attempt's container with its files in it, and return its id.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -24,7 +25,13 @@ from skep_agent.isolation.mounts import StoragePolicy
 from skep_agent.network.firewall import Firewall
 from skep_agent.network.plan import plan_of
 from skep_agent.network.presence import Presence
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy
+from skep_agent.protocol import (
+    AttemptSpec,
+    CachedImage,
+    ContainerSample,
+    ImageSpec,
+    NetworkPolicy,
+)
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import Command, LogPiece, Process
@@ -135,6 +142,9 @@ class DockerRuntime:
 
     async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         await self._images.pull(image, progress)
+
+    async def images(self) -> builtins.list[CachedImage]:
+        return await self._images.names()
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         check_spec(spec)

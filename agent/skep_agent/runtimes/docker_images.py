@@ -33,7 +33,7 @@ from typing import Any
 
 from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.isolation.create import ImageFacts, check_image
-from skep_agent.protocol import ImageSpec
+from skep_agent.protocol import MAX_CACHED_IMAGES, CachedImage, ImageSpec
 from skep_agent.registry_policy import RegistryPolicy, RegistryRefused
 from skep_agent.runtimes import docker_pull
 from skep_agent.runtimes.docker_engine import Engine, EngineError
@@ -112,6 +112,23 @@ class Images:
             if self._cache is not None:
                 self._cache.use(found.image_id)
         progress(Progress(100))
+
+    async def names(self) -> list[CachedImage]:
+        """Return all images of the engine by their names, the newest first, at most
+        MAX_CACHED_IMAGES. Raises RuntimeFailure."""
+        try:
+            found = await self._engine.call(lambda api: api.images())
+        except EngineError as error:
+            raise error.failure("engine_down") from None
+        names: list[CachedImage] = []
+        for image in sorted(found, key=lambda one: one.get("Created") or 0, reverse=True):
+            known = (*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ()))
+            names += [
+                CachedImage(reference=name, size=max(image.get("Size") or 0, 0))
+                for name in known
+                if not is_mark(name) and "<none>" not in name
+            ]
+        return names[:MAX_CACHED_IMAGES]
 
     async def facts(self, image: ImageSpec) -> ImageFacts:
         """Return what is known of an image that `pull` brought. Raises RuntimeFailure

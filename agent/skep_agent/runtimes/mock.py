@@ -33,7 +33,16 @@ from urllib.parse import parse_qsl
 
 from skep_agent.containers import Container, Exit, Progress, RuntimeFailure
 from skep_agent.frames import Channel
-from skep_agent.protocol import AttemptSpec, ContainerSample, ImageSpec, NetworkPolicy, Stream
+from skep_agent.image_patterns import listed_name
+from skep_agent.protocol import (
+    MAX_CACHED_IMAGES,
+    AttemptSpec,
+    CachedImage,
+    ContainerSample,
+    ImageSpec,
+    NetworkPolicy,
+    Stream,
+)
 from skep_agent.runtimes.base import Command, LogPiece
 
 LOG_STEP_S = 0.05
@@ -127,6 +136,7 @@ class MockRuntime:
 
     def __init__(self) -> None:
         self.containers: dict[str, MockContainer] = {}
+        self.pulled: dict[str, None] = {}  # names of images, in the order of their pulls
         self.disk: tuple[int, int] | None = None  # free and total MiB
 
     def disk_mb(self) -> tuple[int, int] | None:
@@ -153,6 +163,11 @@ class MockRuntime:
             await asyncio.sleep(seconds / _PULL_STEPS)
         if code := words.get("pull_error"):
             raise RuntimeFailure(code, "as the image's name asks")
+        self.pulled.setdefault(listed_name(image.reference))
+
+    async def images(self) -> builtins.list[CachedImage]:
+        names = list(self.pulled)[-MAX_CACHED_IMAGES:]
+        return [CachedImage(reference=name, size=_PULL_BYTES) for name in names]
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         container_id = f"mock-{spec.attempt_id}-{spec.epoch}"

@@ -31,7 +31,9 @@ from skep_agent.protocol import (
     InventoryChanged,
     Message,
     NetworkPolicy,
+    NodeImages,
     OpenStream,
+    Prefetches,
     Samples,
 )
 from skep_agent.runtimes.base import Runtime
@@ -42,6 +44,7 @@ from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.link import PULSE_S, FatalClose, Link
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
+from skep_agent.shell.prefetches import PrefetchPulls
 from skep_agent.shell.session import Session
 from skep_agent.shell.streams import Streams
 from skep_agent.shell.tasks import TaskSet, first_of
@@ -50,6 +53,7 @@ from skep_agent.statedir import Identity, StateDir
 
 ENGINE_PAUSE_S = 2.0
 DISK_EVERY_S = 10.0
+IMAGES_EVERY_S = 60.0
 SAMPLE_PAUSE_S = 1.0  # while there is no session
 
 log = structlog.get_logger(__name__)
@@ -93,6 +97,9 @@ class Agent:
         self._probe = probe
         archives = Archives(state.archives, identity)
         self._operations = Operations(runtime, archives, fence, self._operated)
+        self._images_due = asyncio.Event()
+        self._sent_images: NodeImages | None = None  # in this session
+        self._prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
         self._streams = Streams(identity, runtime, self.machine.attempts.get)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
@@ -113,6 +120,7 @@ class Agent:
                 self._look_at_gpus(),
                 self._look_at_containers(),
                 self._look_at_disk(),
+                self._look_at_images(),
                 self._look_at_network(),
                 self._tidy_scratch(),
                 self._fail_when_broken(),
@@ -184,6 +192,9 @@ class Agent:
         self._runtime.use_network_policy(policy)
         self._tasks.start("network", self._see_to_the_network())
 
+    def use_prefetches(self, wanted: Prefetches) -> None:
+        self._prefetches.want(wanted)
+
     def open_stream(self, what: OpenStream) -> None:
         self._streams.open(what)
 
@@ -249,6 +260,8 @@ class Agent:
                 case Opened(connection=connection):
                     self._session = Session(self, connection)
                     self._session.open()
+                    self._sent_images = None
+                    self._images_due.set()
                 case Lost():
                     session, self._session = self._session, None
                     if session is not None:
@@ -288,6 +301,7 @@ class Agent:
         if self._timer is not None:
             self._timer.cancel()
         await self._streams.close()
+        await self._prefetches.close()
         await self._operations.close()
         await self._tasks.close()
         await self.logs.close()
@@ -432,6 +446,24 @@ class Agent:
             except Exception:
                 log.exception("disk_not_seen")
             await asyncio.sleep(DISK_EVERY_S)
+
+    async def _look_at_images(self) -> None:
+        """Report the images when a session begins, after a prefetch, and when they changed."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IMAGES_EVERY_S):
+                    await self._images_due.wait()
+            self._images_due.clear()
+            if self._session is None:
+                continue
+            try:
+                found = NodeImages(images=await self._runtime.images())
+            except RuntimeFailure as failure:
+                log.warning("images_not_seen", problem=failure.message)
+                continue
+            if found != self._sent_images:
+                self._sent_images = found
+                await self._send(found)
 
     async def _sample(self) -> None:
         while True:

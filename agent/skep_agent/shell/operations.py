@@ -96,6 +96,10 @@ class Operations:
         """Nothing under way is waited for; containers stay as they are."""
         await self._tasks.close()
 
+    async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
+        """Pull an image for no attempt, together with the attempts that want it."""
+        await self._pulls.pull(image, progress)
+
     def run(
         self, what: do.Pull | do.Create | do.Start | do.Watch | do.Signal | do.Stop | do.Remove
     ) -> None:

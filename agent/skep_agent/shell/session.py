@@ -17,6 +17,7 @@ from skep_agent.protocol import (
     Message,
     NetworkPolicy,
     OpenStream,
+    Prefetches,
     Report,
     ReportAck,
     ServerMessage,
@@ -45,6 +46,7 @@ class Node(Protocol):
     def broke(self, error: BaseException) -> None: ...
     def learn_masks(self, desired: Desired) -> None: ...
     def use_network_policy(self, policy: NetworkPolicy) -> None: ...
+    def use_prefetches(self, wanted: Prefetches) -> None: ...
     def open_stream(self, what: OpenStream) -> None: ...
 
 
@@ -85,6 +87,8 @@ class Session:
                 self._node.learn_masks(desired)
             case NetworkPolicy() as policy:
                 self._node.use_network_policy(policy)
+            case Prefetches() as wanted:
+                self._node.use_prefetches(wanted)
             case OpenStream() as what:
                 self._node.open_stream(what)
             case ReportAck() as ack:

@@ -200,6 +200,39 @@ def inspect_image(name: str) -> Call[models.Image]:
     return Call("POST", f"images/{name}/inspect", models.Image)
 
 
+def image_nodes(name: str, **params: Any) -> Call[Page[models.ImageNode]]:
+    """Iterate over the nodes that hold an image."""
+    return Call("GET", f"images/{name}/nodes", Page[models.ImageNode], params=given(params))
+
+
+def node_images(name: str, **params: Any) -> Call[Page[models.NodeImage]]:
+    """Iterate over the images on a node: all for admins, else those of the catalogue that you may
+    use."""
+    return Call("GET", f"nodes/{name}/images", Page[models.NodeImage], params=given(params))
+
+
+def prefetch_image(name: str, **fields: Any) -> Call[models.Prefetch]:
+    """Ask that an image be pulled to nodes in advance. `fields`: virtual_cluster, nodes, hours."""
+    path = f"images/{name}/prefetches"
+    return Call("POST", path, models.Prefetch, json=fields, repeatable=False)
+
+
+def prefetches(**params: Any) -> Call[Page[models.Prefetch]]:
+    """Iterate over the prefetches of the last days, the newest first."""
+    return Call("GET", "prefetches", Page[models.Prefetch], params=given(params))
+
+
+def prefetch_nodes(prefetch_id: str, **params: Any) -> Call[Page[models.NodePrefetch]]:
+    """Iterate over the nodes of a prefetch, with how far each is."""
+    path = f"prefetches/{prefetch_id}/nodes"
+    return Call("GET", path, Page[models.NodePrefetch], params=given(params))
+
+
+def cancel_prefetch(prefetch_id: str) -> Call[None]:
+    """Cancel what of a prefetch is not pulled yet."""
+    return Call("DELETE", f"prefetches/{prefetch_id}", None)
+
+
 def delete_image(name: str) -> Call[None]:
     """Remove an image from the catalogue. For those who may change it."""
     return Call("DELETE", f"images/{name}", None)

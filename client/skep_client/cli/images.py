@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, print_json, print_table, say, state_text
 
 if TYPE_CHECKING:
-    from skep_client.models import Image
+    from skep_client.models import Image, NodePrefetch
 
 Name = Annotated[str, typer.Argument(metavar="IMAGE", help="Name in the catalogue.")]
 Reference = Annotated[str, typer.Argument(help="What nodes pull, such as pytorch/pytorch:2.9.")]
@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
         invoke_without_command=True, help="List images that job files can name, and keep the list."
     )
     images.callback()(list_images)
-    for command in (show, add, edit, inspect, remove):
+    for command in (show, add, edit, inspect, remove, nodes, prefetch, prefetches):
         images.command()(command)
     images.command("list")(list_images)
     app.add_typer(images, name="images")
@@ -120,6 +120,79 @@ def remove(image: Name) -> None:
     say("Removed.")
 
 
+def nodes(image: Name, as_json: Json = False) -> None:
+    """List the nodes that hold an image."""
+    with client() as skep:
+        found = list(skep.image_nodes(image))
+    if as_json:
+        print_json(found)
+        return
+    print_table(("NODE", "SIZE"), [(one.node, _bytes(one.size)) for one in found])
+
+
+def prefetch(
+    image: Name,
+    vc: Annotated[
+        str, typer.Option(help="To the nodes on which this virtual cluster has its cells.")
+    ] = "",
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="To this node. May be repeated; without --vc for admins."),
+    ] = None,
+    hours: Annotated[int, typer.Option(help="What is not pulled by then is given up.")] = 24,
+    as_json: Json = False,
+) -> None:
+    """Have nodes pull an image before jobs need it (admin; VC admins with --vc)."""
+    if not vc and not node:
+        raise typer.BadParameter("Give --vc or --node.")
+    fields = {"virtual_cluster": vc, "nodes": node or [], "hours": hours}
+    with client() as skep:
+        found = skep.prefetch_image(image, **{k: v for k, v in fields.items() if v})
+    if as_json:
+        print_json(found)
+        return
+    say(f"{found.waiting} nodes pull {found.reference}: skep images prefetches {found.id}")
+
+
+def prefetches(
+    prefetch: Annotated[str, typer.Argument(help="Its id: show each node.")] = "",
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is not pulled.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List prefetches and how far they are, or cancel one."""
+    if cancel and not prefetch:
+        raise typer.BadParameter("Give the id of what to cancel.")
+    with client() as skep:
+        if cancel:
+            skep.cancel_prefetch(prefetch)
+            say("Cancelled.")
+            return
+        if prefetch:
+            _print_nodes(list(skep.prefetch_nodes(prefetch)), as_json)
+            return
+        found = list(skep.prefetches())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("ID", "IMAGE", "VC", "WAITING", "PULLING", "DONE", "FAILED"),
+        [
+            (one.id, one.image, one.virtual_cluster, one.waiting, one.pulling, one.done, one.failed)
+            for one in found
+        ],
+    )
+
+
+def _print_nodes(found: list[NodePrefetch], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NODE", "STATE", "PERCENT", ""),
+        [(one.node, state_text(one.state), one.percent, one.message) for one in found],
+    )
+
+
 def _given(
     description: str | None, framework: str | None, cuda: str | None, driver: str | None
 ) -> dict[str, Any]:
@@ -148,6 +221,7 @@ def _print(found: Image, as_json: bool) -> None:
         ("Registry", found.problem),
         ("Virtual clusters", ", ".join(found.virtual_clusters) or "everyone"),
         ("Managed by", found.managed_by or "admins"),
+        ("On nodes", str(found.nodes)),
     ]
     print_table(("", ""), [row for row in rows if row[1]])
 
@@ -158,9 +232,11 @@ def _driver(image: Image) -> str:
 
 def _size(image: Image) -> str:
     """Return the size as registries count it: of the compressed layers."""
-    if image.size is None:
-        return ""
-    size, unit = float(image.size), "B"
+    return "" if image.size is None else _bytes(image.size)
+
+
+def _bytes(number: int) -> str:
+    size, unit = float(number), "B"
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break

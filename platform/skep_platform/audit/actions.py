@@ -188,6 +188,12 @@ ACTIONS: dict[str, Action] = {
     "image.inspect": Action(
         "image", "The registry of an image was asked for it.", ("POST images/<name>/inspect",)
     ),
+    "image.prefetch": Action(
+        "image", "An image is pulled to nodes in advance.", ("POST images/<name>/prefetches",)
+    ),
+    "image.prefetch_cancel": Action(
+        "image", "A prefetch of an image was cancelled.", ("DELETE prefetches/<id>",)
+    ),
     "image.delete": Action(
         "image", "An image was removed from the catalogue.", ("DELETE images/<name>",)
     ),

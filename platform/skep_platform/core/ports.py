@@ -81,6 +81,12 @@ class CellSizes(Protocol):
         """Return the size of every cell type, leaf types included."""
 
 
+class NodesOfVc(Protocol):
+    def __call__(self, vc: str) -> set[str]:
+        """Return the names of the nodes on which a virtual cluster, by name, has its cells, or may
+        be given them."""
+
+
 class ForecastStart(Protocol):
     def __call__(self, job: Any, roles: Sequence[Any]) -> dict[str, Any]:
         """Return when a job would start if it were submitted now, as a reason {code, message,
@@ -199,6 +205,7 @@ gpus_by_model: Port[GpusByModel] = Port("gpus_by_model")
 claims_changed: Port[ClaimsChanged] = Port("claims_changed")
 check_raised_claims: Port[CheckRaisedClaims] = Port("check_raised_claims")
 cell_sizes: Port[CellSizes] = Port("cell_sizes")
+nodes_of_vc: Port[NodesOfVc] = Port("nodes_of_vc")
 forecast_start: Port[ForecastStart] = Port("forecast_start")
 archives_in_use: Port[ArchivesInUse] = Port("archives_in_use")
 forget_archives: Port[ForgetArchives] = Port("forget_archives")

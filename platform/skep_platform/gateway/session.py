@@ -36,6 +36,8 @@ from skep_agent.protocol import (
     InventoryChanged,
     Leaving,
     LogAck,
+    NodeImages,
+    PrefetchReport,
     ProtocolError,
     Refused,
     Report,
@@ -59,6 +61,7 @@ from skep_platform.gateway.concurrency import (
 )
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
+from skep_platform.images import prefetching
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers.desired import DesiredFrame, build_frame
 from skep_platform.telemetry import services as telemetry
@@ -66,6 +69,7 @@ from skep_platform.telemetry import services as telemetry
 log = structlog.get_logger(__name__)
 
 MAX_FACTS = 2000  # waiting, after which the socket is not read
+MAX_REPORTS = 200  # of prefetches, likewise
 FAREWELL_S = 3.0  # for an agent to say that it knows that the server stops
 BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other connection
 
@@ -84,6 +88,8 @@ class Session:
         self._inventories: LatestValue[Inventory] = LatestValue()
         self._changes: LatestValue[None] = LatestValue()
         self._orders: LatestValue[None] = LatestValue()
+        self._images: LatestValue[NodeImages] = LatestValue()
+        self._prefetches: BatchQueue[PrefetchReport] = BatchQueue(MAX_REPORTS)
         self._replaced = asyncio.Event()
         self._left = asyncio.Event()  # nothing more is handled: this server stops
         self._farewell: asyncio.Future[float | None] | None = None
@@ -152,6 +158,8 @@ class Session:
                 self._apply_facts(),
                 self._logs.run(),
                 self._store_inventories(),
+                self._store_images(),
+                self._store_prefetches(),
                 self._end_when_replaced(),
                 self._end_when_left(),
             )
@@ -185,6 +193,10 @@ class Session:
                 telemetry.store_samples(self.node_id, message)
             case InventoryChanged():
                 self._inventories.put(message.inventory)
+            case NodeImages():
+                self._images.put(message)
+            case PrefetchReport():
+                await self._prefetches.put([message])
             case Hello():
                 raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
 
@@ -215,7 +227,7 @@ class Session:
         """Send what tasks may reach first: then nothing starts under an older policy."""
         sent = await _network_policy()
         await self._socket.send(sent)
-        await first_to_end(self._send_desired(), self._send_policies(sent))
+        await first_to_end(self._send_desired(), self._send_policies(sent), self._send_prefetches())
 
     async def _send_policies(self, sent: str) -> None:
         while True:
@@ -274,6 +286,36 @@ class Session:
                     raise
                 # What runs on the node matters more: refuse it, and go on with the old inventory.
                 await self._socket.send(refused(error).model_dump_json())
+
+    async def _store_images(self) -> None:
+        while True:
+            found = await self._images.take()
+            await retry_while_unavailable(
+                concurrency.control, prefetching.store_images, self.node_id, found.images
+            )
+
+    async def _store_prefetches(self) -> None:
+        while True:
+            reports = await self._prefetches.take()
+            await retry_while_unavailable(
+                concurrency.control, prefetching.apply_reports, self.node_id, reports
+            )
+
+    async def _send_prefetches(self) -> None:
+        """Send what the node shall pull in advance, when that changed: one query for all nodes of
+        this process tells which have any."""
+        sent = ""
+        while True:
+            await asyncio.sleep(prefetching.FRESH_S)
+            nodes = await retry_while_unavailable(concurrency.control, prefetching.nodes_with_work)
+            if self.node_id not in nodes and not sent:
+                continue
+            frame = await retry_while_unavailable(
+                concurrency.control, prefetching.frame, self.node_id
+            )
+            if frame != sent:
+                await self._socket.send(frame)
+                sent = frame if self.node_id in nodes else ""
 
     async def _end_when_replaced(self) -> None:
         await self._replaced.wait()

@@ -54,6 +54,7 @@ class ImageSerializer(serializers.Serializer[Any]):
         help_text="The virtual cluster whose VC admins may change it; empty: only admins may.",
     )
     virtual_clusters = NamesField(help_text=EVERYBODY)
+    nodes = serializers.IntegerField(help_text="How many nodes hold it.")
     created_at = serializers.DateTimeField()
 
 
@@ -205,9 +206,11 @@ def _one(request: Request, name: str, status: int = 200) -> Response:
 
 
 def _show(images: list[Image]) -> list[Any]:
+    held = queries.nodes_holding([image.reference for image in images])
     rows = [
         {
             "name": image.name,
+            "nodes": held[image.reference],
             "reference": image.reference,
             **{name: getattr(image, name) for name in DETAILS},
             "managed_by": image.managed_by.name if image.managed_by else "",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from skep_platform.cluster.models import Node
 from skep_platform.core.models import Entity
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
@@ -38,6 +39,78 @@ class Image(Entity):
 
     def __str__(self) -> str:
         return self.name
+
+
+class NodeImage(models.Model):
+    """An image on a node by one of its names, as its agent reported it last. Removed with the
+    report that lacks it, and after its node."""
+
+    node = models.ForeignKey(Node, models.CASCADE, related_name="images")
+    reference = models.CharField(max_length=512, db_index=True)  # as `listed_name` has it
+    size = models.PositiveBigIntegerField()  # bytes on the disk
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "reference"], name="node_image_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.reference
+
+
+class Prefetch(Entity):
+    """That an image of the catalogue shall be on some nodes until it expires. `vc` is whose rules
+    hold and whose credentials may be used; None: an admin's. Kept for `prefetching.KEPT`."""
+
+    image = models.CharField(max_length=63)  # its name at that time
+    reference = models.CharField(max_length=512)
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, null=True, related_name="prefetches")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.reference
+
+
+class PrefetchState(models.TextChoices):
+    WAITING = "WAITING"
+    PULLING = "PULLING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+class NodePrefetch(models.Model):
+    """A prefetch on one node, as its agent reported it last."""
+
+    prefetch = models.ForeignKey(Prefetch, models.CASCADE, related_name="nodes")
+    node = models.ForeignKey(Node, models.CASCADE, related_name="+")
+    state = models.CharField(
+        max_length=16, choices=PrefetchState.choices, default=PrefetchState.WAITING
+    )
+    percent = models.PositiveSmallIntegerField(default=0)
+    done_bytes = models.PositiveBigIntegerField(default=0)
+    total_bytes = models.PositiveBigIntegerField(null=True)  # None: not known yet
+    message = models.CharField(max_length=300, blank=True)  # why it failed
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["prefetch", "node"], name="prefetch_once_on_node")
+        ]
+        indexes = [
+            models.Index(
+                fields=["node"],
+                condition=models.Q(state__in=["WAITING", "PULLING"]),
+                name="prefetch_open_on_node",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.prefetch_id} on {self.node_id}"
 
 
 class RegistryCredential(Entity):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
+from skep_agent.image_patterns import listed_name
+from skep_platform.cluster.models import NodeState
 from skep_platform.core.errors import NotFound
-from skep_platform.images.models import Image
+from skep_platform.images.models import Image, NodeImage
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
 
@@ -45,3 +48,22 @@ def only_of(virtual_cluster: UUID) -> list[str]:
     alone = Image.objects.annotate(holders=Count("virtual_clusters")).filter(holders=1)
     mine = alone.filter(virtual_clusters=virtual_cluster).order_by("name")
     return list(mine.values_list("name", flat=True))
+
+
+def names_by_listed(user: Any) -> dict[str, str]:
+    """Return the names of the images that the user may use, by their references as engines list
+    them. At most MAX_NAMES."""
+    rows = visible_to(user).prefetch_related(None).values_list("reference", "name")[:MAX_NAMES]
+    return {listed_name(reference): name for reference, name in rows}
+
+
+def nodes_holding(references: Collection[str]) -> dict[str, int]:
+    """Return on how many nodes each of these references is, as agents reported it. One query."""
+    listed = {reference: listed_name(reference) for reference in references}
+    rows = NodeImage.objects.filter(reference__in=set(listed.values()))
+    rows = rows.exclude(node__state=NodeState.REMOVED).order_by()
+    counts = dict(rows.values_list("reference").annotate(nodes=Count("pk")))
+    return {reference: counts.get(name, 0) for reference, name in listed.items()}
+
+
+MAX_NAMES = 5000

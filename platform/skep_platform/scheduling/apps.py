@@ -9,8 +9,9 @@ class SchedulingConfig(AppConfig):
     def ready(self) -> None:
         from skep_platform.core import ports
         from skep_platform.scheduling import planned
-        from skep_platform.scheduling.shared_state import cell_sizes, forecast
+        from skep_platform.scheduling.shared_state import cell_sizes, forecast, nodes_of
 
         ports.forecast_start.bind(forecast)
         ports.cell_sizes.bind(cell_sizes)
+        ports.nodes_of_vc.bind(nodes_of)
         ports.vc_capacity.bind(planned.capacity)

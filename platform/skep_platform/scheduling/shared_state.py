@@ -22,7 +22,7 @@ from skep_platform.scheduling import planned
 from skep_platform.scheduling.read_facts import gang_of
 from skep_platform.scheduling.source import StateSource
 from skep_platform.scheduling.tick import limits
-from skep_scheduler import engine
+from skep_scheduler import engine, usage
 from skep_scheduler.model import Placement, Preemption
 from skep_scheduler.state import ClusterState
 
@@ -49,6 +49,12 @@ def cell_sizes() -> dict[str, CellSize]:
             for shape in built.config.shapes.values()
             for level in shape.levels
         }
+
+
+def nodes_of(vc: str) -> set[str]:
+    """Return the nodes on which a virtual cluster has its cells, or may be given them."""
+    with view() as known:
+        return usage.nodes_of(known, vc)
 
 
 def _models(models: Mapping[str, frozenset[str]], leaf_type: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from skep_scheduler.usage.physical_cells import (
     PhysicalCell,
     UnknownCellError,
     chains,
+    nodes_of,
     physical_cells,
 )
 from skep_scheduler.usage.virtual_cells import (
@@ -55,6 +56,7 @@ __all__ = [
     "claims_change",
     "drain_impact",
     "measure",
+    "nodes_of",
     "physical_cells",
     "unavailable_in",
     "unavailable_of",

@@ -221,3 +221,17 @@ def _index(cluster: ClusterState, leaf: Physical) -> int | None:
     node = cluster.nodes.get(leaf.node or "")
     devices = node.devices if node is not None else ()
     return next((device.index for device in devices if device.uuid == leaf.index), None)
+
+
+def nodes_of(cluster: ClusterState, vc: str) -> set[str]:
+    """Return the nodes on which a virtual cluster has its cells, or may be given those that have
+    no place yet."""
+    known = cluster.cells.vcs.get(vc)
+    nodes: set[str] = set()
+    for domain in (*known.chains.values(), *known.pins.values()) if known is not None else ():
+        for root in domain.roots:
+            tops = [root.physical] if root.physical else _tops(cluster.cells, domain.chain)
+            nodes.update(leaf.node for top in tops for leaf in leaves_of(top) if leaf.node)
+            if root.physical is None:
+                break  # of the whole chain, all others are there too
+    return nodes

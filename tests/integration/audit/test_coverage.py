@@ -329,6 +329,8 @@ CASES: dict[str, Case] = {
     "PATCH images/<name>": Case(body={"description": "x"}),
     "DELETE images/<name>": Case(),
     "POST images/<name>/inspect": Case(),
+    "POST images/<name>/prefetches": Case(body={"nodes": ["node-a"]}),
+    "DELETE prefetches/<id>": Case("vc_admin"),
     "POST storages": Case(body={"name": "new", "type": "host_path", "data": {"path": "/srv/new"}}),
     "PATCH storages/<name>": Case(body={"description": "x"}),
     "DELETE storages/<name>": Case(),

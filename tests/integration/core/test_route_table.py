@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from skep_platform.accounts.services import create_job_token, create_token
 from skep_platform.cluster import announcements
 from skep_platform.cluster.services import create_join_token, issue_join_token
 from skep_platform.files.models import Archive
+from skep_platform.images.models import Prefetch
 from skep_platform.images.services import create as create_image
 from skep_platform.interactive.models import App
 from skep_platform.jobs import saved_views
@@ -196,6 +198,12 @@ EXPECTED = {
     "POST images": ADMIN,
     "GET images/<name>": OF_THE_TEAM,
     "POST images/<name>/inspect": ADMIN_OF_THE_TEAMS,
+    "GET images/<name>/nodes": OF_THE_TEAM,
+    "POST images/<name>/prefetches": row(401, 404, 403, 403, "ok", "ok"),
+    "GET nodes/<name>/images": LOGGED_IN,
+    "GET prefetches": LOGGED_IN,
+    "GET prefetches/<id>/nodes": row(401, 404, 404, 404, "ok", "ok"),
+    "DELETE prefetches/<id>": row(401, 404, 404, 404, "ok", "ok"),
     "GET virtual-clusters/<name>/image-rules/check": OF_THE_TEAM,
     "PATCH images/<name>": ADMIN_OF_THE_TEAMS,
     "DELETE images/<name>": ADMIN_OF_THE_TEAMS,
@@ -319,6 +327,7 @@ BODIES: dict[str, Any] = {
     "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}, "pins": []},
     "POST images": {"name": "new", "reference": "x"},
     "PATCH images/<name>": {"description": "x"},
+    "POST images/<name>/prefetches": {"virtual_cluster": "team"},
     "PUT virtual-clusters/<name>/image-rules": {"patterns": ["vision/*"]},
     "PUT me/registry-credentials/<registry>": LOGIN,
     "PUT virtual-clusters/<name>/registry-credentials/<registry>": LOGIN,
@@ -383,6 +392,9 @@ def world() -> World:
     )
     make_vc("elsewhere", vc_admins=[users["stranger"]])
     create_image(users["admin"], "private", "x", virtual_clusters=["team"])
+    prefetch = Prefetch.objects.create(
+        image="private", reference="x", vc=team, expires_at=timezone.now() + timedelta(hours=1)
+    )
     made = storage.create(users["admin"], "team-data", "host_path", {"path": "/srv/team"})
     storage.grant(users["admin"], made, "team")
     node = make_node("node-a", gpus=1)
@@ -413,6 +425,7 @@ def world() -> World:
         "nodes": "node-a",
         "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
+        "prefetches": str(prefetch.pk),
         "storages": "team-data",
         "jobs": str(job.pk),
         "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),

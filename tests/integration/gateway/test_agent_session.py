@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError
 from django.db.models import F
+from django.utils import timezone
 from tests.support.gateway_agent import Agent, Joined
 from tests.support.gateway_rows import frame, running_attempt
 from tests.support.gateway_server import ProcessServer, wait_until
@@ -16,12 +18,16 @@ from tests.support.platform_factories import make_gpus, make_inventory, release
 
 from skep_agent.protocol import (
     AttemptFact,
+    CachedImage,
     ContainerSample,
     Desired,
     HeartbeatAck,
     InventoryChanged,
     LogAck,
     NetworkPolicy,
+    NodeImages,
+    Prefetches,
+    PrefetchReport,
     Refused,
     ReportAck,
 )
@@ -29,6 +35,7 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.core import notifications
 from skep_platform.gateway import concurrency
+from skep_platform.images.models import NodeImage, NodePrefetch, Prefetch
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import AttemptState
@@ -355,3 +362,37 @@ def test_without_a_broker_the_heartbeat_brings_news_and_nothing_is_lost(transact
         agent.report(fact(attempt, "exited", exit_code=0))
         assert agent.expect(ReportAck)
         assert state(attempt) == AttemptState.SUCCEEDED
+
+
+class TestPrefetches:
+    def test_a_node_is_sent_what_it_shall_pull_and_its_reports_are_stored(self, port):
+        joined = Joined()
+        with joined.connect(port) as agent:
+            agent.enter(joined.hello)
+            made = prefetch(joined.node)
+            asked = agent.expect(Prefetches)
+            assert [one.image.reference for one in asked.images] == ["torch:2.9"]
+            agent.send(PrefetchReport(prefetch_id=str(made.pk), state="pulling", percent=40))
+            agent.send(PrefetchReport(prefetch_id=str(made.pk), state="done", percent=100))
+            agent.send(NodeImages(images=[CachedImage(reference="torch:2.9", size=7)]))
+            wait_until(lambda: NodePrefetch.objects.get(prefetch=made).state == "DONE", "done")
+            wait_until(
+                lambda: NodeImage.objects.filter(node=joined.node, size=7).exists(), "images"
+            )
+            assert agent.expect(Prefetches).images == []  # nothing is left to do
+
+    def test_one_that_is_cancelled_is_taken_from_the_list(self, port):
+        joined = Joined()
+        made = prefetch(joined.node)
+        with joined.connect(port) as agent:
+            agent.enter(joined.hello)
+            assert len(agent.expect(Prefetches).images) == 1
+            NodePrefetch.objects.filter(prefetch=made).update(state="CANCELLED")
+            assert agent.expect(Prefetches).images == []
+
+
+def prefetch(node: Node) -> Prefetch:
+    expires_at = timezone.now() + timedelta(hours=1)
+    made = Prefetch.objects.create(image="torch", reference="torch:2.9", expires_at=expires_at)
+    NodePrefetch.objects.create(prefetch=made, node=node)
+    return made

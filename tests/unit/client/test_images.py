@@ -60,3 +60,31 @@ def test_an_image_is_tried_against_the_patterns():
     respx.get(path, params={"image": "x:1"}).mock(return_value=httpx.Response(200, json=said))
     done = CliRunner().invoke(app, ["registry", "rules", "vision", "--test", "x:1"])
     assert done.output == "Not allowed. No pattern matches.\n"
+
+
+PREFETCH = {
+    "id": "p1",
+    "image": "torch",
+    "reference": "pytorch/pytorch:2.9",
+    "waiting": 3,
+    "created_at": "2026-11-22T10:00:00Z",
+    "expires_at": "2026-11-23T10:00:00Z",
+}
+
+
+@respx.mock
+def test_a_prefetch_is_asked_for_and_watched():
+    path = f"{SERVER}/api/v1/images/torch/prefetches"
+    route = respx.post(path).mock(return_value=httpx.Response(201, json=PREFETCH))
+    done = CliRunner().invoke(app, ["images", "prefetch", "torch", "--vc", "vision"])
+    assert done.output == "3 nodes pull pytorch/pytorch:2.9: skep images prefetches p1\n"
+    assert json.loads(route.calls[0].request.content) == {"virtual_cluster": "vision", "hours": 24}
+    row = {"node": "gpu-1", "state": "PULLING", "percent": 43}
+    page = {"results": [row], "next": None, "previous": None}
+    nodes = f"{SERVER}/api/v1/prefetches/p1/nodes"
+    respx.get(nodes).mock(return_value=httpx.Response(200, json=page))
+    done = CliRunner().invoke(app, ["images", "prefetches", "p1"])
+    for word in ("gpu-1", "PULLING", "43"):
+        assert word in done.output
+    done = CliRunner().invoke(app, ["images", "prefetch", "torch"])
+    assert (done.exit_code, "Give --vc or --node" in done.output) == (2, True)

@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { client, unwrap } from "./client";
 import { fetchAllPages } from "./pagination";
-import type { ImageBody, NewUser, User } from "./types";
+import type { ImageBody, NewUser, PrefetchBody, User } from "./types";
 
 export const images = queryOptions({
   queryKey: ["images"],
@@ -57,4 +57,50 @@ export function resetMfa(username: string) {
 
 export function updateUser(username: string, body: UserChange) {
   return unwrap(client.PATCH("/api/v1/users/{username}", { params: { path: { username } }, body }));
+}
+
+/** The images on a node: all for admins, else those of the catalogue. */
+export const nodeImages = (name: string) =>
+  queryOptions({
+    queryKey: ["node-images", name],
+    queryFn: () =>
+      fetchAllPages((query) =>
+        unwrap(client.GET("/api/v1/nodes/{name}/images", { params: { path: { name }, query } })),
+      ),
+  });
+
+/** The nodes that hold an image. */
+export const imageNodes = (name: string) =>
+  queryOptions({
+    queryKey: ["images", name, "nodes"],
+    queryFn: () =>
+      fetchAllPages((query) =>
+        unwrap(client.GET("/api/v1/images/{name}/nodes", { params: { path: { name }, query } })),
+      ),
+  });
+
+/** Images that are pulled to nodes in advance, the newest first. */
+export const prefetches = queryOptions({
+  queryKey: ["prefetches"],
+  queryFn: async () =>
+    (await unwrap(client.GET("/api/v1/prefetches", { params: { query: { limit: 50 } } }))).results,
+});
+
+export const prefetchNodes = (id: string) =>
+  queryOptions({
+    queryKey: ["prefetches", id],
+    queryFn: () =>
+      fetchAllPages((query) =>
+        unwrap(client.GET("/api/v1/prefetches/{id}/nodes", { params: { path: { id }, query } })),
+      ),
+  });
+
+export function prefetchImage(name: string, body: PrefetchBody) {
+  return unwrap(
+    client.POST("/api/v1/images/{name}/prefetches", { params: { path: { name } }, body }),
+  );
+}
+
+export function cancelPrefetch(id: string) {
+  return unwrap(client.DELETE("/api/v1/prefetches/{id}", { params: { path: { id } } }));
 }

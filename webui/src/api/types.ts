@@ -62,6 +62,8 @@ export type Gpu = Schemas["Gpu"];
 export type JoinToken = Schemas["JoinToken"];
 export type Cluster = Schemas["Cluster"];
 export type Image = Schemas["Image"];
+export type Prefetch = Schemas["Prefetch"];
+export type PrefetchBody = Schemas["PrefetchBodyRequest"];
 export type ImageBody = Schemas["ImageBodyRequest"];
 /** A folder that jobs mount by name; only admins see where it lies. */
 export type App = Schemas["App"];

@@ -193,3 +193,12 @@ def cell_type_of(state: ClusterState, where: str, vc: str) -> str:
     owner = state.cells.vcs.get(vc)
     domain = owner.chains.get(leaf.shape.chain) if leaf is not None and owner is not None else None
     return domain.roots[0].spec.type if domain is not None and domain.roots else ""
+
+
+def test_the_nodes_of_a_virtual_cluster_are_those_of_its_cells_and_where_they_may_come():
+    cluster = Cluster([node("n0"), node("n1"), node("other", model="H100")], owns(a=8, b=8))
+    assert usage.nodes_of(cluster.state, "a") == {"n0", "n1"}
+    cluster.run(gang("whole", gpus=8))
+    (placed,) = usage.nodes_of(cluster.state, "a")
+    assert placed in {"n0", "n1"}
+    assert usage.nodes_of(cluster.state, "unknown") == set()

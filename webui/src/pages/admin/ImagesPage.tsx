@@ -1,11 +1,19 @@
-import { ActionIcon, Button, MultiSelect, TextInput } from "@mantine/core";
+import { ActionIcon, Button, MultiSelect, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { createImage, deleteImage, images, inspectImage, updateImage } from "@/api/admin";
+import {
+  createImage,
+  deleteImage,
+  imageNodes,
+  images,
+  inspectImage,
+  updateImage,
+} from "@/api/admin";
 import { me } from "@/api/session";
 import type { Image, ImageBody } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
 import { formatBytes } from "@/format/numbers";
+import { usePoll } from "@/live/live";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
 import { FormDialog } from "@/ui/FormDialog";
@@ -15,24 +23,35 @@ import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { PrefetchDialog, PrefetchList } from "./Prefetches";
 import css from "./admin.module.css";
 
 const NEW: ImageBody = { name: "", reference: "", description: "", virtual_clusters: [] };
 
 export function ImagesPage() {
   const { data: user } = useQuery(me);
-  const list = useQuery(images);
+  const list = useQuery({ ...images, refetchInterval: usePoll(10_000, 60_000) });
   const [editing, setEditing] = useState<ImageBody | null>(null);
+  const [bringing, setBringing] = useState<Image | null>(null);
+  const { data: vcs } = useQuery(virtualClusters);
   const admin = user?.is_admin ?? false;
-  const columns = useMemo(() => imageColumns(admin, setEditing), [admin]);
+  const managed = useMemo(
+    () => (vcs ?? []).filter(({ may_manage }) => may_manage).map(({ name }) => name),
+    [vcs],
+  );
+  const manages = admin || managed.length > 0;
+  const columns = useMemo(
+    () => imageColumns({ admin, managed, onEdit: setEditing, onPrefetch: setBringing }),
+    [admin, managed],
+  );
   return (
     <>
       <PageHeader title="Images" note="Names that job files may use instead of a reference">
-        {admin ? (
+        {manages ? (
           <Button
             variant="default"
             leftSection={<Icon name="plus" size={14} />}
-            onClick={() => setEditing(NEW)}
+            onClick={() => setEditing(admin ? NEW : { ...NEW, managed_by: managed[0] })}
           >
             Add an image
           </Button>
@@ -52,20 +71,38 @@ export function ImagesPage() {
                 columns={columns}
                 rows={data}
                 rowId={(image) => image.name}
-                minWidth={860}
+                minWidth={900}
               />
+              {manages ? <PrefetchList /> : null}
             </div>
           )
         }
       </QueryState>
       {editing ? (
-        <ImageForm key={editing.name} image={editing} onClose={() => setEditing(null)} />
+        <ImageForm
+          key={editing.name}
+          image={editing}
+          admin={admin}
+          managed={managed}
+          onClose={() => setEditing(null)}
+        />
+      ) : null}
+      {bringing ? (
+        <PrefetchDialog image={bringing} admin={admin} onClose={() => setBringing(null)} />
       ) : null}
     </>
   );
 }
 
-function imageColumns(admin: boolean, onEdit: (image: Image) => void): Column<Image>[] {
+interface Rights {
+  admin: boolean;
+  /** Virtual clusters that the reader is a VC admin of. */
+  managed: string[];
+  onEdit: (image: Image) => void;
+  onPrefetch: (image: Image) => void;
+}
+
+function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Image>[] {
   const columns: Column<Image>[] = [
     {
       id: "name",
@@ -111,17 +148,40 @@ function imageColumns(admin: boolean, onEdit: (image: Image) => void): Column<Im
       optional: "phone",
       cell: (image) => image.virtual_clusters.join(", ") || "everyone",
     },
+    {
+      id: "nodes",
+      header: "On nodes",
+      width: "84px",
+      align: "end",
+      optional: "phone",
+      cell: (image) => <HoldingNodes image={image} />,
+      sortValue: (image) => image.nodes,
+    },
   ];
-  if (!admin) return columns;
+  if (!admin && managed.length === 0) return columns;
   return [
     ...columns,
     {
       id: "actions",
       header: "Change",
       hiddenHeader: true,
-      width: "96px",
+      width: "124px",
       align: "end",
-      cell: (image) => <ImageActions image={image} onEdit={() => onEdit(image)} />,
+      cell: (image) => (
+        <span className={css.actions}>
+          <ActionIcon
+            size="sm"
+            aria-label={`Prefetch ${image.name}`}
+            title="Pull it to nodes now"
+            onClick={() => onPrefetch(image)}
+          >
+            <Icon name="download" size={14} />
+          </ActionIcon>
+          {admin || managed.includes(image.managed_by) ? (
+            <ImageActions image={image} onEdit={() => onEdit(image)} />
+          ) : null}
+        </span>
+      ),
     },
   ];
 }
@@ -134,6 +194,27 @@ function contentsOf({ framework, cuda_version, min_driver }: Image): string {
     min_driver && `driver ${min_driver} or newer`,
   ];
   return parts.filter(Boolean).join(", ");
+}
+
+/** How many nodes hold it; their names on request. */
+function HoldingNodes({ image }: { image: Image }) {
+  const [asked, setAsked] = useState(false);
+  const { data } = useQuery({ ...imageNodes(image.name), enabled: asked && image.nodes > 0 });
+  if (image.nodes === 0) return <span className="dim">–</span>;
+  const names = data?.map(({ node }) => node).slice(0, 40);
+  return (
+    <button
+      type="button"
+      className={css.shown}
+      aria-label={`Nodes that hold ${image.name}`}
+      title={names?.join(", ")}
+      onMouseEnter={() => setAsked(true)}
+      onFocus={() => setAsked(true)}
+      onClick={() => setAsked(true)}
+    >
+      <span className="num">{image.nodes}</span>
+    </button>
+  );
 }
 
 function SizeCell({ image }: { image: Image }) {
@@ -189,21 +270,32 @@ function ImageActions({ image, onEdit }: { image: Image; onEdit: () => void }) {
   );
 }
 
+interface FormProps {
+  image: ImageBody;
+  admin: boolean;
+  managed: string[];
+  onClose: () => void;
+}
+
 /** A new image when it has no name yet, else a change of this one. */
-function ImageForm({ image, onClose }: { image: ImageBody; onClose: () => void }) {
+function ImageForm({ image, admin, managed, onClose }: FormProps) {
   const queries = useQueryClient();
   const { data: vcs } = useQuery(virtualClusters);
   const { name, reference, description, framework, cuda_version, min_driver } = image;
-  const { virtual_clusters = [] } = image;
+  const { virtual_clusters = [], managed_by = "" } = image;
   const [draft, setDraft] = useState({
     ...{ name, reference, description, framework, cuda_version, min_driver },
     virtual_clusters,
   });
+  const [manager, setManager] = useState(managed_by);
   const known = name !== "";
   const saving = useMutation({
     mutationFn: () => {
-      const { name: fresh, ...change } = draft;
-      return known ? updateImage(name, change) : createImage({ name: fresh, ...change });
+      const { name: fresh, virtual_clusters: chosen, ...details } = draft;
+      // The one of a virtual cluster is for it alone.
+      const change = manager ? details : { ...details, virtual_clusters: chosen };
+      if (known) return updateImage(name, change);
+      return createImage({ name: fresh, ...change, ...(manager && { managed_by: manager }) });
     },
     onSuccess: () => {
       onClose();
@@ -252,14 +344,32 @@ function ImageForm({ image, onClose }: { image: ImageBody; onClose: () => void }
         description="Jobs are refused where no node with their GPUs has it"
         {...text("min_driver")}
       />
-      <MultiSelect
-        label="Virtual clusters"
-        description="None chosen: available to everyone"
-        data={(vcs ?? []).map((vc) => vc.name)}
-        value={draft.virtual_clusters}
-        onChange={(chosen) => setDraft({ ...draft, virtual_clusters: chosen })}
-        clearable
-      />
+      {known ? null : (
+        <Select
+          label="Managed by"
+          description="Whose VC admins may change it; it is then for this virtual cluster alone"
+          data={[
+            ...(admin ? [{ value: "", label: "admins" }] : []),
+            ...(admin ? (vcs ?? []).map((vc) => vc.name) : managed).map((value) => ({
+              value,
+              label: value,
+            })),
+          ]}
+          value={manager}
+          onChange={(value) => setManager(value ?? "")}
+          allowDeselect={false}
+        />
+      )}
+      {manager ? null : (
+        <MultiSelect
+          label="Virtual clusters"
+          description="None chosen: available to everyone"
+          data={(vcs ?? []).map((vc) => vc.name)}
+          value={draft.virtual_clusters}
+          onChange={(chosen) => setDraft({ ...draft, virtual_clusters: chosen })}
+          clearable
+        />
+      )}
     </FormDialog>
   );
 }

@@ -1,11 +1,12 @@
 import { Drawer } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { nodeImages } from "@/api/admin";
 import { node as nodeQuery, nodeFaults } from "@/api/cluster";
 import { me } from "@/api/session";
 import type { Gpu, Node, NodeFault } from "@/api/types";
 import { hiddenJobLabel } from "@/format/names";
-import { formatMegabytes } from "@/format/numbers";
+import { formatBytes, formatMegabytes } from "@/format/numbers";
 import { usePoll } from "@/live/live";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
 import { ErrorState } from "@/ui/EmptyState";
@@ -64,6 +65,7 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
             />
           </div>
           <NodeFaults node={node} />
+          <NodeImages node={node} />
         </div>
       ) : null}
     </Drawer>
@@ -178,6 +180,34 @@ function GpuUser({ gpu }: { gpu: Gpu }) {
     <Link to="/jobs/$id" params={{ id: job_id }} className="link">
       {job_name} <span className="dim">{virtual_cluster}</span>
     </Link>
+  );
+}
+
+const MOST_IMAGES = 50;
+
+/** The images on the node that the reader may know of. */
+function NodeImages({ node }: { node: Node }) {
+  const { data: images } = useQuery(nodeImages(node.name));
+  if (!images || images.length === 0) return null;
+  const tags = images.filter(({ reference, image }) => image || !reference.includes("@"));
+  return (
+    <section aria-label="Images on this node">
+      <h3 className={css.title}>Images</h3>
+      <ul className={css.images}>
+        {tags.slice(0, MOST_IMAGES).map(({ reference, image, size }) => (
+          <li key={reference}>
+            <code className="clip" title={reference}>
+              {reference}
+            </code>
+            {image ? <span className="dim">{image}</span> : null}
+            <span className="num dim">{formatBytes(size)}</span>
+          </li>
+        ))}
+        {tags.length > MOST_IMAGES ? (
+          <li className="dim">and {tags.length - MOST_IMAGES} more</li>
+        ) : null}
+      </ul>
+    </section>
   );
 }
 
