@@ -93,6 +93,8 @@ class StorageMount(Message):
     type: Literal["nfs", "host_path"]
     server: str = ""  # of NFS
     path: str  # of the export, or of the folder on the node
+    # So many names at the end of `path` are folders below the export, which tenants may write.
+    inner: int = 0
     options: list[str] = []  # of NFS
     # Name of one folder below `path`, made for the task's user where it is not there; "": `path`.
     user_folder: str = ""

@@ -369,6 +369,7 @@ def test_labels_report_all_that_a_new_agent_process_needs():
         "skep.network": "isolated",
         "skep.gang": "",
         "skep.disk_mb": "0",
+        "skep.scratch_mb": "0",
         "skep.log_bytes": "0",
     }
 

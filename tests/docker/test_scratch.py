@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
+from tests.docker.test_storages import clear
 from tests.support.docker_tasks import make_spec, run
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts, scratch_volume
+from skep_agent.isolation.mounts import mounts_dir
 from skep_agent.protocol import SCRATCH_DIR
 from skep_agent.runtimes.docker import DockerRuntime
 
@@ -80,3 +87,63 @@ async def test_a_volume_of_this_name_that_is_not_the_tasks_is_never_mounted(
             await runtime.create(spec)
     finally:
         stranger.remove()
+
+
+@pytest.fixture
+async def limited(cluster, docker_engine, tmp_path: Path, scratch) -> AsyncIterator[DockerRuntime]:
+    """A runtime of an agent that may mount files, on a file system without project quotas."""
+    runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True), state=tmp_path)
+    runtime._scratches._quotas = False
+    if not runtime._scratches._images.available:
+        pytest.skip("no loop devices here")
+    yield runtime
+    await runtime.close()
+    clear(mounts_dir(cluster, "node-1"))
+
+
+def attached(folder: Path) -> list[str]:
+    """The loop devices of the files below a folder."""
+    found = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if str(folder) in line]
+
+
+async def test_scratch_holds_what_was_asked_for_and_no_more(limited, busybox, tmp_path):
+    fill = f"dd if=/dev/zero of={SCRATCH_DIR}/a bs=1M count=%d 2>&1 | tail -1; ls {SCRATCH_DIR}"
+    assert "No space" not in await ended(limited, task(busybox, fill % 95))
+    more = f"dd if=/dev/zero of={SCRATCH_DIR}/b bs=1M count=60 2>&1; du -sm {SCRATCH_DIR}"
+    over = await ended(limited, task(busybox, f"{more} | cut -f1"))
+    assert "No space left on device" in over
+    assert 95 <= int(re.findall(r"^(\d+)$", over, re.M)[-1]) <= 130
+    assert attached(tmp_path) == []
+    assert not list(mounts_dir(limited._node.cluster, "node-1").iterdir())
+
+
+async def test_limited_scratch_is_kept_for_the_task_and_wiped_with_the_job(
+    limited, busybox, made_image, docker_engine, cluster, tmp_path
+):
+    image = made_image("USER bee")
+    write = f"echo step 7 > {SCRATCH_DIR}/checkpoint; id -u; ls -A {SCRATCH_DIR}"
+    assert await ended(limited, task(image, write)) == "1000\ncheckpoint\n"
+    look = f"cat {SCRATCH_DIR}/checkpoint 2>/dev/null || echo nothing"
+    assert await ended(limited, task(image, look)) == "step 7\n"
+    assert await ended(limited, task(image, look, task_index=1)) == "nothing\n"
+    assert docker_engine.volumes.list(filters={"label": f"skep.cluster={cluster}"}) == []
+
+    held = await limited.create(task(busybox, "sleep 60", job="j2"))
+    await limited.start(held)
+    assert await limited.scratch_jobs() == {"j1", "j2"}
+    await limited.remove_scratch({"j1", "j2"})
+    assert await limited.scratch_jobs() == {"j2"}
+    await limited.remove(held)
+    await limited.remove_scratch({"j2"})
+    assert (await limited.scratch_jobs(), list((tmp_path / "scratch").iterdir())) == (set(), [])
+
+
+async def test_limited_scratch_runs_no_set_user_id_program_and_no_device(limited, busybox):
+    found = await ended(limited, task(busybox, f"grep {SCRATCH_DIR} /proc/self/mountinfo"))
+    assert {"nosuid", "nodev"} <= set(found.split()[5].split(","))
+
+
+async def test_volume_of_an_older_agent_is_used_on(limited, runtime, busybox):
+    await ended(runtime, task(busybox, f"echo old > {SCRATCH_DIR}/a"))
+    assert await ended(limited, task(busybox, f"cat {SCRATCH_DIR}/a")) == "old\n"

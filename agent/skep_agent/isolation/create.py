@@ -22,7 +22,7 @@ from skep_agent.accelerators.base import ContainerDevices, nvidia_devices
 from skep_agent.containers import RuntimeFailure, require
 from skep_agent.isolation.env import check_env, container_env
 from skep_agent.isolation.files import check_files, check_folder, command_is_secret, sourced_command
-from skep_agent.isolation.mounts import check_mounts, mount_point
+from skep_agent.isolation.mounts import check_mounts, mount_point, scratch_point
 from skep_agent.network.plan import Plan, plan_of
 from skep_agent.protocol import (
     CHECKPOINT_SIGNALS,
@@ -114,6 +114,7 @@ class EngineFacts:
     init: bool  # docker-init is installed
     api: str = "1.41"  # the version of its API that is spoken
     disk_quota: bool = False  # its storage driver limits what a container writes
+    scratch_image: bool = False  # the task's scratch is a file that the agent mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,7 @@ def labels(spec: AttemptSpec, node: NodeFacts) -> dict[str, str]:
         "skep.network": spec.network,
         "skep.gang": str(spec.gang.vni) if spec.gang and spec.network == "gang" else "",
         "skep.disk_mb": str(spec.disk_mb),
+        "skep.scratch_mb": str(spec.scratch_mb),
         "skep.log_bytes": str(spec.log_bytes),
     }
 
@@ -339,7 +341,7 @@ def _host_config(
         # When the node itself runs out of memory, tasks die before the agent and the engine.
         oom_score_adj=500,
         storage_opt=_storage_opt(spec, engine),
-        mounts=_mounts(spec, node),
+        mounts=_mounts(spec, node, engine),
         init=engine.init,
         restart_policy={"Name": "no"},
         # Without rotation: a reader resumes by its offset from the first byte. "local" and not
@@ -392,8 +394,8 @@ def _check_ulimits(spec: AttemptSpec) -> None:
         require(ok, f"ulimit {name} of {value}, at most {most}")
 
 
-def _mounts(spec: AttemptSpec, node: NodeFacts) -> list[Mount] | None:
-    """Return the mounts of the scratch volume and of storages, which the agent made. No path that
+def _mounts(spec: AttemptSpec, node: NodeFacts, engine: EngineFacts) -> list[Mount] | None:
+    """Return the mounts of the scratch and of storages, which the agent made. No path that
     the server names is passed to the engine."""
     from docker.types import Mount
 
@@ -407,7 +409,10 @@ def _mounts(spec: AttemptSpec, node: NodeFacts) -> list[Mount] | None:
         )
         for index, mount in enumerate(spec.mounts)
     ]
-    if spec.scratch_mb:
+    if spec.scratch_mb and engine.scratch_image:
+        point = str(scratch_point(node.cluster, node.name, spec))
+        mounts.append(Mount(SCRATCH_DIR, point, type="bind", propagation="rprivate"))
+    elif spec.scratch_mb:
         mounts.append(Mount(SCRATCH_DIR, scratch_volume(spec, node), type="volume", no_copy=True))
     return mounts or None
 

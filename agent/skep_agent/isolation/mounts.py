@@ -114,6 +114,8 @@ def _check_source(mount: StorageMount) -> None:
         require(is_server_name(mount.server), f"{mount.server[:80]!r} as an NFS server")
         for option in mount.options:
             require(is_nfs_option(option), f"the mount option {option[:40]!r}")
+    parts = len(PurePosixPath(path).parts) - 1
+    require(0 <= mount.inner <= parts, f"{mount.inner} folders of {path[:80]!r}")
     folder = mount.user_folder
     require(not folder or is_folder_name(folder), f"{folder[:80]!r} as the folder of a user")
 
@@ -126,3 +128,8 @@ def mounts_dir(cluster: str, node: str) -> Path:
 def mount_point(cluster: str, node: str, spec: AttemptSpec, index: int) -> Path:
     """Return where the node makes one mount of an attempt."""
     return mounts_dir(cluster, node) / f"{spec.attempt_id}.{spec.epoch}.{index}"
+
+
+def scratch_point(cluster: str, node: str, spec: AttemptSpec) -> Path:
+    """Return where the node mounts the file of an attempt's scratch."""
+    return mounts_dir(cluster, node) / f"{spec.attempt_id}.{spec.epoch}.scratch"

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,6 +51,7 @@ from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.image_cache import ImageCache
+from skep_agent.runtimes.scratch_images import ScratchImages
 from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
 # Engine calls at a time where all containers are asked.
@@ -97,7 +99,8 @@ class DockerRuntime:
         self._fence = fence
         self._unowned_since: dict[str, float] = {}  # tables of others, on the monotonic clock
         self._networks = Networks(self._engine, node, fence)
-        self._scratches = Scratches(self._engine, node)
+        files = ScratchImages(state and state / "scratch", node)
+        self._scratches = Scratches(self._engine, node, files)
         self._storages = StorageMounts(node, storages or StoragePolicy())
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
@@ -150,21 +153,21 @@ class DockerRuntime:
         check_spec(spec)
         await self._networks.ensure_fence()
         image = await self._images.facts(spec.image)
-        await self._scratches.ensure(spec)
-        with self._storages.prepared(spec):
+        scratch = await self._scratches.ensure(spec)
+        with self._storages.prepared(spec, scratch):
             try:
-                container_id = await self._create_in_network(spec, image)
+                container_id = await self._create_in_network(spec, image, scratch is not None)
             except RuntimeFailure as failure:
                 if failure.code != "image_not_found":
                     raise
                 self._images.forget(spec.image)
                 image = await self._images.facts(spec.image)
-                container_id = await self._create_in_network(spec, image)
+                container_id = await self._create_in_network(spec, image, scratch is not None)
             try:
                 owner = await docker_files.put(
                     self._engine, container_id, image.user, spec, archive
                 )
-                await self._storages.mount(spec, owner)
+                await self._storages.mount(spec, owner, scratch)
             except RuntimeFailure:
                 with suppress(RuntimeFailure):
                     await self.remove(container_id)
@@ -322,8 +325,10 @@ class DockerRuntime:
             self._disk_quota = _has_quota(info)
         return EngineFacts(self._cpus, version.init, version.api, self._disk_quota)
 
-    async def _create_in_network(self, spec: AttemptSpec, image: ImageFacts) -> str:
-        engine = await self._engine_facts()
+    async def _create_in_network(
+        self, spec: AttemptSpec, image: ImageFacts, scratch_image: bool
+    ) -> str:
+        engine = replace(await self._engine_facts(), scratch_image=scratch_image)
         if spec.network == "gang":
             async with self._networks.of_gang(plan_of(spec, self._node.name)) as network:
                 return await self._create(create_call(spec, self._node, engine, image, network))

@@ -22,8 +22,9 @@ import structlog
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts, scratch_labels, scratch_volume
-from skep_agent.protocol import AttemptSpec
+from skep_agent.protocol import SCRATCH_DIR, AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
+from skep_agent.runtimes.scratch_images import ScratchImages
 
 MIB = 1024 * 1024
 # As many files as a file system of the size of the limit has: ext4 makes one inode per 16 KiB.
@@ -239,6 +240,8 @@ def _of(container: dict[str, Any], root: str) -> _Watched | None:
     layer = ((container.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir") or ""
     mounts = container.get("Mounts") or ()
     volumes = [mount["Source"] for mount in mounts if mount.get("Type") == "volume"]
+    if disk_mb and any(_is_scratch_volume(mount) for mount in mounts):
+        disk_mb += _number(labels, "skep.scratch_mb")
     return _Watched(
         container["Id"],
         disk_mb,
@@ -247,6 +250,10 @@ def _of(container: dict[str, Any], root: str) -> _Watched | None:
         tuple(folder for folder in volumes if os.path.isdir(folder)),
         str(Path(root, "containers", container["Id"], "local-logs", "container.log")),
     )
+
+
+def _is_scratch_volume(mount: dict[str, Any]) -> bool:
+    return mount.get("Type") == "volume" and mount.get("Destination") == SCRATCH_DIR
 
 
 def _number(labels: dict[str, str], name: str) -> int:
@@ -270,33 +277,41 @@ def _free(folder: str) -> int:
 
 
 class Scratches:
-    """The scratch of tasks: named volumes of the engine that stay from one attempt to the next.
+    """The scratch of tasks: named volumes of the engine, or files, that stay from one attempt to
+    the next.
 
     A volume belongs to a job and a task of it, on one node. Only volumes that carry this node's
     labels are ever used or removed.
     """
 
-    def __init__(self, engine: Engine, node: NodeFacts) -> None:
+    def __init__(self, engine: Engine, node: NodeFacts, images: ScratchImages) -> None:
         self._engine = engine
         self._node = node
+        self._images = images
         self._quotas = True  # until the engine says that its file system has none
         self._lock = asyncio.Lock()  # nothing is removed that is about to be mounted
 
-    async def ensure(self, spec: AttemptSpec) -> None:
-        """Make the volume of a task unless it is there. Its size is held by the file system where
-        that has project quotas. Raises RuntimeFailure "create_failed", also for a volume of this
-        name that was made by another."""
+    async def ensure(self, spec: AttemptSpec) -> Path | None:
+        """Make the scratch of a task unless it is there: a volume where the engine's file system
+        has project quotas, else a file, which is returned. An agent that cannot mount files makes
+        a volume, whose size the watch measures. Raises RuntimeFailure "create_failed", also for a
+        volume of this name that was made by another."""
         if not spec.scratch_mb:
-            return
+            return None
         name, labels = scratch_volume(spec, self._node), scratch_labels(spec, self._node)
         async with self._lock:
-            found = await self._create(name, labels, spec.scratch_mb)
+            if (image := self._images.find(spec)) is not None:
+                return image
+            found = await self._create(name, labels, spec)
+            if found is None:
+                return await asyncio.to_thread(self._images.make, spec)
         if (found.get("Labels") or {}) != labels or found.get("Driver") != "local":
             raise RuntimeFailure("create_failed", f"The volume {name} is not this task's.")
+        return None
 
     async def jobs(self) -> set[str]:
         """Return the ids of the jobs that have scratch on this node."""
-        return {job for job, _ in await self._volumes()}
+        return {job for job, _ in await self._volumes()} | self._images.jobs()
 
     async def remove(self, jobs: Collection[str]) -> None:
         """Remove the scratch of these jobs. What a container still uses stays for now."""
@@ -304,10 +319,17 @@ class Scratches:
             for job, name in await self._volumes():
                 if job in jobs:
                     await self._remove(name)
+            for job in self._images.jobs() & set(jobs):
+                await asyncio.to_thread(self._images.remove, job)
 
-    async def _create(self, name: str, labels: dict[str, str], size_mb: int) -> dict:
+    async def _create(
+        self, name: str, labels: dict[str, str], spec: AttemptSpec
+    ) -> dict[str, Any] | None:
+        """Return the volume; None where it is to be a file instead."""
+        if not self._quotas and self._images.available and not await self._exists(name):
+            return None
         try:
-            options = {"size": f"{size_mb}M"} if self._quotas else {}
+            options = {"size": f"{spec.scratch_mb}M"} if self._quotas else {}
             return await self._engine.call(
                 lambda api: api.create_volume(name, "local", options, labels)
             )
@@ -316,7 +338,16 @@ class Scratches:
                 raise error.failure("create_failed") from None
             self._quotas = False
             log.info("scratch_without_quota", problem=error.message)
-            return await self._create(name, labels, size_mb)
+            return await self._create(name, labels, spec)
+
+    async def _exists(self, name: str) -> bool:
+        try:
+            await self._engine.call(lambda api: api.inspect_volume(name))
+        except EngineError as error:
+            if error.status != 404:
+                raise error.failure("create_failed") from None
+            return False
+        return True
 
     async def _volumes(self) -> list[tuple[str, str]]:
         """Return (job, name) of the volumes of this node."""

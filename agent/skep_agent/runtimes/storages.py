@@ -25,10 +25,18 @@ from typing import Any, TypeVar
 
 import structlog
 
+from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts
 from skep_agent.isolation.files import Owner
-from skep_agent.isolation.mounts import StoragePolicy, mount_point, mounts_dir, unavailable
+from skep_agent.isolation.mounts import (
+    StoragePolicy,
+    mount_point,
+    mounts_dir,
+    scratch_point,
+    unavailable,
+)
 from skep_agent.protocol import AttemptSpec, StorageMount
+from skep_agent.runtimes.scratch_images import mount_image
 
 T = TypeVar("T")
 THREADS = 8  # a server that does not answer holds one
@@ -59,11 +67,11 @@ class StorageMounts:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def prepared(self, spec: AttemptSpec) -> Iterator[None]:
+    def prepared(self, spec: AttemptSpec, scratch: Path | None = None) -> Iterator[None]:
         """Check each storage of an attempt against the node's rules, and make the empty folders
-        that the engine asks for when it creates the container. Within, no mount of it is tidied
-        away. Raises RuntimeFailure "storage_unavailable"."""
-        points = self._points(spec)
+        that the engine asks for when it creates the container; one for the file of its scratch,
+        too. Within, no mount of it is tidied away. Raises RuntimeFailure "storage_unavailable"."""
+        points = [*self._points(spec), *([self._scratch_point(spec)] if scratch else [])]
         for mount in spec.mounts:
             self._policy.check(mount)
         self._preparing |= set(points)
@@ -74,9 +82,12 @@ class StorageMounts:
         finally:
             self._preparing -= set(points)
 
-    async def mount(self, spec: AttemptSpec, owner: Owner) -> None:
-        """Mount the storages of an attempt. `owner` gets the folders that are made for its user.
-        Raises RuntimeFailure "storage_unavailable"."""
+    async def mount(self, spec: AttemptSpec, owner: Owner, scratch: Path | None = None) -> None:
+        """Mount the storages of an attempt, and the file of its scratch. `owner` gets the folders
+        that are made for its user. Raises RuntimeFailure "storage_unavailable" and
+        "create_failed"."""
+        if scratch is not None:
+            await self._run(_mount_scratch, scratch, self._scratch_point(spec), owner)
         for mount, point in zip(spec.mounts, self._points(spec), strict=True):
             work = self._run(_mount, mount, self._policy, self._folder, point, owner)
             try:
@@ -115,6 +126,9 @@ class StorageMounts:
             mount_point(node.cluster, node.name, spec, index) for index in range(len(spec.mounts))
         ]
 
+    def _scratch_point(self, spec: AttemptSpec) -> Path:
+        return scratch_point(self._node.cluster, self._node.name, spec)
+
     def _ours(self, sources: Sequence[str]) -> list[Path]:
         return [Path(source) for source in sources if Path(source).parent == self._folder]
 
@@ -131,7 +145,16 @@ def mount_arguments(mount: StorageMount, target: Path) -> list[str]:
     """Return the command that mounts an export. What its programs may do is never the server's
     choice."""
     options = ",".join(["nosuid", "nodev", *mount.options])
-    return ["mount", "-t", "nfs", "-o", options, f"{mount.server}:{mount.path}", str(target)]
+    export = "/".join(mount.path.split("/")[: -mount.inner or None]) or "/"
+    return ["mount", "-t", "nfs", "-o", options, f"{mount.server}:{export}", str(target)]
+
+
+def _mount_scratch(image: Path, point: Path, owner: Owner) -> None:
+    try:
+        _remove_mount(point)
+        mount_image(image, point, owner)
+    except OSError as error:
+        raise RuntimeFailure("create_failed", f"Scratch: {error.strerror}.") from None
 
 
 def _mount(
@@ -164,7 +187,8 @@ def _opened(mount: StorageMount, policy: StoragePolicy, folder: Path) -> Iterato
     _make_point(temporary)
     try:
         _mount_nfs(mount, temporary)
-        storage = os.open(temporary, _FOLDER)
+        inner = mount.path.split("/")[-mount.inner :] if mount.inner else []
+        storage = _open_below(str(temporary), str(temporary.joinpath(*inner)))
         try:
             yield storage
         finally:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from skep_agent.containers import RuntimeFailure
-from skep_agent.isolation.mounts import StoragePolicy
-from skep_agent.protocol import StorageMount
+from skep_agent.isolation.mounts import StoragePolicy, check_mounts
+from skep_agent.protocol import AttemptSpec, ImageSpec, StorageMount
 from skep_agent.runtimes.storages import mount_arguments
 
 
@@ -54,3 +54,28 @@ def test_02_export_is_mounted_without_its_programs_rights_and_devices():
         *("mount", "-t", "nfs", "-o", "nosuid,nodev,vers=4.2,hard"),
         *("nfs.example.org:/team", "/run/x"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "inner", "export"),
+    [("/team", 0, "/team"), ("/team/sets/cats", 2, "/team"), ("/sets/cats", 2, "/")],
+)
+def test_02_folders_that_tenants_write_are_not_the_servers_to_resolve(path, inner, export):
+    """They are opened one by one below the mounted export; a link among them ends it."""
+    mount = StorageMount(
+        type="nfs", server="nfs.example.org", path=path, inner=inner, target="/datasets/cats"
+    )
+    assert mount_arguments(mount, Path("/run/x"))[-2] == f"nfs.example.org:{export}"
+
+
+@pytest.mark.parametrize("inner", [-1, 3])
+def test_02_path_has_the_folders_that_it_is_said_to_have(inner):
+    mount = StorageMount(
+        type="nfs", server="n", path="/sets/cats", inner=inner, target="/datasets/cats"
+    )
+    spec = AttemptSpec(
+        attempt_id="a", epoch=1, job_id="j", job_name="j", task_role="w", task_index=0,
+        image=ImageSpec(reference="x"), command="true", cpus=1, memory_mb=64, mounts=[mount],
+    )  # fmt: skip
+    with pytest.raises(RuntimeFailure, match="folders of"):
+        check_mounts(spec)
