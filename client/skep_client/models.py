@@ -218,6 +218,23 @@ class Csrf(Model):
     csrf_token: str = ""
 
 
+class Dataset(Model):
+    id: str
+    virtual_cluster: str = ""
+    name: str
+    version: str = ""
+    description: str = ""
+    storage: str = ""
+    path: str = ""
+    owner: str | None = None
+    job_id: str | None = None
+    job_name: str = ""
+    size: int | None = None
+    files: int | None = None
+    may_change: bool = False
+    created_at: datetime
+
+
 class Dependency(Model):
     """
     A job that another one waits for.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from skep_jobfile.part import CellType, OpenPart, RoleName
-from skep_jobfile.skep_extras import SkepExtras
+from skep_jobfile.skep_extras import SkepExtras, plain_folder
 
 OPPORTUNISTIC = -1
 TEAMWISE_STORAGE = "teamwise_storage"  # OpenPAI's plugin; its parameter: storageConfigNames
@@ -111,8 +111,7 @@ class Storage(OpenPart):
     @property
     def target(self) -> str:
         """Return the folder spelled plainly: without doubled slashes or one at its end."""
-        path = self.mount_path or f"/mnt/{self.name}"
-        return "/".join(["" if path.startswith("/") else ".", *filter(None, path.split("/"))])
+        return plain_folder(self.mount_path or f"/mnt/{self.name}")
 
 
 class StatusChangeNotification(OpenPart):

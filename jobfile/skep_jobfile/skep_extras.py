@@ -17,6 +17,8 @@ MAX_BARRIER_S = 86400
 DEFAULT_BARRIER_S = 600
 YEARS = range(2000, 2200)  # that every program between here and the page can represent
 WORKSPACE = "/workspace"
+DATASET = r"^[A-Za-z0-9][A-Za-z0-9_-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?$"
+MAX_DATASETS = 16
 # What the kernel and the platform put into containers.
 TAKEN = ("/proc", "/sys", "/dev", "/run/skep")
 
@@ -29,6 +31,11 @@ AppType = Literal["jupyterlab", "code-server", "tensorboard", "shell", "web"]
 CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
 Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
 Duration = Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)]
+
+
+def plain_folder(path: str) -> str:
+    """Return a path without doubled slashes or one at its end."""
+    return "/".join(["" if path.startswith("/") else ".", *filter(None, path.split("/"))])
 
 
 def _moment(value: Any) -> datetime:
@@ -168,6 +175,26 @@ class ApiToken(Part):
     )
 
 
+class DatasetMount(Part):
+    """A dataset that the tasks find as a folder, and cannot write."""
+
+    name: Annotated[str, Field(pattern=DATASET, max_length=127)] = Field(
+        description="NAME@VERSION of a dataset of the virtual cluster; NAME is its newest version.",
+        examples=["imagenet@2"],
+    )
+    mount_path: str | None = Field(
+        default=None, description="Folder in which the tasks find it; default /datasets/NAME."
+    )
+
+    @property
+    def target(self) -> str:
+        """Return the folder spelled plainly, as that of a storage."""
+        return plain_folder(self.mount_path or f"/datasets/{self.name.partition('@')[0]}")
+
+
+DatasetName = Annotated[str, Field(pattern=DATASET, max_length=127)]
+
+
 class SkepRole(Part):
     """What Skep knows of a task role and OpenPAI's protocol does not."""
 
@@ -271,6 +298,11 @@ class SkepExtras(Part):
     lazy_preemption: bool | None = Field(
         default=None, description="Continue as an opportunistic job instead of being stopped."
     )
+    datasets: Annotated[list[DatasetName | DatasetMount], Field(max_length=MAX_DATASETS)] = Field(
+        default=[],
+        description="Datasets that its tasks find below `/datasets`, to read.",
+        examples=[["imagenet@2", {"name": "labels", "mountPath": "/labels"}]],
+    )
     home: bool = Field(
         default=True,
         description="False: the home of its owner is not mounted at `/home/USER`, and `$HOME` is "
@@ -292,6 +324,10 @@ class SkepExtras(Part):
         "admins: no one, the virtual cluster's members, every user. Default: as the virtual "
         "cluster says.",
     )
+
+    @property
+    def asked_datasets(self) -> list[DatasetMount]:
+        return [DatasetMount(name=one) if isinstance(one, str) else one for one in self.datasets]
 
     @property
     def token_scope(self) -> Literal["read", "submit"] | None:

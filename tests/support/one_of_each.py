@@ -16,6 +16,7 @@ from skep_platform.cluster.services import issue_join_token
 from skep_platform.files.models import Archive
 from skep_platform.images.models import Prefetch
 from skep_platform.images.services import create as create_image
+from skep_platform.storage import datasets
 from skep_platform.storage import services as storage
 from skep_platform.telemetry.models import JobUse
 from skep_platform.tenancy import memberships
@@ -37,6 +38,7 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
     prefetch = Prefetch.objects.create(image="private", reference="x", expires_at=expires_at)
     made = storage.create(admin, "team-data", "host_path", {"path": "/srv/team"})
     storage.grant(admin, made, "team")
+    dataset = datasets.create(owner, "team", "set", "team-data")
     node = make_node("node-a", gpus=2)
     job = make_job(team, owner, name="train")
     attempt = place(job, list(node.devices.all())[:1])
@@ -57,6 +59,7 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
         "me": {"registry": "registry.example.org"},
         "prefetches": {"id": prefetch.pk},
         "nodes": {"name": "node-a", "token_id": issue_join_token(None, 60)[0].pk},
+        "datasets": {"id": dataset.pk},
         "storages": {"name": "team-data", "virtual_cluster": "team"},
         "users": {"username": "owner"},
         "virtual-clusters": {

@@ -325,6 +325,31 @@ def revoke_storage_from_group(name: str, group: str) -> Call[None]:
     return Call("DELETE", f"storages/{name}/groups/{group}", None)
 
 
+def datasets(**params: Any) -> Call[Page[models.Dataset]]:
+    """Iterate over the datasets of your virtual clusters, the newest first. `params`:
+    virtual_cluster, name."""
+    return Call("GET", "datasets", Page[models.Dataset], params=given(params))
+
+
+def create_dataset(
+    virtual_cluster: str, name: str, storage: str, path: str = "", **fields: Any
+) -> Call[models.Dataset]:
+    """Make a dataset of a folder of a storage. `fields`: version, description, job."""
+    body = {"virtual_cluster": virtual_cluster, "name": name, "storage": storage, "path": path}
+    return Call("POST", "datasets", models.Dataset, json={**body, **fields}, repeatable=False)
+
+
+def update_dataset(id: str, description: str) -> Call[models.Dataset]:
+    """Describe a dataset anew."""
+    body = {"description": description}
+    return Call("PATCH", f"datasets/{id}", models.Dataset, json=body)
+
+
+def delete_dataset(id: str) -> Call[None]:
+    """Delete a dataset, and nothing of its files."""
+    return Call("DELETE", f"datasets/{id}", None)
+
+
 def storage_files(
     name: str, path: str = "", *, after: str = "", limit: int = 200
 ) -> Call[models.StorageFiles]:

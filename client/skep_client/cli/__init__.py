@@ -18,6 +18,7 @@ from skep_client.cli import (
     check,
     cluster,
     copy,
+    datasets,
     diagnose,
     fs,
     images,
@@ -49,7 +50,8 @@ app = typer.Typer(
 )
 PARTS = (
     *(account, submit, check, jobs, steer, show, logs, top, reach, copy, diagnose),
-    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages, fs),
+    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages),
+    *(datasets, fs),
     *(audit, usage, notifications, onebox, apps),
 )
 for part in PARTS:

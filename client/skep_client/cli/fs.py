@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.words import size as size_text
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -53,7 +54,7 @@ def ls(place: There, as_json: Json = False) -> None:
     print_table(
         ("NAME", "SIZE", "MODIFIED"),
         [
-            (f"{e.name}/" if e.type == "folder" else e.name, _size(e.size) if e.type == "file"
+            (f"{e.name}/" if e.type == "folder" else e.name, size_text(e.size) if e.type == "file"
              else e.type, f"{e.modified_at:%Y-%m-%d %H:%M}" if e.modified_at else "")
             for e in found
         ],
@@ -103,7 +104,7 @@ def du(place: There, as_json: Json = False) -> None:
         print_json(found)
         return
     least = "" if found.complete else "at least "
-    say(f"{least}{_size(found.size)} in {found.files} files and {found.folders} folders")
+    say(f"{least}{size_text(found.size)} in {found.files} files and {found.folders} folders")
 
 
 def _place(text: str) -> Place:
@@ -217,10 +218,3 @@ def _download(skep: Skep, source: Place, target: Path) -> None:
                 break
             file.write(data)
     part.replace(target)
-
-
-def _size(size: int) -> str:
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

@@ -63,3 +63,11 @@ def diagnosis(found: Diagnosis) -> str:
     where = f" in {found.task}" if found.task else ""
     where += f" on {found.node}" if found.node else ""
     return f"{found.title or found.category} ({found.code} {found.name}){where}"
+
+
+def size(count: int) -> str:
+    """Say how many bytes that is."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

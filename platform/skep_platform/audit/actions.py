@@ -234,6 +234,11 @@ ACTIONS: dict[str, Action] = {
             "DELETE storages/<name>/groups/<group>",
         ),
     ),
+    "dataset.create": Action("storage", "A dataset was made of a folder.", ("POST datasets",)),
+    "dataset.update": Action("storage", "A dataset was described anew.", ("PATCH datasets/<id>",)),
+    "dataset.delete": Action(
+        "storage", "A dataset was deleted, and nothing of its files.", ("DELETE datasets/<id>",)
+    ),
     "storage.file.upload": Action(
         "storage", "A file was uploaded to a storage.", ("PUT storages/<name>/content",)
     ),

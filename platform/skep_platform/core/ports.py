@@ -175,6 +175,11 @@ class ManagedVcs(Protocol):
         """Return the ids of the virtual clusters that a user is a VC admin of. One query."""
 
 
+class FindJob(Protocol):
+    def __call__(self, user: Any, job_id: UUID) -> Any:
+        """Return a job that the user may see; its `name` is used. Raises NotFound."""
+
+
 class JobGoesOn(Protocol):
     def __call__(self, job_id: UUID) -> bool:
         """Return whether a job exists and has not ended. One query."""
@@ -220,6 +225,7 @@ jobs_in: Port[JobsIn] = Port("jobs_in")
 use_of_limits: Port[UseOfLimits] = Port("use_of_limits")
 images_only_of: Port[ImagesOnlyOf] = Port("images_only_of")
 managed_vcs: Port[ManagedVcs] = Port("managed_vcs")
+find_job: Port[FindJob] = Port("find_job")
 job_goes_on: Port[JobGoesOn] = Port("job_goes_on")
 vc_ids: Port[VcIds] = Port("vc_ids")
 store_apps: Port[StoreApps] = Port("store_apps")

@@ -27,4 +27,5 @@ class JobsConfig(AppConfig):
         ports.gpus_in_use.bind(queries.gpus_in_use)
         ports.jobs_in.bind(queries.jobs_in)
         ports.use_of_limits.bind(allowances.use_of)
+        ports.find_job.bind(queries.find)
         ports.job_goes_on.bind(queries.goes_on)

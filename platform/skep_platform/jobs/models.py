@@ -234,11 +234,13 @@ class JobFiles(models.Model):
 
 
 class JobStorage(models.Model):
-    """A storage that the containers of a job mount, by its name at the time of the submit."""
+    """A storage that the containers of a job mount, by its name at the time of the submit; or a
+    dataset in it, by NAME@VERSION."""
 
     job = models.ForeignKey(Job, models.CASCADE, related_name="storages")
     storage = models.ForeignKey("storage.Storage", models.SET_NULL, null=True, related_name="+")
-    name = models.CharField(max_length=63)
+    dataset = models.ForeignKey("storage.Dataset", models.SET_NULL, null=True, related_name="+")
+    name = models.CharField(max_length=127)
     target = models.CharField(max_length=1024)
 
     class Meta:

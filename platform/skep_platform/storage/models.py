@@ -1,12 +1,18 @@
-"""Storages that an admin describes once, and their grants to virtual clusters and groups."""
+"""Storages that an admin describes once, and their grants to virtual clusters and groups;
+datasets, which are folders in them."""
 
 from __future__ import annotations
 
 from django.conf import settings
+from django.core.validators import RegexValidator
 from django.db import models
 
 from skep_platform.core.models import Entity
 from skep_platform.tenancy.models import NAME, VirtualCluster
+
+VERSION = RegexValidator(
+    r"\A[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}\Z", "Use letters, digits, '.', '-' and '_'."
+)
 
 
 class StorageType(models.TextChoices):
@@ -59,3 +65,39 @@ class StorageGrant(models.Model):
             models.UniqueConstraint(fields=["storage", "vc"], name="storage_grant_once"),
             models.UniqueConstraint(fields=["storage", "group"], name="storage_grant_group_once"),
         ]
+
+
+class Dataset(Entity):
+    """A version of a dataset: a folder of a storage under a name, which jobs of a virtual cluster
+    mount read-only. Where it lies never changes; another folder is another version."""
+
+    vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="datasets")
+    name = models.CharField(max_length=63, validators=[NAME])
+    version = models.CharField(max_length=63, validators=[VERSION])
+    description = models.CharField(max_length=2000, blank=True)
+    storage = models.ForeignKey(Storage, models.CASCADE, related_name="datasets")
+    # In a storage with folders for users: whose folder the path is in.
+    user_folder = models.CharField(max_length=255, blank=True)
+    path = models.CharField(max_length=1024, blank=True)  # below the storage, or that folder
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="datasets"
+    )
+    # Of the job whose outputs it is; its name at that time stays when the job is forgotten.
+    job_id = models.UUIDField(null=True)
+    job_name = models.CharField(max_length=255, blank=True)
+    # What was counted when it was made; null where the server does not have the storage's files.
+    size = models.BigIntegerField(null=True)
+    files = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["vc", "name", "version"], name="dataset_version_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    @property
+    def folder(self) -> str:
+        """Return where it lies below the storage; "": it is all of it."""
+        return "/".join(filter(None, [self.user_folder, self.path]))

@@ -68,12 +68,17 @@ def writable(user: User, name: str) -> Storage:
     return storage
 
 
-def mountable(owner: User, vc: VirtualCluster, names: Collection[str] | None) -> QuerySet[Storage]:
-    """Select the storages that a job of this owner may mount in a virtual cluster, by name: those
-    of these names; with None those that are mounted by default."""
-    wanted = Q(default=True) if names is None else Q(name__in=names)
+def mountable(owner: User, vc: VirtualCluster) -> QuerySet[Storage]:
+    """Select the storages that a job of this owner may mount in a virtual cluster, by name."""
     granted = Exists(_applying(owner, [vc]).filter(storage=OuterRef("pk")))
-    return Storage.objects.filter(wanted, granted).order_by("name")
+    return Storage.objects.filter(granted).order_by("name")
+
+
+def asked(owner: User, vc: VirtualCluster, names: Collection[str]) -> QuerySet[Storage]:
+    """Select those of these names that a job may mount; without names those that are mounted by
+    default."""
+    wanted = Q(name__in=names) if names else Q(default=True)
+    return mountable(owner, vc).filter(wanted)
 
 
 class Mounting(NamedTuple):

@@ -11,7 +11,7 @@ from skep_platform.web.views import index
 PAGES = (
     *("login", "reset-password", "forgot-password", "confirm-email"),
     *("jobs", "cluster", "virtual-clusters", "images", "storages"),
-    "apps",
+    *("apps", "datasets"),
     *("users", "groups", "tokens", "cells", "audit", "health", "usage", "profile", "settings"),
     "about",
     *("notifications", "announcements", "unsubscribe"),

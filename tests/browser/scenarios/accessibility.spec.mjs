@@ -86,6 +86,8 @@ function views({ running, failed, waiting }) {
     ["/images"],
     ["/storages"],
     ["/storages/there-is-none"],
+    ["/datasets"],
+    ["/datasets/00000000-0000-7000-8000-000000000000"],
     ["/notifications"],
     ["/announcements"],
     ["/apps"],

@@ -81,6 +81,8 @@ const PAGES = [
   "/images",
   "/storages",
   "/storages/there-is-none",
+  "/datasets",
+  "/datasets/00000000-0000-7000-8000-000000000000",
   "/notifications",
   "/announcements",
   "/apps",

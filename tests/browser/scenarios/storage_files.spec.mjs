@@ -1,7 +1,15 @@
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, logIn, shoot, test } from "../visitor.mjs";
+import {
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+  write,
+} from "../visitor.mjs";
 
 /** An admin adds a folder of the nodes as a storage and grants it; files are uploaded in pieces,
  * downloaded and removed. */
@@ -54,6 +62,31 @@ test("files of a storage", async ({ page }) => {
   await page.reload();
   await page.getByRole("link", { name: "note.txt" }).waitFor();
 
+  await page.getByRole("button", { name: "Make a dataset" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("notes");
+  await page.getByLabel("Description").fill("What runs wrote");
+  await shoot(page, "dataset-form");
+  await page.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("heading", { name: "notes@1" }).waitFor();
+  await page.getByText("13 B in 1 file").waitFor();
+  await page.getByText("datasets: [notes@1]").waitFor();
+  await shoot(page, "dataset");
+  await page.goto("/jobs/new");
+  const name = freshName("reads");
+  const file = jobFile({
+    name,
+    command: "cat /datasets/notes/note.txt",
+    gpus: 0,
+  });
+  await write(page, `${file}extras:\n  skep:\n    datasets: [notes@1]\n`);
+  await page.getByRole("button", { name: "Submit" }).click();
+  await page.locator("header").getByText("Succeeded").waitFor();
+  await page.goto("/datasets");
+  await page.getByRole("link", { name: "notes@1" }).waitFor();
+  await shoot(page, "datasets");
+
+  await page.goto("/storages/files?path=runs");
+  await page.getByRole("link", { name: "note.txt" }).waitFor();
   await page
     .getByRole("navigation", { name: "Folders above" })
     .getByText("files")

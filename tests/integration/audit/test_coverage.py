@@ -121,10 +121,6 @@ def unsubscribe_body(world: World) -> dict[str, str]:
     return {"token": preferences.unsubscribe_token(owner.pk, "job.failed")}
 
 
-def granted_to_group(world: World) -> None:
-    world.callers["admin"].put("/storages/team-data/groups/research", {})
-
-
 def webhook_test(world: World) -> dict[str, str]:
     return {"channel": "webhook", "webhook": world.ids["webhooks"]}
 
@@ -336,8 +332,13 @@ CASES: dict[str, Case] = {
     "DELETE storages/<name>": Case(),
     "PUT storages/<name>/grants/<virtual_cluster>": Case(body={"read_only": False}),
     "DELETE storages/<name>/grants/<virtual_cluster>": Case(),
+    "POST datasets": Case(
+        "owner", {"virtual_cluster": "team", "name": "new", "storage": "team-data"}
+    ),
+    "PATCH datasets/<id>": Case("owner", {"description": "x"}),
+    "DELETE datasets/<id>": Case("owner"),
     "PUT storages/<name>/groups/<group>": Case(body={"read_only": False}),
-    "DELETE storages/<name>/groups/<group>": Case(prepare=granted_to_group),
+    "DELETE storages/<name>/groups/<group>": Case(),
     "POST files": Case("owner", raw=("application/gzip", packed(("hello", b"world")))),
     "POST jobs": Case("owner", job_body, secrets=(TASK_SECRET,)),
     "POST jobs/<id>/stop": Case("owner"),

@@ -32,6 +32,7 @@ from skep_platform.jobs import saved_views
 from skep_platform.jobs.models import JobShare
 from skep_platform.notifications import webhooks
 from skep_platform.notifications.models import Delivery, Notification
+from skep_platform.storage import datasets
 from skep_platform.storage import services as storage
 from skep_platform.telemetry.models import JobUse
 from skep_platform.tenancy import memberships, service_accounts
@@ -224,6 +225,11 @@ EXPECTED = {
     "DELETE storages/<name>/grants/<virtual_cluster>": ADMIN_OF_THE_TEAMS,
     "PUT storages/<name>/groups/<group>": ADMIN_OF_THE_TEAMS,
     "DELETE storages/<name>/groups/<group>": ADMIN_OF_THE_TEAMS,
+    "GET datasets": LOGGED_IN,
+    "POST datasets": SUBMITTERS,
+    "GET datasets/<id>": OF_THE_TEAM,
+    "PATCH datasets/<id>": row(401, 404, 403, "ok", "ok", "ok"),
+    "DELETE datasets/<id>": row(401, 404, 403, "ok", "ok", "ok"),
     "GET storages/<name>/files": SUBMITTERS,
     "DELETE storages/<name>/files": SUBMITTERS,
     "GET storages/<name>/content": SUBMITTERS,
@@ -333,6 +339,8 @@ BODIES: dict[str, Any] = {
     "PUT virtual-clusters/<name>/registry-credentials/<registry>": LOGIN,
     "POST storages": {"name": "new", "type": "host_path", "data": {"path": "/srv/new"}},
     "PATCH storages/<name>": {"description": "x"},
+    "POST datasets": {"virtual_cluster": "team", "name": "new", "storage": "team-data"},
+    "PATCH datasets/<id>": {"description": "x"},
     "PUT storages/<name>/grants/<virtual_cluster>": {"read_only": True},
     "POST jobs/bulk/stop": {"jobs": [NO_JOB]},
     "POST jobs/bulk/tags": {"jobs": [NO_JOB], "add": ["a"]},
@@ -397,6 +405,7 @@ def world() -> World:
     )
     made = storage.create(users["admin"], "team-data", "host_path", {"path": "/srv/team"})
     storage.grant(users["admin"], made, "team")
+    dataset = datasets.create(users["owner"], "team", "set", "team-data")
     node = make_node("node-a", gpus=1)
     job = make_job(team, users["owner"])
     attempt = place(job, list(node.devices.all()))
@@ -411,6 +420,7 @@ def world() -> World:
     announcement = announcements.create(users["admin"], "Maintenance on Monday.")
     group = groups.create(users["admin"], "research")
     groups.add_members(None, group, ["owner"])
+    storage.grant_group(users["admin"], made, "research")
     memberships.set_group(None, team, "research", "viewer")
     JobShare.objects.create(job=job, group=group)
     hook, _ = webhooks.create(users["owner"], "own", "https://hooks.example.org/x")
@@ -427,6 +437,7 @@ def world() -> World:
         "images": "private",
         "prefetches": str(prefetch.pk),
         "storages": "team-data",
+        "datasets": str(dataset.pk),
         "jobs": str(job.pk),
         "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),
         "apps": str(app.pk),
@@ -558,6 +569,7 @@ WORK = {
     "PATCH apps/<id>",
     *("POST jobs/bulk/stop", "POST jobs/bulk/tags"),
     *("PUT storages/<name>/content", "DELETE storages/<name>/files"),
+    *("POST datasets", "PATCH datasets/<id>", "DELETE datasets/<id>"),
 }
 
 

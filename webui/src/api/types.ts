@@ -70,6 +70,8 @@ export type App = Schemas["App"];
 export type NewAppBody = Schemas["NewAppBodyRequest"];
 export type Storage = Schemas["Storage"];
 export type StorageFile = Schemas["StorageFile"];
+export type Dataset = Schemas["Dataset"];
+export type DatasetBody = Schemas["DatasetBodyRequest"];
 export type StorageBody = Schemas["StorageBodyRequest"];
 
 /** Who did what to whom, from where; `before` and `after` hold what differs. */

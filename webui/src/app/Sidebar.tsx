@@ -18,6 +18,7 @@ const MAIN_LINKS = [
   { to: "/usage", label: "Usage", icon: "usage" },
   { to: "/images", label: "Images", icon: "image" },
   { to: "/storages", label: "Storages", icon: "folder" },
+  { to: "/datasets", label: "Datasets", icon: "tag" },
 ] as const;
 
 const ADMIN_LINKS = [

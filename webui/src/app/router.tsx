@@ -138,6 +138,18 @@ const storageFiles = createRoute({
   component: lazyPage(() => import("@/pages/storage/StorageFilesPage"), "StorageFilesPage"),
 });
 
+const datasets = createRoute({
+  getParentRoute: () => shell,
+  path: "/datasets",
+  component: lazyPage(() => import("@/pages/datasets/DatasetsPage"), "DatasetsPage"),
+});
+
+const dataset = createRoute({
+  getParentRoute: () => shell,
+  path: "/datasets/$id",
+  component: lazyPage(() => import("@/pages/datasets/DatasetPage"), "DatasetPage"),
+});
+
 const apps = createRoute({
   getParentRoute: () => shell,
   path: "/apps",
@@ -260,6 +272,8 @@ export const router = createRouter({
       images,
       storages,
       storageFiles,
+      datasets,
+      dataset,
       apps,
       openApp,
       users,

@@ -1,5 +1,5 @@
-"""What the containers of jobs mount: storages, and the homes of their owners, as they are granted
-when a node is sent the jobs."""
+"""What the containers of jobs mount: storages, datasets in them, and the homes of their owners, as
+they are granted when a node is sent the jobs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_limits import is_folder_name, is_storage_path, overlaps
 from skep_platform.jobs.models import Job, JobStorage
 from skep_platform.storage import queries as storage
+from skep_platform.storage.models import Storage
 
 HOMES = "/home"  # in containers, with a folder of the name of their owner
 Row = Mapping[str, Any]
@@ -49,13 +50,15 @@ def of(rows: Collection[Row]) -> dict[UUID, Mounts]:
 def _asks(extras: Row) -> bool:
     plugins = extras.get("com.microsoft.pai.runtimeplugin") or ()
     teamwise = any(plugin["plugin"] == TEAMWISE_STORAGE for plugin in plugins)
-    return extras.get("storages") is not None or teamwise
+    datasets = (extras.get("skep") or {}).get("datasets")
+    return extras.get("storages") is not None or teamwise or bool(datasets)
 
 
 def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> None:
     if not jobs:
         return
-    rows = JobStorage.objects.filter(job__in=jobs).order_by("pk").select_related("storage")
+    mounted = JobStorage.objects.filter(job__in=jobs).order_by("pk")
+    rows = mounted.select_related("storage", "dataset")
     asked = [(row, jobs[row.job_id], found[row.job_id]) for row in rows]
     granted = storage.granted(
         {_mounting(row.storage_id, job) for row, job, _ in asked if row.storage_id}
@@ -66,22 +69,35 @@ def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> Non
             message = f"Storage {row.name} was deleted after the job was submitted."
             mounts.refusal = ("storage_not_found", message)
             continue
+        if row.dataset is None and "@" in row.name:
+            message = f"Dataset {row.name} was deleted after the job was submitted."
+            mounts.refusal = ("dataset_not_found", message)
+            continue
         read_only = granted.read_only(_mounting(kept.pk, job))
         if read_only is None:
             holders = f"{job['vc__name']} nor to a group of {job['owner__username']}"
             message = f"Storage {kept.name} is granted neither to {holders} any longer."
             mounts.refusal = ("storage_forbidden", message)
-        mounts.all.append(
-            StorageMount(
-                type=kept.type,
-                server=kept.data.get("server", ""),
-                path=kept.data["path"],
-                options=kept.mount_options,
-                user_folder=job["owner__username"] if kept.per_user else "",
-                target=row.target,
-                read_only=kept.read_only or read_only is not False,
-            )
-        )
+        mounts.all.append(_mount(row, kept, job, read_only is not False))
+
+
+def _mount(row: JobStorage, kept: Storage, job: Row, read_only: bool) -> StorageMount:
+    own, inner = job["owner__username"] if kept.per_user else "", 0
+    path = str(kept.data["path"])
+    if row.dataset is not None:
+        own, read_only = "", True
+        inner = len([part for part in row.dataset.folder.split("/") if part])
+        path = "/".join(filter(None, [path.rstrip("/"), row.dataset.folder])) or "/"
+    return StorageMount(
+        type=kept.type,
+        server=kept.data.get("server", ""),
+        path=path,
+        inner=inner,
+        options=kept.mount_options,
+        user_folder=own,
+        target=row.target,
+        read_only=kept.read_only or read_only,
+    )
 
 
 def _mounting(storage_id: UUID, job: Row) -> storage.Mounting:

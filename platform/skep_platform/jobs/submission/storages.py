@@ -1,4 +1,4 @@
-"""The storages that a job asks for: whether it may mount them, and where."""
+"""The storages and datasets that a job asks for: whether it may mount them, and where."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from skep_jobfile import Issue, JobFile, Path
 from skep_jobfile.extras import TEAMWISE_STORAGE, Storage
 from skep_jobfile.problems import named
 from skep_jobfile.scripts import PLUGINS
+from skep_jobfile.skep_extras import DatasetMount
 from skep_limits import (
     CLOSED_MOUNT_TARGETS,
     MAX_STORAGES,
@@ -18,10 +19,13 @@ from skep_limits import (
 )
 from skep_platform.accounts.models import User
 from skep_platform.jobs.models import Job, JobStorage
-from skep_platform.storage import queries
+from skep_platform.storage import datasets, queries
+from skep_platform.storage.models import Storage as Row
 from skep_platform.tenancy.models import VirtualCluster
 
 NOT_FOUND, FORBIDDEN, BAD_PATH = "storage_not_found", "storage_forbidden", "storage_path_invalid"
+NO_DATASET = "dataset_not_found"
+DATASETS: Path = ("extras", "skep", "datasets")
 MOST_NAMED = 10
 
 
@@ -42,28 +46,56 @@ class AskedStorages:
 
 
 def of(user: User, job: JobFile, vc: VirtualCluster) -> AskedStorages:
-    """Return the storages of a job. No query for a job that asks for none, else at most two."""
-    asked = job.extras.asked_storages
-    if asked is None:
+    """Return the storages and datasets of a job. No query for a job that asks for none, else at
+    most two for storages and one for datasets."""
+    asked, sets = job.extras.asked_storages, job.extras.skep.asked_datasets
+    if asked is None and not sets:
         return AskedStorages()
-    if len(asked) > MAX_STORAGES:
-        message = f"A job mounts at most {MAX_STORAGES} storages, this one {len(asked)}."
-        issue = Issue("too_many_storages", message, _path(job), details={"most": MAX_STORAGES})
+    if len(asked or ()) + len(sets) > MAX_STORAGES:
+        number = len(asked or ()) + len(sets)
+        message = f"A job mounts at most {MAX_STORAGES} storages and datasets, this one {number}."
+        path: Path = _path(job) if asked else DATASETS
+        issue = Issue("too_many_storages", message, path, details={"most": MAX_STORAGES})
         return AskedStorages(wrong=[issue])
-    names = [storage.name for storage in asked] if asked else None
-    granted = {storage.name: storage for storage in queries.mountable(user, vc, names)}
-    wanted = asked or [Storage(name=name) for name in list(granted)[:MAX_STORAGES]]
-    missing = [(index, s) for index, s in enumerate(wanted) if s.name not in granted]
-    rows = [
-        JobStorage(storage=granted[storage.name], name=storage.name, target=storage.target)
-        for storage in wanted
-        if storage.name in granted
-    ]
-    wrong = [*_wrong_paths(job, wanted)]
+    result, granted, wanted = AskedStorages(), dict[str, Row](), list[Storage]()
+    if asked is not None:
+        names = [storage.name for storage in asked]
+        granted = {row.name: row for row in queries.asked(user, vc, names)}
+        wanted = asked or [Storage(name=name) for name in list(granted)[: MAX_STORAGES - len(sets)]]
+        missing = [(index, s) for index, s in enumerate(wanted) if s.name not in granted]
+        result.found.extend(
+            JobStorage(storage=granted[storage.name], name=storage.name, target=storage.target)
+            for storage in wanted
+            if storage.name in granted
+        )
+        result.missing.extend(_missing(user, job, vc, missing) if missing else [])
+    targets = [(one.target, _path(job, i, "mountPath")) for i, one in enumerate(wanted)]
+    targets += [(one.target, (*DATASETS, i)) for i, one in enumerate(sets)]
+    result.wrong.extend(_wrong_paths(job, targets))
     if any(row.per_user for row in granted.values()) and not is_folder_name(user.get_username()):
         message = "Your user name cannot be the name of a folder: ask an admin to change it."
-        wrong.append(Issue(FORBIDDEN, message, _path(job)))
-    return AskedStorages(rows, _missing(user, job, vc, missing) if missing else [], wrong)
+        result.wrong.append(Issue(FORBIDDEN, message, _path(job)))
+    if sets:
+        _add_datasets(result, user, vc, sets)
+    return result
+
+
+def _add_datasets(
+    result: AskedStorages, user: User, vc: VirtualCluster, sets: list[DatasetMount]
+) -> None:
+    known = datasets.named(user, vc, [one.name for one in sets])
+    for index, one in enumerate(sets):
+        path, details = (*DATASETS, index), {"dataset": one.name, "virtual_cluster": vc.name}
+        row = known.get(one.name)
+        if row is None:
+            message = f"There is no dataset {named(one.name)} in {vc.name}: see skep datasets."
+            result.wrong.append(Issue(NO_DATASET, message, path, details=details))
+        elif not row.may_mount:  # type: ignore[attr-defined]
+            message = f"Dataset {row} lies in a storage that jobs of yours in {vc.name} cannot use."
+            result.wrong.append(Issue(FORBIDDEN, message, path, details=details))
+        else:
+            mount = JobStorage(storage=row.storage, dataset=row, name=str(row), target=one.target)
+            result.found.append(mount)
 
 
 def lost(source: Job, asked: AskedStorages) -> Issue | None:
@@ -99,10 +131,9 @@ def _missing(
     return issues
 
 
-def _wrong_paths(job: JobFile, storages: list[Storage]) -> Iterator[Issue]:
+def _wrong_paths(job: JobFile, wanted: list[tuple[str, Path]]) -> Iterator[Issue]:
     targets: list[str] = []
-    for index, storage in enumerate(storages):
-        target, path = storage.target, _path(job, index, "mountPath")
+    for target, path in wanted:
         message = ""
         if not is_storage_path(target):
             message = (

@@ -205,6 +205,7 @@ def refusal(issue: Issue) -> SkepError:
 REFUSALS = {
     "unknown_virtual_cluster": NotFound,
     storages.NOT_FOUND: NotFound,
+    storages.NO_DATASET: NotFound,
     storages.FORBIDDEN: Forbidden,
 }
 

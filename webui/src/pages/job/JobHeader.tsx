@@ -9,6 +9,7 @@ import { JobBadges } from "@/features/jobs/JobBadges";
 import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
 import { WaitReason } from "@/features/jobs/WaitReason";
 import { useStopJob } from "@/features/jobs/useStopJob";
+import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
 import { canStop } from "@/features/jobs/permissions";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
@@ -27,9 +28,13 @@ import { jobPullText, jobStatusText } from "./labels";
 import type { Tab } from "./searchParams";
 import css from "./JobHeader.module.css";
 
+/** Of a job file that mounts what its outputs may lie in. */
+const STORAGES = /^\s*("?storages"?:|- plugin: "?teamwise_storage)/m;
+
 export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
   const stopping = useStopJob(job.id);
   const [sharing, setSharing] = useState(false);
+  const [making, setMaking] = useState(false);
   return (
     <>
       <PageHeader
@@ -61,6 +66,12 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
           </Button>
         ) : null}
         {sharing ? <ShareDialog job={job} onClose={() => setSharing(false)} /> : null}
+        {job.may_clone && job.state === "SUCCEEDED" && STORAGES.test(job.spec_text) ? (
+          <Button variant="default" onClick={() => setMaking(true)}>
+            Make a dataset
+          </Button>
+        ) : null}
+        {making ? <NewDatasetForm job={job} onClose={() => setMaking(false)} /> : null}
         <MoveDialogButton job={job} />
         <CloneMenu job={job} mine={job.may_clone} />
         {job.state === "RUNNING" ? <JobApps job={job} /> : null}

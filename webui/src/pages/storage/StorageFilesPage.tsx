@@ -4,6 +4,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { downloadUrl, removeFile, storageFiles, uploadFile } from "@/api/storages";
 import type { StorageFile } from "@/api/types";
+import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
 import { formatBytes, pluralize } from "@/format/numbers";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
@@ -30,10 +31,20 @@ export function StorageFolder({ name, path }: { name: string; path: string }) {
     () => folder.data?.pages.flatMap((page) => page.results) ?? [],
     [folder.data],
   );
+  const [making, setMaking] = useState(false);
   const columns = useMemo(() => fileColumns(name, path, writable), [name, path, writable]);
   return (
     <>
       <PageHeader above={<Crumbs name={name} path={path} />} title={path.split("/").pop() || name}>
+        {folder.data ? (
+          <Button
+            variant="default"
+            leftSection={<Icon name="tag" size={14} />}
+            onClick={() => setMaking(true)}
+          >
+            Make a dataset
+          </Button>
+        ) : null}
         {writable ? <Upload name={name} path={path} /> : null}
       </PageHeader>
       {folder.isPending ? <SkeletonRows /> : null}
@@ -65,6 +76,9 @@ export function StorageFolder({ name, path }: { name: string; path: string }) {
             </Button>
           ) : null}
         </div>
+      ) : null}
+      {making ? (
+        <NewDatasetForm storage={name} path={path} onClose={() => setMaking(false)} />
       ) : null}
     </>
   );

@@ -1,0 +1,122 @@
+import { Button } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { datasets } from "@/api/datasets";
+import type { Dataset } from "@/api/types";
+import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
+import { formatBytes, pluralize } from "@/format/numbers";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { Icon } from "@/ui/Icon";
+import { PageHeader } from "@/ui/PageHeader";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { RelativeTime } from "@/ui/Time";
+import { DataTable } from "@/ui/table/DataTable";
+import type { Column } from "@/ui/table/columns";
+import css from "./datasets.module.css";
+
+/** The datasets of the reader's virtual clusters. */
+export function DatasetsPage() {
+  const list = useInfiniteQuery(datasets);
+  const rows = useMemo(() => list.data?.pages.flatMap((page) => page.results) ?? [], [list.data]);
+  const [making, setMaking] = useState(false);
+  return (
+    <>
+      <PageHeader title="Datasets" note="Named folders of storages that jobs mount to read">
+        <Button
+          variant="default"
+          leftSection={<Icon name="plus" size={14} />}
+          onClick={() => setMaking(true)}
+        >
+          Make a dataset
+        </Button>
+      </PageHeader>
+      {list.isPending ? <SkeletonRows /> : null}
+      {list.isError && !list.data ? (
+        <ErrorState error={list.error} what="list of datasets" retry={() => void list.refetch()} />
+      ) : null}
+      {list.data && rows.length === 0 ? (
+        <EmptyState title="No datasets yet">
+          Give a folder of a storage a name and a version: jobs find it under that name, and its
+          page says what it is.
+        </EmptyState>
+      ) : null}
+      {rows.length > 0 ? (
+        <div className={css.list}>
+          <DataTable
+            label="Datasets"
+            columns={COLUMNS}
+            rows={rows}
+            rowId={(row) => row.id}
+            minWidth={860}
+          />
+          {list.hasNextPage ? (
+            <Button
+              variant="default"
+              className={css.more}
+              loading={list.isFetchingNextPage}
+              onClick={() => void list.fetchNextPage()}
+            >
+              Show more
+            </Button>
+          ) : null}
+        </div>
+      ) : null}
+      {making ? <NewDatasetForm onClose={() => setMaking(false)} /> : null}
+    </>
+  );
+}
+
+const COLUMNS: Column<Dataset>[] = [
+  {
+    id: "name",
+    header: "Name",
+    width: "minmax(140px, 1.2fr)",
+    cell: (row) => (
+      <Link to="/datasets/$id" params={{ id: row.id }}>
+        <b>{row.name}</b>
+        <span className="dim">@{row.version}</span>
+      </Link>
+    ),
+    sortValue: (row) => row.name,
+  },
+  {
+    id: "description",
+    header: "Description",
+    width: "minmax(160px, 2fr)",
+    cell: (row) => (
+      <span className="dim" title={row.description}>
+        {row.description.split("\n")[0]}
+      </span>
+    ),
+  },
+  {
+    id: "size",
+    header: "Size",
+    width: "150px",
+    cell: (row) =>
+      row.size === null ? "" : `${formatBytes(row.size)}, ${pluralize(row.files ?? 0, "file")}`,
+    sortValue: (row) => row.size ?? -1,
+  },
+  {
+    id: "virtual_cluster",
+    header: "Virtual cluster",
+    width: "minmax(110px, 1fr)",
+    cell: (row) => row.virtual_cluster,
+    sortValue: (row) => row.virtual_cluster,
+  },
+  {
+    id: "owner",
+    header: "Owner",
+    width: "minmax(90px, 0.8fr)",
+    cell: (row) => row.owner ?? "",
+    sortValue: (row) => row.owner ?? "",
+  },
+  {
+    id: "created_at",
+    header: "Made",
+    width: "110px",
+    cell: (row) => <RelativeTime at={row.created_at} />,
+    sortValue: (row) => row.created_at,
+  },
+];
