@@ -34,6 +34,7 @@ const openNode = click("button", /^node-1:/);
 const pages = {
   [LOGIN]: ["/login"],
   reset: ["/reset-password?user=mei&token=none"],
+  home: ["/"],
   jobs: ["/jobs"],
   "jobs-none": ["/jobs?q=there-is-no-such-job"],
   "jobs-keys": ["/jobs", (page) => page.keyboard.press("?")],
@@ -74,7 +75,19 @@ const pages = {
     ),
   ),
   "vc-nodes": ["/virtual-clusters/vision?over=nodes"],
+  usage: ["/usage"],
+  notebooks: ["/apps"],
+  "notebooks-new": ["/apps", click("button", /New notebook/)],
   images: ["/images"],
+  storages: ["/storages"],
+  groups: ["/groups"],
+  tokens: ["/tokens"],
+  announcements: ["/announcements"],
+  notifications: ["/notifications"],
+  audit: ["/audit"],
+  "settings-security": ["/settings/security"],
+  "settings-notifications": ["/settings/notifications"],
+  "settings-registries": ["/settings/registries"],
   users: ["/users"],
   "users-new": ["/users", click("button", /New user|Add/)],
   cells: ["/cells"],
@@ -88,7 +101,10 @@ const pages = {
 /** Those of the documentation: file, address, width and height, what to do. */
 const docs = {
   job: [job("vit-l-pretrain", "logs"), 1440, 810],
+  home: ["/", 1360, 560],
+  "new-job": [`/jobs/new?from=${jobs["vit-l-pretrain"]}`, 1440, 720, click("button", "Form")],
   cluster: ["/cluster", 1440, 660],
+  members: ["/virtual-clusters/vision?tab=members", 1360, 560],
   vc: ["/virtual-clusters/default", 1360, 590],
   queue: ["/virtual-clusters/vision?tab=queue", 1360, 590],
 };
@@ -104,9 +120,9 @@ try {
 }
 
 async function takeDocs() {
-  for (const [name, [path, width, height]] of chosen(docs)) {
+  for (const [name, [path, width, height, act]] of chosen(docs)) {
     const page = await open({ viewport: { width, height }, deviceScaleFactor: 1.5 });
-    await shoot(page, path, undefined, join(ROOT, "docs/img", `${name}.png`));
+    await shoot(page, path, act, join(ROOT, "docs/img", `${name}.png`));
     await page.context().close();
   }
 }
@@ -140,7 +156,7 @@ async function open(options) {
   await page.getByLabel("User name").fill(SKEP_USER);
   await page.getByLabel("Password", { exact: true }).fill(SKEP_PASSWORD);
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+  await page.getByRole("heading", { name: "Home", exact: true }).waitFor();
   return page;
 }
 

@@ -60,7 +60,7 @@ export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys }: Props) {
           New job
         </LinkButton>
       )}
-      <nav aria-label="Main">
+      <nav aria-label="Main" className={css.places}>
         {MAIN_LINKS.map((place) => (
           <NavLink key={place.to} {...place} />
         ))}
