@@ -238,11 +238,9 @@ CASES: dict[str, Case] = {
     "DELETE me/mfa/keys/<id>": Case(
         "owner", by_session=True, prepare=keep_key, own_body=webauthn.confirm
     ),
-    "POST me/mfa/recovery-codes": Case(
-        "owner", by_session=True, own_body=lambda api: {"code": mfa.enrol(api)[1][0]}
-    ),
-    "POST me/mfa/disable": Case(
-        "owner", by_session=True, own_body=lambda api: {"code": mfa.enrol(api)[1][0]}
+    **dict.fromkeys(
+        ("POST me/mfa/recovery-codes", "POST me/mfa/disable"),
+        Case("owner", by_session=True, own_body=lambda api: {"code": mfa.enrol(api)[1][0]}),
     ),
     "DELETE users/<username>/mfa": Case(
         prepare=lambda w: mfa.enrol(session(w.callers["owner"].user))
@@ -295,9 +293,7 @@ CASES: dict[str, Case] = {
     "PUT virtual-clusters/<name>/image-rules": Case("vc_admin", {"patterns": ["vision/*"]}),
     "POST announcements": Case(body={"message": "Maintenance on Monday."}),
     "DELETE announcements/<id>": Case(),
-    "PATCH notifications/preferences": Case(
-        who="owner", body={"events": {"job.failed": {"email": False}}}
-    ),
+    "PATCH notifications/preferences": Case("owner", {"events": {"job.failed": {"email": False}}}),
     "POST notifications/unsubscribe": Case(who="anonymous", body=unsubscribe_body),
     "POST notifications/test": Case(who="owner", body=webhook_test),
     "POST webhooks": Case(who="owner", body={"name": "new", "url": HOOK}, secrets=(HOOK_SECRET,)),
@@ -332,9 +328,7 @@ CASES: dict[str, Case] = {
     "DELETE storages/<name>": Case(),
     "PUT storages/<name>/grants/<virtual_cluster>": Case(body={"read_only": False}),
     "DELETE storages/<name>/grants/<virtual_cluster>": Case(),
-    "POST datasets": Case(
-        "owner", {"virtual_cluster": "team", "name": "new", "storage": "team-data"}
-    ),
+    "POST datasets": Case("owner"),
     "PATCH datasets/<id>": Case("owner", {"description": "x"}),
     "DELETE datasets/<id>": Case("owner"),
     "PUT storages/<name>/groups/<group>": Case(body={"read_only": False}),
@@ -345,12 +339,8 @@ CASES: dict[str, Case] = {
     "POST jobs/bulk/stop": Case("owner", lambda w: {"jobs": [w.ids["jobs"]]}),
     "POST jobs/bulk/tags": Case("owner", lambda w: {"jobs": [w.ids["jobs"]], "add": ["a"]}),
     "POST jobs/<id>/retry": Case("owner", prepare=waits_to_retry),
-    "POST jobs/<id>/clone": Case(
-        "owner", {"name": "again"}, prepare=submitted, secrets=(TASK_SECRET,)
-    ),
-    "POST jobs/<id>/run-again": Case(
-        "owner", {"name": "again", "memory_mb": 2048}, prepare=submitted, secrets=(TASK_SECRET,)
-    ),
+    "POST jobs/<id>/clone": Case("owner", prepare=submitted, secrets=(TASK_SECRET,)),
+    "POST jobs/<id>/run-again": Case("owner", prepare=submitted, secrets=(TASK_SECRET,)),
     "POST jobs/<id>/end-retries": Case("owner"),
     "POST jobs/<id>/opportunistic": Case("owner", prepare=may_run_on_idle_gpus),
     "POST jobs/<id>/move": Case("owner", {"node": "node-a"}, prepare=runs),
