@@ -387,6 +387,7 @@ class Image(Model):
     managed_by: str = ""
     virtual_clusters: list[str] = Field(default_factory=list)
     nodes: int = 0
+    newest_driver: str = ""
     created_at: datetime
 
 

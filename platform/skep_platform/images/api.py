@@ -55,6 +55,10 @@ class ImageSerializer(serializers.Serializer[Any]):
     )
     virtual_clusters = NamesField(help_text=EVERYBODY)
     nodes = serializers.IntegerField(help_text="How many nodes hold it.")
+    newest_driver = serializers.CharField(
+        allow_blank=True,
+        help_text="The newest driver of any node, where it is older than `min_driver`.",
+    )
     created_at = serializers.DateTimeField()
 
 
@@ -206,11 +210,13 @@ def _one(request: Request, name: str, status: int = 200) -> Response:
 
 
 def _show(images: list[Image]) -> list[Any]:
+    drivers = queries.drivers_too_old({image.min_driver for image in images})
     held = queries.nodes_holding([image.reference for image in images])
     rows = [
         {
             "name": image.name,
             "nodes": held[image.reference],
+            "newest_driver": drivers.get(image.min_driver, ""),
             "reference": image.reference,
             **{name: getattr(image, name) for name in DETAILS},
             "managed_by": image.managed_by.name if image.managed_by else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from skep_agent.image_patterns import listed_name
-from skep_platform.cluster.models import NodeState
+from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.core.errors import NotFound
 from skep_platform.images.models import Image, NodeImage
 from skep_platform.tenancy import queries as tenancy
@@ -67,3 +68,22 @@ def nodes_holding(references: Collection[str]) -> dict[str, int]:
 
 
 MAX_NAMES = 5000
+
+
+def drivers_too_old(needed: Collection[str]) -> dict[str, str]:
+    """Return the newest driver of NVIDIA on any node with GPUs, by each of the needed versions that
+    none has. A node whose driver is not known may have it. One query, none where nothing is
+    needed."""
+    if not any(needed):
+        return {}
+    with_gpus = Device.objects.filter(node=OuterRef("pk")).exclude(health=Device.Health.ABSENT)
+    nodes = Node.objects.exclude(state=NodeState.REMOVED).filter(Exists(with_gpus)).order_by()
+    found = set(nodes.values_list("driver_version", flat=True).distinct())
+    if not found or "" in found:
+        return {}
+    newest = max(found, key=_numbers)
+    return {one: newest for one in needed if one and _numbers(newest) < _numbers(one)}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]{1,6}", version))

@@ -1,9 +1,11 @@
 import {
+  ask,
   axe,
   expect,
   freshName,
   jobFile,
   logIn,
+  settings,
   shoot,
   test,
   write,
@@ -20,6 +22,25 @@ test("a job is written in a form and in its text", async ({ page }) => {
   const form = page.getByRole("region", { name: "Form" });
   await form.getByRole("textbox", { name: "Name" }).fill(name);
   await form.getByRole("textbox", { name: "GPUs of each" }).fill("0");
+  const image = freshName("future");
+  await ask(page, "POST", "/images", {
+    ...{
+      name: image,
+      reference: settings.image,
+      description: "For next year",
+      min_driver: "999",
+    },
+    cuda_version: "14.0",
+  });
+  await page.reload();
+  await form.getByLabel("Image", { exact: true }).fill(image.slice(0, -1));
+  const option = page.getByRole("option", { name: image });
+  await option.getByText("For next year").waitFor();
+  await shoot(page, "form-images");
+  await option.click();
+  await form
+    .getByText("For next year. CUDA 14.0, driver 999 or newer")
+    .waitFor();
   await form.getByRole("textbox", { name: /^Commands/ }).fill("echo formed");
   const editor = page.getByRole("textbox", { name: "Job file" });
   await editor.getByText(`name: ${name}`).waitFor();

@@ -126,3 +126,17 @@ def test_an_image_can_be_tried_against_the_patterns(alice, vc):
     assert said("vision/train") == (False, ["vision/*"])
     assert refusal(Api(alice).get(path + "a b")) == (400, "reference_invalid")
     assert refusal(Api(make_user()).get(path + "x")) == (404, "not_found")
+
+
+def test_an_image_that_no_node_has_the_driver_for_says_which_is_the_newest(admin, alice):
+    body = {"name": "new", "reference": "x:1", "min_driver": "570.26"}
+    assert admin.post("/images", body).json()["newest_driver"] == ""  # no node is known
+    for name, driver in (("old", "535.9"), ("newer", "550.127.05")):
+        make_node(name, gpus=1)
+        Node.objects.filter(name=name).update(driver_version=driver)
+    make_node("without-gpus", gpus=0)
+    assert Api(alice).get("/images/new").json()["newest_driver"] == "550.127.05"
+    Node.objects.filter(name="old").update(driver_version="570.30")
+    assert Api(alice).get("/images/new").json()["newest_driver"] == ""
+    Node.objects.filter(name="old").update(driver_version="")
+    assert Api(alice).get("/images/new").json()["newest_driver"] == ""  # it may have it

@@ -23,6 +23,7 @@ import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { contentsOf, driverProblem } from "@/features/images/labels";
 import { PrefetchDialog, PrefetchList } from "./Prefetches";
 import css from "./admin.module.css";
 
@@ -123,7 +124,14 @@ function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Im
       header: "Contents",
       width: "minmax(150px, 1.6fr)",
       optional: "phone",
-      cell: (image) => <span title={contentsOf(image)}>{contentsOf(image)}</span>,
+      cell: (image) => {
+        const problem = driverProblem(image);
+        return (
+          <span title={problem || contentsOf(image)} className={problem ? css.failed : undefined}>
+            {contentsOf(image)}
+          </span>
+        );
+      },
     },
     {
       id: "size",
@@ -184,16 +192,6 @@ function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Im
       ),
     },
   ];
-}
-
-/** "PyTorch 2.9, CUDA 12.8, driver 570 or newer". */
-function contentsOf({ framework, cuda_version, min_driver }: Image): string {
-  const parts = [
-    framework,
-    cuda_version && `CUDA ${cuda_version}`,
-    min_driver && `driver ${min_driver} or newer`,
-  ];
-  return parts.filter(Boolean).join(", ");
 }
 
 /** How many nodes hold it; their names on request. */

@@ -1,9 +1,11 @@
-import { Autocomplete, MultiSelect, NumberInput, Select, Textarea, TextInput } from "@mantine/core";
+import { MultiSelect, NumberInput, Select, Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { images } from "@/api/admin";
 import { jobSchema } from "@/api/jobs";
 import { me } from "@/api/session";
 import { storages } from "@/api/storages";
+import { virtualClusters } from "@/api/virtualClusters";
+import { imagesFor } from "@/features/images/labels";
 import { schemaAt } from "@/features/yaml-editor/schema/lookup";
 import type { Schema } from "@/features/yaml-editor/schema/types";
 import {
@@ -14,7 +16,9 @@ import {
   withField,
   withImage,
   withStorages,
+  withVirtualCluster,
 } from "./jobForm";
+import { ImagePicker } from "./ImagePicker";
 import css from "./JobFormPane.module.css";
 
 interface Props {
@@ -35,6 +39,8 @@ export function JobFormPane({ text, onText }: Props) {
   const { data: schema } = useQuery(jobSchema);
   const { data: catalogue = [] } = useQuery(images);
   const { data: mountable = [] } = useQuery(storages);
+  const { data: vcs = [] } = useQuery(virtualClusters);
+  const defaultImages = new Map(vcs.map((vc) => [vc.name, vc.default_image]));
   const form = readForm(text);
   if (!form) {
     return (
@@ -60,12 +66,11 @@ export function JobFormPane({ text, onText }: Props) {
         title={docs(["defaults", "virtualCluster"])}
         data={user?.virtual_clusters.map((vc) => vc.name) ?? []}
         value={form.virtualCluster || null}
-        onChange={(vc) => set(["defaults", "virtualCluster"], vc ?? undefined)}
+        onChange={(vc) => onText(withVirtualCluster(text, vc, defaultImages))}
       />
-      <Autocomplete
-        label="Image"
+      <ImagePicker
         title={docs(["prerequisites", 0, "uri"])}
-        data={catalogue.map((image) => image.name)}
+        images={imagesFor(catalogue, form.virtualCluster)}
         value={form.image}
         onChange={(image) => onText(withImage(text, image))}
       />

@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { readForm, withCommands, withField, withImage, withStorages } from "./jobForm";
+import {
+  readForm,
+  withCommands,
+  withField,
+  withImage,
+  withStorages,
+  withVirtualCluster,
+} from "./jobForm";
 
 const TEXT = `# trains the model
 protocolVersion: 2
@@ -64,4 +71,18 @@ test("what is no job file is left to the editor", () => {
   expect(readForm("- a\n- b\n")).toBeNull();
   expect(readForm("a: [")).toBeNull();
   expect(withField("a: [", ["name"], "x")).toBe("a: [");
+});
+
+test("another virtual cluster brings its default image, and keeps one that was chosen", () => {
+  const defaults = new Map([
+    ["vision", "torch"],
+    ["speech", "kaldi"],
+    ["plain", ""],
+  ]);
+  const chosen = withVirtualCluster(TEXT, "vision", defaults);
+  expect(readForm(chosen)).toMatchObject({ virtualCluster: "vision", image: "python:3.12" });
+  const before = withImage(chosen, "torch");
+  expect(readForm(withVirtualCluster(before, "speech", defaults))?.image).toBe("kaldi");
+  expect(readForm(withVirtualCluster(before, "plain", defaults))?.image).toBe("torch");
+  expect(withVirtualCluster(TEXT, "speech", defaults)).toContain("# pinned");
 });

@@ -63,6 +63,20 @@ export function withImage(text: string, image: string): string {
   return document ? withField(text, imagePath(document), image) : text;
 }
 
+/** Another virtual cluster. Its default image takes the place of that of the one before, or of none:
+ * an image that was chosen stays. `defaults` are the default images by virtual cluster. */
+export function withVirtualCluster(
+  text: string,
+  vc: string | null,
+  defaults: ReadonlyMap<string, string>,
+): string {
+  const before = readForm(text);
+  const changed = withField(text, ["defaults", "virtualCluster"], vc ?? undefined);
+  const image = defaults.get(vc ?? "");
+  const replaces = !before?.image || before.image === defaults.get(before.virtualCluster);
+  return image && replaces ? withImage(changed, image) : changed;
+}
+
 /** Commands of several lines are one item each, as OpenPAI reads them. */
 export function withCommands(text: string, role: string, commands: string): string {
   return withField(text, ["taskRoles", role, "commands"], commands.split("\n"));
