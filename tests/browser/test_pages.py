@@ -180,3 +180,7 @@ def test_images_are_kept_by_vc_admins_and_pulled_to_nodes_in_advance(visit, tmp_
         visit("images", SKEP_PREFETCHED=name)
         assert name in engine.images.get(name).tags  # both nodes share this engine
         engine.images.remove(name, force=True)
+
+
+def test_tasks_and_attempts_are_seen_side_by_side(visit):
+    visit("ranks")

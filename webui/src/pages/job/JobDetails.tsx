@@ -33,6 +33,13 @@ export function JobDetails({ job }: { job: Job }) {
           {job.owner}
         </Link>
       </DescriptionItem>
+      {job.parent ? (
+        <DescriptionItem name="Submitted by job">
+          <Link to="/jobs/$id" params={{ id: job.parent.id }} className="link">
+            {job.parent.name}
+          </Link>
+        </DescriptionItem>
+      ) : null}
       <DescriptionItem name="Priority">
         <PriorityEditor job={job} />
       </DescriptionItem>

@@ -10,7 +10,7 @@ import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
 import { WaitReason } from "@/features/jobs/WaitReason";
 import { useStopJob } from "@/features/jobs/useStopJob";
 import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
-import { canStop } from "@/features/jobs/permissions";
+import { canStop, isFinished } from "@/features/jobs/permissions";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -95,7 +95,9 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
         {isShownByFailurePanel(job) ? null : <JobStatus job={job} />}
         <JobDetails job={job} />
         {tab === "tasks" || tab === "metrics" ? <UsageSection job={job} /> : null}
-        {tab === "metrics" ? <CostSection job={job} /> : null}
+        {tab === "metrics" || (tab === "tasks" && !isFinished(job.state)) ? (
+          <CostSection job={job} />
+        ) : null}
       </div>
     </>
   );

@@ -11,11 +11,12 @@ import { lazyPart } from "@/ui/lazyParts";
 import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { TabCount, tabProps, Tabs } from "@/ui/Tabs";
-import { AttemptsTab } from "./AttemptsTab";
+import { AttemptsTab } from "./attempts/AttemptsTab";
 import { EventsTab } from "./EventsTab";
 import { JobHeader } from "./JobHeader";
 import { taskStates } from "./labels";
 import { LogsTab } from "./logs/LogsTab";
+import { RankGrid } from "./logs/RankGrid";
 import { type JobSearch, type Tab, TABS } from "./searchParams";
 import { TasksTab } from "./tasks/TasksTab";
 import css from "./JobPage.module.css";
@@ -70,11 +71,13 @@ export function JobPage() {
 function TabContent({ job, search }: { job: Job; search: JobSearch }) {
   switch (search.tab) {
     case "logs":
+      if (search.view === "ranks" && job.tasks > 1 && !job.logs_deleted_at)
+        return <RankGrid job={job} first={search.first ?? 0} attempt={search.attempt} />;
       return <LogsTab key={job.id} job={job} {...search} />;
     case "metrics":
       return <MetricsTab job={job} />;
     case "attempts":
-      return <AttemptsTab job={job} />;
+      return <AttemptsTab job={job} compare={search.compare} />;
     case "events":
       return <EventsTab job={job} />;
     case "terminal":

@@ -16,6 +16,11 @@ export interface JobSearch {
   find?: string;
   /** A line of the log to open it at: what `lineLink` makes. */
   line?: string;
+  /** The last lines of each rank instead of the merged log, from rank `first` on. */
+  view?: "ranks";
+  first?: number;
+  /** Two attempts side by side: "1-2". */
+  compare?: string;
 }
 
 export function jobSearch(search: Record<string, unknown>): JobSearch {
@@ -26,6 +31,9 @@ export function jobSearch(search: Record<string, unknown>): JobSearch {
     stream: enumParam(search["stream"], ["stdout", "stderr"] as const),
     find: textParam(search["find"])?.slice(0, LONGEST_FIND),
     line: textParam(search["line"])?.slice(0, LONGEST_FIND),
+    view: enumParam(search["view"], ["ranks"] as const),
+    first: whole(search["first"]) || undefined,
+    compare: /^[1-9]\d{0,8}-[1-9]\d{0,8}$/.exec(textParam(search["compare"]) ?? "")?.[0],
   };
 }
 

@@ -3,6 +3,7 @@ import { logDownloadUrl, type LogFilter, rawLogUrl } from "@/api/logs";
 import type { Job, Stream, Task } from "@/api/types";
 import { taskName } from "@/format/names";
 import { Icon, type IconName } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
 import { FindInput } from "./FindInput";
 import { TaskPicker } from "./TaskPicker";
 import css from "./LogToolbar.module.css";
@@ -59,6 +60,17 @@ export function LogToolbar(props: Props) {
       >
         First error
       </Button>
+      {job.tasks > 1 ? (
+        <LinkButton
+          to="/jobs/$id"
+          params={{ id: job.id }}
+          search={{ tab: "logs", view: "ranks", attempt }}
+          variant="default"
+          leftSection={<Icon name="cells" size={14} />}
+        >
+          By rank
+        </LinkButton>
+      ) : null}
       <div className={css.right}>
         <Toggle icon="wrap" label="Wrap long lines" on={props.wrap} onChange={props.onWrap} />
         <Toggle icon="clock" label="Show times" on={props.times} onChange={props.onTimes} />

@@ -9,6 +9,7 @@ import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { Chart } from "./Chart";
 import { gpuSeries, inUnit, taskSeries } from "./series";
+import { RankUses } from "./RankUses";
 import css from "./MetricsTab.module.css";
 
 const percent = (value: number) => `${Math.round(value)}%`;
@@ -51,10 +52,10 @@ export default function MetricsTab({ job }: { job: Job }) {
       </EmptyState>
     );
   }
-  return <Charts data={read.data} />;
+  return <Charts job={job} data={read.data} />;
 }
 
-function Charts({ data }: { data: Metrics }) {
+function Charts({ job, data }: { job: Job; data: Metrics }) {
   const [picked, setPicked] = useState<string[]>([]);
   const names = useMemo(() => [...new Set(data.tasks.map(taskName))], [data]);
   const shown = useMemo(() => {
@@ -123,6 +124,7 @@ function Charts({ data }: { data: Metrics }) {
           format={UNITS[lines.memory.unit]}
         />
       </div>
+      {job.tasks > 1 ? <RankUses job={job} /> : null}
     </div>
   );
 }

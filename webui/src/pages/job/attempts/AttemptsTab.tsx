@@ -6,16 +6,18 @@ import { formatDateTime } from "@/format/time";
 import { usePoll } from "@/live/live";
 import { EmptyState } from "@/ui/EmptyState";
 import { FormattedMessage } from "@/ui/FormattedMessage";
+import { LinkButton } from "@/ui/LinkButton";
 import { QueryState } from "@/ui/QueryState";
 import { StateBadge } from "@/ui/StateBadge";
 import { ElapsedTime, RelativeTime } from "@/ui/Time";
-import { Evidence } from "./failure/Evidence";
-import { DiagnosisDetails } from "./failure/FailurePanel";
-import { diagnosisTitle, repeatsDiagnosis } from "./failure/labels";
+import { Evidence } from "../failure/Evidence";
+import { DiagnosisDetails } from "../failure/FailurePanel";
+import { diagnosisTitle, repeatsDiagnosis } from "../failure/labels";
+import { CompareAttempts } from "./CompareAttempts";
 import css from "./AttemptsTab.module.css";
 
 /** Every placement of the whole gang, newest first: how each ended, and why another followed. */
-export function AttemptsTab({ job }: { job: Job }) {
+export function AttemptsTab({ job, compare }: { job: Job; compare?: string | undefined }) {
   const poll = usePoll();
   const list = useQuery({
     ...jobAttempts(job.id),
@@ -27,24 +29,47 @@ export function AttemptsTab({ job }: { job: Job }) {
         if (data.length === 0) {
           return <EmptyState title="No attempt yet">The job waits for its first place.</EmptyState>;
         }
+        const pair = compare?.split("-").map(Number);
         return (
-          <ol className={css.attempts} tabIndex={0} aria-label="Attempts">
-            {data.map((attempt) =>
-              attempt.finished_at ? (
-                <EndedAttempt
-                  key={attempt.index}
-                  job={job}
-                  attempt={attempt}
-                  finished_at={attempt.finished_at}
-                />
-              ) : (
-                <CurrentAttempt key={attempt.index} job={job} />
-              ),
-            )}
-          </ol>
+          <div className={css.attempts} tabIndex={0} role="group" aria-label="Attempts">
+            {pair ? (
+              <CompareAttempts job={job} pair={[pair[0] ?? 1, pair[1] ?? 1]} />
+            ) : job.attempt > 1 ? (
+              <CompareButton job={job} />
+            ) : null}
+            <ol className={css.list}>
+              {data.map((attempt) =>
+                attempt.finished_at ? (
+                  <EndedAttempt
+                    key={attempt.index}
+                    job={job}
+                    attempt={attempt}
+                    finished_at={attempt.finished_at}
+                  />
+                ) : (
+                  <CurrentAttempt key={attempt.index} job={job} />
+                ),
+              )}
+            </ol>
+          </div>
         );
       }}
     </QueryState>
+  );
+}
+
+/** Puts the newest two attempts side by side. */
+function CompareButton({ job }: { job: Job }) {
+  return (
+    <LinkButton
+      to="/jobs/$id"
+      params={{ id: job.id }}
+      search={{ tab: "attempts", compare: `${job.attempt - 1}-${job.attempt}` }}
+      variant="default"
+      className={css.button}
+    >
+      Compare two attempts
+    </LinkButton>
   );
 }
 
