@@ -1019,6 +1019,39 @@ class TaskSeries(Model):
     points: list[list[float]] = Field(default_factory=list)
 
 
+class Template(Model):
+    name: str
+    title: str = ""
+    description: str = ""
+    owner: str = ""
+    virtual_cluster: str | None = None
+    shipped: bool = False
+    listed: bool = False
+    gpus: int = 0
+    tasks: int = 0
+    stars: int = 0
+    starred: bool = False
+    updated_at: datetime | None = None
+    text: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    may_change: bool = False
+
+
+class TemplateSummary(Model):
+    name: str
+    title: str = ""
+    description: str = ""
+    owner: str = ""
+    virtual_cluster: str | None = None
+    shipped: bool = False
+    listed: bool = False
+    gpus: int = 0
+    tasks: int = 0
+    stars: int = 0
+    starred: bool = False
+    updated_at: datetime | None = None
+
+
 class Token(Model):
     id: str
     name: str

@@ -315,6 +315,7 @@ INSTALLED_APPS = [
     "skep_platform.files",
     "skep_platform.storage",
     "skep_platform.jobs",
+    "skep_platform.templates",
     "skep_platform.telemetry",
     "skep_platform.usage",
     "skep_platform.notifications",

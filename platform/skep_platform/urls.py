@@ -17,6 +17,7 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.files.urls")),
     path("api/v1/", include("skep_platform.storage.urls")),
     path("api/v1/", include("skep_platform.jobs.urls")),
+    path("api/v1/", include("skep_platform.templates.urls")),
     path("api/v1/", include("skep_platform.telemetry.urls")),
     path("api/v1/", include("skep_platform.usage.urls")),
     path("api/v1/", include("skep_platform.notifications.urls")),

@@ -333,6 +333,11 @@ ACTIONS: dict[str, Action] = {
     "job.tags.update": Action(
         "job", "The tags of a job changed.", ("PUT jobs/<id>/tags", "POST jobs/bulk/tags")
     ),
+    "template.create": Action("template", "A template was published.", ("POST templates",)),
+    "template.update": Action(
+        "template", "A template changed, or was hidden or shown.", ("PATCH templates/<name>",)
+    ),
+    "template.delete": Action("template", "A template was deleted.", ("DELETE templates/<name>",)),
     "app.create": Action("job", "A notebook or another app was started.", ("POST apps",)),
     "app.attach": Action(
         "job", "TensorBoard was started in a running task.", ("POST jobs/<id>/apps",)
@@ -370,6 +375,8 @@ NOT_RECORDED: dict[str, str] = {
     "DELETE notifications/<id>": "deletes the caller's own notification",
     "POST me/job-views": "saves filters for its caller alone",
     "DELETE me/job-views/<id>": "deletes filters that its caller saved",
+    "PUT templates/<name>/star": "adds the star of its caller",
+    "DELETE templates/<name>/star": "takes the star of its caller back",
     "POST jobs/check": "checks the text in its body",
     "POST jobs/convert": "converts the text in its body",
     "POST cells/assignment/check": "checks the assignment in its body",

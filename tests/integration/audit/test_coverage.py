@@ -16,7 +16,7 @@ from django.core import signing
 from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
-from tests.integration.core.test_route_table import ROUTES, SERVICE, World, world
+from tests.integration.core.test_route_table import ROUTES, SERVICE, TEMPLATE, World, world
 from tests.support import mfa, webauthn
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
@@ -336,6 +336,11 @@ CASES: dict[str, Case] = {
     "POST files": Case("owner", raw=("application/gzip", packed(("hello", b"world")))),
     "POST jobs": Case("owner", job_body, secrets=(TASK_SECRET,)),
     "POST jobs/<id>/stop": Case("owner"),
+    "POST templates": Case(
+        "owner", {"name": "new", "title": "New", "text": TEMPLATE, "virtual_cluster": "team"}
+    ),
+    "PATCH templates/<name>": Case(body={"listed": False}),
+    "DELETE templates/<name>": Case("owner"),
     "POST jobs/bulk/stop": Case("owner", lambda w: {"jobs": [w.ids["jobs"]]}),
     "POST jobs/bulk/tags": Case("owner", lambda w: {"jobs": [w.ids["jobs"]], "add": ["a"]}),
     "POST jobs/<id>/retry": Case("owner", prepare=waits_to_retry),

@@ -6,6 +6,7 @@ that the caller got past every check of who it is; a number is the refusal.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from uuid import UUID
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
@@ -35,6 +37,7 @@ from skep_platform.notifications.models import Delivery, Notification
 from skep_platform.storage import datasets
 from skep_platform.storage import services as storage
 from skep_platform.telemetry.models import JobUse
+from skep_platform.templates import services as templates
 from skep_platform.tenancy import memberships, service_accounts
 from skep_platform.tenancy.models import VirtualCluster
 
@@ -249,6 +252,13 @@ EXPECTED = {
     "POST jobs": LOGGED_IN,
     "POST jobs/bulk/stop": LOGGED_IN,  # those of others are refused one by one
     "POST jobs/bulk/tags": LOGGED_IN,
+    "GET templates": LOGGED_IN,
+    "POST templates": LOGGED_IN,
+    "GET templates/<name>": OF_THE_TEAM,
+    "PATCH templates/<name>": row(401, 404, 403, "ok", 403, "ok"),
+    "DELETE templates/<name>": row(401, 404, 403, "ok", 403, "ok"),
+    "PUT templates/<name>/star": OF_THE_TEAM,
+    "DELETE templates/<name>/star": OF_THE_TEAM,
     "GET me/job-views": LOGGED_IN,
     "POST me/job-views": LOGGED_IN,
     "DELETE me/job-views/<id>": OWN_ONLY,
@@ -304,6 +314,7 @@ EXPECTED = {
 }
 
 SHA256 = "0" * 64
+TEMPLATE = json.dumps(job_file("team", name="from-a-template"))
 NO_JOB = "00000000-0000-7000-8000-000000000000"
 USER = {"username": "newcomer", "password": "a-long-password"}
 LOGIN = {"username": "robot", "password": "s3cret"}
@@ -344,6 +355,8 @@ BODIES: dict[str, Any] = {
     "PUT storages/<name>/grants/<virtual_cluster>": {"read_only": True},
     "POST jobs/bulk/stop": {"jobs": [NO_JOB]},
     "POST jobs/bulk/tags": {"jobs": [NO_JOB], "add": ["a"]},
+    "POST templates": {"name": "new", "title": "New", "text": TEMPLATE},
+    "PATCH templates/<name>": {"title": "Other"},
     "POST me/job-views": {"name": "mine", "filters": {"state": "FAILED"}},
     "PUT storages/<name>/groups/<group>": {"read_only": True},
     "POST jobs/<id>/clone": {"name": "again"},
@@ -406,6 +419,9 @@ def world() -> World:
     made = storage.create(users["admin"], "team-data", "host_path", {"path": "/srv/team"})
     storage.grant(users["admin"], made, "team")
     dataset = datasets.create(users["owner"], "team", "set", "team-data")
+    template = templates.create(
+        users["owner"], name="ours", title="Ours", text=TEMPLATE, virtual_cluster="team"
+    )
     node = make_node("node-a", gpus=1)
     job = make_job(team, users["owner"])
     attempt = place(job, list(node.devices.all()))
@@ -436,6 +452,7 @@ def world() -> World:
         "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
         "prefetches": str(prefetch.pk),
+        "templates": template.name,
         "storages": "team-data",
         "datasets": str(dataset.pk),
         "jobs": str(job.pk),

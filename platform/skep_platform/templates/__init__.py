@@ -1,0 +1,1 @@
+"""Templates of jobs: job files that users publish, find, star and use."""

@@ -1,0 +1,205 @@
+"""Templates: who sees them, stars, what is refused, and those that come with Skep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from tests.support.jobs_world import job_file
+from tests.support.platform_api import Api, refusal
+from tests.support.platform_factories import make_user, make_vc
+
+from skep_jobfile import compile_job
+from skep_platform.templates import services, shipping
+from skep_platform.templates.models import Template
+
+pytestmark = pytest.mark.django_db
+
+SHIPPED = shipping.shipped()
+
+
+def text(**changes: Any) -> str:
+    return json.dumps({**job_file("vision", name="of-a-template"), **changes})
+
+
+def publish(api: Api, name: str = "mine", **fields: Any) -> Any:
+    body = {"name": name, "title": name.title(), "text": text(), **fields}
+    return api.post("/templates", body)
+
+
+def names(api: Api, **query: Any) -> list[str]:
+    answer = api.get("/templates", **query)
+    assert answer.status_code == 200, answer.content
+    return [one["name"] for one in answer.json()["results"] if not one["shipped"]]
+
+
+@pytest.fixture
+def alice():
+    return make_user("alice")
+
+
+@pytest.fixture
+def api(alice):
+    make_vc("vision", members=[alice])
+    return Api(alice)
+
+
+def test_a_template_is_published_to_all_and_read_by_another(api):
+    made = publish(api, text=text(parameters={"lr": 0.1}), description="How it is done")
+    assert made.status_code == 201, made.content
+    other = Api(make_user())
+    found = other.get("/templates/mine").json()
+    assert (found["title"], found["owner"], found["virtual_cluster"]) == ("Mine", "alice", None)
+    assert found["parameters"] == {"lr": 0.1}
+    assert (found["gpus"], found["tasks"]) == (1, 1)
+    assert json.loads(found["text"])["name"] == "of-a-template"
+    assert not found["may_change"]
+    assert "mine" in names(other, search="HOW done")
+    assert names(other, search="nothing like it") == []
+
+
+def test_a_template_of_a_virtual_cluster_is_for_its_members(api, admin):
+    assert publish(api, virtual_cluster="vision").status_code == 201
+    stranger = Api(make_user())
+    assert names(stranger) == []
+    assert refusal(stranger.get("/templates/mine")) == (404, "not_found")
+    assert refusal(stranger.put("/templates/mine/star")) == (404, "not_found")
+    assert names(api) == names(admin) == ["mine"]
+    assert refusal(publish(stranger, "x", virtual_cluster="vision")) == (404, "not_found")
+
+
+def test_a_viewer_publishes_nothing_to_a_virtual_cluster():
+    viewer = make_user()
+    make_vc("nlp", viewers=[viewer])
+    refused = publish(Api(viewer), virtual_cluster="nlp")
+    assert refusal(refused) == (403, "may_not_submit")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"secrets": {"hub": {"token": "hunter2"}}}, "template_has_secrets"),
+        (
+            {
+                "prerequisites": [
+                    {
+                        "type": "dockerimage",
+                        "name": "image",
+                        "uri": "registry.example.org/x:1",
+                        "auth": {"username": "bot", "password": "hunter2"},
+                    }
+                ]
+            },
+            "template_has_secrets",
+        ),
+        ({"taskRoles": {}}, "invalid_job"),
+        ({"colour": "red"}, "invalid_job"),
+    ],
+)
+def test_secrets_and_bad_files_are_refused_and_not_repeated(api, change, code):
+    answer = publish(api, text=text(**change))
+    assert refusal(answer) == (400, code)
+    assert b"hunter2" not in answer.content
+    assert not Template.objects.filter(shipped=False).exists()
+
+
+def test_names_of_secrets_without_values_are_taken(api):
+    masked = {"hub": {"token": "******"}}
+    assert publish(api, text=text(secrets=masked)).status_code == 201
+
+
+def test_a_name_is_taken_once(api):
+    publish(api)
+    assert refusal(publish(Api(make_user()))) == (409, "template_name_taken")
+    assert refusal(publish(api, "Not a name!")) == (400, "invalid")
+
+
+def test_templates_of_a_user_are_bounded(api, monkeypatch):
+    monkeypatch.setattr(services, "MOST_TEMPLATES", 2)
+    assert [publish(api, f"t{n}").status_code for n in range(2)] == [201, 201]
+    assert refusal(publish(api, "t3")) == (409, "too_many_templates")
+
+
+def test_stars_are_counted_once_for_each_user_and_order_the_list(api, admin):
+    publish(api, "first")
+    publish(api, "second")
+    for one in (api, admin):
+        for _ in range(2):
+            assert one.put("/templates/second/star").json()["starred"]
+    assert api.put("/templates/first/star").json()["stars"] == 1
+    assert names(api) == ["second", "first"]
+    assert names(api, ordering="name") == ["first", "second"]
+    assert names(admin, starred="true") == ["second"]
+    found = api.delete("/templates/second/star").json()
+    assert (found["stars"], found["starred"]) == (1, False)
+    assert api.delete("/templates/second/star").json()["stars"] == 1
+
+
+def test_only_its_owner_and_admins_change_it(api, admin):
+    publish(api)
+    other = Api(make_user())
+    assert refusal(other.patch("/templates/mine", {"title": "x"})) == (403, "may_not_change")
+    assert refusal(other.delete("/templates/mine")) == (403, "may_not_change")
+    changed = api.patch("/templates/mine", {"title": "Better", "text": text(parameters={"a": 1})})
+    assert changed.json()["title"] == "Better"
+    assert changed.json()["parameters"] == {"a": 1}
+    assert api.delete("/templates/mine").status_code == 204
+    assert names(admin) == []
+
+
+def test_an_admin_hides_a_template(api, admin):
+    publish(api)
+    assert refusal(api.patch("/templates/mine", {"listed": False})) == (403, "may_not_moderate")
+    assert admin.patch("/templates/mine", {"listed": False}).status_code == 200
+    assert names(Api(make_user())) == []
+    assert names(api) == ["mine"], "its owner sees what happened to it"
+
+
+def test_the_list_takes_the_same_queries_for_any_number(api):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            api.get("/templates", search="t", limit=100)
+        return len(captured)
+
+    publish(api, "t0")
+    few = queries()
+    for n in range(1, 15):
+        publish(api, f"t{n}")
+    assert queries() == few <= 3
+
+
+def test_an_unknown_ordering_is_refused(api):
+    assert refusal(api.get("/templates", ordering="luck")) == (400, "invalid_filter")
+
+
+def test_ten_templates_come_with_skep(api):
+    rows = api.get("/templates", limit=100).json()["results"]
+    found = {one["name"]: one for one in rows if one["shipped"]}
+    assert set(found) == set(SHIPPED)
+    assert len(found) >= 10
+    for one in found.values():
+        assert one["title"]
+        assert len(one["description"]) > 60
+        assert one["owner"] == ""
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_each_shipped_template_is_a_job(name):
+    compiled = compile_job(shipping.body(SHIPPED[name]))
+    assert "<%" not in json.dumps(compiled["entrypoints"])
+    services.read(shipping.body(SHIPPED[name]))  # and it has no secrets
+    assert Template.objects.get(name=name).parameters
+
+
+def test_what_was_shipped_stays_hidden_and_starred_when_it_is_shipped_again(api, admin):
+    assert refusal(admin.delete("/templates/hello")) == (409, "template_shipped")
+    admin.patch("/templates/hello", {"listed": False})
+    admin.put("/templates/hello/star")
+    Template.objects.filter(name="hello").update(title="Old", text="old")
+    shipping.ship()
+    found = admin.get("/templates/hello").json()
+    assert (found["title"], found["listed"], found["stars"]) == ("Hello", False, 1)
+    assert found["text"].startswith("protocolVersion")
