@@ -184,3 +184,7 @@ def test_images_are_kept_by_vc_admins_and_pulled_to_nodes_in_advance(visit, tmp_
 
 def test_tasks_and_attempts_are_seen_side_by_side(visit):
     visit("ranks")
+
+
+def test_templates_are_found_starred_used_and_published(visit):
+    visit("templates")

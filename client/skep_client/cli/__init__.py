@@ -36,6 +36,7 @@ from skep_client.cli import (
     steer,
     storages,
     submit,
+    templates,
     top,
     usage,
 )
@@ -52,6 +53,8 @@ PARTS = (
     *(account, submit, check, jobs, steer, show, logs, top, reach, copy, diagnose),
     *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages),
     *(datasets, fs),
+    *(account, submit, templates, check, jobs, steer, show, logs, top, reach, copy, diagnose),
+    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages, fs),
     *(audit, usage, notifications, onebox, apps),
 )
 for part in PARTS:

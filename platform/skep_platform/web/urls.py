@@ -12,6 +12,8 @@ PAGES = (
     *("login", "reset-password", "forgot-password", "confirm-email"),
     *("jobs", "cluster", "virtual-clusters", "images", "storages"),
     *("apps", "datasets"),
+    *("jobs", "templates", "cluster", "virtual-clusters", "images", "storages"),
+    "apps",
     *("users", "groups", "tokens", "cells", "audit", "health", "usage", "profile", "settings"),
     "about",
     *("notifications", "announcements", "unsubscribe"),

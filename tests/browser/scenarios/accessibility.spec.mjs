@@ -66,6 +66,9 @@ function views({ running, failed, waiting }) {
     ...tabs.map((tab) => [`/jobs/${failed.id}?tab=${tab}`]),
     [`/jobs/${waiting.id}`],
     ["/jobs/00000000-0000-7000-8000-000000000000"],
+    ["/templates"],
+    ["/templates/hello"],
+    ["/templates/there-is-none"],
     ["/cluster"],
     ["/cluster", openNode, "node"],
     ["/cluster", askToDrain, "drain"],
@@ -126,7 +129,10 @@ const newNotebook = async (page) => {
 };
 
 const openEntry = async (page) => {
-  await page.getByRole("button", { name: /^Details of/ }).first().click();
+  await page
+    .getByRole("button", { name: /^Details of/ })
+    .first()
+    .click();
   await page.getByText("Program").first().waitFor();
 };
 
@@ -158,7 +164,8 @@ async function see(page, said, path, act, note = "") {
         .locator(`html[data-mantine-color-scheme=${colorScheme}]`)
         .waitFor();
       const where = `${path} ${note} (${colorScheme}, ${size.width} px)`;
-      for (const problem of await remaining(page)) said.push(`${where}: ${problem}`);
+      for (const problem of await remaining(page))
+        said.push(`${where}: ${problem}`);
     }
   }
 }

@@ -1,4 +1,12 @@
-import { ask, expect, freshName, jobFile, logIn, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
 const SLURM = `#!/bin/bash
 #SBATCH --job-name=resnet
@@ -9,7 +17,9 @@ srun python train.py
 `;
 
 /** Jobs that come from elsewhere or from before: tags, a clone with its secret, an import. */
-test("jobs are tagged cloned with their secrets and imported", async ({ page }) => {
+test("jobs are tagged cloned with their secrets and imported", async ({
+  page,
+}) => {
   await logIn(page);
   const name = freshName("again");
   const file = jobFile({
@@ -17,7 +27,12 @@ test("jobs are tagged cloned with their secrets and imported", async ({ page }) 
     command: "'test $(printf %s <% $secrets.word %> | wc -c) = 11'",
     gpus: 0,
   });
-  const job = await ask(page, "POST", "/jobs", `${file}secrets: {word: open-sesame}\n`);
+  const job = await ask(
+    page,
+    "POST",
+    "/jobs",
+    `${file}secrets: {word: open-sesame}\n`,
+  );
   await page.goto(`/jobs/${job.id}`);
   await tag(page, name);
   await page.goto(`/jobs/${job.id}`);
@@ -32,7 +47,10 @@ test("jobs are tagged cloned with their secrets and imported", async ({ page }) 
   await page.getByRole("menuitem", { name: "Edit and submit" }).click();
   await page.getByText("type it again").waitFor();
   const content = page.getByRole("textbox", { name: "Job file" });
-  expect(!/open-sesame/.test(await content.textContent()), "a secret is shown").toBeTruthy();
+  expect(
+    !/open-sesame/.test(await content.textContent()),
+    "a secret is shown",
+  ).toBeTruthy();
   await shoot(page, "secrets");
   await importSlurm(page);
 });
@@ -45,18 +63,26 @@ async function tag(page, name) {
   await page.getByRole("link", { name: `tag-of-${name}` }).click();
   await page.getByRole("table", { name: "Jobs" }).waitFor();
   await page.getByRole("link", { name, exact: true }).waitFor();
-  const rows = await page.getByRole("table", { name: "Jobs" }).getByRole("row").count();
+  const rows = await page
+    .getByRole("table", { name: "Jobs" })
+    .getByRole("row")
+    .count();
   expect(rows === 2, `${rows - 1} jobs have the tag, not 1`).toBeTruthy();
   await shoot(page, "tags");
 }
 
 async function importSlurm(page) {
   await page.getByRole("button", { name: "Import" }).click();
-  await page.getByRole("textbox", { name: /Slurm script, Kubeflow manifest/ }).fill(SLURM);
+  await page
+    .getByRole("textbox", { name: /Slurm script, Kubeflow manifest/ })
+    .fill(SLURM);
   const dialog = page.getByRole("dialog", { name: "Import a job" });
   await dialog.getByRole("button", { name: "Import", exact: true }).click();
   await dialog.waitFor({ state: "hidden" });
-  await page.getByRole("textbox", { name: "Job file" }).getByText("name: resnet").waitFor();
+  await page
+    .getByRole("textbox", { name: "Job file" })
+    .getByText("name: resnet")
+    .waitFor();
   await page.getByText(/mail-type/).waitFor();
   await shoot(page, "imported");
 }

@@ -9,7 +9,10 @@ test("an announcement is shown to other users", async ({ page, browse }) => {
   const user = freshName("zoe");
   await ask(page, "POST", "/users", { username: user, password: PASSWORD });
   const message = `The cluster is down on Sunday: ${user}.`;
-  const made = await ask(page, "POST", "/announcements", { message, severity: "warning" });
+  const made = await ask(page, "POST", "/announcements", {
+    message,
+    severity: "warning",
+  });
 
   await browse(async (other) => {
     await logIn(other, { user, password: PASSWORD });

@@ -48,7 +48,9 @@ test("finding U21: a page at rest costs few bytes", async ({ page }) => {
     const each = Math.round(bytes / MINUTES);
     costs.push({ path, each, requests });
   }
-  const explanation = costs.map(({ path, each, requests }) => `${path}: ${each} (${requests.join(" ")})`);
+  const explanation = costs.map(
+    ({ path, each, requests }) => `${path}: ${each} (${requests.join(" ")})`,
+  );
   if (process.env.SKEP_SHOW) console.log(explanation.join("\n"));
   expect(
     costs.every(({ each }) => each < A_MINUTE),
@@ -67,7 +69,10 @@ test("finding U21: a page at rest costs few bytes", async ({ page }) => {
   await first.waitForLoadState("networkidle");
   const { bytes } = await opening.sum();
   if (process.env.SKEP_SHOW) console.log(`first picture: ${bytes}`);
-  expect(bytes < FIRST_PICTURE, `the first picture costs ${bytes} bytes`).toBeTruthy();
+  expect(
+    bytes < FIRST_PICTURE,
+    `the first picture costs ${bytes} bytes`,
+  ).toBeTruthy();
   await ask(page, "POST", `/jobs/${job.id}/stop`);
 });
 
@@ -106,8 +111,13 @@ function count(page) {
 async function weigh(request) {
   const response = await request.response();
   if (response?.status() === 304) {
-    const headers = { ...(await request.allHeaders()), ...(await response.allHeaders()) };
-    const lines = Object.entries(headers).map(([name, value]) => name.length + value.length + 4);
+    const headers = {
+      ...(await request.allHeaders()),
+      ...(await response.allHeaders()),
+    };
+    const lines = Object.entries(headers).map(
+      ([name, value]) => name.length + value.length + 4,
+    );
     return lines.reduce((sum, line) => sum + line, 0);
   }
   const parts = Object.values(await request.sizes()).filter((part) => part > 0);

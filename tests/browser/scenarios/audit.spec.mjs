@@ -1,4 +1,12 @@
-import { ask, axe, expect, freshName, logIn, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  axe,
+  expect,
+  freshName,
+  logIn,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
 const SCHEMES = ["light", "dark"];
 
@@ -19,19 +27,25 @@ test("who changed what is found, opened, exported, and seen by those whom it con
   });
 
   await page.getByRole("link", { name: "Audit" }).click();
-  await page.getByRole("searchbox", { name: "Name of the target" }).fill(vc.slice(2));
+  await page
+    .getByRole("searchbox", { name: "Name of the target" })
+    .fill(vc.slice(2));
   const table = page.getByRole("table", { name: "Audit log" });
   await page.waitForURL(/target=/);
   await expect(table.getByRole("row")).toHaveCount(3); // a header, vc.create, vc.update
   await page.getByRole("button", { name: /^Details of vc.update/ }).click();
   const diff = page.getByRole("table", { name: "What changed" });
-  await expect(diff.getByRole("row", { name: "description empty for the audit" })).toBeVisible();
+  await expect(
+    diff.getByRole("row", { name: "description empty for the audit" }),
+  ).toBeVisible();
 
   for (const width of [1440, 390]) {
     await page.setViewportSize({ width, height: 844 });
     for (const colorScheme of SCHEMES) {
       await page.emulateMedia({ colorScheme });
-      await page.locator(`html[data-mantine-color-scheme=${colorScheme}]`).waitFor();
+      await page
+        .locator(`html[data-mantine-color-scheme=${colorScheme}]`)
+        .waitFor();
       expect(await axe(page)).toEqual([]);
       await shoot(page, `audit-${width}-${colorScheme}`);
     }
@@ -45,7 +59,9 @@ test("who changed what is found, opened, exported, and seen by those whom it con
   const file = page.waitForEvent("download");
   await page.getByRole("menuitem", { name: /CSV/ }).click();
   const text = await streamed(await (await file).createReadStream());
-  expect(text.split("\r\n").filter((line) => line.includes("vc.")).length).toBe(2);
+  expect(text.split("\r\n").filter((line) => line.includes("vc.")).length).toBe(
+    2,
+  );
   await page.goto("/audit?action=audit.export");
   await expect(
     page.getByRole("row", { name: new RegExp(`audit.export.*${vc.slice(2)}`) }),
@@ -53,7 +69,9 @@ test("who changed what is found, opened, exported, and seen by those whom it con
 
   await page.goto("/profile");
   const recent = page.getByRole("table", { name: "Recent activity" });
-  await expect(recent.getByRole("row", { name: /audit.export/ }).first()).toBeVisible();
+  await expect(
+    recent.getByRole("row", { name: /audit.export/ }).first(),
+  ).toBeVisible();
   await shoot(page, "audit-profile");
 
   await page.context().clearCookies();
@@ -63,7 +81,9 @@ test("who changed what is found, opened, exported, and seen by those whom it con
   await expect(page.getByRole("row", { name: /vc.create/ })).toBeVisible();
   await shoot(page, "audit-vc");
   await page.goto("/audit");
-  await expect(page.getByRole("row", { name: /login.succeeded/ }).first()).toBeVisible();
+  await expect(
+    page.getByRole("row", { name: /login.succeeded/ }).first(),
+  ).toBeVisible();
   await expect(page.getByRole("row", { name: /user.create/ })).toHaveCount(0);
 });
 

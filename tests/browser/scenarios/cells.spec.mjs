@@ -4,7 +4,9 @@ const PASSWORD = "many-busy-bees";
 
 /** An administrator gives a team a node, is shown with numbers that it does not fit, takes GPUs from
  * another team, and saves; a member of the team then sees what it owns. */
-test("cells are given where they fit and a member sees them", async ({ browse }) => {
+test("cells are given where they fit and a member sees them", async ({
+  browse,
+}) => {
   const team = `team-${Date.now().toString(36)}`;
   const member = `ola-${Date.now().toString(36)}`;
   await browse(async (page) => {
@@ -18,13 +20,25 @@ test("cells are given where they fit and a member sees them", async ({ browse })
     });
     await nodes.fill("1");
     await page.getByText("It does not fit").waitFor();
-    const explanation = page.getByRole("complementary").getByRole("listitem").getByRole("button").first();
-    expect(/\d/.test(await explanation.textContent()), "the refusal has no number").toBeTruthy();
+    const explanation = page
+      .getByRole("complementary")
+      .getByRole("listitem")
+      .getByRole("button")
+      .first();
+    expect(
+      /\d/.test(await explanation.textContent()),
+      "the refusal has no number",
+    ).toBeTruthy();
     const save = page.getByRole("button", { name: "Save 1 change" });
-    expect(await save.isDisabled(), "what does not fit can be saved").toBeTruthy();
+    expect(
+      await save.isDisabled(),
+      "what does not fit can be saved",
+    ).toBeTruthy();
     await shoot(page, "cells-refused");
 
-    await page.getByRole("spinbutton", { name: /^default: .* by count$/ }).fill("8");
+    await page
+      .getByRole("spinbutton", { name: /^default: .* by count$/ })
+      .fill("8");
     await page.getByText("It fits").waitFor();
     await shoot(page, "cells");
     await page.getByRole("link", { name: "Jobs", exact: true }).click();
@@ -33,7 +47,10 @@ test("cells are given where they fit and a member sees them", async ({ browse })
     await page.getByRole("button", { name: "Save 2 changes" }).click();
     await page.getByText("Saved. Nothing was moved or ended.").waitFor();
     await page.getByText("The assignment fits").waitFor();
-    expect((await nodes.inputValue()) === "1", "the saved number is not shown").toBeTruthy();
+    expect(
+      (await nodes.inputValue()) === "1",
+      "the saved number is not shown",
+    ).toBeTruthy();
   });
 
   await browse(async (page) => {
@@ -42,7 +59,8 @@ test("cells are given where they fit and a member sees them", async ({ browse })
     const card = page.getByRole("listitem").filter({ hasText: team });
     await card.getByText("of 8 used").waitFor();
     expect(
-      (await page.getByRole("link", { name: "Cells", exact: true }).count()) === 0,
+      (await page.getByRole("link", { name: "Cells", exact: true }).count()) ===
+        0,
     ).toBeTruthy();
   });
 
@@ -50,7 +68,9 @@ test("cells are given where they fit and a member sees them", async ({ browse })
     await logIn(page);
     await ask(page, "DELETE", `/virtual-clusters/${team}`);
     const { gpus } = await ask(page, "GET", "/cluster");
-    const quotas = Object.fromEntries(Object.entries(gpus).map(([name, of]) => [name, of.total]));
+    const quotas = Object.fromEntries(
+      Object.entries(gpus).map(([name, of]) => [name, of.total]),
+    );
     await ask(page, "PUT", "/virtual-clusters/default/quotas", { quotas });
   });
 });

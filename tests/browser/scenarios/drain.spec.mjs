@@ -1,11 +1,26 @@
-import { ask, expect, freshName, jobFile, logIn, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
 /** Before a node is drained one sees whose job restarts; the job then goes on elsewhere, and its
  * page says what happened. */
-test("a drained nodes job is forecast and goes on elsewhere", async ({ page }) => {
+test("a drained nodes job is forecast and goes on elsewhere", async ({
+  page,
+}) => {
   await logIn(page);
   const name = freshName("drained");
-  const job = await ask(page, "POST", "/jobs", jobFile({ name, command: "sleep 600", gpus: 8 }));
+  const job = await ask(
+    page,
+    "POST",
+    "/jobs",
+    jobFile({ name, command: "sleep 600", gpus: 8 }),
+  );
   const node = await nodeOf(page, job.id);
   await page.getByRole("link", { name: "Cluster", exact: true }).click();
   await page.getByRole("button", { name: new RegExp(`^${node}:`) }).click();

@@ -4,7 +4,9 @@ import { expect, logIn, test } from "../visitor.mjs";
 test("finding U14: every example is taken", async ({ page }) => {
   await logIn(page);
   await page.goto("/jobs/new");
-  const list = page.locator("section").filter({ hasText: "Start from an example" });
+  const list = page
+    .locator("section")
+    .filter({ hasText: "Start from an example" });
   const examples = list.getByRole("listitem").getByRole("button");
   await examples.first().waitFor();
   const total = await examples.count();

@@ -1,21 +1,38 @@
-import { ask, expect, freshName, jobFile, logIn, settings, test, write } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  settings,
+  test,
+  write,
+} from "../visitor.mjs";
 
 /** A session that ends while somebody works: the login is asked for over the page, what was typed is
  * still there, and the address was never left. */
-test("finding U10: a session that ends is asked for over the page", async ({ page }) => {
+test("finding U10: a session that ends is asked for over the page", async ({
+  page,
+}) => {
   await logIn(page);
   await page.goto("/jobs/new?");
   const name = freshName("unfinished");
   await write(page, jobFile({ name, command: "sleep 1" }));
   const places = [];
-  page.on("framenavigated", (frame) => frame === page.mainFrame() && places.push(frame.url()));
+  page.on(
+    "framenavigated",
+    (frame) => frame === page.mainFrame() && places.push(frame.url()),
+  );
 
   // As when the server forgot the session: the page still shows it as its own.
   await page.context().clearCookies({ name: "skep_session" });
   await page.getByRole("button", { name: "Check" }).click();
   const dialog = page.getByRole("dialog", { name: "Your session has ended" });
   await dialog.waitFor();
-  expect(!page.url().includes("next="), `the page went to ${page.url()}`).toBeTruthy();
+  expect(
+    !page.url().includes("next="),
+    `the page went to ${page.url()}`,
+  ).toBeTruthy();
   await page.screenshot({ path: `${settings.shots}/expiry.png` });
 
   await dialog.getByLabel("Password", { exact: true }).fill("not it");
@@ -24,9 +41,14 @@ test("finding U10: a session that ends is asked for over the page", async ({ pag
   await dialog.getByLabel("Password", { exact: true }).fill(settings.password);
   await dialog.getByRole("button", { name: "Log in" }).click();
   await dialog.waitFor({ state: "detached" });
-  const text = await page.getByRole("textbox", { name: "Job file" }).textContent();
+  const text = await page
+    .getByRole("textbox", { name: "Job file" })
+    .textContent();
   expect(text.includes(name), "what was typed is lost").toBeTruthy();
-  expect(places.length === 0, `the page was left for ${places.join(", ")}`).toBeTruthy();
+  expect(
+    places.length === 0,
+    `the page was left for ${places.join(", ")}`,
+  ).toBeTruthy();
   await page.getByRole("button", { name: "Check" }).click();
   await page.getByText(name).last().waitFor();
 
@@ -38,7 +60,10 @@ test("finding U10: a session that ends is asked for over the page", async ({ pag
     await page.reload();
     await page.waitForURL(/\/login\?next=/);
     const next = new URL(page.url()).searchParams.get("next");
-    expect(next === path, `behind the login comes ${next}, not ${path}`).toBeTruthy();
+    expect(
+      next === path,
+      `behind the login comes ${next}, not ${path}`,
+    ).toBeTruthy();
     await page.getByLabel("User name").fill(settings.user);
     await page.getByLabel("Password", { exact: true }).fill(settings.password);
     await page.getByRole("button", { name: "Log in" }).click();

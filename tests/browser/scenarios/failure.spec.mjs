@@ -1,10 +1,21 @@
-import { ask, expect, freshName, jobFile, logIn, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
-const OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.";
+const OOM =
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.";
 const SCRIPT = `for i in $(seq 300); do echo step $i; done; [ $RANK = 1 ] || sleep 30; echo '${OOM}' >&2; exit 1`;
 
 /** What a failed job tells, and the way from there to the line that gave it away. */
-test("a failed job says why and leads to the line that tells", async ({ page }) => {
+test("a failed job says why and leads to the line that tells", async ({
+  page,
+}) => {
   await logIn(page);
   const command = JSON.stringify(SCRIPT);
   const text = jobFile({ name: freshName("fails"), command, tasks: 2 });
@@ -16,7 +27,9 @@ test("a failed job says why and leads to the line that tells", async ({ page }) 
   await panel.getByRole("heading", { name: "GPU out of memory" }).waitFor();
   await panel.getByText(/gradient checkpointing/).waitFor();
   await panel.getByText("worker-1 stderr, line 1").waitFor();
-  await panel.getByText("Not retried: it would fail in the same way.").waitFor();
+  await panel
+    .getByText("Not retried: it would fail in the same way.")
+    .waitFor();
   await page.getByRole("region", { name: "What it used" }).waitFor();
   await shoot(page, "failure");
 
@@ -37,7 +50,9 @@ test("a failed job says why and leads to the line that tells", async ({ page }) 
 });
 
 async function searchTheWhole(page) {
-  await page.getByRole("searchbox", { name: "Search in the log" }).fill("step 299");
+  await page
+    .getByRole("searchbox", { name: "Search in the log" })
+    .fill("step 299");
   await page.getByRole("button", { name: "Search the whole log" }).click();
   await page.getByRole("menuitem", { name: "Search the whole log" }).click();
   const matches = page.getByRole("complementary", {

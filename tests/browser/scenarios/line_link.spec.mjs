@@ -2,7 +2,10 @@ import { ask, expect, freshName, jobFile, logIn, test } from "../visitor.mjs";
 
 /** A click beside a line of the merged log, or a key, puts the line into the address, and that
  * address opens the log at the line, lit up, for another visitor, too. */
-test("finding U30: a line of a log has an address", async ({ page, browse }) => {
+test("finding U30: a line of a log has an address", async ({
+  page,
+  browse,
+}) => {
   await logIn(page);
   const job = await ask(
     page,
@@ -11,7 +14,8 @@ test("finding U30: a line of a log has an address", async ({ page, browse }) => 
     jobFile({
       name: freshName("lines"),
       tasks: 2,
-      command: "'for n in $(seq 1 400); do echo \"line $n of $PAI_TASK_INDEX\"; done'",
+      command:
+        "'for n in $(seq 1 400); do echo \"line $n of $PAI_TASK_INDEX\"; done'",
     }),
   );
   await page.goto(`/jobs/${job.id}?tab=logs`);
@@ -43,10 +47,16 @@ async function nextByKeys(page, below) {
   await page.getByRole("log").focus();
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
-  await expect(below.getByRole("button", { name: "Link to this line" })).toBeFocused();
-  for (let lines = 0; lines < 3; lines += 1) await page.keyboard.press("PageDown");
-  await expect(below.getByRole("button", { name: "Link to this line" })).not.toBeFocused();
-  for (let lines = 0; lines < 3; lines += 1) await page.keyboard.press("PageUp");
+  await expect(
+    below.getByRole("button", { name: "Link to this line" }),
+  ).toBeFocused();
+  for (let lines = 0; lines < 3; lines += 1)
+    await page.keyboard.press("PageDown");
+  await expect(
+    below.getByRole("button", { name: "Link to this line" }),
+  ).not.toBeFocused();
+  for (let lines = 0; lines < 3; lines += 1)
+    await page.keyboard.press("PageUp");
   await page.keyboard.press("Enter");
   await page.waitForURL((url) => url.href !== before);
   await lit(page, text);

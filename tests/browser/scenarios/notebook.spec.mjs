@@ -26,7 +26,9 @@ test("a cell runs in JupyterLab and TensorBoard shows its scalar", async ({
   await shoot(page, "notebooks");
 
   const lab = await opened(page, row.getByRole("link", { name: /^Open/ }));
-  await expect(lab).toHaveURL(/\.apps\.localhost:\d+\/lab/, { timeout: 90_000 });
+  await expect(lab).toHaveURL(/\.apps\.localhost:\d+\/lab/, {
+    timeout: 90_000,
+  });
   await lab.getByText("Python 3").first().click({ timeout: 90_000 });
   const cell = lab.locator(".jp-Notebook .jp-CodeCell .cm-content").first();
   await cell.click({ timeout: 90_000 });

@@ -28,5 +28,8 @@ test("a page outlives its server and misses no line", async ({ page }) => {
   );
   const lines = await log.getByText(/^line \d+$/).allTextContents();
   const whole = Array.from({ length: 60 }, (_, n) => `line ${n + 1}`);
-  expect(String(lines) === String(whole), `lines are missing or doubled: ${lines}`).toBeTruthy();
+  expect(
+    String(lines) === String(whole),
+    `lines are missing or doubled: ${lines}`,
+  ).toBeTruthy();
 });

@@ -11,7 +11,10 @@ test("a page whose parts did not arrive is loaded anew", async ({ browse }) => {
     await browse(async (page) => {
       let lost = 0;
       let opened = 0;
-      page.on("request", (request) => (opened += request.isNavigationRequest() ? 1 : 0));
+      page.on(
+        "request",
+        (request) => (opened += request.isNavigationRequest() ? 1 : 0),
+      );
       await page.route(pattern, (route) => route.abort("failed"), { times: 1 });
       page.on("requestfailed", () => (lost += 1));
 

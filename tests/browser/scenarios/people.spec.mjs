@@ -1,4 +1,12 @@
-import { ask, expect, freshName, logIn, settings, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  logIn,
+  settings,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
 const PASSWORD = "many-busy-bees";
 const FORGOTTEN = "another-busy-hive";
@@ -6,8 +14,14 @@ const FORGOTTEN = "another-busy-hive";
 /** An admin makes people, one of whom manages a team: brings somebody in, opens the team's jobs, takes
  * somebody out. The admin makes a link for a forgotten password and deletes an account. Who is in no
  * team sees whom to ask. */
-test("finding U12: a VC admin runs a team and admins look after people", async ({ browse }) => {
-  const [team, boss, bee] = [freshName("team"), freshName("boss"), freshName("bee")];
+test("finding U12: a VC admin runs a team and admins look after people", async ({
+  browse,
+}) => {
+  const [team, boss, bee] = [
+    freshName("team"),
+    freshName("boss"),
+    freshName("bee"),
+  ];
   let link = "";
 
   await browse(async (page) => {
@@ -20,7 +34,9 @@ test("finding U12: a VC admin runs a team and admins look after people", async (
       role: "admin",
     });
     await page.goto("/users");
-    await page.getByRole("button", { name: `Reset the password of ${bee}` }).click();
+    await page
+      .getByRole("button", { name: `Reset the password of ${bee}` })
+      .click();
     link = await page.getByLabel("Link", { exact: true }).textContent();
     await shoot(page, "users");
   });
@@ -51,7 +67,10 @@ test("finding U12: a VC admin runs a team and admins look after people", async (
       await page.getByText("Job visibility changed").waitFor();
       await shoot(page, "vc-settings");
       const changed = await ask(page, "GET", `/virtual-clusters/${team}`);
-      expect(changed.job_visibility === "members", "its jobs are not open to members").toBeTruthy();
+      expect(
+        changed.job_visibility === "members",
+        "its jobs are not open to members",
+      ).toBeTruthy();
       expect(
         (await page.getByText("Delete this virtual cluster").count()) === 0,
         "it may delete",
@@ -76,7 +95,9 @@ test("finding U12: a VC admin runs a team and admins look after people", async (
     await page.goto("/users");
     await page.getByRole("button", { name: `Delete ${bee}` }).click();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByRole("button", { name: `Delete ${bee}` }).waitFor({ state: "detached" });
+    await page
+      .getByRole("button", { name: `Delete ${bee}` })
+      .waitFor({ state: "detached" });
     await page.goto("/settings/tokens");
     await page.getByRole("button", { name: "New token" }).click();
     await shoot(page, "profile");

@@ -64,6 +64,8 @@ const PAGES = [
   "/confirm-email?token=none",
   "/jobs",
   "/jobs/new",
+  "/templates",
+  "/templates/hello",
   "/cluster",
   "/cluster?view=list",
   "/virtual-clusters",

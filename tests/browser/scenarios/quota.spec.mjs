@@ -14,7 +14,10 @@ test("quotas are given and refused", async ({ page }) => {
   await setQuota(page, "9999");
   const refusal = page.getByRole("alert");
   await refusal.waitFor();
-  expect(/\d/.test(await refusal.textContent()), "the refusal tells no number").toBeTruthy();
+  expect(
+    /\d/.test(await refusal.textContent()),
+    "the refusal tells no number",
+  ).toBeTruthy();
 
   await openSettings(page, "default");
   await setQuota(page, "12");
@@ -35,12 +38,16 @@ test("quotas are given and refused", async ({ page }) => {
   await shoot(page, "virtual-clusters");
 
   await openSettings(page, name);
-  await page.getByRole("button", { name: "Delete this virtual cluster" }).click();
+  await page
+    .getByRole("button", { name: "Delete this virtual cluster" })
+    .click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByText(`${name} is deleted`).waitFor();
   await openSettings(page, "default");
   // The word of the first time may still stand.
-  const saved = page.waitForResponse((response) => response.request().method() === "PUT");
+  const saved = page.waitForResponse(
+    (response) => response.request().method() === "PUT",
+  );
   await setQuota(page, "16");
   expect((await saved).ok(), "default did not get its GPUs back").toBeTruthy();
 });

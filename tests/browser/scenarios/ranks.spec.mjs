@@ -16,7 +16,7 @@ test("the tasks of a job and its attempts are seen side by side", async ({
 }) => {
   await logIn(page);
   const name = freshName("ranks");
-  const command = `for i in 1 2 3; do echo "step $i of $TASK_INDEX"; done; sleep 900`;
+  const command = `for i in 1 2 3; do echo "step $i of $PAI_TASK_INDEX"; done; sleep 900`;
   const job = await ask(
     page,
     "POST",

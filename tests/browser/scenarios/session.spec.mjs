@@ -22,12 +22,20 @@ test("sessions and tokens begin and end", async ({ page }) => {
     fetch(`${settings.url}/api/v1/me`, {
       headers: { Authorization: `Bearer ${token}` },
     });
-  expect((await me()).status === 200, "the new token does not work").toBeTruthy();
+  expect(
+    (await me()).status === 200,
+    "the new token does not work",
+  ).toBeTruthy();
   await page.getByRole("button", { name: "Done" }).click();
   await page.getByRole("button", { name: "Revoke laptop" }).click();
   await page.getByRole("button", { name: "Revoke", exact: true }).click();
-  await page.getByRole("button", { name: "Revoke laptop" }).waitFor({ state: "detached" });
-  expect((await me()).status === 401, "the revoked token still works").toBeTruthy();
+  await page
+    .getByRole("button", { name: "Revoke laptop" })
+    .waitFor({ state: "detached" });
+  expect(
+    (await me()).status === 401,
+    "the revoked token still works",
+  ).toBeTruthy();
 
   await page.getByRole("button", { name: new RegExp(settings.user) }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();

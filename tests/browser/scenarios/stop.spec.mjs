@@ -7,14 +7,20 @@ test("running and waiting jobs are stopped", async ({ page }) => {
     name: freshName("endless"),
     command: "sleep 600",
   });
-  await page.getByText("Running", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await page
+    .getByText("Running", { exact: true })
+    .first()
+    .waitFor({ timeout: 60_000 });
   await page.getByRole("button", { name: "Stop" }).click();
   const dialog = page.getByRole("dialog", { name: `Stop ${running}?` });
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await dialog.waitFor({ state: "hidden" });
   await page.getByRole("button", { name: "Stop" }).click();
   await dialog.getByRole("button", { name: "Stop the job" }).click();
-  await page.getByText("Stopped", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await page
+    .getByText("Stopped", { exact: true })
+    .first()
+    .waitFor({ timeout: 60_000 });
 
   const size = { gpus: 8, tasks: 2 };
   const holder = await submit(page, {
@@ -22,7 +28,10 @@ test("running and waiting jobs are stopped", async ({ page }) => {
     command: "sleep 600",
     ...size,
   });
-  await page.getByText("Running", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await page
+    .getByText("Running", { exact: true })
+    .first()
+    .waitFor({ timeout: 60_000 });
   const waiting = await submit(page, {
     name: freshName("waits"),
     command: "sleep 0",
@@ -34,7 +43,9 @@ test("running and waiting jobs are stopped", async ({ page }) => {
   });
   await row.waitFor();
   await stopFromList(page, waiting);
-  await page.getByRole("row", { name: new RegExp(`Stopped ${waiting}`) }).waitFor();
+  await page
+    .getByRole("row", { name: new RegExp(`Stopped ${waiting}`) })
+    .waitFor();
   await stopFromList(page, holder);
   await page
     .getByRole("row", { name: new RegExp(`Stopped ${holder}`) })

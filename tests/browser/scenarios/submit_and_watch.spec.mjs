@@ -1,7 +1,17 @@
-import { expect, freshName, jobFile, logIn, shoot, test, write } from "../visitor.mjs";
+import {
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+  write,
+} from "../visitor.mjs";
 
 /** From the login to the last log line, all through the page. */
-test("a job is submitted and watched to its last log line", async ({ page }) => {
+test("a job is submitted and watched to its last log line", async ({
+  page,
+}) => {
   await logIn(page);
   await page.locator("a[aria-keyshortcuts=n]").click();
 
@@ -16,9 +26,14 @@ test("a job is submitted and watched to its last log line", async ({ page }) => 
   await page.getByRole("heading", { name }).waitFor();
   await page.getByRole("link", { name: "Logs", exact: true }).click();
   const log = page.getByRole("log");
-  await log.getByText("rank 0 step 1", { exact: true }).waitFor({ timeout: 60_000 });
+  await log
+    .getByText("rank 0 step 1", { exact: true })
+    .waitFor({ timeout: 60_000 });
   const early = await page.getByText("Succeeded", { exact: true }).count();
-  expect(early === 0, "the first line came only when the job was over").toBeTruthy();
+  expect(
+    early === 0,
+    "the first line came only when the job was over",
+  ).toBeTruthy();
   await log.getByText("rank 0 step 12", { exact: true }).waitFor();
   await log.getByText("rank 1 step 12", { exact: true }).waitFor();
 
@@ -30,17 +45,26 @@ test("a job is submitted and watched to its last log line", async ({ page }) => 
   const numbers = await log.getByText(/^rank 0 step \d+$/).allTextContents();
   const steps = numbers.map((line) => Number(line.split(" ").at(-1)));
   const whole = Array.from({ length: 12 }, (_, n) => n + 1);
-  expect(String(steps) === String(whole), `lines are missing or doubled: ${steps}`).toBeTruthy();
+  expect(
+    String(steps) === String(whole),
+    `lines are missing or doubled: ${steps}`,
+  ).toBeTruthy();
 
   await page.getByRole("link", { name: /^Tasks/ }).click();
   await page.getByRole("table", { name: "Tasks" }).waitFor();
   const rows = await page.getByRole("row", { name: /worker-\d.*A100/ }).count();
-  expect(rows === 2, `${rows} tasks with their node and GPUs, not 2`).toBeTruthy();
+  expect(
+    rows === 2,
+    `${rows} tasks with their node and GPUs, not 2`,
+  ).toBeTruthy();
   await shoot(page, "tasks");
   await page.getByRole("link", { name: "Events" }).click();
   await page.getByText("job.succeeded").waitFor();
 
   await page.getByRole("button", { name: "Clone" }).click();
   await page.getByRole("menuitem", { name: "Edit and submit" }).click();
-  await page.getByRole("textbox", { name: "Job file" }).getByText(`name: ${name}-2`).waitFor();
+  await page
+    .getByRole("textbox", { name: "Job file" })
+    .getByText(`name: ${name}-2`)
+    .waitFor();
 });

@@ -1,7 +1,9 @@
 import { ask, freshName, jobFile, logIn, shoot, test } from "../visitor.mjs";
 
 /** A shell in a running task: typing, pasting, a new size, and the exit code at the end. */
-test("a shell in a running task takes keys sizes and tells its exit", async ({ page }) => {
+test("a shell in a running task takes keys sizes and tells its exit", async ({
+  page,
+}) => {
   await logIn(page);
   const text = jobFile({
     name: freshName("shell"),
@@ -31,13 +33,17 @@ test("a shell in a running task takes keys sizes and tells its exit", async ({ p
   await page.getByRole("button", { name: "New shell" }).click();
   await page.getByText(/^Shell on /).waitFor();
   await ask(page, "POST", `/jobs/${job.id}/stop`);
-  await page.getByText(/^The shell ended|connection was lost|not running/).waitFor();
+  await page
+    .getByText(/^The shell ended|connection was lost|not running/)
+    .waitFor();
 });
 
 function paste(page, text) {
   return page.locator(".xterm-helper-textarea").evaluate((area, text) => {
     const clipboardData = new DataTransfer();
     clipboardData.setData("text/plain", text);
-    area.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+    area.dispatchEvent(
+      new ClipboardEvent("paste", { clipboardData, bubbles: true }),
+    );
   }, text);
 }

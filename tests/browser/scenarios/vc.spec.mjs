@@ -1,8 +1,18 @@
-import { ask, expect, freshName, jobFile, logIn, shoot, test } from "../visitor.mjs";
+import {
+  ask,
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+} from "../visitor.mjs";
 
 /** The page of a virtual cluster shows a running and a waiting job in its cells, in its queue and
  * on its time line, and follows them without a reload. */
-test("a virtual cluster shows its jobs in cells queue and time line", async ({ page }) => {
+test("a virtual cluster shows its jobs in cells queue and time line", async ({
+  page,
+}) => {
   await logIn(page);
   await page.getByRole("link", { name: "Virtual clusters" }).click();
   await page.getByRole("link", { name: "default", exact: true }).click();
@@ -15,12 +25,20 @@ test("a virtual cluster shows its jobs in cells queue and time line", async ({ p
     name: new RegExp(`in use by ${holds.name}`),
   });
   await busy.first().waitFor();
-  expect((await busy.count()) === 8, "not all GPUs of the job are shown in use").toBeTruthy();
+  expect(
+    (await busy.count()) === 8,
+    "not all GPUs of the job are shown in use",
+  ).toBeTruthy();
   await busy.first().hover();
-  await page.getByRole("tooltip").getByText(`In use by ${holds.name}`).waitFor();
+  await page
+    .getByRole("tooltip")
+    .getByText(`In use by ${holds.name}`)
+    .waitFor();
   await shoot(page, "vc-cells");
   await page.getByText("On the nodes", { exact: true }).click();
-  await page.getByRole("treeitem", { name: /on node-\d: 8 of 8 GPUs in use/ }).waitFor();
+  await page
+    .getByRole("treeitem", { name: /on node-\d: 8 of 8 GPUs in use/ })
+    .waitFor();
   await busy.nth(7).waitFor();
 
   const tabs = page.getByRole("navigation", {
@@ -46,7 +64,9 @@ test("a virtual cluster shows its jobs in cells queue and time line", async ({ p
   // Nobody reloads: the waiting one starts when it can.
   await ask(page, "POST", `/jobs/${holds.id}/stop`);
   await page.getByText("No jobs are waiting").waitFor();
-  await line.locator(`[data-bar="${waits.name}"][data-certainty="running"]`).click();
+  await line
+    .locator(`[data-bar="${waits.name}"][data-certainty="running"]`)
+    .click();
   await page.getByRole("heading", { name: waits.name }).waitFor();
   await ask(page, "POST", `/jobs/${waits.id}/stop`);
   await page.getByText("Stopped", { exact: true }).first().waitFor();

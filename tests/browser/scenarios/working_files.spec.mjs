@@ -1,7 +1,15 @@
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, freshName, jobFile, logIn, shoot, test, write } from "../visitor.mjs";
+import {
+  expect,
+  freshName,
+  jobFile,
+  logIn,
+  shoot,
+  test,
+  write,
+} from "../visitor.mjs";
 
 const DEEP = join("src", "a-package-with-a-long-name".repeat(4), "data");
 

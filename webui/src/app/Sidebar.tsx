@@ -12,6 +12,7 @@ import css from "./Sidebar.module.css";
 const MAIN_LINKS = [
   { to: "/", label: "Home", icon: "home" },
   { to: "/jobs", label: "Jobs", icon: "jobs" },
+  { to: "/templates", label: "Templates", icon: "bookmark" },
   { to: "/apps", label: "Notebooks", icon: "screen" },
   { to: "/cluster", label: "Cluster", icon: "cluster" },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: "hives" },

@@ -5,6 +5,8 @@ import { me } from "@/api/session";
 import { LoginPage } from "@/pages/login/LoginPage";
 import { jobsSearch } from "@/pages/jobs/searchParams";
 import { jobSearch } from "@/pages/job/searchParams";
+import { submitSearch } from "@/pages/submit/searchParams";
+import { templatesSearch } from "@/pages/templates/searchParams";
 import { usageSearch } from "@/pages/usage/searchParams";
 import { vcSearch } from "@/pages/vc/searchParams";
 import { lazyPage } from "@/ui/lazyParts";
@@ -80,7 +82,7 @@ const jobs = createRoute({
 const submit = createRoute({
   getParentRoute: () => shell,
   path: "/jobs/new",
-  validateSearch: (search): { from?: string } => ({ from: textParam(search["from"]) }),
+  validateSearch: submitSearch,
   component: lazyPage(() => import("@/pages/submit/SubmitPage"), "SubmitPage"),
 });
 
@@ -115,6 +117,19 @@ const usage = createRoute({
   path: "/usage",
   validateSearch: usageSearch,
   component: lazyPage(() => import("@/pages/usage/UsagePage"), "UsagePage"),
+});
+
+const templates = createRoute({
+  getParentRoute: () => shell,
+  path: "/templates",
+  validateSearch: templatesSearch,
+  component: lazyPage(() => import("@/pages/templates/TemplatesPage"), "TemplatesPage"),
+});
+
+const template = createRoute({
+  getParentRoute: () => shell,
+  path: "/templates/$name",
+  component: lazyPage(() => import("@/pages/templates/TemplatePage"), "TemplatePage"),
 });
 
 const images = createRoute({
@@ -269,6 +284,8 @@ export const router = createRouter({
       virtualClusters,
       virtualCluster,
       usage,
+      templates,
+      template,
       images,
       storages,
       storageFiles,

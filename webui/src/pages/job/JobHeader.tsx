@@ -19,6 +19,7 @@ import { notifyError, notifySuccess } from "@/ui/notify";
 import { JobDetails } from "./JobDetails";
 import { ShareDialog } from "./ShareDialog";
 import { MoveButton, MoveDialogButton } from "./actions/Move";
+import { SaveAsTemplate } from "./actions/SaveAsTemplate";
 import { WaitActions } from "./actions/WaitActions";
 import { TagEditor } from "./TagEditor";
 import { CostSection, UsageSection } from "./UsageSection";
@@ -165,6 +166,7 @@ function FailedGpus({ job }: { job: Job }) {
 /** Runs a job once more: as it is, with the secrets and files it was submitted with, or changed
  * in the editor. */
 function CloneMenu({ job, mine }: { job: Job; mine: boolean }) {
+  const [saving, setSaving] = useState(false);
   const cloning = useClone(job);
   return (
     <Menu position="bottom-end" width={300}>
@@ -193,7 +195,15 @@ function CloneMenu({ job, mine }: { job: Job; mine: boolean }) {
           <br />
           <span className="dim">Opens its job file; secrets have to be typed again.</span>
         </Menu.Item>
+        {mine ? (
+          <Menu.Item onClick={() => setSaving(true)}>
+            Save as template
+            <br />
+            <span className="dim">For others to start from; without its secrets.</span>
+          </Menu.Item>
+        ) : null}
       </Menu.Dropdown>
+      {saving ? <SaveAsTemplate job={job} onClose={() => setSaving(false)} /> : null}
     </Menu>
   );
 }

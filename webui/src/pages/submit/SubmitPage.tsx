@@ -12,6 +12,7 @@ import type { EditorHandle } from "@/features/yaml-editor/YamlEditor";
 import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
 import { lazyPart } from "@/ui/lazyParts";
+import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { Section } from "@/ui/Section";
 import { SkeletonRows } from "@/ui/Skeleton";
@@ -23,6 +24,7 @@ import { WorkingFiles } from "./files/WorkingFiles";
 import { hasMaskedSecrets, MASKED_VALUE, maskSecrets } from "./jobFileText";
 import { History } from "./History";
 import { JobFormPane } from "./JobFormPane";
+import type { SubmitSearch } from "./searchParams";
 import { useDraft } from "./useDraft";
 import { useSubmit } from "./useSubmit";
 import css from "./SubmitPage.module.css";
@@ -31,15 +33,15 @@ const YamlEditor = lazyPart(() => import("@/features/yaml-editor/YamlEditor"));
 const NO_ERRORS: JobFileError[] = [];
 
 export function SubmitPage() {
-  const { from } = useSearch({ from: "/shell/jobs/new" });
+  const start: SubmitSearch = useSearch({ from: "/shell/jobs/new" });
   const { data: user } = useQuery(me);
   if (user && hasNoVirtualCluster(user)) return <NoVirtualCluster user={user} />;
-  // The key begins a new draft when another job is to be copied.
-  return <Writer key={from ?? ""} from={from} />;
+  // The key begins a new draft when another job or template is to be copied.
+  return <Writer key={JSON.stringify(start)} start={start} />;
 }
 
-function Writer({ from }: { from: string | undefined }) {
-  const draft = useDraft(from);
+function Writer({ start }: { start: SubmitSearch }) {
+  const draft = useDraft(start);
   const { data: schema } = useQuery(jobSchema);
   const editor = useRef<EditorHandle>(null);
   const { verdict, failure, ...act } = useSubmit(draft.text ?? "", draft.forget);
@@ -53,7 +55,8 @@ function Writer({ from }: { from: string | undefined }) {
   const [notes, setNotes] = useState<Converted["notes"] | null>(null);
   useHotkeys([["mod+Enter", act.check]], [], true);
 
-  if (draft.error) return <ErrorState error={draft.error} what="job to copy" />;
+  if (draft.error)
+    return <ErrorState error={draft.error} what={start.template ? "template" : "job to copy"} />;
   return (
     <>
       <PageHeader title="New job" above={<JobsBreadcrumb />}>
@@ -157,6 +160,9 @@ function ExampleList({ onChoose }: { onChoose: (example: Example) => void }) {
           </li>
         ))}
       </ul>
+      <LinkButton to="/templates" variant="subtle">
+        Look at the templates
+      </LinkButton>
     </Section>
   );
 }

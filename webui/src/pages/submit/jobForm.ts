@@ -87,6 +87,20 @@ export function withStorages(text: string, storages: string[]): string {
   return withField(text, ["extras", "storages"], value);
 }
 
+/** The text of a template as a job of this user: with these values of its parameters, in a virtual
+ * cluster of the user. */
+export function fromTemplate(
+  text: string,
+  parameters: Record<string, string | number | boolean>,
+  virtualCluster: string,
+): string {
+  const filled = Object.entries(parameters).reduce(
+    (known, [name, value]) => withField(known, ["parameters", name], value),
+    text,
+  );
+  return withField(filled, ["defaults", "virtualCluster"], virtualCluster);
+}
+
 function readRole(document: Document, name: string): RoleForm {
   const path = ["taskRoles", name];
   const resources = [...path, "resourcePerInstance"];

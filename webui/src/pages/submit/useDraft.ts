@@ -4,13 +4,16 @@ import { images } from "@/api/admin";
 import { virtualClusters } from "@/api/virtualClusters";
 import { job } from "@/api/jobs";
 import { me } from "@/api/session";
+import { template } from "@/api/templates";
 import { EXAMPLES, type ExampleSettings } from "./examples";
+import { fromTemplate } from "./jobForm";
 import { maskSecrets, withNextName } from "./jobFileText";
+import type { SubmitSearch } from "./searchParams";
 
 const STORAGE_KEY = "skep-draft";
 
 interface Draft {
-  /** null while the job to be copied is read. */
+  /** null while the job or template to be copied is read. */
   text: string | null;
   ground: ExampleSettings;
   error: unknown;
@@ -19,18 +22,22 @@ interface Draft {
 }
 
 /** The job file being written: kept for this tab, so that a look elsewhere does not lose it. */
-export function useDraft(from: string | undefined): Draft {
+export function useDraft({ from, template: name, parameters }: SubmitSearch): Draft {
   const ground = useExampleSettings();
   const original = useQuery({ ...job(from ?? ""), enabled: from !== undefined });
+  const published = useQuery({ ...template(name ?? ""), enabled: name !== undefined });
   const [written, setWritten] = useState<string | null>(() =>
-    from ? null : sessionStorage.getItem(STORAGE_KEY),
+    (from ?? name) ? null : sessionStorage.getItem(STORAGE_KEY),
   );
   const copied = original.data ? withNextName(original.data.spec_text) : null;
-  const start = from ? copied : (EXAMPLES[0]?.text(ground) ?? "");
+  const filled = published.data
+    ? fromTemplate(published.data.text, parameters ?? {}, ground.virtualCluster)
+    : null;
+  const start = from ? copied : name ? filled : (EXAMPLES[0]?.text(ground) ?? "");
   return {
     text: written ?? start,
     ground,
-    error: from ? original.error : null,
+    error: from ? original.error : name ? published.error : null,
     write: (text) => {
       setWritten(text);
       storeDraft(maskSecrets(text));

@@ -1,0 +1,177 @@
+import { Button, NumberInput, Switch, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { Suspense, useState } from "react";
+import { me } from "@/api/session";
+import {
+  changeTemplate,
+  deleteTemplate,
+  template as templateQuery,
+  type Template,
+} from "@/api/templates";
+import { pluralize } from "@/format/numbers";
+import { ConfirmButton } from "@/ui/ConfirmButton";
+import { ErrorState } from "@/ui/EmptyState";
+import { lazyPart } from "@/ui/lazyParts";
+import { notifyError, notifySuccess } from "@/ui/notify";
+import { PageHeader } from "@/ui/PageHeader";
+import { SkeletonRows } from "@/ui/Skeleton";
+import { StarButton } from "./StarButton";
+import { authorLabel } from "./TemplatesPage";
+import css from "./templates.module.css";
+
+const JobFile = lazyPart(() => import("./JobFile"));
+
+export function TemplatePage() {
+  const { name } = useParams({ from: "/shell/templates/$name" });
+  const read = useQuery(templateQuery(name));
+  if (read.isPending) return <SkeletonRows rows={8} />;
+  if (!read.data) {
+    return <ErrorState error={read.error} what="template" retry={() => void read.refetch()} page />;
+  }
+  return <Detail key={name} template={read.data} />;
+}
+
+function Detail({ template }: { template: Template }) {
+  const { data: user } = useQuery(me);
+  return (
+    <>
+      <PageHeader
+        title={template.title}
+        above={
+          <Link to="/templates" className={css.crumb}>
+            Templates
+          </Link>
+        }
+        note={<StarButton template={template} />}
+      >
+        {user?.is_admin ? <Listed template={template} /> : null}
+        {template.may_change && !template.shipped ? <Delete template={template} /> : null}
+      </PageHeader>
+      <div className={css.detail}>
+        <section className={css.side} aria-label="About this template">
+          <p className={css.description}>{template.description}</p>
+          <p className={css.foot}>
+            <span>{template.gpus > 0 ? pluralize(template.gpus, "GPU") : "No GPU"}</span>
+            <span>{pluralize(template.tasks, "task")}</span>
+            <span>{authorLabel(template)}</span>
+          </p>
+          <Parameters template={template} />
+        </section>
+        <section className={css.file} aria-label="Job file">
+          <Suspense fallback={<SkeletonRows rows={12} height={20} />}>
+            <JobFile template={template} />
+          </Suspense>
+        </section>
+      </div>
+    </>
+  );
+}
+
+type Value = string | number | boolean;
+
+/** The parameters that are one value each, to be set before it is used. */
+function Parameters({ template }: { template: Template }) {
+  const navigate = useNavigate();
+  const known = Object.entries(template.parameters).filter((entry): entry is [string, Value] =>
+    ["string", "number", "boolean"].includes(typeof entry[1]),
+  );
+  const [changed, setChanged] = useState<Record<string, Value>>({});
+  const set = (name: string, value: Value) => setChanged((old) => ({ ...old, [name]: value }));
+  return (
+    <form
+      className={css.parameters}
+      onSubmit={(event) => {
+        event.preventDefault();
+        const parameters = known
+          .filter(([name, value]) => changed[name] !== undefined && changed[name] !== value)
+          .map(([name]) => [name, changed[name]]);
+        const search = { template: template.name };
+        void navigate({
+          to: "/jobs/new",
+          search:
+            parameters.length > 0
+              ? { ...search, parameters: Object.fromEntries(parameters) as Record<string, Value> }
+              : search,
+        });
+      }}
+    >
+      {known.length > 0 ? <h2>Parameters</h2> : null}
+      {known.map(([name, value]) => {
+        const now = changed[name] ?? value;
+        if (typeof value === "boolean") {
+          return (
+            <Switch
+              key={name}
+              label={name}
+              checked={now === true}
+              onChange={(event) => set(name, event.currentTarget.checked)}
+            />
+          );
+        }
+        return typeof value === "number" ? (
+          <NumberInput
+            key={name}
+            label={name}
+            value={now as number}
+            onChange={(next) => {
+              if (typeof next === "number") set(name, next);
+            }}
+          />
+        ) : (
+          <TextInput
+            key={name}
+            label={name}
+            value={String(now)}
+            onChange={(event) => set(name, event.currentTarget.value)}
+          />
+        );
+      })}
+      <Button type="submit">Use this template</Button>
+      <p className="dim">Opens it as a new job; nothing is submitted yet.</p>
+    </form>
+  );
+}
+
+function Listed({ template }: { template: Template }) {
+  const queries = useQueryClient();
+  const changing = useMutation({
+    mutationFn: () => changeTemplate(template.name, { listed: !template.listed }),
+    onSuccess: (changed) => {
+      queries.setQueryData(templateQuery(template.name).queryKey, changed);
+      notifySuccess(changed.listed ? "Everybody it is for sees it again" : "It is hidden now");
+      return queries.invalidateQueries({ queryKey: ["templates"] });
+    },
+    onError: (error) => notifyError(error),
+  });
+  return (
+    <Button variant="default" loading={changing.isPending} onClick={() => changing.mutate()}>
+      {template.listed ? "Hide" : "Show again"}
+    </Button>
+  );
+}
+
+function Delete({ template }: { template: Template }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const deleting = useMutation({
+    mutationFn: () => deleteTemplate(template.name),
+    onSuccess: async () => {
+      notifySuccess(`${template.title} is deleted`);
+      await navigate({ to: "/templates" });
+      void queries.invalidateQueries({ queryKey: ["templates"] });
+    },
+    onError: (error) => notifyError(error),
+  });
+  return (
+    <ConfirmButton
+      question={`Delete ${template.title}?`}
+      explanation="Jobs that were made from it stay as they are."
+      verb="Delete"
+      busy={deleting.isPending}
+      onConfirm={() => deleting.mutate()}
+    >
+      Delete
+    </ConfirmButton>
+  );
+}
