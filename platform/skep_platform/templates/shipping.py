@@ -22,7 +22,7 @@ def ship() -> None:
         title, _, description = head(text).partition("\n")
         fields = {
             "title": title,
-            "description": description.strip(),
+            "description": " ".join(description.split()),
             "text": body(text),
             "parameters": job.parameters,
             "gpus": job.gpus,

@@ -54,6 +54,22 @@ test("a job is written in a form and in its text", async ({ page }) => {
   );
   await expect(form.getByRole("textbox", { name: "Tasks" })).toHaveValue("2");
 
+  await form.getByLabel("New task role").fill("helper");
+  await form.getByRole("button", { name: "Add a task role" }).click();
+  await editor.getByText("helper:").waitFor();
+  await form
+    .getByRole("button", { name: "Remove the task role helper" })
+    .click();
+  await editor.getByText("helper:").waitFor({ state: "hidden" });
+  await form.getByLabel("New secret").fill("token");
+  await form.getByLabel("Its value", { exact: true }).fill("hunter2");
+  await form.getByRole("button", { name: "Add a secret" }).click();
+  await form.getByText("<% $secrets.token %>").waitFor();
+  await shoot(page, "form-secret");
+  expect(await axe(page)).toEqual([]);
+  await form.getByRole("button", { name: "Remove the secret token" }).click();
+  await form.getByText("<% $secrets.token %>").waitFor({ state: "hidden" });
+
   await page.setViewportSize({ width: 390, height: 844 });
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   expect(width).toBeLessThanOrEqual(390);

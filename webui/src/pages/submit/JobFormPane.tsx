@@ -1,5 +1,15 @@
-import { MultiSelect, NumberInput, Select, Textarea, TextInput } from "@mantine/core";
+import {
+  ActionIcon,
+  Button,
+  MultiSelect,
+  NumberInput,
+  PasswordInput,
+  Select,
+  Textarea,
+  TextInput,
+} from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { images } from "@/api/admin";
 import { jobSchema } from "@/api/jobs";
 import { me } from "@/api/session";
@@ -15,9 +25,14 @@ import {
   withCommands,
   withField,
   withImage,
+  withoutRole,
+  withoutSecret,
+  withRole,
+  withSecret,
   withStorages,
   withVirtualCluster,
 } from "./jobForm";
+import { Icon } from "@/ui/Icon";
 import { ImagePicker } from "./ImagePicker";
 import css from "./JobFormPane.module.css";
 
@@ -81,8 +96,16 @@ export function JobFormPane({ text, onText }: Props) {
           docs={docs}
           onSet={set}
           onCommands={(commands) => onText(withCommands(text, role.name, commands))}
+          onRemove={form.roles.length > 1 ? () => onText(withoutRole(text, role.name)) : null}
         />
       ))}
+      <Adder
+        label="New task role"
+        verb="Add a task role"
+        taken={form.roles.map((role) => role.name)}
+        pattern={ROLE_NAME}
+        onAdd={(name) => onText(withRole(text, name))}
+      />
       <MultiSelect
         label="Storages"
         title={docs(["extras", "storages"])}
@@ -106,10 +129,111 @@ export function JobFormPane({ text, onText }: Props) {
         value={form.retries}
         onChange={(value) => set(["jobRetryCount"], value)}
       />
-      {form.secrets.length > 0 ? (
-        <p className="dim">Secrets: {form.secrets.join(", ")}. Their values stand in the text.</p>
-      ) : null}
+      <Secrets names={form.secrets} text={text} onText={onText} />
     </section>
+  );
+}
+
+const ROLE_NAME = /^[a-zA-Z_][a-zA-Z0-9_]{0,49}$/;
+const SECRET_NAME = /^[a-zA-Z_][a-zA-Z0-9_]{0,63}$/;
+
+interface AdderProps {
+  label: string;
+  verb: string;
+  taken: string[];
+  pattern: RegExp;
+  onAdd: (name: string, value: string) => void;
+  /** Label of a second field, whose text is hidden; absent: there is none. */
+  value?: string;
+}
+
+/** A name, and sometimes a value, to be added to the text. */
+function Adder({ label, verb, taken, pattern, onAdd, value }: AdderProps) {
+  const [name, setName] = useState("");
+  const [typed, setTyped] = useState("");
+  const isTaken = taken.includes(name);
+  const error = isTaken
+    ? "There is one of this name"
+    : name && !pattern.test(name)
+      ? "Letters and digits"
+      : null;
+  const add = () => {
+    if (!name || error || (value && !typed)) return;
+    onAdd(name, typed);
+    setName("");
+    setTyped("");
+  };
+  const onKeyDown = (event: React.KeyboardEvent) => {
+    if (event.key === "Enter") add();
+  };
+  return (
+    <div className={css.adder}>
+      <TextInput
+        label={label}
+        error={error}
+        value={name}
+        onChange={(event) => setName(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      {value ? (
+        <PasswordInput
+          label={value}
+          autoComplete="off"
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+          onKeyDown={onKeyDown}
+        />
+      ) : null}
+      <Button
+        variant="default"
+        leftSection={<Icon name="plus" size={14} />}
+        disabled={!name || error !== null || (value !== undefined && !typed)}
+        onClick={add}
+      >
+        {verb}
+      </Button>
+    </div>
+  );
+}
+
+interface SecretsProps {
+  names: string[];
+  text: string;
+  onText: (text: string) => void;
+}
+
+/** Secrets by their names: values stand in the text, and are stored encrypted. */
+function Secrets({ names, text, onText }: SecretsProps) {
+  return (
+    <fieldset className={css.role}>
+      <legend>Secrets</legend>
+      {names.length > 0 ? (
+        <ul className={css.secrets} aria-label="Secrets">
+          {names.map((name) => (
+            <li key={name}>
+              <code>{`<% $secrets.${name} %>`}</code>
+              <ActionIcon
+                size="sm"
+                aria-label={`Remove the secret ${name}`}
+                onClick={() => onText(withoutSecret(text, name))}
+              >
+                <Icon name="trash" size={14} />
+              </ActionIcon>
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p className="dim">Values that only containers see, such as a token.</p>
+      )}
+      <Adder
+        label="New secret"
+        verb="Add a secret"
+        value="Its value"
+        taken={names}
+        pattern={SECRET_NAME}
+        onAdd={(name, value) => onText(withSecret(text, name, value))}
+      />
+    </fieldset>
   );
 }
 
@@ -120,9 +244,11 @@ interface RoleProps {
   docs: (path: Path) => string | undefined;
   onSet: (path: Path, value: unknown) => void;
   onCommands: (commands: string) => void;
+  /** null: a job has at least one role. */
+  onRemove: (() => void) | null;
 }
 
-function RoleFields({ role, docs, onSet, onCommands }: RoleProps) {
+function RoleFields({ role, docs, onSet, onCommands, onRemove }: RoleProps) {
   const path = ["taskRoles", role.name];
   const amounts: [Amounts, string, Path][] = [
     ["instances", "Tasks", [...path, "instances"]],
@@ -154,6 +280,17 @@ function RoleFields({ role, docs, onSet, onCommands }: RoleProps) {
         value={role.commands}
         onChange={(event) => onCommands(event.currentTarget.value)}
       />
+      {onRemove ? (
+        <Button
+          variant="subtle"
+          color="gray"
+          aria-label={`Remove the task role ${role.name}`}
+          leftSection={<Icon name="trash" size={14} />}
+          onClick={onRemove}
+        >
+          Remove
+        </Button>
+      ) : null}
     </fieldset>
   );
 }

@@ -1,9 +1,14 @@
 import { expect, test } from "vitest";
 import {
+  fromTemplate,
   readForm,
   withCommands,
   withField,
   withImage,
+  withoutRole,
+  withoutSecret,
+  withRole,
+  withSecret,
   withStorages,
   withVirtualCluster,
 } from "./jobForm";
@@ -65,6 +70,31 @@ test("fields that are not there are added, and emptied ones go", () => {
   expect(text).toContain("# what it runs");
   expect(text).toContain("unknownField: stays");
   expect(readForm(withStorages(text, []))?.storages).toEqual([]);
+});
+
+test("task roles are added in the image of the first, and removed wherever they are named", () => {
+  const more = withRole(TEXT, "ps");
+  expect(readForm(more)?.roles.map((role) => role.name)).toEqual(["worker", "ps"]);
+  expect(more).toContain("dockerImage: image\n    resourcePerInstance");
+  const placed = withField(more, ["extras", "skep", "taskRoles", "ps"], { parallelism: 1 });
+  const less = withoutRole(placed, "ps");
+  expect(readForm(less)?.roles.map((role) => role.name)).toEqual(["worker"]);
+  expect(less).not.toContain("ps:");
+  expect(withoutRole(TEXT, "none")).toBe(TEXT);
+});
+
+test("secrets are added and removed by their names", () => {
+  const more = withSecret(TEXT, "token", "hunter2");
+  expect(readForm(more)?.secrets).toEqual(["key", "token"]);
+  expect(readForm(withoutSecret(more, "key"))?.secrets).toEqual(["token"]);
+  expect(withoutSecret(withoutSecret(more, "key"), "token")).not.toContain("secrets");
+});
+
+test("a template becomes a job with other parameters in a virtual cluster of the user", () => {
+  const text = fromTemplate("name: a\nparameters:\n  lr: 0.1 # rate\n", { lr: 0.5 }, "vision");
+  expect(text).toBe(
+    "name: a\nparameters:\n  lr: 0.5 # rate\ndefaults:\n  virtualCluster: vision\n",
+  );
 });
 
 test("what is no job file is left to the editor", () => {

@@ -87,6 +87,46 @@ export function withStorages(text: string, storages: string[]): string {
   return withField(text, ["extras", "storages"], value);
 }
 
+/** The text with one more task role, of one task without a GPU, in the image of the first. */
+export function withRole(text: string, name: string): string {
+  const document = parse(text);
+  if (!document) return text;
+  const first = readForm(text)?.roles[0]?.name;
+  const image = first === undefined ? "" : textAt(document, ["taskRoles", first, "dockerImage"]);
+  return withField(text, ["taskRoles", name], {
+    instances: 1,
+    ...(image && { dockerImage: image }),
+    resourcePerInstance: { cpu: 1, memoryMB: 1024, gpu: 0 },
+    commands: ["echo hello"],
+  });
+}
+
+/** Where a job file says something of a task role. */
+const OF_ROLES: Path[] = [
+  ["taskRoles"],
+  ["extras", "hivedScheduler", "taskRoles"],
+  ["extras", "skep", "taskRoles"],
+];
+
+export function withoutRole(text: string, name: string): string {
+  return OF_ROLES.reduce((known, path) => without(known, [...path, name]), text);
+}
+
+/** The text with a secret; its value stands in the text until it is submitted. */
+export function withSecret(text: string, name: string, value: string): string {
+  return withField(text, ["secrets", name], value);
+}
+
+export function withoutSecret(text: string, name: string): string {
+  const rest = without(text, ["secrets", name]);
+  return readForm(rest)?.secrets.length === 0 ? without(rest, ["secrets"]) : rest;
+}
+
+/** The text without what stands at a place, and without a change where nothing does. */
+function without(text: string, path: Path): string {
+  return parse(text)?.hasIn(path) ? withField(text, path, undefined) : text;
+}
+
 /** The text of a template as a job of this user: with these values of its parameters, in a virtual
  * cluster of the user. */
 export function fromTemplate(

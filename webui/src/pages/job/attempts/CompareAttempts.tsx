@@ -124,7 +124,12 @@ function rowsOf(job: Job, left: JobAttemptDetail, right: JobAttemptDetail): Row[
     row("Ended as", (attempt) =>
       attempt.outcome ? capitalize(attempt.outcome.toLowerCase()) : "Goes on",
     ),
-    row("Placed", (attempt) => formatDateTime(attempt.placed_at)),
+    // Two are never placed at the same time.
+    row(
+      "Placed",
+      (attempt) => formatDateTime(attempt.placed_at),
+      () => null,
+    ),
     row(
       "Ran for",
       ({ started_at, finished_at }) =>
