@@ -96,7 +96,7 @@ class TemplatesView(APIView):
         if request.query_params.get("mine") in ("true", "1"):
             found = found.filter(owner_id=request.user.pk)
         if request.query_params.get("starred") in ("true", "1"):
-            found = found.filter(starred=True)
+            found = queries.starred_by(found, request.user)
         return page(request, found, _show, *columns, descending=ordering.startswith("-"))
 
     @extend_schema(
@@ -154,7 +154,8 @@ class StarView(APIView):
 
 
 def _show(templates: list[Template]) -> list[Any]:
-    return list(TemplateSummarySerializer(templates, many=True).data)
+    show = TemplateSummarySerializer().to_representation
+    return [show(template) for template in templates]
 
 
 def _one(request: Request, template: Template, status: int = 200) -> Response:

@@ -36,6 +36,10 @@ def may_change(user: AnyUser, template: Template) -> bool:
     )
 
 
+def starred_by(templates: QuerySet[Template], user: AnyUser) -> QuerySet[Template]:
+    return templates.filter(starred_by__user_id=user.pk)
+
+
 def search(templates: QuerySet[Template], text: str) -> QuerySet[Template]:
     """Filter by words in name, title or description; all of them."""
     for word in text.split()[:10]:

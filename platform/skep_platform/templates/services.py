@@ -71,9 +71,14 @@ def update(user: User, template: Template, **changes: Any) -> Template:
         for name, value in changes.items():
             setattr(template, name, value)
         template.save(update_fields=[*changes, "updated_at"])
-        values = {"before": before, "after": _audited(template)}
         audit.record(
-            "template.update", "template", template.pk, template.name, vc=template.vc, **values
+            "template.update",
+            "template",
+            template.pk,
+            template.name,
+            vc=template.vc,
+            before=before,
+            after=_audited(template),
         )
     return queries.find(user, template.name)
 
