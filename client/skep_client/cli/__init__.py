@@ -50,11 +50,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 PARTS = (
-    *(account, submit, check, jobs, steer, show, logs, top, reach, copy, diagnose),
+    *(account, submit, templates, check, jobs, steer, show, logs, top, reach, copy, diagnose),
     *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages),
     *(datasets, fs),
-    *(account, submit, templates, check, jobs, steer, show, logs, top, reach, copy, diagnose),
-    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages, fs),
     *(audit, usage, notifications, onebox, apps),
 )
 for part in PARTS:

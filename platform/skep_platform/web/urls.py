@@ -10,10 +10,8 @@ from skep_platform.web.views import index
 # The first part of every address that the page's router knows; a test compares them.
 PAGES = (
     *("login", "reset-password", "forgot-password", "confirm-email"),
-    *("jobs", "cluster", "virtual-clusters", "images", "storages"),
-    *("apps", "datasets"),
     *("jobs", "templates", "cluster", "virtual-clusters", "images", "storages"),
-    "apps",
+    *("apps", "datasets"),
     *("users", "groups", "tokens", "cells", "audit", "health", "usage", "profile", "settings"),
     "about",
     *("notifications", "announcements", "unsubscribe"),
