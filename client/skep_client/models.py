@@ -244,6 +244,24 @@ class Dependency(Model):
     condition: str = ""
 
 
+class DeviceCodes(Model):
+    device_code: str = ""
+    user_code: str = ""
+    verification_uri: str = ""
+    verification_uri_complete: str = ""
+    expires_in: int = 0
+    interval: int = 0
+
+
+class DeviceLogin(Model):
+    name: str
+    scope: str = ""
+    address: str = ""
+    user_agent: str = ""
+    created_at: datetime
+    expires_at: datetime
+
+
 class Error(Model):
     """
     Every refusal has this shape. `code` is stable, `message` says what to do.
@@ -912,6 +930,15 @@ class ServiceAccount(Model):
     tokens: int = 0
     last_used_at: datetime | None = None
     created_at: datetime
+
+
+class Session(Model):
+    id: str
+    address: str = ""
+    user_agent: str = ""
+    created_at: datetime
+    last_seen_at: datetime | None = None
+    current: bool = False
 
 
 class Shortfall(Model):

@@ -80,6 +80,10 @@ def test_who_forgot_the_password_sets_a_new_one_by_e_mail(visit, newest_mail):
     visit("recovery", SKEP_MAIL=str(newest_mail))
 
 
+def test_a_program_is_logged_in_by_the_browser(visit):
+    visit("device")
+
+
 def test_finding_u10_a_session_that_ends_is_asked_for_over_the_page(visit):
     visit("expiry")
 

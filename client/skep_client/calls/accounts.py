@@ -1,4 +1,4 @@
-"""Requests about service accounts, and about the API tokens of all users."""
+"""Requests about logins by a browser, service accounts, and the API tokens of all users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from typing import Any
 from skep_client import models
 from skep_client.calls.request import Call, given
 from skep_client.model import Page
+
+
+def start_device_login(name: str, scope: str = "submit") -> Call[models.DeviceCodes]:
+    """Begin a login that a user allows in a browser; see `device_token`."""
+    body = {"name": name, "scope": scope}
+    return Call("POST", "auth/device", models.DeviceCodes, json=body, repeatable=False)
+
+
+def device_token(device_code: str) -> Call[models.NewToken]:
+    """Fetch the token of such a login. Raises SkepError `authorization_pending` until it is
+    allowed, `slow_down`, `access_denied`, `expired_token`."""
+    body = {"device_code": device_code}
+    return Call("POST", "auth/device/token", models.NewToken, json=body, repeatable=False)
 
 
 def service_accounts(vc: str, **params: Any) -> Call[Page[models.ServiceAccount]]:

@@ -44,6 +44,13 @@ def login(
     ] = "admin",
     password_stdin: Annotated[bool, typer.Option(help="Read the password from stdin.")] = False,
     code: Annotated[str, typer.Option(help=CODE_HELP)] = "",
+    sso: Annotated[
+        bool,
+        typer.Option("--sso", help="Log in by the browser: single sign-on, passkeys and all else."),
+    ] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="With --sso: print the address, open nothing.")
+    ] = False,
 ) -> None:
     """Log in, and remember server and token."""
     import sys
@@ -53,10 +60,13 @@ def login(
 
     server = (server or config.login().server).rstrip("/")
     with Skep(server, token) as skep:
+        name = f"skep on {socket.gethostname()}"[:100]
+        if sso and not token:
+            token = _token_by_browser(skep, name, scope, open_it=not no_browser)
+            skep.token = token
         if not token:
             username = username or typer.prompt("Username")
             password = sys.stdin.readline().rstrip("\n") if password_stdin else _ask_password()
-            name = f"skep on {socket.gethostname()}"[:100]
             token = _new_token(skep, username, password, name, scope, code=code).token
             skep.token = token
         me = skep.me()
@@ -93,6 +103,45 @@ def whoami(as_json: Json = False) -> None:
         say(f"{me.username}{role} at {skep.server}")
         for membership in me.virtual_clusters:
             say(f"  {membership.name}  {membership.role}")
+
+
+def _token_by_browser(skep: Skep, name: str, scope: str, *, open_it: bool) -> str:
+    """Wait until the user allows this program in a browser, which may be on another machine."""
+    import time
+
+    from skep_client import calls
+    from skep_client.errors import SkepError
+
+    codes = skep.run(calls.start_device_login(name, scope))
+    say(f"Open {codes.verification_uri_complete}", err=True)
+    say(f"and allow the login with the code {codes.user_code}", err=True)
+    if open_it:
+        _open_browser(codes.verification_uri_complete)
+    interval, deadline = max(codes.interval, 1), time.monotonic() + codes.expires_in
+    while True:
+        time.sleep(interval)
+        try:
+            return skep.run(calls.device_token(codes.device_code)).token
+        except SkepError as error:
+            if error.code == "slow_down":
+                interval += 5
+            elif error.code != "authorization_pending" and (
+                error.status != 0 or time.monotonic() > deadline
+            ):
+                raise
+
+
+def _open_browser(address: str) -> None:
+    """Open the address where there is a screen: a browser in the terminal would take it over."""
+    import os
+    import sys
+    import webbrowser
+
+    screen = sys.platform != "linux" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    if screen and address.startswith(("https://", "http://")):
+        webbrowser.open(address)
 
 
 def _new_token(

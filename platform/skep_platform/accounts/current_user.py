@@ -20,7 +20,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from skep_platform.accounts import mfa, queries, services
+from skep_platform.accounts import mfa, queries, services, sessions
 from skep_platform.accounts.models import ApiToken, Scope, User
 from skep_platform.core import caller
 from skep_platform.core.errors import Forbidden
@@ -73,6 +73,7 @@ class SessionAuthentication(DjangoSessions):
             view = request.parser_context.get("view")
             if not getattr(view, "before_mfa", False):
                 mfa.refuse_missing(found[0], request._request.session)
+            sessions.note_use(found[0], request._request.session)
         return found
 
 

@@ -140,3 +140,32 @@ class ApiToken(AbstractAuthToken):
 
     def __str__(self) -> str:
         return self.name
+
+
+class DeviceLogin(Entity):
+    """A program that asks to be logged in by a user who reads a short code to the page (RFC 8628).
+    Both codes are stored as digests; the token is made when the program fetches it."""
+
+    device_digest = models.CharField(max_length=64, unique=True)
+    code_digest = models.CharField(max_length=64, unique=True)
+    name = models.CharField(max_length=100)  # of the token
+    scope = models.CharField(max_length=8, choices=Scope.choices)
+    expires_in_s = models.PositiveIntegerField(null=True)  # of the token
+    address = models.CharField(max_length=64)
+    user_agent = models.CharField(max_length=200)
+    expires_at = models.DateTimeField(db_index=True)
+    polled_at = models.DateTimeField(null=True)
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")  # who decided
+    allowed = models.BooleanField(null=True)
+
+
+class BrowserSession(Entity):
+    """What its user sees of a session of Django's; see `sessions`. `sign_outs` is that of the user
+    when it was used last: a session from before a later one is over."""
+
+    session_key = models.CharField(max_length=40, unique=True)
+    user = models.ForeignKey(User, models.CASCADE, related_name="+")
+    sign_outs = models.PositiveIntegerField()
+    address = models.CharField(max_length=64)
+    user_agent = models.CharField(max_length=200)
+    last_seen_at = models.DateTimeField()

@@ -369,6 +369,15 @@ def disable_mfa(
 
 
 @transaction.atomic
+def end_other_sessions(user: User) -> User:
+    """End all sessions of the user; the caller keeps the present one."""
+    user = User.objects.select_for_update().get(pk=user.pk)
+    _end_sessions(user)
+    audit.record("session.end", "user", user.pk, user.get_username(), all_others=True)
+    return user
+
+
+@transaction.atomic
 def unlink_sso(user: User) -> User:
     """End the link to the identity provider, and all other sessions; see `external.unlink`."""
     external.unlink(user, settings.SKEP_OIDC_ISSUER)

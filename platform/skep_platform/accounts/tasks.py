@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.accounts import recovery, services
+from skep_platform.accounts import device, recovery, services, sessions
 
 
 @shared_task(name="skep.accounts.tidy")
 def tidy() -> None:
     """Delete expired sessions and tokens; they are refused already."""
     services.forget_expired()
+    device.forget_expired()
+    sessions.forget_ended()
 
 
 @shared_task(name="skep.accounts.send_mails")

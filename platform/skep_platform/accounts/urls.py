@@ -2,7 +2,16 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.accounts import api, groups_api, mfa_api, oidc_api, recovery_api, tokens_api
+from skep_platform.accounts import (
+    api,
+    device_api,
+    groups_api,
+    mfa_api,
+    oidc_api,
+    recovery_api,
+    sessions_api,
+    tokens_api,
+)
 
 urlpatterns: list[URLPattern] = [
     path("auth/csrf", api.CsrfView.as_view()),
@@ -12,6 +21,8 @@ urlpatterns: list[URLPattern] = [
     path("auth/logout", api.LogoutView.as_view()),
     path("auth/token", api.TokenLoginView.as_view()),
     path("auth/password-reset", api.PasswordResetView.as_view()),
+    path("auth/device", device_api.DeviceStartView.as_view()),
+    path("auth/device/token", device_api.DeviceTokenView.as_view()),
     path("auth/recovery", recovery_api.RecoveryView.as_view()),
     path("auth/sso/start", oidc_api.SsoStartView.as_view()),
     path("auth/sso/callback", oidc_api.SsoCallbackView.as_view()),
@@ -21,6 +32,9 @@ urlpatterns: list[URLPattern] = [
     path("me/password", api.MyPasswordView.as_view()),
     path("me/email", recovery_api.EmailView.as_view()),
     path("me/email/confirm", recovery_api.EmailConfirmView.as_view()),
+    path("me/sessions", sessions_api.MySessionsView.as_view()),
+    path("me/sessions/<uuid:id>", sessions_api.MySessionView.as_view()),
+    path("me/device", device_api.MyDeviceView.as_view()),
     path("me/sso", oidc_api.MySsoView.as_view()),
     path("me/mfa", mfa_api.MfaView.as_view()),
     path("me/mfa/start", mfa_api.MfaStartView.as_view()),

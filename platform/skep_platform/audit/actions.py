@@ -27,11 +27,17 @@ ACTIONS: dict[str, Action] = {
         ("POST auth/login", "POST auth/token", "POST auth/passkey"),
     ),
     "logout": Action("user", "A user logged out.", ("POST auth/logout",)),
+    "session.end": Action(
+        "user",
+        "A user ended another session, or all others.",
+        ("DELETE me/sessions", "DELETE me/sessions/<id>"),
+    ),
     "token.create": Action(
         "token",
         "An API token was created.",
         (
             "POST auth/tokens",
+            "POST auth/device/token",
             "POST virtual-clusters/<name>/service-accounts/<account>/tokens",
         ),
     ),
@@ -43,6 +49,9 @@ ACTIONS: dict[str, Action] = {
             "DELETE tokens/<id>",
             "DELETE virtual-clusters/<name>/service-accounts/<account>/tokens/<token>",
         ),
+    ),
+    "device_login.decide": Action(
+        "user", "A user allowed or denied a program's login by a browser.", ("POST me/device",)
     ),
     "user.create": Action("user", "A user was created.", ("POST users",)),
     "user.import": Action(
@@ -363,6 +372,7 @@ ACTIONS: dict[str, Action] = {
 # Writing routes that change nothing, and why they are writes.
 NOT_RECORDED: dict[str, str] = {
     "POST auth/recovery": "looks for no user; the task that sends an e-mail records it",
+    "POST auth/device": "begins a login that does nothing before a user allows it",
     "POST me/sso": "begins to link an account; coming back from the provider is recorded",
     "POST me/email": "sends a link that does nothing before the user opens it",
     "POST me/confirm": "changes nothing but how long the session is trusted",

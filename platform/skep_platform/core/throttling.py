@@ -77,3 +77,24 @@ class Recoveries(PerMinute):
 
     name = "recovery"
     most = 10
+
+
+class DeviceLogins(PerMinute):
+    """Programs that begin to log in by a browser."""
+
+    name = "device-login"
+    most = 20
+
+
+class DevicePolls(PerMinute):
+    """Programs that wait to be allowed: all users behind one address."""
+
+    name = "device-poll"
+    most = 600
+
+
+class DeviceCodes(PerMinute):
+    """Short codes of such programs that a user types: few, so that none is guessed."""
+
+    name = "device-code"
+    most = 20

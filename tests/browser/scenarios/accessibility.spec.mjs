@@ -106,6 +106,8 @@ function views({ running, failed, waiting }) {
     ["/health"],
     ["/profile"],
     ["/confirm-email?token=none"],
+    ["/device"],
+    ["/device?code=BBBB-BBBB"],
     ["/settings"],
     ["/settings/profile"],
     ["/settings/security"],

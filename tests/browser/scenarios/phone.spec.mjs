@@ -62,6 +62,8 @@ const PAGES = [
   "/unsubscribe?token=none",
   "/forgot-password",
   "/confirm-email?token=none",
+  "/device",
+  "/device?code=BBBB-BBBB",
   "/jobs",
   "/jobs/new",
   "/templates",

@@ -1,8 +1,8 @@
-import { expect, logIn, settings, test } from "../visitor.mjs";
+import { expect, logIn, settings, shoot, test } from "../visitor.mjs";
 
 /** A page behind the login is reached after it; a wrong password is refused; a token is made and
  * revoked; after the logout nothing is left to see. */
-test("sessions and tokens begin and end", async ({ page }) => {
+test("sessions and tokens begin and end", async ({ page, browse }) => {
   await page.goto("/cluster");
   await page.waitForURL(/\/login\?next=/);
   await page.getByLabel("User name").fill(settings.user);
@@ -36,6 +36,25 @@ test("sessions and tokens begin and end", async ({ page }) => {
     (await me()).status === 401,
     "the revoked token still works",
   ).toBeTruthy();
+
+  await browse(
+    async (other) => {
+      await other.setViewportSize({ width: 390, height: 844 });
+      await logIn(other);
+      await page.goto("/settings/security");
+      await page.getByText("this session").waitFor();
+      await shoot(page, "sessions-light");
+      await other.goto("/settings/security");
+      await other.getByText("this session").scrollIntoViewIfNeeded();
+      await shoot(other, "sessions-dark");
+      await page.getByRole("button", { name: "End all others" }).click();
+      await page.getByRole("button", { name: "End them" }).click();
+      await page.getByRole("button", { name: "End all others" }).waitFor({ state: "detached" });
+      await other.goto("/jobs");
+      await other.waitForURL(/\/login\?next=/);
+    },
+    { colorScheme: "dark" },
+  );
 
   await page.getByRole("button", { name: new RegExp(settings.user) }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();

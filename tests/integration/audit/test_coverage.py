@@ -23,7 +23,7 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
 from tests.support.platform_factories import PASSWORD, make_node
 
-from skep_platform.accounts import external, groups, recovery
+from skep_platform.accounts import device, external, groups, recovery
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 from skep_platform.audit.actions import ACTION_OF_ROUTE, ACTIONS, NOT_RECORDED
@@ -103,6 +103,21 @@ def email_body(world: World) -> dict[str, str]:
 
 def link_sso(world: World) -> None:
     external.link(world.callers["owner"].user, "", "subject-1")
+
+
+def device_body(world: World) -> dict[str, Any]:
+    return {"code": device.start("skep on a laptop", "submit")[1], "allow": True}
+
+
+def device_token_body(world: World) -> dict[str, str]:
+    kept, code = device.start("skep on a laptop", "submit")
+    device.decide(world.callers["owner"].user, code, True, "submit", None)
+    return {"device_code": kept}
+
+
+def other_session(world: World) -> None:
+    listed = session(world.callers["owner"].user).get("/me/sessions").json()
+    world.ids["me/sessions"] = listed[0]["id"]
 
 
 def join_body(world: World) -> dict[str, str]:
@@ -216,6 +231,12 @@ CASES: dict[str, Case] = {
         "owner", {"current": PASSWORD, "new": NEW_PASSWORD}, secrets=(PASSWORD, NEW_PASSWORD)
     ),
     "POST me/email/confirm": Case("owner", email_body, by_session=True),
+    "POST me/device": Case("owner", device_body, by_session=True),
+    "POST auth/device/token": Case(
+        "anonymous", device_token_body, actions=("login.succeeded", "token.create"), actor="owner"
+    ),
+    "DELETE me/sessions": Case("owner", by_session=True),
+    "DELETE me/sessions/<id>": Case("owner", by_session=True, prepare=other_session),
     "DELETE me/sso": Case("owner", by_session=True, prepare=link_sso, own_body=webauthn.confirm),
     "POST users": Case(
         body={"username": "newcomer", "password": NEW_PASSWORD}, secrets=(NEW_PASSWORD,)

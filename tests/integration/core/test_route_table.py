@@ -85,6 +85,8 @@ EXPECTED = {
     "POST auth/tokens": BY_SESSION,
     "POST auth/password-reset": EVERYBODY,
     "POST auth/recovery": EVERYBODY,
+    "POST auth/device": EVERYBODY,
+    "POST auth/device/token": EVERYBODY,
     "DELETE auth/tokens/<id>": OWN_ONLY,
     # Whose entries each caller reads: tests/integration/audit.
     "GET audit": LOGGED_IN,
@@ -94,6 +96,11 @@ EXPECTED = {
     "POST me/password": LOGGED_IN,
     "POST me/email": BY_SESSION,
     "POST me/email/confirm": BY_SESSION,
+    "GET me/sessions": LOGGED_IN,
+    "DELETE me/sessions": BY_SESSION,
+    "DELETE me/sessions/<id>": BY_SESSION,
+    "GET me/device": BY_SESSION,
+    "POST me/device": BY_SESSION,
     "GET me/sso": LOGGED_IN,
     "POST me/sso": BY_SESSION,
     "DELETE me/sso": BY_SESSION,
@@ -321,6 +328,8 @@ LOGIN = {"username": "robot", "password": "s3cret"}
 BODIES: dict[str, Any] = {
     "POST me/password": {"current": "wrong", "new": "wrong"},
     "POST auth/recovery": {"user": "owner"},
+    "POST auth/device": {"name": "skep on a laptop"},
+    "POST auth/device/token": {"device_code": "forged"},
     "POST users": USER,
     "PATCH users/<username>": {"email": ""},
     "POST virtual-clusters": {"name": "new"},
@@ -461,6 +470,7 @@ def world() -> World:
         "attempts": str(attempt.pk),
         "auth": str(token.public_id),
         "me": "1",
+        "me/sessions": "0190a3f0-0000-7000-8000-000000000001",
         "tokens": str(of_account.public_id),
     }
     return World(callers, ids)

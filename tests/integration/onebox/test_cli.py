@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
-from tests.support.stack import JOB, Stack, environment_of, stack
+from tests.support.stack import JOB, Stack, environment_of, eventually, stack
 
 pytestmark = pytest.mark.stack
 
@@ -32,6 +33,13 @@ def skep(box: Stack, *arguments: str, stdin: str = "", **env: str) -> subprocess
         text=True,
         timeout=200,
         check=False,
+    )
+
+
+def start(box: Stack, *arguments: str, said: IO[str], **env: str) -> subprocess.Popen[str]:
+    """As `skep`, and go on while it runs; it writes to `said`."""
+    return subprocess.Popen(
+        [SKEP, *arguments], env=environment_of(box.home, **env), stdout=said, stderr=said, text=True
     )
 
 
@@ -192,6 +200,27 @@ PERSON = (
     "from skep_platform.accounts.services import create_user;"
     "create_user(None, 'cli-person', 'many-busy-bees')"
 )
+
+
+def test_a_login_by_the_browser_waits_until_its_user_allows_it(box, tmp_path):
+    succeed(box, "manage", "shell", "-c", PERSON.replace("cli-person", "by-browser"))
+    asked = tmp_path / "asked"
+    words = ["login", "--server", box.url, "--sso", "--no-browser", "--scope", "read"]
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    with asked.open("w") as said:
+        waiting = start(box, *words, said=said, **home)
+    eventually(lambda: "the code" in asked.read_text(), 30, asked.read_text)
+    assert waiting.poll() is None
+    (code,) = re.findall(r"code ([A-Z]{4}-[A-Z]{4})", asked.read_text())
+    assert f"{box.url}/device?code={code}" in asked.read_text()
+    allow = (
+        "from skep_platform.accounts import device; from skep_platform.accounts.models import User;"
+        f"device.decide(User.objects.get(username='by-browser'), '{code}', True, 'read', 3600)"
+    )
+    succeed(box, "manage", "shell", "-c", allow)
+    assert waiting.wait(60) == 0, asked.read_text()
+    assert skep(box, "whoami", **home).stdout.startswith(f"by-browser at {box.url}")
+    assert re.search(r"skep on .* read ", skep(box, "token", "list", **home).stdout)
 
 
 def test_finding_u12_members_are_managed_and_finding_s8_jobs_are_shared(box):

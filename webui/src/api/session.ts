@@ -111,6 +111,39 @@ export function unlinkSso() {
   return unwrap(client.DELETE("/api/v1/me/sso"));
 }
 
+export const ownSessions = queryOptions({
+  queryKey: ["own-sessions"],
+  queryFn: () => unwrap(client.GET("/api/v1/me/sessions")),
+});
+
+export function endSession(id: string) {
+  return unwrap(client.DELETE("/api/v1/me/sessions/{id}", { params: { path: { id } } }));
+}
+
+export function endOtherSessions() {
+  return unwrap(client.DELETE("/api/v1/me/sessions"));
+}
+
+/** Who asks to be logged in by this code: a program, such as the command line. */
+export const deviceLogin = (code: string) =>
+  queryOptions({
+    queryKey: ["device-login", code],
+    queryFn: () => unwrap(client.GET("/api/v1/me/device", { params: { query: { code } } })),
+    retry: false,
+    staleTime: Infinity,
+  });
+
+/** Lets that program act as the user, with a token of its own, or does not. */
+export function decideDeviceLogin(
+  code: string,
+  allow: boolean,
+  scope: TokenScope,
+  expires_in_s: number,
+) {
+  const body = { code, allow, scope, expires_in_s };
+  return unwrap(client.POST("/api/v1/me/device", { body }));
+}
+
 /** Asks for an e-mail with such a link; the answer does not tell whether there is an account. */
 export function recoverAccount(user: string) {
   return unwrap(client.POST("/api/v1/auth/recovery", { body: { user } }));

@@ -116,3 +116,7 @@ export type NotificationPreferences = Schemas["NotificationPreferences"];
 export type NotificationChannel = NotificationPreferences["channels"][number]["name"];
 export type Webhook = Schemas["Webhook"];
 export type Delivery = Schemas["NotificationDelivery"];
+
+/** A program that waits to be logged in. */
+export type DeviceLogin = Schemas["DeviceLogin"];
+export type BrowserSession = Schemas["Session"];

@@ -66,6 +66,13 @@ const confirmEmail = createRoute({
   component: lazyPage(() => import("@/pages/profile/ConfirmEmailPage"), "ConfirmEmailPage"),
 });
 
+const device = createRoute({
+  getParentRoute: () => shell,
+  path: "/device",
+  validateSearch: (search): { code?: string } => ({ code: textParam(search["code"]) }),
+  component: lazyPage(() => import("@/pages/profile/DevicePage"), "DevicePage"),
+});
+
 const home = createRoute({
   getParentRoute: () => shell,
   path: "/",
@@ -303,6 +310,7 @@ export const router = createRouter({
       settingsSection,
       profile,
       confirmEmail,
+      device,
       notifications,
       announcements,
       about,

@@ -5,21 +5,8 @@ import type { TokenScope } from "@/api/types";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { FormDialog } from "@/ui/FormDialog";
 import { NameInput } from "@/ui/NameInput";
+import { LIFETIMES, MONTH_S, SCOPE_CHOICES } from "./scopes";
 import css from "./tokens.module.css";
-
-const DAY = 86_400;
-const LIFETIMES = [
-  { value: String(7 * DAY), label: "One week" },
-  { value: String(30 * DAY), label: "30 days" },
-  { value: String(90 * DAY), label: "90 days" },
-  { value: String(365 * DAY), label: "One year" },
-];
-
-const LABELS: Record<TokenScope, string> = {
-  read: "Read only",
-  submit: "Read, and work with jobs and files",
-  admin: "Everything that you may do",
-};
 
 interface Props<S extends TokenScope> {
   title?: string;
@@ -35,7 +22,7 @@ interface Props<S extends TokenScope> {
 export function NewTokenDialog<S extends TokenScope>(props: Props<S>) {
   const { title = "New API token", scopes, onCreate, onCreated, onClose } = props;
   const [name, setName] = useState("");
-  const [lifetime, setLifetime] = useState(String(30 * DAY));
+  const [lifetime, setLifetime] = useState(String(MONTH_S));
   const [scope, setScope] = useState<S>(scopes[0]);
   const creation = useMutation({
     mutationFn: () => onCreate(name.trim(), Number(lifetime), scope),
@@ -52,7 +39,7 @@ export function NewTokenDialog<S extends TokenScope>(props: Props<S>) {
       />
       <Select
         label="Scope"
-        data={scopes.map((value) => ({ value, label: LABELS[value] }))}
+        data={scopes.map((value) => ({ value, label: SCOPE_CHOICES[value] }))}
         value={scope}
         onChange={(value) => value && setScope(value as S)}
         allowDeselect={false}

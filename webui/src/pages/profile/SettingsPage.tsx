@@ -16,6 +16,7 @@ import { OwnEmail } from "./OwnEmail";
 import { RecentActivity } from "./RecentActivity";
 import { SecondFactor } from "./SecondFactor";
 import { SecurityKeys } from "./SecurityKeys";
+import { Sessions } from "./Sessions";
 import { SingleSignOnLink } from "./SingleSignOnLink";
 import css from "./SettingsPage.module.css";
 
@@ -129,6 +130,9 @@ function Security() {
         <SecurityKeys />
       </section>
       <SingleSignOnLink refused={refused} />
+      <section className={css.block}>
+        <Sessions />
+      </section>
     </>
   );
 }
