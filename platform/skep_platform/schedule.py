@@ -79,6 +79,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 5.0,
             "options": {"expires": 10},
         },
+        "sync-directory": {
+            "task": "skep.accounts.sync_directory",
+            "schedule": 300.0,
+            "options": {"expires": 150},
+        },
         "send-mails-of-accounts": {
             "task": "skep.accounts.send_mails",
             "schedule": 5.0,

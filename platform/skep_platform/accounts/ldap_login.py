@@ -9,7 +9,7 @@ Needs the extra `skep[ldap]`, which brings python-ldap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +70,30 @@ def log_in(username: str, password: str) -> User | None:
     return user
 
 
+def enabled(uids: Sequence[str]) -> set[str]:
+    """Return which of these UIDs belong to entries that could log in. Raises Unavailable."""
+    from ldap.filter import escape_filter_chars
+
+    attribute = settings.SKEP_LDAP_UID_ATTRIBUTE
+    values = [escape_filter_chars(uid) for uid in uids]
+    values += [escaped for uid in uids if (escaped := _escaped_bytes(uid))]
+    wanted = "".join(f"({attribute}={value})" for value in values)
+    template = f"(&(|{wanted.replace('%', '%%')}){settings.SKEP_LDAP_USER_FILTER})"
+    with _directory() as directory:
+        base = settings.SKEP_LDAP_USER_BASE
+        found = _search(directory, base, template, {}, [attribute], any_user=True)
+    return {entry.text(attribute)[: external.MAX_UID] for entry in found}
+
+
+def _escaped_bytes(uid: str) -> str:
+    """Return the value of a filter for a UID that `Entry.text` wrote as hexadecimal digits; "" for
+    others."""
+    try:
+        return "".join(f"\\{byte:02x}" for byte in bytes.fromhex(uid)) if uid.isalnum() else ""
+    except ValueError:
+        return ""
+
+
 def _needed(entry: Entry, attribute: str) -> str:
     value = entry.text(attribute)
     if not value:
@@ -108,13 +132,21 @@ def _groups(directory: Any, user: Entry, username: str) -> list[str]:
 
 
 def _search(
-    directory: Any, base: str, template: str, fields: Mapping[str, str], attributes: list[str]
+    directory: Any,
+    base: str,
+    template: str,
+    fields: Mapping[str, str],
+    attributes: list[str],
+    *,
+    any_user: bool = False,
 ) -> list[Entry]:
-    """Search a whole subtree; the fields are escaped, so that they stay values (RFC 4515)."""
+    """Search a whole subtree; the fields are escaped, so that they stay values (RFC 4515).
+    `any_user`: the field `user` matches every name."""
     import ldap
     from ldap.filter import escape_filter_chars
 
-    query = template % {name: escape_filter_chars(value) for name, value in fields.items()}
+    values = {name: escape_filter_chars(value) for name, value in fields.items()}
+    query = template % (values | {"user": "*"} if any_user else values)
     found = directory.search_ext_s(
         base, ldap.SCOPE_SUBTREE, query, attributes, timeout=TIMEOUT_S, sizelimit=MAX_GROUPS
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.accounts import device, recovery, services, sessions
+from skep_platform.accounts import device, ldap_sync, recovery, services, sessions
 
 
 @shared_task(name="skep.accounts.tidy")
@@ -19,3 +19,9 @@ def tidy() -> None:
 def send_mails() -> None:
     """Send links that recover accounts or confirm addresses, within seconds of the request."""
     recovery.send_due()
+
+
+@shared_task(name="skep.accounts.sync_directory")
+def sync_directory() -> None:
+    """End sessions and tokens of users whom the directory has disabled, some hundreds at a time."""
+    ldap_sync.sync()

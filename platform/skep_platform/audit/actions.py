@@ -80,6 +80,9 @@ ACTIONS: dict[str, Action] = {
         "A user confirmed an e-mail address, or took another one.",
         ("POST me/email/confirm",),
     ),
+    "user.sign_out": Action(
+        "user", "The directory has disabled a user; its sessions and tokens ended."
+    ),
     "user.sso.link": Action("user", "A user linked an account of the identity provider."),
     "user.sso.unlink": Action(
         "user", "A user ended the link to the identity provider.", ("DELETE me/sso",)

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.core.cache import cache
 from tests.support import mfa, slapd
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
 from tests.support.slapd import BASE, Directory, directory, person
 
 from skep_platform import env_settings
-from skep_platform.accounts import groups
-from skep_platform.accounts.models import User
+from skep_platform.accounts import groups, ldap_sync
+from skep_platform.accounts.models import ApiToken, User
 from skep_platform.audit.models import AuditEntry
+from skep_platform.core.errors import Unavailable
 from skep_platform.tenancy import memberships
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +38,7 @@ def ldap(served: Directory, settings: Any, tmp_path: Path) -> Directory:
 
 
 def configure(settings: Any, served: Directory, folder: Path) -> None:
+    cache.delete(ldap_sync.CURSOR)
     secret = folder / "bind-password"
     secret.write_text(slapd.SERVICE_PASSWORD + "\n")
     settings.SKEP_LDAP_URI = served.tls
@@ -131,6 +134,56 @@ def test_a_user_whom_the_filter_leaves_out_stays_out(ldap, settings):
     settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(!(mail=mei@example.org)))"
     assert refusal(log_in()) == (401, "login_failed")
     assert log_in("ann").status_code == 200
+
+
+class TestSync:
+    """The filter says who is disabled, as it does in a directory of Active Directory."""
+
+    FILTER = "(&(uid=%(user)s)(!(mail=mei@example.org)))"
+
+    def users(self) -> tuple[Api, Api]:
+        mei, ann = Api(), Api()
+        log_in("mei", api=mei)
+        log_in("ann", api=ann)
+        for api in (mei, ann):
+            assert api.get("/me").status_code == 200
+        return mei, ann
+
+    def test_who_is_disabled_loses_sessions_and_tokens(self, ldap, settings):
+        mei, ann = self.users()
+        Api().post("/auth/token", {"username": "mei", "password": slapd.PASSWORD})
+        assert ldap_sync.sync() == 0
+        assert mei.get("/me").status_code == 200
+        settings.SKEP_LDAP_USER_FILTER = self.FILTER
+        assert ldap_sync.sync() == 1
+        assert mei.get("/me").status_code == 401
+        assert ann.get("/me").status_code == 200
+        assert not ApiToken.objects.exists()
+        entry = AuditEntry.objects.get(action="user.sign_out")
+        assert (entry.actor_kind, entry.target_name) == ("system", "mei")
+        assert ldap_sync.sync() == 0
+
+    def test_a_directory_that_does_not_answer_ends_nothing(self, ldap, settings):
+        mei, _ = self.users()
+        settings.SKEP_LDAP_URI = "ldap://127.0.0.1:1"
+        with pytest.raises(Unavailable):
+            ldap_sync.sync()
+        assert mei.get("/me").status_code == 200
+
+    def test_a_mistake_in_the_filter_does_not_sign_everyone_out(self, ldap, settings, monkeypatch):
+        mei, _ = self.users()
+        monkeypatch.setattr(ldap_sync, "PLAUSIBLE", 2)
+        settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(mail=none))"
+        assert ldap_sync.sync() == 0
+        assert mei.get("/me").status_code == 200
+
+    def test_rounds_are_bounded_and_come_to_everyone(self, ldap, settings, monkeypatch):
+        mei, ann = self.users()
+        monkeypatch.setattr(ldap_sync, "BATCH", 1)
+        settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(!(mail=ann@example.org)))"
+        assert [ldap_sync.sync() for _ in range(3)].count(1) == 1
+        assert mei.get("/me").status_code == 200
+        assert ann.get("/me").status_code == 401
 
 
 @pytest.mark.parametrize("same", ["username", "email"])

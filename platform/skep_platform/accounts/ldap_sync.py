@@ -1,0 +1,58 @@
+"""Ending sessions and tokens of users whom the directory has disabled or removed.
+
+A user counts as disabled where a login would not find its entry: SKEP_LDAP_USER_FILTER, with any
+name, does not match the entry of this UID. A directory that does not answer changes nothing.
+"""
+
+from __future__ import annotations
+
+import structlog
+from allauth.socialaccount.models import SocialAccount
+from django.core.cache import cache
+from django.db import transaction
+
+from skep_platform.accounts import external, ldap_login, services, sessions
+from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
+
+log = structlog.get_logger(__name__)
+BATCH = 500  # users in one round
+AT_ONCE = 50  # in one search
+CURSOR = "skep:ldap-sync"
+CURSOR_S = 86_400
+# More than a half of so many at once is a mistake in a setting, and not people who left.
+PLAUSIBLE = 10
+
+
+def sync() -> int:
+    """Look at the next BATCH users of the directory and sign out those who are disabled; return
+    how many. Raises Unavailable `ldap_unavailable`."""
+    if not ldap_login.is_on():
+        return 0
+    accounts = SocialAccount.objects.filter(provider=external.LDAP, user__is_active=True)
+    after = cache.get(CURSOR) or 0
+    found = accounts.filter(pk__gt=after).order_by("pk").values_list("pk", "uid", "user")
+    rows = list(found[:BATCH])
+    cache.set(CURSOR, rows[-1][0] if len(rows) == BATCH else 0, CURSOR_S)
+    uids = [uid for _, uid, _ in rows]
+    known: set[str] = set()
+    for first in range(0, len(uids), AT_ONCE):
+        known |= ldap_login.enabled(uids[first : first + AT_ONCE])
+    gone = [user for _, uid, user in rows if uid not in known]
+    if len(rows) >= PLAUSIBLE and len(gone) > len(rows) / 2:
+        log.error("ldap_sync_refused", users=len(rows), gone=len(gone))
+        return 0
+    return sum(_end(user) for user in gone)
+
+
+@transaction.atomic
+def _end(user_id: int) -> bool:
+    """End what the user has left; return whether there was anything."""
+    user = User.objects.select_for_update().get(pk=user_id)
+    tokens = user.auth_token_set.count()
+    if not tokens and not sessions.of_user(user).exists():
+        return False
+    services.sign_out(user)
+    user.save(update_fields=["sign_outs"])
+    audit.record("user.sign_out", "user", user.pk, user.get_username(), ended=tokens)
+    return True
