@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core import signing
 from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
 from tests.integration.core.test_route_table import ROUTES, SERVICE, TEMPLATE, World, world
-from tests.support import mfa, webauthn
+from tests.support import account_cases, mfa, webauthn
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
 from tests.support.platform_factories import PASSWORD, make_node
 
-from skep_platform.accounts import device, external, groups, recovery
+from skep_platform.accounts import groups
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import User
 from skep_platform.audit.actions import ACTION_OF_ROUTE, ACTIONS, NOT_RECORDED
@@ -94,30 +93,6 @@ def passkey_body(world: World) -> dict[str, Any]:
     key, anonymous = keep_key(world, passkey=True), world.callers["anonymous"]
     anonymous.client.defaults["SERVER_NAME"] = "localhost"
     return key.sign(anonymous.post("/auth/passkey/start").json())
-
-
-def email_body(world: World) -> dict[str, str]:
-    owner = world.callers["owner"].user
-    return {"token": signing.dumps([owner.pk, "o@example.org", owner.email], salt=recovery.SALT)}
-
-
-def link_sso(world: World) -> None:
-    external.link(world.callers["owner"].user, "", "subject-1")
-
-
-def device_body(world: World) -> dict[str, Any]:
-    return {"code": device.start("skep on a laptop", "submit")[1], "allow": True}
-
-
-def device_token_body(world: World) -> dict[str, str]:
-    kept, code = device.start("skep on a laptop", "submit")
-    device.decide(world.callers["owner"].user, code, True, "submit", None)
-    return {"device_code": kept}
-
-
-def other_session(world: World) -> None:
-    listed = session(world.callers["owner"].user).get("/me/sessions").json()
-    world.ids["me/sessions"] = listed[0]["id"]
 
 
 def join_body(world: World) -> dict[str, str]:
@@ -230,14 +205,19 @@ CASES: dict[str, Case] = {
     "POST me/password": Case(
         "owner", {"current": PASSWORD, "new": NEW_PASSWORD}, secrets=(PASSWORD, NEW_PASSWORD)
     ),
-    "POST me/email/confirm": Case("owner", email_body, by_session=True),
-    "POST me/device": Case("owner", device_body, by_session=True),
+    "POST me/email/confirm": Case("owner", account_cases.email_body, by_session=True),
+    "POST me/device": Case("owner", account_cases.device_body, by_session=True),
     "POST auth/device/token": Case(
-        "anonymous", device_token_body, actions=("login.succeeded", "token.create"), actor="owner"
+        "anonymous",
+        account_cases.device_token_body,
+        actions=("login.succeeded", "token.create"),
+        actor="owner",
     ),
     "DELETE me/sessions": Case("owner", by_session=True),
-    "DELETE me/sessions/<id>": Case("owner", by_session=True, prepare=other_session),
-    "DELETE me/sso": Case("owner", by_session=True, prepare=link_sso, own_body=webauthn.confirm),
+    "DELETE me/sessions/<id>": Case("owner", by_session=True, prepare=account_cases.other_session),
+    "DELETE me/sso": Case(
+        "owner", by_session=True, prepare=account_cases.link_sso, own_body=webauthn.confirm
+    ),
     "POST users": Case(
         body={"username": "newcomer", "password": NEW_PASSWORD}, secrets=(NEW_PASSWORD,)
     ),
