@@ -187,7 +187,10 @@ class _Session:
         if scheme.lower() == "basic":
             return basic if self._login.username else ""
         parts = dict(CHALLENGE.findall(rest))
-        realm = urlsplit(parts.get("realm", ""))
+        try:
+            realm = urlsplit(parts.get("realm", ""))
+        except ValueError:
+            return ""
         if scheme.lower() != "bearer" or realm.scheme not in ("http", "https"):
             return ""
         if realm.scheme == "http" and urlsplit(url).scheme != "http":

@@ -57,14 +57,22 @@ class Grid:
         """Return the horizon of the change log, and all nodes but the removed ones as of then or
         newer. One query, and four or five where something changed."""
         with self._lock:
-            before = self._reader.horizon
-            ids = changed_nodes(self._reader.look())
-            if ids is None or self._reader.horizon < before:  # of another database
-                self._nodes = read()
-            elif ids:
-                kept = {pk: node for pk, node in self._nodes.items() if pk not in ids} | read(ids)
-                self._nodes = dict(sorted(kept.items(), key=lambda item: item[1].name))
+            try:
+                self._catch_up()
+            except BaseException:
+                # What the failed look found is not found again: the next one reads everything.
+                self._reader = Reader()
+                raise
             return self._reader.horizon, self._nodes
+
+    def _catch_up(self) -> None:
+        before = self._reader.horizon
+        ids = changed_nodes(self._reader.look())
+        if ids is None or self._reader.horizon < before:  # of another database
+            self._nodes = read()
+        elif ids:
+            kept = {pk: node for pk, node in self._nodes.items() if pk not in ids} | read(ids)
+            self._nodes = dict(sorted(kept.items(), key=lambda item: item[1].name))
 
 
 def changed_nodes(news: ChangeSet) -> set[UUID] | None:

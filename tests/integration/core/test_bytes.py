@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.platform_api import Api
@@ -19,6 +19,7 @@ from skep_platform.cluster.models import Device, Node
 from skep_platform.jobs.models import Job, Lease
 from skep_platform.scheduling import source
 from skep_platform.tenancy.models import Membership
+from skep_platform.web import grid as web_grid
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,6 +114,20 @@ def test_a_second_whole_grid_reads_no_nodes_and_each_reader_sees_its_own(admin, 
     assert not [query for query in captured if "cluster_device" in query["sql"]]
     services.cordon(None, "n-1")
     assert stranger.get("/cluster/grid").json()["nodes"][0]["cordoned"]
+
+
+def test_a_grid_that_could_not_be_read_is_read_whole_the_next_time(admin, monkeypatch):
+    make_node("n-1")
+    assert len(grid(admin)["nodes"]) == 1
+    make_node("n-2")
+    with monkeypatch.context() as patched:
+        patched.setattr(web_grid, "read", _fail)
+        assert admin.get("/cluster/grid").status_code == 503
+    assert [node["name"] for node in grid(admin)["nodes"]] == ["n-1", "n-2"]
+
+
+def _fail(*_):
+    raise OperationalError("the connection is lost")
 
 
 def test_31_a_grid_takes_as_many_queries_for_many_changes_as_for_few(admin, vc, alice):

@@ -225,6 +225,17 @@ def _challenger(realm: str) -> str:
     return f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def test_a_registry_whose_place_of_tokens_is_no_address_denies_the_image(alice, vc, silent):
+    uri = f"{_challenger('https://[x')}/team/image:1"
+    assert refusal(submit(alice, vc, uri)) == (400, "image_denied")
+
+
+def test_a_question_that_waited_too_long_leaves_its_registry_alone_for_no_time(silent):
+    answer = existence._answer(("", ""), f"{silent}/team/image:1", existence.Login(), 0.0)
+    assert answer.kind == "unknown"
+    assert existence._silence(f"{silent}/team/other:1") is None
+
+
 def test_27_no_credentials_are_in_what_is_remembered_or_said(alice, vc, registry):
     give_credentials(alice, registry)
     refused = submit(alice, vc, f"{registry.address}/team/none:1")
