@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -142,7 +143,12 @@ class ParsePool:
             finally:
                 self._waiting -= 1
             self._busy[user] += 1
-            return self._idle.pop() if self._idle else None
+            while self._idle:
+                own = self._idle.pop()
+                if not _is_gone(own):
+                    return own
+                own.close()
+            return None
 
     def _is_free(self, user: object) -> bool:
         running = self._busy.total()
@@ -163,6 +169,14 @@ class ParsePool:
                     self._forks = None
             message = "No process to read this could be started; try again."
             raise Unavailable(message, retry_after_s=RETRY_AFTER_S) from None
+
+
+def _is_gone(own: socket.socket) -> bool:
+    """Return whether an idle worker has ended, so that a request does not take the blame for it. An
+    idle worker sends nothing: what can be read is the end of the connection."""
+    ready = select.poll()
+    ready.register(own, select.POLLIN)
+    return bool(ready.poll(0))
 
 
 class _Worker:

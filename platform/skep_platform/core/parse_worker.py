@@ -96,13 +96,13 @@ def _serve(
     most = _resident_mib() + GROWTH_MIB
     signal.signal(signal.SIGPROF, _out_of_time)
     send(own, FREE)
-    for _ in range(REQUESTS):
+    for left in reversed(range(REQUESTS)):
         try:
             request, descriptors = receive(own)
         except (EOFError, OSError):
             return
         answer = _answer(calls, request, descriptors, cpu_s)
-        last = "spent" in answer or _resident_mib() > most
+        last = not left or "spent" in answer or _resident_mib() > most
         try:
             send(own, {**answer, "last": last})
         except OSError:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import os
+import select
+import signal
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import InputTooCostly, ParsePool
+from skep_platform.core.parse_worker import REQUESTS
 
 GOOD = '{"name": "a", "taskRoles": {}}'
 
@@ -76,6 +81,22 @@ def test_files_are_read_by_descriptor(pool):
         file.seek(0)
         found = pool.call("archive", descriptor=file.fileno())
     assert found == {"unpacked_size": 1024, "files": 0}
+
+
+def test_no_request_is_refused_because_its_worker_has_served_its_time(pool):
+    for _ in range(REQUESTS + 1):  # one after the other: all by one worker
+        assert pool.call("read", text="{}")["problems"]
+
+
+def test_no_request_takes_the_blame_for_a_worker_that_ended_while_it_was_idle(pool):
+    assert works(pool)
+    forks = pool._forks._process.pid
+    children = Path(f"/proc/{forks}/task/{forks}/children").read_text().split()
+    assert children
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    select.select(pool._idle, [], [], 10)  # until the end of its connection is seen
+    assert works(pool)
 
 
 def test_a_pool_that_was_closed_starts_again(pool):
