@@ -16,6 +16,7 @@ def test_info_needs_no_login():
         "version": __version__,
         "sso_name": "",
         "password_login": True,
+        "password_recovery": False,
     }
 
 

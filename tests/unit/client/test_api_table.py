@@ -13,7 +13,7 @@ from skep_client.client import Api, AsyncSkep, Method, Pages, Skep
 TABLE = {name: entry for name, entry in vars(Api).items() if isinstance(entry, Method | Pages)}
 # Requests that take several steps or a stream: written out in both clients.
 WRITTEN_OUT = {
-    *("token", "readyz", "archive", "upload"),
+    *("token", "readyz", "archive", "upload", "start_device_login", "device_token"),
     *("download_logs", "search_logs", "export_audit"),
 }
 
