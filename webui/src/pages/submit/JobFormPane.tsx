@@ -18,8 +18,8 @@ import { virtualClusters } from "@/api/virtualClusters";
 import { imagesFor } from "@/features/images/labels";
 import { schemaAt } from "@/features/yaml-editor/schema/lookup";
 import type { Schema } from "@/features/yaml-editor/schema/types";
+import type { Path } from "./changeJobFile";
 import {
-  type Path,
   readForm,
   type RoleForm,
   withCommands,

@@ -8,6 +8,7 @@ import {
   parseDocument,
   visit,
 } from "yaml";
+import { changed, put } from "./changeJobFile";
 
 /** Where values stand that only the containers of a job may know. */
 const SECRET_NAME = /\b(secrets|auth)\b/;
@@ -100,13 +101,8 @@ const PATH = "/workspace";
 
 /** The job file with its working files set; null where it is no mapping to set anything in. */
 export function withFiles(text: string, sha256: string): string | null {
-  const document = parseDocument(text);
-  if (document.errors.length > 0 || !isMap(document.contents)) return null;
-  const path = document.getIn([...PLACE, "path"]) ?? PATH;
-  try {
-    document.setIn(PLACE, document.createNode({ archive: `sha256:${sha256}`, path }));
-  } catch {
-    return null; // `extras` or `skep` is something else than a mapping
-  }
-  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
+  return changed(text, (document) => {
+    const path = document.getIn([...PLACE, "path"]) ?? PATH;
+    put(document, PLACE, { archive: `sha256:${sha256}`, path });
+  });
 }

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { withJsonLines } from "./changeJobFile";
 import {
   fromTemplate,
   readForm,
@@ -115,4 +116,81 @@ test("another virtual cluster brings its default image, and keeps one that was c
   expect(readForm(withVirtualCluster(before, "speech", defaults))?.image).toBe("kaldi");
   expect(readForm(withVirtualCluster(before, "plain", defaults))?.image).toBe("torch");
   expect(withVirtualCluster(TEXT, "speech", defaults)).toContain("# pinned");
+});
+
+test("a section without anything in it is filled at its place", () => {
+  expect(withSecret("name: a\nsecrets:\n", "t", "x")).toBe("name: a\nsecrets:\n  t: x\n");
+  const text =
+    "secrets: # tokens\nextras:\ntaskRoles:\ndefaults:\nparameters:\nprerequisites:\nname: a\n";
+  let filled = withSecret(text, "t", "x");
+  filled = withStorages(filled, ["data"]);
+  filled = withRole(filled, "worker");
+  filled = withField(filled, ["extras", "hivedScheduler", "jobPriorityClass"], "oppo");
+  filled = withImage(filled, "python:3.13");
+  filled = fromTemplate(filled, { lr: 0.5 }, "vision");
+  expect(readForm(filled)).toMatchObject({
+    virtualCluster: "vision",
+    priorityClass: "oppo",
+    image: "python:3.13",
+    roles: [{ name: "worker", instances: 1 }],
+    storages: ["data"],
+    secrets: ["t"],
+  });
+  expect(filled).toMatch(/^secrets:\n {2}# tokens\n {2}t: x\nextras:/);
+  expect(filled).toContain("parameters:\n  lr: 0.5\n");
+});
+
+test.each([
+  ["a number where sections are expected", "extras: 3\nsecrets: 3\ntaskRoles: 3\ndefaults: 3\n"],
+  ["nothing but a list item without content", "prerequisites: [null]\ntaskRoles: [1]\n"],
+  ["an alias", "a: &a {}\nextras: *a\nsecrets: *a\ntaskRoles: *a\ndefaults: *a\n"],
+])("each change of a text with %s returns a text", (_, text) => {
+  for (const change of [
+    () => withField(text, ["extras", "hivedScheduler", "jobPriorityClass"], "oppo"),
+    () => withImage(text, "x"),
+    () => withVirtualCluster(text, "vision", new Map([["vision", "torch"]])),
+    () => withCommands(text, "worker", "make"),
+    () => withStorages(text, ["data"]),
+    () => withStorages(text, []),
+    () => withRole(text, "worker"),
+    () => withoutRole(text, "worker"),
+    () => withSecret(text, "t", "x"),
+    () => withoutSecret(text, "t"),
+    () => fromTemplate(text, { lr: 0.5 }, "vision"),
+  ])
+    expect(change()).toEqual(expect.any(String));
+  expect(withStorages(text, [])).toBe(text);
+});
+
+test("a role whose commands another one uses stays, with all that is said of it", () => {
+  const text = `taskRoles:
+  a:
+    commands: &run [make]
+  b:
+    commands: *run
+extras: {hivedScheduler: {taskRoles: {a: {skuNum: 1}}}}
+`;
+  expect(withoutRole(text, "a")).toBe(text);
+  expect(readForm(withoutRole(text, "b"))?.roles.map((role) => role.name)).toEqual(["a"]);
+});
+
+test.each([2, 4, "\t"])("JSON stays JSON, with its indent of %j", (indent) => {
+  const file = { name: "a", taskRoles: { worker: { instances: 1 } }, secrets: null };
+  const text = `${JSON.stringify(file, null, indent)}\n`;
+  const named = withField(text, ["name"], "again");
+  expect(named).toBe(text.replace('"a"', '"again"'));
+  const more = withSecret(named, "t", "x");
+  expect(more).toBe(
+    `${JSON.stringify({ ...file, name: "again", secrets: { t: "x" } }, null, indent)}\n`,
+  );
+  expect(JSON.parse(withoutSecret(more, "t"))).not.toHaveProperty("secrets");
+});
+
+test("JSON in one line becomes a line for each value, and other texts stay as they are", () => {
+  const text = '{\n  "name": "a",\n  "gpus": [\n    1\n  ]\n}';
+  expect(withJsonLines('{"name":"a","gpus":[1]}')).toBe(text);
+  expect(withJsonLines('{"name":"a","gpus":[1]}\n')).toBe(`${text}\n`);
+  expect(withField('{"name":"b","gpus":[1]}', ["name"], "a")).toBe(text);
+  for (const other of [TEXT, "{name: a}", '{\n"name": "a"}', "", "["])
+    expect(withJsonLines(other)).toBe(other);
 });

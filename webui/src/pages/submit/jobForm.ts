@@ -1,4 +1,5 @@
-import { type Document, isMap, isScalar, parseDocument, type Scalar } from "yaml";
+import { type Document, isMap, isScalar } from "yaml";
+import { changed, parse, type Path, put } from "./changeJobFile";
 
 /** The common fields of a job file. Everything else stays in the text as it is. */
 export interface JobForm {
@@ -21,8 +22,6 @@ export interface RoleForm {
   gpu: number;
   commands: string;
 }
-
-export type Path = (string | number)[];
 
 /** The fields of a text; null where it is no YAML object and only the editor can help. */
 export function readForm(text: string): JobForm | null {
@@ -48,19 +47,15 @@ function formOf(document: Document): JobForm {
   };
 }
 
-/** The text with another value at one place; comments, order and unknown fields stay. */
+/** The text with another value at one place; comments, order and unknown fields stay. As all that
+ * follow, it returns a text that cannot be changed so as it is. */
 export function withField(text: string, path: Path, value: unknown): string {
-  const document = parse(text);
-  if (!document) return text;
-  if (value === undefined) document.deleteIn(path);
-  else if (scalarAt(document, path)) setScalar(document, path, value);
-  else document.setIn(path, document.createNode(value));
-  return print(document);
+  if (value === undefined) return without(text, path);
+  return changed(text, (document) => put(document, path, value)) ?? text;
 }
 
 export function withImage(text: string, image: string): string {
-  const document = parse(text);
-  return document ? withField(text, imagePath(document), image) : text;
+  return changed(text, (document) => put(document, imagePath(document), image)) ?? text;
 }
 
 /** Another virtual cluster. Its default image takes the place of that of the one before, or of none:
@@ -109,7 +104,7 @@ const OF_ROLES: Path[] = [
 ];
 
 export function withoutRole(text: string, name: string): string {
-  return OF_ROLES.reduce((known, path) => without(known, [...path, name]), text);
+  return without(text, ...OF_ROLES.map((path) => [...path, name]));
 }
 
 /** The text with a secret; its value stands in the text until it is submitted. */
@@ -122,9 +117,11 @@ export function withoutSecret(text: string, name: string): string {
   return readForm(rest)?.secrets.length === 0 ? without(rest, ["secrets"]) : rest;
 }
 
-/** The text without what stands at a place, and without a change where nothing does. */
-function without(text: string, path: Path): string {
-  return parse(text)?.hasIn(path) ? withField(text, path, undefined) : text;
+/** The text without what stands at these places, and without a change where nothing does. */
+function without(text: string, ...paths: Path[]): string {
+  const found = paths.filter((path) => parse(text)?.hasIn(path));
+  if (found.length === 0) return text;
+  return changed(text, (document) => found.forEach((path) => document.deleteIn(path))) ?? text;
 }
 
 /** The text of a template as a job of this user: with these values of its parameters, in a virtual
@@ -167,27 +164,6 @@ function imagePath(document: Document): Path {
   const all = Array.isArray(file.prerequisites) ? file.prerequisites : [];
   const at = all.findIndex(({ type, name }) => type === "dockerimage" && name === used);
   return ["prerequisites", Math.max(at, 0), "uri"];
-}
-
-function parse(text: string): Document | null {
-  const document = parseDocument(text, { version: "1.2" });
-  return document.errors.length === 0 && isMap(document.contents) ? document : null;
-}
-
-/** Long lines are not folded, and lists keep their indent. */
-function print(document: Document): string {
-  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
-}
-
-function scalarAt(document: Document, path: Path): boolean {
-  return isScalar(document.getIn(path, true));
-}
-
-/** Sets the value of a node that is there, which keeps its comment. */
-function setScalar(document: Document, path: Path, value: unknown) {
-  const node = document.getIn(path, true) as Scalar;
-  if (Array.isArray(value)) document.setIn(path, document.createNode(value));
-  else node.value = value;
 }
 
 function textAt(document: Document, path: Path): string {

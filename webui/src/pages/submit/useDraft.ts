@@ -6,6 +6,7 @@ import { job } from "@/api/jobs";
 import { me } from "@/api/session";
 import { template } from "@/api/templates";
 import { EXAMPLES, type ExampleSettings } from "./examples";
+import { withJsonLines } from "./changeJobFile";
 import { fromTemplate } from "./jobForm";
 import { maskSecrets, withNextName } from "./jobFileText";
 import type { SubmitSearch } from "./searchParams";
@@ -29,7 +30,7 @@ export function useDraft({ from, template: name, parameters }: SubmitSearch): Dr
   const [written, setWritten] = useState<string | null>(() =>
     (from ?? name) ? null : sessionStorage.getItem(STORAGE_KEY),
   );
-  const copied = original.data ? withNextName(original.data.spec_text) : null;
+  const copied = original.data ? withNextName(withJsonLines(original.data.spec_text)) : null;
   const filled = published.data
     ? fromTemplate(published.data.text, parameters ?? {}, ground.virtualCluster)
     : null;

@@ -16,3 +16,8 @@ test("another archive replaces the first and keeps its path", () => {
 test.each(["a: [", "- list", "extras: 3"])("%s is left alone", (text) => {
   expect(withFiles(text, "ab")).toBeNull();
 });
+
+test("working files fill an empty section, and JSON keeps its lines", () => {
+  expect(withFiles("extras:\nname: a\n", "ab")).toMatch(/^extras:\n {2}skep:\n[^]*\nname: a\n$/);
+  expect(withFiles('{\n  "name": "a"\n}', "ab")).toMatch(/^{\n {2}"name": "a",\n {2}"extras": {\n/);
+});
