@@ -9,17 +9,18 @@ import { taskName } from "@/format/names";
 import { formatMegabytes, formatPercent } from "@/format/numbers";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { QueryState } from "@/ui/QueryState";
 import css from "./RankUses.module.css";
 
 /** What each task used, so that the one behind the others shows. */
 export function RankUses({ job }: { job: Job }) {
   const [first, setFirst] = useState(0);
-  const { data } = useQuery({
+  const uses = useQuery({
     ...rankUses(job.id, first),
     refetchInterval: isFinished(job.state) ? false : 30_000,
   });
   const columns = useMemo(() => rankColumns(job), [job]);
-  if (!data || data.ranks.length === 0) return null;
+  if (first === 0 && uses.data?.ranks.length === 0) return null;
   const last = first + USE_RANKS;
   return (
     <section aria-label="Use by rank" className={css.ranks}>
@@ -46,13 +47,21 @@ export function RankUses({ job }: { job: Job }) {
           </span>
         ) : null}
       </header>
-      <DataTable
-        label="Use by rank"
-        columns={columns}
-        rows={data.ranks}
-        rowId={(rank) => String(rank.rank)}
-        minWidth={job.gpus > 0 ? 820 : 560}
-      />
+      <QueryState query={uses} what="use by rank">
+        {({ ranks }) =>
+          ranks.length === 0 ? (
+            <p className={css.none}>None of these tasks was placed yet.</p>
+          ) : (
+            <DataTable
+              label="Use by rank"
+              columns={columns}
+              rows={ranks}
+              rowId={(rank) => String(rank.rank)}
+              minWidth={job.gpus > 0 ? 820 : 560}
+            />
+          )
+        }
+      </QueryState>
     </section>
   );
 }
