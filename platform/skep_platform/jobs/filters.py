@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any
@@ -65,10 +66,19 @@ def filtered(request: Request, jobs: QuerySet[Job]) -> QuerySet[Job]:
         owners=listed(request, "owner"),
         tags=listed(request, "tag"),
         text=request.query_params.get("search", "")[:255],
-        cause=_cause(request),
-        since=_time(request, "since"),
-        until=_time(request, "until"),
+        cause=_cause(listed(request, "cause")),
+        since=_time("since", request.query_params.get("since", "")),
+        until=_time("until", request.query_params.get("until", "")),
     )
+
+
+def check(values: Mapping[str, Any]) -> None:
+    """Check the values of filters that are kept for later. Raises SkepError `invalid_filter`."""
+    for state in _parts(values.get("state", "")):
+        one_of("state", state, JobState.values)
+    _cause(_parts(values.get("cause", "")))
+    for name in ("since", "until"):
+        _time(name, values.get(name, ""))
 
 
 def selective(request: Request) -> bool:
@@ -81,7 +91,10 @@ def selective(request: Request) -> bool:
 
 
 def listed(request: Request, name: str) -> list[str]:
-    asked = ",".join(request.query_params.getlist(name))
+    return _parts(",".join(request.query_params.getlist(name)))
+
+
+def _parts(asked: str) -> list[str]:
     return [part for part in asked.split(",") if part][:100]
 
 
@@ -130,8 +143,7 @@ def _causes() -> dict[str, Q]:
     return found
 
 
-def _cause(request: Request) -> Q | None:
-    causes = listed(request, "cause")
+def _cause(causes: list[str]) -> Q | None:
     if len(causes) > MOST_CAUSES:
         raise _refused("cause", ",".join(causes), f"cause has at most {MOST_CAUSES} values.")
     found: Q | None = None
@@ -147,9 +159,8 @@ def _cause(request: Request) -> Q | None:
     return found
 
 
-def _time(request: Request, name: str) -> datetime | None:
+def _time(name: str, text: str) -> datetime | None:
     """Return a bound of the time of submission. A date is a whole day in UTC: `until` its end."""
-    text = request.query_params.get(name, "")
     if not text:
         return None
     if span := AGO.fullmatch(text):

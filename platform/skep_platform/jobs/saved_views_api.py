@@ -13,8 +13,8 @@ from rest_framework.views import APIView
 
 from skep_platform.accounts import current_user
 from skep_platform.core.api import Body, validated
-from skep_platform.jobs import saved_views
-from skep_platform.jobs.api import TAGS
+from skep_platform.jobs import filters, saved_views
+from skep_platform.jobs.api import ORDERINGS, TAGS
 from skep_platform.jobs.saved_views import SavedView
 
 
@@ -67,6 +67,9 @@ class SavedViewsView(APIView):
     def post(self, request: Request) -> Response:
         """Keep filters of the list of jobs under a name; what you have under it is replaced."""
         asked = validated(SavedViewBodySerializer, request)
+        filters.check(asked["filters"])
+        if ordering := asked["filters"].get("ordering"):
+            filters.one_of("ordering", ordering.removeprefix("-"), ORDERINGS)
         found = saved_views.save(current_user.user(request), **asked)
         return Response(SavedViewSerializer(found).data, status=201)
 

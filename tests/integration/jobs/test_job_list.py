@@ -185,6 +185,29 @@ def test_a_view_has_a_name_and_known_filters(api, body):
     assert refusal(api.post("/me/job-views", body)) == (400, "invalid")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("state", "BROKEN"),
+        ("cause", "bad luck"),
+        ("since", "yesterday"),
+        ("until", "2026-05-21T12:00:00"),
+        ("ordering", "-luck"),
+    ],
+)
+def test_a_view_of_a_filter_that_means_nothing_is_refused(api, name, value):
+    answer = api.post("/me/job-views", {"name": "x", "filters": {name: value}})
+    assert refusal(answer) == (400, "invalid_filter")
+    assert answer.json()["details"]["parameter"] == name
+    assert api.get("/me/job-views").json()["views"] == []
+
+
+def test_a_view_keeps_times_and_spans_as_they_are(api):
+    filters = {"since": "2026-05-21T14:00:00+02:00", "until": "12h", "ordering": "-name"}
+    saved = api.post("/me/job-views", {"name": "x", "filters": filters})
+    assert saved.json()["filters"] == filters
+
+
 def test_several_jobs_are_stopped_and_each_refusal_is_told(api, alice, vc):
     mine = [make_job(vc, alice) for _ in range(2)]
     opened = make_job(make_vc("team", members=[alice]), make_user("bob"), visibility="members")

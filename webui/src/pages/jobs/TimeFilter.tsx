@@ -1,5 +1,8 @@
 import { Button, Popover, SegmentedControl, TextInput } from "@mantine/core";
+import { dayParam } from "@/format/searchParams";
+import { formatDateTime } from "@/format/time";
 import { Icon } from "@/ui/Icon";
+import { isSpan, isTime } from "./searchParams";
 import css from "./JobFilters.module.css";
 
 type Times = { since?: string | undefined; until?: string | undefined };
@@ -17,7 +20,7 @@ export function TimeFilter({
   until,
   onChange,
 }: Times & { onChange: (times: Times) => void }) {
-  const isDay = since?.includes("-") ?? false;
+  const isDay = since !== undefined && !isSpan(since);
   return (
     <Popover position="bottom-start" trapFocus>
       <Popover.Target>
@@ -42,12 +45,12 @@ export function TimeFilter({
           <div className={css.days}>
             <Day
               label="From"
-              value={isDay ? since : undefined}
+              value={dayParam(since)}
               onChange={(day) => onChange({ since: day, until })}
             />
             <Day
               label="To, included"
-              value={until}
+              value={dayParam(until)}
               onChange={(day) => onChange({ since: isDay ? since : undefined, until: day })}
             />
           </div>
@@ -58,11 +61,16 @@ export function TimeFilter({
 }
 
 export function timesLabel(since: string | undefined, until: string | undefined): string {
-  if (until) return since ? `${since} – ${until}` : `until ${until}`;
+  if (until) return since ? `${label(since)} – ${label(until)}` : `until ${label(until)}`;
   if (!since) return "Any time";
-  if (since.includes("-")) return `since ${since}`;
+  if (!isSpan(since)) return `since ${label(since)}`;
   const span = SPANS.find(({ value }) => value === since);
   return `last ${span?.label ?? since}`;
+}
+
+function label(bound: string): string {
+  if (isSpan(bound)) return `${bound} ago`;
+  return isTime(bound) ? formatDateTime(bound) : bound;
 }
 
 interface DayProps {

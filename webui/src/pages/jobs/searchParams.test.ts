@@ -43,7 +43,7 @@ describe("the address of the job list", () => {
     expect(filter.cause).toBe("GPU out of memory");
     expect(Date.parse(filter.until ?? "") - Date.parse(filter.since ?? "")).toBe(48 * 3_600_000);
     expect(toFilter(jobsSearch({ since: "7d" })).since).toBe("7d");
-    expect(jobsSearch({ since: "soon", until: "7d" })).toEqual(jobsSearch({}));
+    expect(jobsSearch({ since: "soon", until: "2026-05-21T25:00:00Z" })).toEqual(jobsSearch({}));
   });
 
   test("becomes a saved view and back, without its page", () => {
@@ -56,6 +56,16 @@ describe("the address of the job list", () => {
       ordering: "name",
     });
     expect(fromSaved(saved)).toEqual({ q: "a", vc: "vision", since: "7d", order: "name" });
+  });
+
+  test.each([
+    { since: "2026-05-21T14:00:00+02:00", until: "2026-05-21T18:00:00.5Z" },
+    { since: "4w", until: "12h" },
+  ])("keeps the times and spans of a saved view: %o", (times) => {
+    const search = fromSaved(times);
+    expect(search).toEqual(times);
+    expect(toFilter(search)).toEqual({ ...times, ordering: "-submitted_at" });
+    expect(toSaved(search)).toEqual(times);
   });
 
   test.each(["name", "-submitted_at"])("orders by %s both ways", (order) =>

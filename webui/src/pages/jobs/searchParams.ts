@@ -28,8 +28,8 @@ export interface JobsSearch {
   shared?: boolean;
   /** Why they failed: comma list of categories, names or codes of diagnoses. */
   cause?: string;
-  /** When they were submitted: a span before now such as 7d, or a day; both days are included, in
-   * the time zone of the browser. */
+  /** When they were submitted: a span before now such as 7d, a time of RFC 3339, or a day; both days
+   * are included, in the time zone of the browser. */
   since?: string;
   until?: string;
   order?: string;
@@ -47,17 +47,33 @@ export function jobsSearch(search: Record<string, unknown>): JobsSearch {
     shared: search["shared"] === true || undefined,
     cause: textParam(search["cause"]),
     since: timeParam(search["since"]),
-    until: dayParam(search["until"]),
+    until: timeParam(search["until"]),
     order: textParam(search["order"]),
     cursor: textParam(search["cursor"]),
   };
 }
 
 const SPAN = /^\d{1,4}[hdw]$/;
+const RFC_3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/i;
+
+export function isSpan(value: string): boolean {
+  return SPAN.test(value);
+}
+
+/** Whether it is a time of RFC 3339, such as 2026-11-23T08:00:00Z. */
+export function isTime(value: string): boolean {
+  return RFC_3339.test(value) && !Number.isNaN(Date.parse(value));
+}
 
 function timeParam(value: unknown): string | undefined {
   const text = textParam(value);
-  return text && SPAN.test(text) ? text : dayParam(value);
+  return text && (isSpan(text) || isTime(text)) ? text : dayParam(value);
+}
+
+/** A bound as the API reads it: a day by its beginning, or that of the one so many days later. */
+function bound(value: string | undefined, later: number): string | undefined {
+  const day = dayParam(value);
+  return day ? midnight(day, later) : value;
 }
 
 /** Known states of a comma list, in their usual order. */
@@ -93,11 +109,10 @@ export function fromSaved(filters: SavedFilters): JobsSearch {
 }
 
 export function toFilter(search: JobsSearch): JobFilter {
-  const since = search.since && !SPAN.test(search.since) ? midnight(search.since, 0) : search.since;
   return present({
     ...toSaved(search),
-    since,
-    until: search.until && midnight(search.until, 1),
+    since: bound(search.since, 0),
+    until: bound(search.until, 1),
     ordering: search.order ?? NEWEST_FIRST,
     cursor: search.cursor,
   });
