@@ -14,7 +14,7 @@ from django.db.models import Count
 
 from skep_platform.core.errors import NotFound
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.telemetry.merged_lines import decode, settle
+from skep_platform.telemetry.merged_lines import decode, last_state
 from skep_platform.telemetry.store import read_chunk
 
 MOST_RANKS = 256  # of one answer
@@ -93,8 +93,9 @@ def last_lines(attempts: Sequence[UUID], lines: int) -> dict[UUID, list[str]]:
 
 
 def _lines(parts: Sequence[bytes], most: int) -> list[str]:
-    found = settle(decode(b"".join(parts), at_start=False)).splitlines()[-most:]
-    return [line[:MOST_CHARACTERS] for line in found]
+    text = decode(b"".join(parts), at_start=False)
+    found = text.removesuffix("\n").split("\n")[-most:] if text else []
+    return [last_state(line)[:MOST_CHARACTERS] for line in found]
 
 
 OF_ATTEMPT = """

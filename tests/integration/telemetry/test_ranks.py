@@ -15,6 +15,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
 from skep_platform.telemetry.models import GpuRollup
+from skep_platform.telemetry.ranks import _lines
 
 pytestmark = pytest.mark.django_db
 
@@ -88,6 +89,19 @@ def test_long_lines_and_progress_bars_are_cut():
     assert (len(lines[-2]), lines[-1]) == (500, "end")
     write(attempt, b"1%\r2%\r3%\n")
     assert get(attempt, "log-tails", lines=1)["ranks"][0]["lines"] == ["3%"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"1%\r2%\r", ["2%"]),
+        (b"1%\r\n2%\r\n", ["1%", "2%"]),
+        ("a\u2028b\x0bc\n\nd".encode(), ["a\u2028b\x0bc", "", "d"]),
+        (b"", []),
+    ],
+)
+def test_a_line_ends_at_its_newline_and_shows_its_last_state(text, lines):
+    assert _lines([text], 8) == lines
 
 
 @pytest.mark.parametrize("path", ["ranks", "log-tails"])

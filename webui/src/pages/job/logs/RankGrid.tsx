@@ -11,6 +11,7 @@ import { Icon } from "@/ui/Icon";
 import { QueryState } from "@/ui/QueryState";
 import { StateIcon } from "@/ui/StateIcon";
 import { stateLabel } from "@/ui/StateBadge";
+import { plainText } from "./ansi";
 import css from "./RankGrid.module.css";
 
 interface Props {
@@ -105,7 +106,13 @@ function Tile({ job, rank, attempt }: TileProps) {
           {rank.node}
         </span>
       </header>
-      <pre>{rank.lines.length > 0 ? rank.lines.join("\n") : <i>Nothing was written yet.</i>}</pre>
+      <pre>
+        {rank.lines.length > 0 ? (
+          rank.lines.map(plainText).join("\n")
+        ) : (
+          <i>Nothing was written yet.</i>
+        )}
+      </pre>
     </li>
   );
 }
