@@ -57,6 +57,12 @@ class Searches(PerMinute):
     parameters = ("search", "target", "q")
 
 
+class Scans(Searches):
+    """Requests that read as much as a search, whatever their parameters; counted with those."""
+
+    parameters = ()
+
+
 class Exports(PerMinute):
     """Whole tables as files."""
 

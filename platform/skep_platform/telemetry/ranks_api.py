@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from skep_platform.accounts import current_user
 from skep_platform.core.api import parameters
 from skep_platform.core.errors import NotFound
+from skep_platform.core.throttling import Scans
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.serializers import JobAttemptSerializer
@@ -107,6 +108,7 @@ class JobAttemptDetailSerializer(JobAttemptSerializer):
 
 class RanksView(APIView):
     job_tokens = True
+    throttle_classes = (Scans,)
 
     @extend_schema(
         operation_id="job_ranks",
@@ -119,13 +121,14 @@ class RanksView(APIView):
         asked = parameters(RanksQuerySerializer, request)
         job = jobs.find(current_user.user(request), id)
         index, found = _attempts(job, asked, ranks.MOST_RANKS)
-        uses = ranks.use_by_attempt([attempt.pk for attempt in found])
+        uses = ranks.use_by_attempt(job, index, asked["first"], found)
         rows = [_place(one) | {"gpus": len(one.gpu_uuids)} | asdict(uses[one.pk]) for one in found]
         return _answer(RankUsesSerializer, job, index, rows)
 
 
 class RankLogsView(APIView):
     job_tokens = True
+    throttle_classes = (Scans,)
 
     @extend_schema(
         operation_id="job_log_tails",
@@ -149,6 +152,7 @@ class RankLogsView(APIView):
 
 class JobAttemptView(APIView):
     job_tokens = True
+    throttle_classes = (Scans,)
 
     @extend_schema(operation_id="get_job_attempt", responses=JobAttemptDetailSerializer, tags=TAGS)
     def get(self, request: Request, id: UUID, index: int) -> Response:

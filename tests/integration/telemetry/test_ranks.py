@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -13,7 +14,9 @@ from tests.support.gateway_rows import write
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place, release
 
+from skep_platform.accounts.models import User
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
+from skep_platform.telemetry import ranks
 from skep_platform.telemetry.models import GpuRollup
 from skep_platform.telemetry.ranks import _lines
 
@@ -114,7 +117,7 @@ def test_more_ranks_take_as_many_queries(path):
     one, many = gang(1), gang(12)
     for attempt in [*one, *many]:
         write(attempt, b"a line\n")
-    assert queries(one[0]) == queries(many[0]) <= 6
+    assert queries(one[0]) == queries(many[0]) <= 7
 
 
 def test_an_attempt_has_its_nodes_its_ends_and_what_it_used():
@@ -142,6 +145,61 @@ def test_an_attempt_has_its_nodes_its_ends_and_what_it_used():
     ends = {(end["state"], end["exit_code"], end["tasks"]) for end in found["ends"]}
     assert ends == {("FAILED", 3, 1), ("ASSIGNED", None, 1)}
     assert found["reason"]["message"] == "worker-0 failed."
+
+
+@pytest.mark.parametrize("path", ["ranks", "attempts/1"])
+def test_the_use_is_summed_once_for_all_who_look(path):
+    def rollups_read(user: User) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert Api(user).get(f"/jobs/{attempt.job_id}/{path}").status_code == 200
+        return sum("rollup" in query["sql"] for query in captured)
+
+    (attempt,) = gang(1)
+    measure(attempt, 80.0, minutes_ago=3)
+    assert rollups_read(attempt.job.owner) > 0
+    first = get(attempt, path)
+    measure(attempt, 20.0, minutes_ago=2)
+    assert rollups_read(make_user(admin=True)) == 0
+    assert get(attempt, path) == first
+    refused = Api(make_user()).get(f"/jobs/{attempt.job_id}/{path}")
+    assert refusal(refused) == (404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["ranks", "attempts/1"])
+def test_what_is_over_is_kept_for_longer(path, monkeypatch):
+    monkeypatch.setattr(ranks, "KEEP_S", 0)  # nothing is kept
+
+    def use() -> float:
+        found = get(attempt, path)
+        return (found["ranks"][0] if path == "ranks" else found)["gpu_utilization"]
+
+    (attempt,) = gang(1)
+    measure(attempt, 80.0, minutes_ago=30)
+    assert use() == 80.0
+    measure(attempt, 40.0, minutes_ago=29)
+    assert use() == 60.0, "it runs: summed again"
+    release(attempt, "FAILED")
+    Job.objects.filter(pk=attempt.job_id).update(state="FAILED", finished_at=timezone.now())
+    measure(attempt, 30.0, minutes_ago=28)
+    assert use() == 50.0, "the last minutes may be on their way"
+    over = timezone.now() - timedelta(minutes=11)
+    TaskAttempt.objects.filter(pk=attempt.pk).update(released_at=over)
+    assert use() == 50.0
+    measure(attempt, 0.0, minutes_ago=27)
+    assert use() == 50.0, "kept"
+
+
+def test_a_task_that_is_tried_again_is_summed_at_once():
+    (attempt,) = gang(1)
+    measure(attempt, 80.0, minutes_ago=3)
+    assert get(attempt, "ranks")["ranks"][0]["gpu_utilization"] == 80.0
+    release(attempt, "FAILED")
+    again = TaskAttempt.objects.get(pk=attempt.pk)
+    again.pk, again.retry, again._state.adding = uuid4(), 1, True
+    again.released_at, again.state = None, "RUNNING"
+    again.save()
+    measure(again, 20.0, minutes_ago=1)
+    assert get(attempt, "ranks")["ranks"][0]["gpu_utilization"] == 20.0
 
 
 def test_the_present_attempt_is_one_too_and_others_are_not_there():
