@@ -20,7 +20,7 @@ from skep_jobfile.document import Document, read
 from skep_jobfile.editing import renamed, revised
 from skep_jobfile.explain import explain
 from skep_jobfile.facts import ClusterFacts
-from skep_jobfile.masking import masked
+from skep_jobfile.masking import masked, published
 from skep_jobfile.models import JobFile, TaskRole
 from skep_jobfile.notes import STORAGE, notes
 from skep_jobfile.problems import InvalidJobFile, Issue, Path, Problem
@@ -45,6 +45,7 @@ __all__ = [
     "names_secrets",
     "notes",
     "parse",
+    "published",
     "read",
     "read_facts",
     "renamed",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
 from skep_jobfile import yaml_text
-from skep_jobfile.document import Document
+from skep_jobfile.document import MAX_DEPTH, MAX_NODES, Document
 from skep_jobfile.editing import Change, edited, replaced
 from skep_jobfile.problems import Issue, Path
 from skep_jobfile.raw import items, section
@@ -20,6 +22,9 @@ from skep_jobfile.secret_values import TAG
 
 MASK = "******"
 COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")  # old secrets may stand there
+BEHIND = re.compile(r"[ \t,]*#.*")  # a comment on the rest of a line
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+BLANK = frozenset({"", MASK, "~", "null", "Null", "NULL"})
 
 
 def masked(document: Document) -> str:
@@ -37,6 +42,27 @@ def masked_data(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data.get("prerequisites"), list):
         found["prerequisites"] = [_without_password(item) for item in data["prerequisites"]]
     return found
+
+
+def published(document: Document) -> str | None:
+    """Return the text for others to start from: names of secrets stay, and comments beside them do
+    not. None where the value of a secret, or a password of a registry, stands in it."""
+    root = document.yaml
+    if root is None:  # JSON, which has no comments
+        root = yaml_text.compose(json.dumps(document.data), MAX_DEPTH, MAX_NODES)
+    spans = [(key.end_mark.index, value) for key, value in _secrets(root)]
+    if not all(_is_blank(value) for _, value in spans):
+        return None
+    for index, item in items(document.data, "prerequisites"):
+        password = section(item, "auth").get("password")
+        if _is_open(password) and password not in ("", MASK):
+            return None
+        node = yaml_text.node_at(root, ("prerequisites", index, "auth", "password"))
+        if node is not None:
+            spans.append((node.end_mark.index, node))
+    if document.yaml is None:
+        return document.text
+    return edited(document, _uncommented(document.text, spans), document.data)
 
 
 def check(document: Document) -> list[Issue]:
@@ -70,6 +96,31 @@ def _is_open(password: Any) -> bool:
     return password is not None and not (
         isinstance(password, str) and TAG.fullmatch(password.strip())
     )
+
+
+def _is_blank(node: yaml_text.Node) -> bool:
+    """Return whether there are only names, with empty values or masks. What is merged in is none:
+    it may be shadowed. A name is an identifier: in flow style `{p:x}` is a name, and a secret."""
+    if isinstance(node, ScalarNode):
+        return node.value in BLANK
+    if isinstance(node, SequenceNode):
+        return all(map(_is_blank, node.value))
+    return isinstance(node, MappingNode) and all(
+        isinstance(key, ScalarNode) and NAME.fullmatch(key.value) and _is_blank(value)
+        for key, value in node.value
+    )
+
+
+def _uncommented(text: str, spans: Iterable[tuple[int, yaml_text.Node]]) -> Iterator[Change]:
+    """The text from each place to the end of its node, and of the line, without comments."""
+    for start, node in spans:
+        end = node.end_mark.index
+        if behind := BEHIND.match(text, end):
+            comma = "," if "," in behind[0].partition("#")[0] else ""
+            yield end, behind.end(), comma
+        found = text[start:end]
+        if COMMENT.search(found):
+            yield start, end, COMMENT.sub("", found).rstrip()
 
 
 def _changes(document: Document) -> Iterator[Change]:

@@ -38,6 +38,7 @@ CALLS = {
     "locate": "skep_platform.jobs.submission.reading:locate_call",
     "rename": "skep_platform.jobs.submission.reading:rename_call",
     "revise": "skep_platform.jobs.submission.reading:revise_call",
+    "publish": "skep_platform.jobs.submission.reading:publish_call",
     "convert": "skep_platform.jobs.submission.reading:convert_call",
     "archive": "skep_platform.files.contents:inspect_call",
 }

@@ -10,6 +10,8 @@ class TemplatesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from skep_platform.templates import services  # noqa: F401 registers itself
+
         post_migrate.connect(_ship, sender=self)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, F, OuterRef, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import F
+from django.db.models.functions import Greatest
+from django.db.models.signals import pre_delete
+from django.dispatch import receiver
 
 from skep_jobfile.addresses import without_credentials
-from skep_jobfile.masking import MASK
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
-from skep_platform.core.errors import Conflict, Forbidden, SkepError
+from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.jobs.submission import job_file
 from skep_platform.templates import queries
 from skep_platform.templates.models import Template, TemplateStar
@@ -23,6 +23,7 @@ from skep_platform.tenancy.models import VirtualCluster
 MOST_TEMPLATES = 100  # of one user
 MAX_TEXT = 64 * 1024  # characters of a job file
 AUDITED = ("name", "title", "listed", "vc_id")
+OF_SHIPPED = {"listed", "vc"}  # what may be changed of a template that came with Skep
 
 
 def create(
@@ -58,16 +59,25 @@ def create(
 
 def update(user: User, template: Template, **changes: Any) -> Template:
     """Change a template. For its owner and admins; `listed` is for admins. Raises what `create`
-    raises, and Forbidden `may_not_change`."""
+    raises, Forbidden `may_not_change` or `may_not_moderate`, NotFound where it was deleted
+    meanwhile, and Conflict `template_shipped` for what the next upgrade would write again."""
     _check_may_change(user, template)
     if "listed" in changes and not user.is_admin:
         raise Forbidden("Only an admin may hide or show a template.", code="may_not_moderate")
     if "virtual_cluster" in changes:
         changes["vc"] = _vc(user, changes.pop("virtual_cluster"))
+    if template.shipped and not changes.keys() <= OF_SHIPPED:
+        message = (
+            "It came with Skep and is written again with each upgrade: only `listed` and "
+            "`virtual_cluster` can be changed. Publish a template of your own instead."
+        )
+        raise Conflict(message, code="template_shipped")
     if "text" in changes:
         changes |= read(changes["text"], user.pk)
-    before = _audited(template)
     with transaction.atomic():
+        template = _locked(template)
+        _check_may_change(user, template)
+        before = _audited(template)
         for name, value in changes.items():
             setattr(template, name, value)
         template.save(update_fields=[*changes, "updated_at"])
@@ -85,11 +95,16 @@ def update(user: User, template: Template, **changes: Any) -> Template:
 
 @transaction.atomic
 def delete(user: User, template: Template) -> None:
-    """Delete a template. For its owner and admins; one that came with Skep is hidden instead."""
+    """Delete a template. For its owner and admins; one that came with Skep is hidden instead. One
+    that an admin hid keeps its name: its owner would publish it again, shown."""
+    template = _locked(template)
     _check_may_change(user, template)
     if template.shipped:
         message = "It came with Skep and would come back: hide it instead (listed: false)."
         raise Conflict(message, code="template_shipped")
+    if not template.listed and not user.is_admin:
+        message = f"An admin hid {template.name}: only an admin may delete it. Ask one."
+        raise Forbidden(message, code="template_hidden")
     audit.record("template.delete", "template", template.pk, template.name, vc=template.vc)
     template.delete()
 
@@ -97,14 +112,21 @@ def delete(user: User, template: Template) -> None:
 @transaction.atomic
 def star(user: User, template: Template, *, on: bool) -> Template:
     """Star a template or take that back; a second time changes nothing."""
+    template = _locked(template)  # or of two users at once each would count only the own star
     if on:
         TemplateStar.objects.get_or_create(template=template, user=user)
     else:
         TemplateStar.objects.filter(template=template, user=user).delete()
-    rows = TemplateStar.objects.filter(template=OuterRef("pk")).order_by().values("template")
-    counted = Subquery(rows.annotate(n=Count("pk")).values("n"))
-    Template.objects.filter(pk=template.pk).update(stars=Coalesce(counted, F("stars") * 0))
+    stars = TemplateStar.objects.filter(template=template).count()
+    Template.objects.filter(pk=template.pk).update(stars=stars)
     return queries.find(user, template.name)
+
+
+@receiver(pre_delete, sender=User)
+def user_goes(instance: User, **_: Any) -> None:
+    """The stars of a user go with the user."""
+    starred = Template.objects.filter(starred_by__user=instance)
+    starred.update(stars=Greatest(F("stars") - 1, 0))
 
 
 def read(text: str, user: object = None) -> dict[str, Any]:
@@ -114,28 +136,25 @@ def read(text: str, user: object = None) -> dict[str, Any]:
         message = f"The job file has {len(text)} characters; a template has at most {MAX_TEXT}."
         raise SkepError(message, code="template_too_large", most=MAX_TEXT)
     found = job_file.read(text, user)
-    secret = any(value not in ("", MASK) for value in _leaves(found.secrets))
-    passwords = (auth.get("password") for auth in found.auths.values())
-    login = any(p and p != MASK and "$secrets" not in p for p in passwords)
-    if secret or login or without_credentials(text) != text:
+    shown = job_file.published(text, user)
+    if shown is None or without_credentials(shown) != shown:
         message = (
-            "Others can read a template, so it has no secrets: leave the values below `secrets` "
-            "empty, and take passwords out of `auth` and of addresses."
+            "Others can read a template, so it has no secrets: below `secrets`, leave names of "
+            'letters, digits, - and _ with empty values (`token: ""`), and take passwords out of '
+            "`auth` and of addresses."
         )
         raise SkepError(message, code="template_has_secrets")
     job = found.job
-    return {"text": text, "parameters": job.parameters, "gpus": job.gpus, "tasks": job.tasks}
+    return {"text": shown, "parameters": job.parameters, "gpus": job.gpus, "tasks": job.tasks}
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for each in value.values():
-            yield from _leaves(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(each)
-    elif value is not None:
-        yield str(value)
+def _locked(template: Template) -> Template:
+    """Lock the row until the transaction ends. Raises NotFound where it was deleted meanwhile."""
+    rows = Template.objects.select_related("vc").select_for_update(of=("self",), no_key=True)
+    found = rows.filter(pk=template.pk).first()
+    if found is None:
+        raise NotFound(f"There is no template named {template.name}.")
+    return found
 
 
 def _vc(user: User, name: str | None) -> VirtualCluster | None:

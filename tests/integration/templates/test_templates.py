@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from tests.support.at_once import at_once, codes
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
+import skep_jobfile
 from skep_jobfile import compile_job
-from skep_platform.templates import services, shipping
+from skep_platform.core.errors import NotFound
+from skep_platform.templates import queries, services, shipping
 from skep_platform.templates.models import Template
 
 pytestmark = pytest.mark.django_db
@@ -111,6 +115,86 @@ def test_names_of_secrets_without_values_are_taken(api):
     assert publish(api, text=text(secrets=masked)).status_code == 201
 
 
+def yaml_file(secrets: str = "", auth: str = "") -> str:
+    return f"""\
+protocolVersion: 2
+name: x  # its name
+type: job
+{secrets}
+# What runs.
+prerequisites:
+  - type: dockerimage
+    name: image
+    uri: registry.example.org/x:1
+{auth}
+extras: {{virtualCluster: vision}}
+taskRoles:
+  worker:
+    dockerImage: image
+    resourcePerInstance: {{cpu: 1, memoryMB: 64, gpu: 0}}  # a remark
+    commands: [echo]
+"""
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        "secrets: {token:hf_abc}",
+        "secrets: {hub: {token:hf_abc}}",
+        'secrets: {token:hf_abc: ""}',
+        'secrets: {token: ""}\n<<: {secrets: {token: hf_abc}}',
+        'secrets: {<<: {token: hf_abc}, token: ""}',
+        "secrets: {hub: [hf_abc]}",
+    ],
+)
+def test_a_secret_that_is_written_as_a_name_or_shadowed_is_refused(api, secrets):
+    answer = publish(api, text=yaml_file(secrets))
+    assert refusal(answer) == (400, "template_has_secrets")
+    assert b"hf_abc" not in answer.content
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "hf_abc$secrets",
+        '"<% $secrets.token %>hf_abc"',
+        '"hf_abc<% $parameters.x %>"',
+    ],
+)
+def test_a_password_that_only_mentions_secrets_is_refused(api, password):
+    auth = f"    auth:\n      username: bot\n      password: {password}"
+    found = publish(api, text=yaml_file('secrets: {token: ""}\nparameters: {x: 1}', auth))
+    assert refusal(found) == (400, "template_has_secrets")
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        "secrets:\n  token: # old: hf_abc",
+        'secrets:\n  token: "" # hf_abc',
+        'secrets:\n  # hf_abc\n  hub:\n    # hf_abc\n    token: "******"\n    # hf_abc',
+        'secrets: {token: ""} # hf_abc',
+        'secrets: # hf_abc\n  {token: "", # hf_abc\n   other: ""\n}',
+        "secrets: {}  # hf_abc",
+    ],
+)
+def test_comments_beside_secrets_are_left_out_and_all_else_stays(api, secrets):
+    auth = "    auth:\n      username: bot\n      password: <% $secrets.token %> # hf_abc"
+    made = publish(api, text=yaml_file(secrets, auth))
+    assert made.status_code == 201, made.content
+    shown = api.get("/templates/mine").json()["text"]
+    assert "hf_abc" not in json.dumps([made.json(), shown])
+    assert "# its name" in shown
+    assert "# a remark" in shown
+    assert "<% $secrets.token %>" in shown
+    assert skep_jobfile.read(shown).data == skep_jobfile.read(yaml_file(secrets, auth)).data
+
+
+def test_a_file_without_comments_beside_secrets_stays_as_it_is(api):
+    text = yaml_file('secrets:\n  hub:\n    token: ""\n  other:').replace("# What runs.", "")
+    assert publish(api, text=text).json()["text"] == text
+
+
 def test_a_name_is_taken_once(api):
     publish(api)
     assert refusal(publish(Api(make_user()))) == (409, "template_name_taken")
@@ -148,6 +232,43 @@ def test_only_its_owner_and_admins_change_it(api, admin):
     assert changed.json()["parameters"] == {"a": 1}
     assert api.delete("/templates/mine").status_code == 204
     assert names(admin) == []
+
+
+def test_what_an_admin_hid_is_not_published_again_by_its_owner(api, admin):
+    publish(api)
+    admin.patch("/templates/mine", {"listed": False})
+    assert refusal(api.delete("/templates/mine")) == (403, "template_hidden")
+    assert refusal(publish(api)) == (409, "template_name_taken")
+    assert admin.delete("/templates/mine").status_code == 204
+    assert publish(api).status_code == 201
+
+
+@pytest.mark.parametrize("call", [services.update, services.delete])
+def test_a_write_to_a_template_that_was_deleted_meanwhile_is_not_found(api, alice, call):
+    publish(api)
+    found = queries.find(alice, "mine")
+    services.delete(alice, queries.find(alice, "mine"))
+    with pytest.raises(NotFound):
+        call(alice, found, **({"title": "x"} if call is services.update else {}))
+
+
+def test_stars_of_a_user_go_with_the_user(api, admin):
+    publish(api)
+    Api(make_user("zoe")).put("/templates/mine/star")
+    api.put("/templates/mine/star")
+    assert admin.get("/templates/mine").json()["stars"] == 2
+    assert admin.delete("/users/zoe").status_code == 204
+    assert admin.get("/templates/mine").json()["stars"] == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_stars_of_two_users_at_once_are_both_counted(api, alice):
+    users = [alice, *(make_user() for _ in range(5))]
+    publish(api)
+    found = queries.find(alice, "mine")
+    answers = at_once(*(partial(services.star, user, found, on=True) for user in users))
+    assert codes(answers) == ["ok"] * len(users)
+    assert queries.find(alice, "mine").stars == len(users)
 
 
 def test_an_admin_hides_a_template(api, admin):
@@ -192,6 +313,19 @@ def test_each_shipped_template_is_a_job(name):
     assert "<%" not in json.dumps(compiled["entrypoints"])
     services.read(shipping.body(SHIPPED[name]))  # and it has no secrets
     assert Template.objects.get(name=name).parameters
+
+
+@pytest.mark.parametrize("change", [{"title": "Ours"}, {"description": "x"}, {"text": text()}])
+def test_what_the_next_upgrade_would_write_again_is_refused(admin, change):
+    refused = admin.patch("/templates/hello", {**change, "listed": False})
+    assert refusal(refused) == (409, "template_shipped")
+    assert admin.get("/templates/hello").json()["listed"]
+
+
+def test_a_shipped_template_is_given_to_one_virtual_cluster(api, admin):
+    changed = admin.patch("/templates/hello", {"virtual_cluster": "vision"})
+    assert changed.json()["virtual_cluster"] == "vision"
+    assert refusal(Api(make_user()).get("/templates/hello")) == (404, "not_found")
 
 
 def test_what_was_shipped_stays_hidden_and_starred_when_it_is_shipped_again(api, admin):

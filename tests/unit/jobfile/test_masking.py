@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tests.support.openpai import job
 
-from skep_jobfile import InvalidJobFile, masked, parse, renamed
+from skep_jobfile import InvalidJobFile, masked, parse, published, renamed
 from skep_jobfile.masking import MASK
 
 SECRET = "S3cret"
@@ -44,6 +44,18 @@ STYLES = {
     "merged into the file": "<<: {secrets: {p: S3cret}}\n",
     "merged, and shadowed": "secrets: {p: S3cret}\n<<: {secrets: {q: S3cret}}\n",
 }
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_what_has_secrets_is_not_for_others_to_start_from(style: str) -> None:
+    assert published(parse(HEAD + STYLES[style] + REST)[1]) is None
+
+
+def test_names_of_secrets_in_json_are_for_others() -> None:
+    text = json.dumps({**job(), "secrets": {"hub": {"token": ""}, "other": MASK}})
+    assert published(parse(text)[1]) == text
+    refused = json.dumps({**job(), "secrets": {"hub": {"token": SECRET}}})
+    assert published(parse(refused)[1]) is None
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -100,6 +100,12 @@ def revised(text: str, changes: Sequence[tuple[Path, Any]], user: object = None)
     return str(pool.call("revise", user=user, text=text, changes=listed))
 
 
+def published(text: str, user: object = None) -> str | None:
+    """Return the text of the job for others to start from; None where it has secrets."""
+    found: str | None = pool.call("publish", user=user, text=text)
+    return found
+
+
 def converted(text: str, format: str, user: object = None) -> dict[str, Any]:
     """Make a job file out of another format: `text` and `notes`. Raises InvalidJobFile."""
     try:

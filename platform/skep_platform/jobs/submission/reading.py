@@ -104,6 +104,11 @@ def revise_call(text: str, changes: list[list[Any]]) -> str:
         raise InvalidFile(error.problems) from None
 
 
+def publish_call(text: str) -> str | None:
+    """Return the text of the job for others to start from; None where it has secrets."""
+    return skep_jobfile.published(_document(text))
+
+
 def convert_call(text: str, format: importers.Format) -> dict[str, Any]:
     """Make a job file out of another format. Raises InvalidFile."""
     try:

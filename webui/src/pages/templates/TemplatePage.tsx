@@ -46,7 +46,9 @@ function Detail({ template }: { template: Template }) {
         note={<StarButton template={template} />}
       >
         {user?.is_admin ? <Listed template={template} /> : null}
-        {template.may_change && !template.shipped ? <Delete template={template} /> : null}
+        {template.may_change && !template.shipped && (template.listed || user?.is_admin) ? (
+          <Delete template={template} />
+        ) : null}
       </PageHeader>
       <div className={css.detail}>
         <section className={css.side} aria-label="About this template">
