@@ -47,11 +47,12 @@ def masked_data(data: dict[str, Any]) -> dict[str, Any]:
 def published(document: Document) -> str | None:
     """Return the text for others to start from: names of secrets stay, and comments beside them do
     not. None where the value of a secret, or a password of a registry, stands in it."""
-    root = document.yaml
+    text, root = document.text, document.yaml
     if root is None:  # JSON, which has no comments
-        root = yaml_text.compose(json.dumps(document.data), MAX_DEPTH, MAX_NODES)
+        text = json.dumps(document.data)
+        root = yaml_text.compose(text, MAX_DEPTH, MAX_NODES)
     spans = [(key.end_mark.index, value) for key, value in _secrets(root)]
-    if not all(_is_blank(value) for _, value in spans):
+    if not all(_is_blank(text, value) for _, value in spans):
         return None
     for index, item in items(document.data, "prerequisites"):
         password = section(item, "auth").get("password")
@@ -62,7 +63,7 @@ def published(document: Document) -> str | None:
             spans.append((node.end_mark.index, node))
     if document.yaml is None:
         return document.text
-    return edited(document, _uncommented(document.text, spans), document.data)
+    return edited(document, _uncommented(text, spans), document.data)
 
 
 def check(document: Document) -> list[Issue]:
@@ -98,15 +99,19 @@ def _is_open(password: Any) -> bool:
     )
 
 
-def _is_blank(node: yaml_text.Node) -> bool:
+def _is_blank(text: str, node: yaml_text.Node) -> bool:
     """Return whether there are only names, with empty values or masks. What is merged in is none:
-    it may be shadowed. A name is an identifier: in flow style `{p:x}` is a name, and a secret."""
+    it may be shadowed. A name is an identifier with a colon behind it: in flow style `{p:x}` is a
+    name, and so is `{x}`, and a secret."""
     if isinstance(node, ScalarNode):
         return node.value in BLANK
     if isinstance(node, SequenceNode):
-        return all(map(_is_blank, node.value))
+        return all(_is_blank(text, child) for child in node.value)
     return isinstance(node, MappingNode) and all(
-        isinstance(key, ScalarNode) and NAME.fullmatch(key.value) and _is_blank(value)
+        isinstance(key, ScalarNode)
+        and NAME.fullmatch(key.value)
+        and ":" in text[key.end_mark.index : value.start_mark.index]
+        and _is_blank(text, value)
         for key, value in node.value
     )
 

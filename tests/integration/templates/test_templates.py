@@ -140,6 +140,7 @@ taskRoles:
     "secrets",
     [
         "secrets: {token:hf_abc}",
+        "secrets: {hf_abc}",
         "secrets: {hub: {token:hf_abc}}",
         'secrets: {token:hf_abc: ""}',
         'secrets: {token: ""}\n<<: {secrets: {token: hf_abc}}',
