@@ -54,7 +54,7 @@ class Searches(PerMinute):
 
     name = "search"
     most = 300
-    parameters = ("search", "target", "q")
+    parameters: tuple[str, ...] = ("search", "target", "q")
 
 
 class Scans(Searches):
