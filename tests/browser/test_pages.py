@@ -128,8 +128,9 @@ def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, skep, storage_r
     assert not (storage_root / "files" / "large.bin").exists()
 
 
-def test_finding_u28_axe_finds_nothing_on_any_page_in_any_scheme_or_size(visit):
-    visit("accessibility")
+@pytest.mark.parametrize("width", ["1440", "390"])
+def test_finding_u28_axe_finds_nothing_on_any_page_in_any_scheme(visit, width):
+    visit("accessibility", SKEP_WIDTH=width)
 
 
 def test_finding_u21_an_open_page_at_rest_costs_next_to_nothing(visit):
