@@ -81,6 +81,16 @@ def visit(skep: Stack) -> Callable[..., None]:
             check=False,
             timeout=400,
         )
+        if done.returncode:
+            _stop_jobs(skep)
         assert done.returncode == 0, f"{scenario}: {done.stdout}{done.stderr}; see {SHOTS}"
 
     return run
+
+
+def _stop_jobs(skep: Stack) -> None:
+    """Stop what a scenario that failed left behind: the next ones need its GPUs."""
+    with skep.api() as api:
+        active = {"state": "WAITING,RUNNING", "limit": 100}
+        for job in api.get("/jobs", params=active).json()["results"]:
+            api.post(f"/jobs/{job['id']}/stop")
