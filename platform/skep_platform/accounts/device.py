@@ -21,7 +21,7 @@ from skep_platform.accounts import services
 from skep_platform.accounts.models import ApiToken, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller
-from skep_platform.core.errors import NotFound, SkepError
+from skep_platform.core.errors import NotFound, SkepError, Unauthorized
 
 LIFETIME_S = 600
 INTERVAL_S = 5  # between two questions of a program
@@ -60,7 +60,10 @@ def find(code: str) -> DeviceLogin:
 @transaction.atomic
 def decide(user: User, code: str, allow: bool, scope: str, expires_in_s: int | None) -> None:
     """Allow a program to act as the user, with a token of this scope and lifetime, or deny it.
-    Raises NotFound, SkepError `ttl_invalid`."""
+    Raises NotFound, SkepError `ttl_invalid`, Unauthorized for a user who was just signed out."""
+    sign_outs = User.objects.select_for_update(no_key=True).values_list("sign_outs", flat=True)
+    if sign_outs.filter(pk=user.pk).first() != user.sign_outs:
+        raise Unauthorized("You were logged out just now; log in again.")
     row = _find(code, lock=True)
     longest = settings.SKEP_TOKEN_MAX_DAYS * 86_400
     if allow and expires_in_s is not None and not 0 < expires_in_s <= longest:
@@ -79,24 +82,27 @@ def decide(user: User, code: str, allow: bool, scope: str, expires_in_s: int | N
 
 @transaction.atomic
 def _fetch(device: str) -> tuple[ApiToken, str] | str:
-    """Return the token, once, or the code of why there is none."""
-    rows = DeviceLogin.objects.select_for_update(of=("self",)).select_related("user")
-    row = rows.filter(device_digest=_digest(device)).first()
+    """Return the token, once, or the code of why there is none. The user is locked first, as what
+    ends the user's tokens does: it finds this login or its token."""
+    rows = DeviceLogin.objects.filter(device_digest=_digest(device))
+    decided_by = rows.values_list("user", flat=True).first()
+    user = User.objects.select_for_update(no_key=True).filter(pk=decided_by).first()
+    row = rows.select_for_update().first()
     now = timezone.now()
     if row is None or row.expires_at <= now:
         return "expired_token"
     early = row.polled_at is not None and (now - row.polled_at).total_seconds() < INTERVAL_S - 1
-    if row.allowed is None or early:
+    if row.allowed is None or row.user_id != decided_by or early:
         row.polled_at = now
         row.save(update_fields=["polled_at", "updated_at"])
         return "slow_down" if early else "authorization_pending"
     row.delete()
-    if not row.allowed or row.user is None or not row.user.is_active:
+    if not row.allowed or user is None or not user.is_active:
         return "access_denied"
-    caller.identify(row.user)
-    row.user.login_method = "device"
-    services.note_login(row.user)
-    return services.create_token(row.user, row.name, row.expires_in_s, row.scope)
+    caller.identify(user)
+    user.login_method = "device"
+    services.note_login(user)
+    return services.create_token(user, row.name, row.expires_in_s, row.scope)
 
 
 def fetch(device: str) -> tuple[ApiToken, str]:

@@ -36,7 +36,7 @@ from skep_platform.accounts import (
     throttle,
     tokens,
 )
-from skep_platform.accounts.models import ApiToken, User
+from skep_platform.accounts.models import ApiToken, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, ports
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError, Unauthorized
@@ -300,20 +300,28 @@ def reset_password(request: Request, username: str, token: str, new: str) -> Use
     attempt.count()
     user = queries.people().filter(username=username, is_active=True).first()
     if user is None or not default_token_generator.check_token(user, token):
-        known, name = (user.pk, username) if user else ("", "")
-        code = "link_invalid"
-        audit.record("user.password.reset", "user", known, name, outcome="refused", code=code)
-        message = "The link was used already or is too old; ask an admin for a new one."
-        raise SkepError(message, code="link_invalid")
+        raise _link_invalid(user)
     attempt.forgive()
-    return _replace_password(user, new, "user.password.reset")
+    if not _replace_password(user, new, "user.password.reset", token=token):
+        raise _link_invalid(user)
+    return user
+
+
+def _link_invalid(user: User | None) -> SkepError:
+    """Record a reset that is refused, and return its error."""
+    known, name = (user.pk, user.get_username()) if user else ("", "")
+    code = "link_invalid"
+    audit.record("user.password.reset", "user", known, name, outcome="refused", code=code)
+    message = "The link was used already or is too old; ask an admin for a new one."
+    return SkepError(message, code=code)
 
 
 def change_own_password(
     request: Request, user: User, current: str, new: str, *, keep_tokens: bool = False
 ) -> User:
     """All other sessions end, and all tokens unless they are kept. Guesses count as failed logins.
-    Raises SkepError `password_wrong` and `password_weak`, Conflict `password_external`, TooMany."""
+    Raises SkepError `password_wrong` and `password_weak`, Conflict `password_external`, Forbidden
+    `account_inactive`, TooMany."""
     if not user.has_usable_password():
         message = "Your account has no password here; change it where you log in."
         raise Conflict(message, code="password_external")
@@ -321,17 +329,29 @@ def change_own_password(
         check_password(request, user.get_username(), current)
     except Unauthorized:
         raise SkepError("The current password is wrong.", code="password_wrong") from None
-    return _replace_password(user, new, "user.password.update", keep_tokens=keep_tokens)
-
-
-@transaction.atomic
-def _replace_password(user: User, new: str, action: str, *, keep_tokens: bool = False) -> User:
-    _set_password(user, new)
-    sign_out(user, keep_tokens=keep_tokens)
-    user.save()
-    record("user", user.pk, "user.password", "The password was changed.", actor=_who(user))
-    audit.record(action, "user", user.pk, user.get_username(), keep_tokens=keep_tokens)
+    if not _replace_password(user, new, "user.password.update", keep_tokens=keep_tokens):
+        message = "Your account is deactivated; ask an admin."
+        raise Forbidden(message, code="account_inactive")
     return user
+
+
+def _replace_password(
+    user: User, new: str, action: str, *, keep_tokens: bool = False, token: str = ""
+) -> bool:
+    """Set a new password; return whether the user may still do so, and by this link where there is
+    one. It is hashed first, without a lock: what others change meanwhile stays."""
+    _set_password(user, new)
+    with transaction.atomic():
+        people = queries.people().filter(pk=user.pk, is_active=True)
+        row = people.select_for_update(no_key=True).first()
+        if row is None or (token and not default_token_generator.check_token(row, token)):
+            return False
+        user.sign_outs = row.sign_outs
+        sign_out(user, keep_tokens=keep_tokens)
+        user.save(update_fields=["password", "sign_outs"])
+        record("user", user.pk, "user.password", "The password was changed.", actor=_who(user))
+        audit.record(action, "user", user.pk, user.get_username(), keep_tokens=keep_tokens)
+    return True
 
 
 @transaction.atomic
@@ -405,15 +425,20 @@ def confirm_password(request: Request, user: User, password: str) -> None:
 
 
 def _end_sessions(user: User) -> None:
+    """End them and set the new counter at `user`, which may be older than the row."""
+    rows = User.objects.select_for_update(no_key=True)
+    user.sign_outs = rows.values_list("sign_outs", flat=True).get(pk=user.pk)
     sign_out(user, keep_tokens=True)
     user.save(update_fields=["sign_outs"])
 
 
 def sign_out(user: User, *, keep_tokens: bool = False) -> None:
-    """End all sessions (once saved) and tokens of the user."""
+    """End all sessions (once saved) and tokens of the user, and the logins of programs that have
+    not fetched theirs. The caller has locked a person, as `device` does before it makes a token."""
     user.sign_outs += 1
     if not keep_tokens:
         user.auth_token_set.all().delete()
+        DeviceLogin.objects.filter(user=user).delete()
 
 
 def forget_expired() -> None:

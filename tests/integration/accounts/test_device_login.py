@@ -9,11 +9,13 @@ import pytest
 import time_machine
 from django.utils import timezone
 from tests.support.platform_api import Api, refusal, session
-from tests.support.platform_factories import make_user
+from tests.support.platform_factories import PASSWORD, make_user
 
+from skep_platform.accounts import device, services
 from skep_platform.accounts.models import ApiToken, DeviceLogin, User
 from skep_platform.accounts.tasks import tidy
 from skep_platform.audit.models import AuditEntry
+from skep_platform.core.errors import Unauthorized
 
 pytestmark = pytest.mark.django_db
 
@@ -93,6 +95,23 @@ def test_who_was_deactivated_in_between_is_not_logged_in(ada):
     decide(session(ada), begun)
     User.objects.update(is_active=False)
     assert refusal(fetch(begun)) == (400, "access_denied")
+
+
+def test_a_new_password_ends_logins_that_were_allowed_and_not_fetched(ada):
+    begun, browser = begin(), session(ada)
+    assert decide(browser, begun).status_code == 204
+    body = {"current": PASSWORD, "new": "an-entirely-new-one"}
+    assert browser.post("/me/password", body).status_code == 204
+    assert refusal(fetch(begun)) == (400, "expired_token")
+    assert not ApiToken.objects.exists()
+
+
+def test_a_session_that_ended_meanwhile_allows_nothing(ada):
+    kept, code = device.start("skep on a-laptop", "submit")
+    services.end_other_sessions(User.objects.get())
+    with pytest.raises(Unauthorized):
+        device.decide(ada, code, True, "submit", None)
+    assert refusal(fetch({"device_code": kept})) == (400, "authorization_pending")
 
 
 def test_a_token_allows_no_further_one_and_no_one_allows_nothing(ada):

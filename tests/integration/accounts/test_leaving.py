@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from tests.support.jobs_world import attempts_of, partly_placed, placed, report, state_of, submit
-from tests.support.platform_api import Api, refusal
+from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_job, make_node, make_user, make_vc
 
+from skep_platform.accounts import services
 from skep_platform.accounts.models import User
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import stopping
@@ -80,6 +83,61 @@ def test_finding_u13_tokens_survive_a_change_of_password_by_choice(admin):
     assert kept.get("/me").status_code == 200
     kept.post("/me/password", {"current": NEW, "new": PASSWORD})
     assert kept.get("/me").status_code == 401
+
+
+@pytest.fixture
+def meanwhile(monkeypatch) -> Callable[[Callable[[], object]], None]:
+    """Let something happen, once, while a new password is checked and hashed."""
+
+    def set_up(happen: Callable[[], object]) -> None:
+        def validate(*args: object) -> None:
+            monkeypatch.undo()
+            happen()
+
+        monkeypatch.setattr(services, "validate_password", validate)
+
+    return set_up
+
+
+def test_a_change_of_password_undoes_no_deactivation_of_the_same_moment(meanwhile):
+    ann = make_user("ann", admin=True)
+    browser = session(ann)
+    meanwhile(lambda: User.objects.update(is_active=False, is_superuser=False))
+    body = {"current": PASSWORD, "new": NEW}
+    assert refusal(browser.post("/me/password", body)) == (403, "account_inactive")
+    ann.refresh_from_db()
+    assert (ann.is_active, ann.is_superuser) == (False, False)
+    assert ann.check_password(PASSWORD)
+
+
+def test_a_change_of_password_undoes_no_demotion_of_the_same_moment(meanwhile):
+    ann = make_user("ann", admin=True)
+    browser, before = session(ann), ann.sign_outs
+    meanwhile(lambda: User.objects.update(is_superuser=False, sign_outs=before + 5))
+    assert browser.post("/me/password", {"current": PASSWORD, "new": NEW}).status_code == 204
+    ann.refresh_from_db()
+    assert (ann.is_superuser, ann.sign_outs) == (False, before + 6)
+    assert browser.get("/me").status_code == 200
+
+
+def test_of_two_resets_at_once_by_one_link_the_second_is_refused(admin, meanwhile):
+    make_user("ann")
+    link = link_of(admin, "ann")
+    answers = []
+    faster = {**link, "new": NEW}
+    meanwhile(lambda: answers.append(Api().post("/auth/password-reset", faster)))
+    slower = Api().post("/auth/password-reset", {**link, "new": NEW + "2"})
+    assert answers[0].status_code == 204
+    assert refusal(slower) == (400, "link_invalid")
+    assert (login("ann", NEW), login("ann", NEW + "2")) == (201, 401)
+
+
+def test_ending_sessions_counts_from_what_is_stored_and_not_from_what_was_read():
+    ann = make_user("ann")
+    SocialAccount.objects.create(user=ann, provider="", uid="1")
+    User.objects.update(sign_outs=5)
+    services.unlink_sso(ann)
+    assert (ann.sign_outs, User.objects.get().sign_outs) == (6, 6)
 
 
 def test_finding_u13_a_user_without_traces_is_deleted(admin):
