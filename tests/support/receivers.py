@@ -18,11 +18,13 @@ from tests.support.ports import free_port
 
 @dataclass
 class Mailbox:
-    """`answer`: what the server says to a recipient, as "550 no such user"; "" takes it. `newest`:
-    a file that gets the text of each e-mail, for a process that waits for one."""
+    """`answer`: what the server says to a recipient, as "550 no such user"; "" takes it. `refuses`:
+    the one recipient whom it says so to; "": all. `newest`: a file that gets the text of each
+    e-mail, for a process that waits for one."""
 
     port: int = 0
     answer: str = ""
+    refuses: str = ""
     mails: list[Message] = field(default_factory=list)
     connections: int = 0
     newest: Path | None = None
@@ -37,7 +39,7 @@ class Mailbox:
     async def handle_RCPT(
         self, server: Any, session: Any, envelope: Any, address: str, options: Any
     ) -> str:
-        if self.answer:
+        if self.answer and self.refuses in ("", address):
             return self.answer
         envelope.rcpt_tos.append(address)
         return "250 OK"

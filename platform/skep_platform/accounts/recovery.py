@@ -7,10 +7,10 @@ are made when their e-mail is sent, and are in no row and no message of the brok
 
 from __future__ import annotations
 
-import smtplib
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis
@@ -25,8 +25,8 @@ from django.utils import timezone
 from skep_platform.accounts import queries, services
 from skep_platform.accounts.models import AccountMail, User
 from skep_platform.audit import services as audit
-from skep_platform.core import caller
-from skep_platform.core.errors import Conflict, SkepError, TooMany
+from skep_platform.core import caller, smtp
+from skep_platform.core.errors import Conflict, SkepError, TooMany, Unavailable
 from skep_platform.core.notifications import valkey
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,6 @@ SALT = "skep.accounts.email"
 CONFIRM_S = 86_400  # how long a link that confirms an address works
 KEPT_S = 3600  # an e-mail that could not be sent for so long is dropped
 RETRY_S = 60
-BATCH = 100
 ROUND_S = 20.0
 MAX_ACCOUNTS = 5  # of one address get a link each
 PER_HOUR = {Kind.RECOVERY: 3, Kind.CONFIRM: 5}  # e-mails to one user
@@ -96,53 +95,76 @@ def confirm(user: User, token: str) -> User:
 
 
 def send_due() -> int:
-    """Send the e-mails that are due, for a bounded time; return how many rows were taken. A row is
-    deleted before its e-mail is sent, so that none is sent twice; one that could not be sent comes
-    back until it is KEPT_S old."""
+    """Send the e-mails that are due, one row at a time and for a bounded time, until the mail
+    server cannot be reached; return how many rows were taken. A row is deleted before its e-mail is
+    sent, so that none is sent twice; one that could not be sent comes back until it is KEPT_S
+    old."""
     end, taken = time.monotonic() + ROUND_S, 0
     while time.monotonic() < end:
-        rows = _take()
-        for row in rows:
-            _send(row)
-        taken += len(rows)
-        if len(rows) < BATCH:
+        row = _take()
+        if row is None:
+            break
+        taken += 1
+        if not _handle(row):
             break
     return taken
 
 
 @transaction.atomic
-def _take() -> list[AccountMail]:
+def _take() -> AccountMail | None:
     due = AccountMail.objects.filter(due_at__lte=timezone.now()).order_by("due_at")
-    rows = list(
-        due.select_for_update(skip_locked=True, of=("self",)).select_related("user")[:BATCH]
-    )
-    AccountMail.objects.filter(pk__in=[row.pk for row in rows]).delete()
-    return rows
+    row = due.select_for_update(skip_locked=True, of=("self",)).select_related("user").first()
+    if row is not None:
+        AccountMail.objects.filter(pk=row.pk).delete()
+    return row
 
 
-def _send(row: AccountMail) -> None:
+def _handle(row: AccountMail) -> bool:
+    """Look for whom a request is, or send an e-mail; return whether the mail server is there."""
     if timezone.now() - row.created_at > timedelta(seconds=KEPT_S):
         log.warning("account_mail_dropped", kind=row.kind)
-        return
+    elif row.user is not None:
+        return _send(row, row.user)
+    else:
+        found = _recoverable(row.whom) if is_offered() else []
+        _queue(row, *found, due=timezone.now())
+    return True
+
+
+def _queue(row: AccountMail, *users: User, due: datetime) -> None:
+    """Queue an e-mail to each of these users, which is as old as the row."""
+    values = {"kind": row.kind, "whom": row.whom, "address": row.address, "due_at": due}
+    rows = [AccountMail(user=user, **values) for user in users]
+    AccountMail.objects.bulk_create(rows, ignore_conflicts=True)
+    AccountMail.objects.filter(pk__in=[one.pk for one in rows]).update(created_at=row.created_at)
+
+
+def _send(row: AccountMail, user: User) -> bool:
+    """Send the e-mail of a row to its user; return whether the mail server is there. What it
+    refuses for good is not tried again."""
     try:
-        _SENDERS[row.kind](row)
-    except (OSError, smtplib.SMTPException, ValueError) as error:
-        log.warning("account_mail_not_sent", kind=row.kind, error=type(error).__name__)
-        if not isinstance(error, ValueError):
-            created, due = row.created_at, timezone.now() + timedelta(seconds=RETRY_S)
-            again = AccountMail(kind=row.kind, user=row.user, whom=row.whom, address=row.address)
-            again.due_at = due
-            AccountMail.objects.bulk_create([again], ignore_conflicts=True)
-            AccountMail.objects.filter(pk=again.pk).update(created_at=created)
+        _SENDERS[row.kind](row, user)
+    except (_Unreachable, Unavailable, *smtp.ERRORS) as error:
+        known = isinstance(error, smtp.ERRORS)
+        reason, final = smtp.meaning(error) if known else (str(error), False)
+        log.warning("account_mail_not_sent", kind=row.kind, error=reason, final=final)
+        if not final:
+            _queue(row, user, due=timezone.now() + timedelta(seconds=RETRY_S))
+        return smtp.is_answer(error)
+    return True
 
 
-def _send_recovery(row: AccountMail) -> None:
-    users = _recoverable(row.whom) if is_offered() else []
-    allowed = [user for user in users if _may_send(user, Kind.RECOVERY)]
-    for user in allowed:
-        _post(user.email, "Your password", _RECOVERY, user, link=services.reset_url(user))
-        name = user.get_username()
-        audit.record("user.recovery.send", "user", user.pk, name, asked_from=row.address)
+def _send_recovery(row: AccountMail, user: User) -> None:
+    if not is_offered() or user not in _recoverable(row.whom) or not _may_send(user, row.kind):
+        return
+    link = services.reset_url(user)
+    try:
+        _post(user.email, "Your password", _RECOVERY, user, link=link)
+    except Exception:
+        _give_back(user, row.kind)
+        raise
+    name = user.get_username()
+    audit.record("user.recovery.send", "user", user.pk, name, asked_from=row.address)
 
 
 def _recoverable(whom: str) -> list[User]:
@@ -156,44 +178,76 @@ def _recoverable(whom: str) -> list[User]:
     return [user for user in users if user.email_confirmed and user.has_usable_password()]
 
 
-def _send_confirmation(row: AccountMail) -> None:
-    if row.user is None or not row.user.is_active:
+def _send_confirmation(row: AccountMail, user: User) -> None:
+    if not user.is_active:
         return
-    token = signing.dumps([row.user.pk, row.whom, row.user.email], salt=SALT)
+    token = signing.dumps([user.pk, row.whom, user.email], salt=SALT)
     link = f"{settings.SKEP_PUBLIC_URL.rstrip('/')}/confirm-email?token={token}"
-    _post(row.whom, "Confirm your e-mail address", _CONFIRMATION, row.user, link=link)
+    _post(row.whom, "Confirm your e-mail address", _CONFIRMATION, user, link=link)
 
 
-_SENDERS: dict[str, Callable[[AccountMail], None]] = {
+_SENDERS: dict[str, Callable[[AccountMail, User], None]] = {
     Kind.RECOVERY: _send_recovery,
     Kind.CONFIRM: _send_confirmation,
 }
 
 
+class _Unreachable(Exception):
+    """There is no connection to the mail server."""
+
+
 def _post(to: str, subject: str, text: str, user: User, **values: str) -> None:
+    """Raises `_Unreachable` and, with a connection, one of `smtp.ERRORS`."""
     public = settings.SKEP_PUBLIC_URL.rstrip("/")
-    body = text.format(name=user.get_username(), public=public, **values)
+    connection = get_connection(timeout=settings.EMAIL_TIMEOUT)
     message = EmailMessage(
         subject=f"[Skep] {subject}",
-        body=body,
+        body=text.format(name=user.get_username(), public=public, **values),
         to=[to],
-        connection=get_connection(timeout=settings.EMAIL_TIMEOUT),
+        connection=connection,
         headers={"Auto-Submitted": "auto-generated"},
     )
-    message.send()
+    try:
+        connection.open()
+    except smtp.ERRORS as error:
+        raise _Unreachable(type(error).__name__) from error
+    try:
+        message.send()
+    finally:
+        with suppress(*smtp.ERRORS):
+            connection.close()
 
 
 def _may_send(user: User, kind: Any) -> bool:
-    """Count an e-mail to a user. Without Valkey there is none: nothing would bound them."""
-    key = f"skep:account-mail:{kind}:{user.pk}"
+    """Count an e-mail to a user. Raises Unavailable without Valkey: nothing would bound them."""
+    key = _quota(user, kind)
     try:
         pipeline = valkey().pipeline()
         pipeline.incr(key)
         pipeline.expire(key, 3600, nx=True)
-        return int(pipeline.execute()[0]) <= PER_HOUR[kind]
+        allowed = int(pipeline.execute()[0]) <= PER_HOUR[kind]
     except redis.RedisError as error:
         log.warning("throttle_down", error=type(error).__name__)
-        return False
+        raise Unavailable("E-mails cannot be sent now; try again in a minute.") from None
+    if not allowed:
+        _give_back(user, kind)
+    return allowed
+
+
+def _give_back(user: User, kind: Any) -> None:
+    """Do not count an e-mail that was not sent."""
+    key = _quota(user, kind)
+    try:
+        pipeline = valkey().pipeline()
+        pipeline.decr(key)
+        pipeline.expire(key, 3600, nx=True)
+        pipeline.execute()
+    except redis.RedisError as error:
+        log.warning("throttle_down", error=type(error).__name__)
+
+
+def _quota(user: User, kind: Any) -> str:
+    return f"skep:account-mail:{kind}:{user.pk}"
 
 
 _RECOVERY = """\

@@ -11,6 +11,7 @@ import structlog
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
+from skep_platform.core import smtp
 from skep_platform.notifications import preferences, texts
 from skep_platform.notifications.models import Delivery
 
@@ -45,14 +46,8 @@ def send(deliveries: Sequence[Delivery], done: Done) -> None:
 def _send(one: Delivery, connection: Any, done: Done) -> None:
     try:
         _message(one, connection).send()
-    except smtplib.SMTPResponseException as error:
-        refused = 500 <= error.smtp_code < 600
-        done(one, f"The mail server answered {error.smtp_code}.", refused)
-    except smtplib.SMTPRecipientsRefused as error:
-        code = next(iter(error.recipients.values()), (0, b""))[0]
-        done(one, f"The mail server refused the address ({code}).", 500 <= code < 600)
-    except (OSError, smtplib.SMTPException, ValueError) as error:
-        done(one, f"It could not be sent ({type(error).__name__}).", isinstance(error, ValueError))
+    except smtp.ERRORS as error:
+        done(one, *smtp.meaning(error))
     else:
         done(one, "", True)
 

@@ -41,7 +41,7 @@ def mailbox(server: Mailbox, settings: Any) -> Mailbox:
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.port
     settings.EMAIL_USE_TLS, settings.DEFAULT_FROM_EMAIL = False, "Skep <skep@example.org>"
     server.mails.clear()
-    server.answer = ""
+    server.answer = server.refuses = ""
     return server
 
 
@@ -175,6 +175,74 @@ def test_a_mail_server_that_is_down_is_asked_again_and_in_the_end_no_more(mailbo
     with time_machine.travel(timezone.now() + timedelta(hours=2)):
         recovery.send_due()
     assert not AccountMail.objects.exists()
+
+
+def queue(*whom: str) -> None:
+    for one in whom:
+        assert Api().post("/auth/recovery", {"user": one}).status_code == 202
+
+
+def users_of(mails: list[Any]) -> list[str]:
+    return [mail.get_payload().split("password of ")[1].split()[0] for mail in mails]
+
+
+class TestWhatCannotBeSent:
+    def test_retries_use_up_nothing_of_what_a_user_gets_in_an_hour(self, mailbox, mei, settings):
+        settings.EMAIL_PORT = free_port()
+        ask()
+        for minutes in range(1, 6):
+            with time_machine.travel(timezone.now() + timedelta(seconds=61 * minutes)):
+                assert recovery.send_due() == 1
+        settings.EMAIL_PORT = mailbox.port
+        with time_machine.travel(timezone.now() + timedelta(seconds=61 * 6)):
+            recovery.send_due()
+        assert len(mailbox.mails) == 1
+        for _ in range(5):
+            ask()
+        assert len(mailbox.mails) == recovery.PER_HOUR["recovery"]
+
+    def test_of_two_accounts_of_one_address_only_the_refused_one_is_tried_again(self, mailbox, mei):
+        other = "MEI@example.org"
+        make_user("mei2", email=other, confirmed_email=other)
+        mailbox.answer, mailbox.refuses = "451 try again later", other
+        ask("mei@example.org")
+        assert users_of(mailbox.mails) == ["mei"]
+        mailbox.answer = ""
+        with time_machine.travel(timezone.now() + timedelta(seconds=61)):
+            recovery.send_due()
+        assert users_of(mailbox.mails) == ["mei", "mei2"]
+        assert not AccountMail.objects.exists()
+
+    def test_what_the_server_refuses_for_good_is_not_tried_again(self, mailbox, mei):
+        mailbox.answer = "550 no such user"
+        for _ in range(recovery.PER_HOUR["recovery"]):
+            ask()
+        assert not AccountMail.objects.exists()
+        mailbox.answer = ""
+        ask()
+        assert len(mailbox.mails) == 1
+
+    def test_a_server_that_is_down_is_asked_once_in_a_round(self, mailbox, mei, settings):
+        make_user("ann", email="ann@example.org", confirmed_email="ann@example.org")
+        settings.EMAIL_PORT = free_port()
+        queue("mei", "ann")
+        assert recovery.send_due() == 3  # both requests, and the first e-mail
+        due = AccountMail.objects.filter(due_at__lte=timezone.now())
+        assert [row.user.username for row in due] == ["ann"]
+        settings.EMAIL_PORT = mailbox.port
+        with time_machine.travel(timezone.now() + timedelta(seconds=61)):
+            recovery.send_due()
+        assert sorted(users_of(mailbox.mails)) == ["ann", "mei"]
+
+    def test_an_unforeseen_error_at_one_loses_no_other(self, mailbox, mei, settings):
+        make_user("ann", email="ann@example.org", confirmed_email="ann@example.org")
+        settings.EMAIL_BACKEND = "no.such.Backend"
+        queue("mei", "ann")
+        with pytest.raises(ImportError):
+            recovery.send_due()
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        recovery.send_due()
+        assert users_of(mailbox.mails) == ["ann"]
 
 
 class TestConfirming:
