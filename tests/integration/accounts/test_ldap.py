@@ -10,7 +10,7 @@ import pytest
 from allauth.socialaccount.models import SocialAccount
 from django.core.cache import cache
 from tests.support import mfa, slapd
-from tests.support.platform_api import Api, refusal
+from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
 from tests.support.slapd import BASE, Directory, directory, person
 
@@ -170,10 +170,55 @@ class TestSync:
             ldap_sync.sync()
         assert mei.get("/me").status_code == 200
 
-    def test_a_mistake_in_the_filter_does_not_sign_everyone_out(self, ldap, settings, monkeypatch):
+    def test_who_was_not_looked_at_is_next_when_it_answers_again(self, ldap, settings, monkeypatch):
         mei, _ = self.users()
-        monkeypatch.setattr(ldap_sync, "PLAUSIBLE", 2)
+        monkeypatch.setattr(ldap_sync, "BATCH", 1)
+        settings.SKEP_LDAP_USER_FILTER = self.FILTER
+        up, settings.SKEP_LDAP_URI = settings.SKEP_LDAP_URI, "ldap://127.0.0.1:1"
+        with pytest.raises(Unavailable):
+            ldap_sync.sync()
+        settings.SKEP_LDAP_URI = up
+        assert ldap_sync.sync() == 1
+        assert mei.get("/me").status_code == 401
+
+    @pytest.mark.parametrize(
+        ("plausible", "wrong"),
+        [(10, "(&(uid=%(user)s)(mail=none))"), (3, "(&(uid=%(user)s)(mail=ann@example.org))")],
+    )
+    def test_a_mistake_in_the_filter_does_not_sign_everyone_out(
+        self, ldap, settings, monkeypatch, plausible, wrong
+    ):
+        mei, _ = self.users()
+        log_in("omar")
+        monkeypatch.setattr(ldap_sync, "PLAUSIBLE", plausible)
+        settings.SKEP_LDAP_USER_FILTER = wrong
+        assert ldap_sync.sync() == 0
+        assert mei.get("/me").status_code == 200
+
+    def test_after_such_a_round_the_rest_of_the_turn_ends_nothing(
+        self, ldap, settings, monkeypatch
+    ):
+        self.users()
+        omar = Api()
+        log_in("omar", api=omar)
+        monkeypatch.setattr(ldap_sync, "BATCH", 2)
         settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(mail=none))"
+        assert [ldap_sync.sync() for _ in range(4)] == [0] * 4
+        assert omar.get("/me").status_code == 200
+
+    @pytest.mark.parametrize("by", ["password", "sso"])
+    def test_who_logs_in_otherwise_too_is_left_alone(self, ldap, settings, by):
+        self.users()
+        user = User.objects.get(username="mei")
+        settings.SKEP_OIDC_ISSUER = "https://id.example.org"
+        if by == "password":
+            user.set_password(PASSWORD)
+            user.save()
+        else:
+            SocialAccount.objects.create(user=user, provider=settings.SKEP_OIDC_ISSUER, uid="1")
+        mei = session(user)
+        mei.get("/me")
+        settings.SKEP_LDAP_USER_FILTER = self.FILTER
         assert ldap_sync.sync() == 0
         assert mei.get("/me").status_code == 200
 
