@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core import signing
 from tests.support.platform_api import session
 
 from skep_platform.accounts import device, external, recovery
@@ -14,7 +13,7 @@ from skep_platform.accounts import device, external, recovery
 
 def email_body(world: Any) -> dict[str, str]:
     owner = world.callers["owner"].user
-    return {"token": signing.dumps([owner.pk, "o@example.org", owner.email], salt=recovery.SALT)}
+    return {"token": recovery.confirm_token(owner, "o@example.org")}
 
 
 def link_sso(world: Any) -> None:

@@ -22,7 +22,7 @@ def start(browser: Api, password: str = PASSWORD) -> str:
 
 
 def enrol(browser: Api, password: str = PASSWORD) -> tuple[str, list[str]]:
-    """Set up MFA as the profile page does. Returns the key and the recovery codes."""
+    """Set up MFA as the settings page does. Returns the key and the recovery codes."""
     key = start(browser, password)
     answer = browser.post("/me/mfa/confirm", {"code": code_of(key)})
     assert answer.status_code == 200, answer.content

@@ -69,7 +69,8 @@ def decide(user: User, code: str, allow: bool, scope: str, expires_in_s: int | N
     if allow and expires_in_s is not None and not 0 < expires_in_s <= longest:
         message = f"A token lives at most {settings.SKEP_TOKEN_MAX_DAYS:g} days."
         raise SkepError(message, code="ttl_invalid", longest_s=longest)
-    row.user, row.allowed, row.scope, row.expires_in_s = user, allow, scope, expires_in_s
+    row.user, row.allowed, row.scope = user, allow, scope
+    row.expires_in_s = expires_in_s if allow else None
     row.save()
     audit.record(
         *("device_login.decide", "user", user.pk, user.get_username()),

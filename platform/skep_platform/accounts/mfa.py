@@ -81,7 +81,7 @@ def is_missing(user: User, session: SessionBase) -> bool:
 
 
 def status(user: User) -> dict[str, Any]:
-    """Return what the profile page shows: nothing secret."""
+    """Return what the settings page shows: nothing secret."""
     found = {row.type: row for row in Authenticator.objects.filter(user=user)}
     app, codes = found.get(TOTP), found.get(RECOVERY_CODES)
     return {
@@ -276,7 +276,7 @@ def forget(user: User) -> None:
 def refuse_missing(user: User, session: SessionBase) -> None:
     """Raises Forbidden `mfa_setup_required` where `is_missing`."""
     if is_missing(user, session):
-        message = "Set up multi-factor authentication on the profile page first."
+        message = "Set up multi-factor authentication on the settings page first."
         raise Forbidden(message, code="mfa_setup_required")
 
 

@@ -80,15 +80,15 @@ class MfaDisable(Body):
 
 
 class OwnMfa(APIView):
-    """The second factor of the caller. A token cannot change it: a stolen one would lock its user
-    out."""
+    """What of its own account the caller sees and changes in a browser only, as the second factor:
+    a stolen token would lock its user out."""
 
     before_mfa = True
 
     def session(self, request: Request) -> SessionBase:
         """Raises Forbidden `session_required`."""
         if isinstance(request.auth, ApiToken):
-            message = "MFA is changed on the profile page: a token cannot do this."
+            message = "This is done on the settings page: a token cannot do it."
             raise Forbidden(message, code="session_required")
         return request._request.session
 

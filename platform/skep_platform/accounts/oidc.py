@@ -265,6 +265,10 @@ def _invalid(reason: str) -> SkepError:
     return SkepError(f"The provider's ID token is refused: {reason}.", code="sso_token_invalid")
 
 
-def note_failure(code: str) -> None:
-    """Record a refused login in the audit log; of one address so many a minute."""
-    refusals.record("login.failed", "user", "", None, {"code": code, "method": "sso"})
+def note_failure(code: str, linking: bool, username: str) -> None:
+    """Record a refused login, or a refused link of a user who is logged in, in the audit log; of
+    one user or address so many a minute."""
+    if linking:
+        refusals.record("user.sso.link", "user", username, None, {"code": code})
+    else:
+        refusals.record("login.failed", "user", "", None, {"code": code, "method": "sso"})

@@ -57,16 +57,21 @@ class SsoCallbackView(Public):
         """Start a session for the user whom the identity provider sends back, or link the account
         of a user who is logged in."""
         query = request.query_params
-        page = "/login"
+        page, user = "/login", None
         try:
             flow = oidc.Flow.open(request.COOKIES.get(COOKIE, ""), query.get("state", ""))
-            page = SETTINGS_PAGE if flow.link else page
+            if flow.link:
+                page = SETTINGS_PAGE
+                user = _of_session(request)
             if "code" not in query:
                 raise SkepError("The identity provider refused the login.", code="sso_refused")
-            finish = _finish_link if flow.link else _finish_login
-            answer = HttpResponseRedirect(finish(request, flow, query["code"]))
+            if user:
+                oidc.finish_link(flow, query["code"], user)
+                answer = HttpResponseRedirect(f"{SETTINGS_PAGE}?linked=true")
+            else:
+                answer = HttpResponseRedirect(_finish_login(request, flow, query["code"]))
         except SkepError as error:
-            oidc.note_failure(error.code)
+            oidc.note_failure(error.code, page == SETTINGS_PAGE, user.username if user else "")
             answer = _refused(error, page)
         answer.delete_cookie(COOKIE, path=COOKIE_PATH, samesite="Lax")
         return answer
@@ -129,13 +134,13 @@ def _finish_login(request: Request, flow: oidc.Flow, code: str) -> str:
     return flow.next if local else "/"
 
 
-def _finish_link(request: Request, flow: oidc.Flow, code: str) -> str:
+def _of_session(request: Request) -> User:
+    """Return who is logged in in this browser. Raises SkepError `sso_state`."""
     user = get_user(request._request)  # of the session; the framework has put no one there
     if not isinstance(user, User):
         raise SkepError("Log in first, then link the account again.", code="sso_state")
     caller.identify(user)
-    oidc.finish_link(flow, code, user)
-    return f"{SETTINGS_PAGE}?linked=true"
+    return user
 
 
 def _keep(answer: HttpResponse, flow: oidc.Flow) -> None:

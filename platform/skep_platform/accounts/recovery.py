@@ -71,16 +71,26 @@ def ask_to_confirm(user: User, email: str) -> None:
     AccountMail.objects.bulk_create([row], ignore_conflicts=True)
 
 
+def confirm_token(user: User, email: str) -> str:
+    """Return what makes this address the user's; it ends when the user has another one, and with
+    the sessions of the user, as by a new password."""
+    return signing.dumps([email, *_signed(user)], salt=SALT)
+
+
+def _signed(user: User) -> list[Any]:
+    return [user.pk, user.email, user.sign_outs]
+
+
 @transaction.atomic
 def confirm(user: User, token: str) -> User:
     """Make the address of such a link the user's own. Only the user who asked may open it: who
     gets an e-mail by mistake gains nothing. Raises SkepError `link_invalid`."""
     user = User.objects.select_for_update().get(pk=user.pk)
     try:
-        pk, email, before = signing.loads(token, salt=SALT, max_age=CONFIRM_S)
+        email, *signed = signing.loads(token, salt=SALT, max_age=CONFIRM_S)
     except (signing.BadSignature, ValueError, TypeError):
-        pk = email = before = None
-    if pk is None or (pk, before) != (user.pk, user.email):
+        email, signed = None, []
+    if signed != _signed(user):
         message = (
             "The link is too old, was used already, or is another user's: log in as the user who "
             "asked for it, or ask for a new one in the settings."
@@ -181,7 +191,7 @@ def _recoverable(whom: str) -> list[User]:
 def _send_confirmation(row: AccountMail, user: User) -> None:
     if not user.is_active:
         return
-    token = signing.dumps([user.pk, row.whom, user.email], salt=SALT)
+    token = confirm_token(user, row.whom)
     link = f"{settings.SKEP_PUBLIC_URL.rstrip('/')}/confirm-email?token={token}"
     _post(row.whom, "Confirm your e-mail address", _CONFIRMATION, user, link=link)
 

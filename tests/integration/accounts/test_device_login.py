@@ -68,9 +68,10 @@ def test_a_program_gets_a_token_once_its_user_has_allowed_it(ada):
     assert (entry.actor_name, entry.facts["method"]) == ("ada", "device")
 
 
-def test_a_denied_login_gets_nothing(ada):
+@pytest.mark.parametrize("more", [{}, {"expires_in_s": 99_999_999_999}])
+def test_a_denied_login_gets_nothing(ada, more):
     begun = begin()
-    assert decide(session(ada), begun, allow=False).status_code == 204
+    assert decide(session(ada), begun, allow=False, **more).status_code == 204
     assert refusal(fetch(begun)) == (400, "access_denied")
     assert refusal(fetch(begun)) == (400, "expired_token")
     assert not ApiToken.objects.exists()

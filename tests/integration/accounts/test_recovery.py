@@ -288,6 +288,13 @@ class TestConfirming:
         with time_machine.travel(timezone.now() + timedelta(days=1, seconds=1)):
             assert refusal(api.post("/me/email/confirm", token)) == (400, "link_invalid")
 
+    def test_a_new_password_ends_a_link(self, mailbox):
+        api = self.browser(make_user("mei"))
+        self.ask(api)
+        assert api.post("/me/password", {"current": PASSWORD, "new": NEW}).status_code == 204
+        token = {"token": link_in(mailbox)["token"]}
+        assert refusal(api.post("/me/email/confirm", token)) == (400, "link_invalid")
+
     def test_a_session_left_open_and_a_token_cannot_begin_it(self, mailbox, mei):
         assert refusal(self.ask(session(mei))) == (403, "confirmation_required")
         assert refusal(self.ask(Api(mei))) == (403, "session_required")

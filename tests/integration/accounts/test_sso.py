@@ -225,6 +225,9 @@ class TestLinking:
         link(linking(ada), sso)
         refused = "/settings/security?refused="
         assert link(linking(eve), sso) == f"{refused}sso_linked_elsewhere"
+        entry = AuditEntry.objects.get(outcome="refused")
+        assert (entry.action, entry.actor_name) == ("user.sso.link", "eve")
+        assert (entry.target_name, entry.facts["code"]) == ("eve", "sso_linked_elsewhere")
         again = MEI | {"sub": "user-9"}
         assert link(linking(ada), sso, again) == f"{refused}sso_linked"
         assert SocialAccount.objects.count() == 1
