@@ -111,6 +111,7 @@ def _token_by_browser(skep: Skep, name: str, scope: str, *, open_it: bool) -> st
 
     from skep_client import calls
     from skep_client.errors import SkepError
+    from skep_client.flow import RETRY_STATUSES
 
     codes = skep.run(calls.start_device_login(name, scope))
     say(f"Open {codes.verification_uri_complete}", err=True)
@@ -123,12 +124,11 @@ def _token_by_browser(skep: Skep, name: str, scope: str, *, open_it: bool) -> st
         try:
             return skep.run(calls.device_token(codes.device_code)).token
         except SkepError as error:
-            if error.code == "slow_down":
-                interval += 5
-            elif error.code != "authorization_pending" and (
-                error.status != 0 or time.monotonic() > deadline
-            ):
+            passes = error.status in (0, *RETRY_STATUSES) and time.monotonic() < deadline
+            if error.code not in ("authorization_pending", "slow_down") and not passes:
                 raise
+            if error.code == "slow_down" or error.status == 429:
+                interval += 5
 
 
 def _open_browser(address: str) -> None:

@@ -60,7 +60,7 @@ def ask(whom: str) -> None:
 
 def ask_to_confirm(user: User, email: str) -> None:
     """Queue an e-mail with a link by which the user makes this address its own. Raises Conflict
-    `email_unavailable`, TooMany."""
+    `email_unavailable`, TooMany, Unavailable."""
     if not settings.EMAIL_HOST:
         message = "E-mail is not set up on this server: an administrator sets SKEP_SMTP_HOST."
         raise Conflict(message, code="email_unavailable")

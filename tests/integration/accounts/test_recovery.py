@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import redis
 import time_machine
 from allauth.socialaccount.models import SocialAccount
 from django.db import connection
@@ -298,6 +299,14 @@ class TestConfirming:
     def test_a_session_left_open_and_a_token_cannot_begin_it(self, mailbox, mei):
         assert refusal(self.ask(session(mei))) == (403, "confirmation_required")
         assert refusal(self.ask(Api(mei))) == (403, "session_required")
+
+    def test_without_valkey_it_is_not_said_that_there_were_too_many(
+        self, mailbox, mei, monkeypatch
+    ):
+        api = self.browser(mei)
+        down = redis.Redis(port=free_port())
+        monkeypatch.setattr(recovery, "valkey", lambda: down)
+        assert refusal(self.ask(api)) == (503, "unavailable")
 
     def test_without_a_mail_server_it_says_so(self, mei, settings):
         settings.EMAIL_HOST = ""

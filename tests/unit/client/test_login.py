@@ -64,3 +64,36 @@ def test_a_script_gives_the_code_at_once(codes):
     result = skep("token", "create", "ci", "--password-stdin", "--code", "123456", text="secret\n")
     assert result.output.strip() == "skt_secret"
     assert codes == ["123456"]
+
+
+def test_a_login_by_the_browser_outlasts_a_server_that_is_away_for_a_moment(
+    server,  # noqa: F811
+    monkeypatch,
+):
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    begun = {
+        "device_code": "kept",
+        "user_code": "BCDF-GHJK",
+        "verification_uri": "https://skep.test/device",
+        "verification_uri_complete": "https://skep.test/device?code=BCDF-GHJK",
+        "expires_in": 600,
+        "interval": 2,
+    }
+    server.post("/auth/device").respond(json=begun)
+    refusals = [(400, "authorization_pending"), (503, "unavailable"), (429, "throttled")]
+    answers = [
+        httpx.Response(status, json={"code": code, "message": "Wait.", "details": {}})
+        for status, code in refusals
+    ]
+    gateway = httpx.Response(502, text="<html>Bad Gateway</html>")
+    route = server.post("/auth/device/token")
+    route.mock(side_effect=[*answers, gateway, httpx.Response(201, json=TOKEN)])
+    server.get("/me").respond(json=ME)
+    line = ("login", "--server", API.removesuffix("/api/v1"), "--sso", "--no-browser")
+    result = skep(*line)
+    assert result.exit_code == 0, result.output
+    assert slept == [2, 2, 2, 7, 7]
+    denied = {"code": "access_denied", "message": "Denied.", "details": {}}
+    route.mock(return_value=httpx.Response(400, json=denied))
+    assert skep(*line).exit_code != 0

@@ -52,7 +52,7 @@ export function TokensPage(): ReactNode {
             <EmptyState title={search.user ? "No tokens" : "No tokens yet"}>
               {search.user
                 ? `No user named ${search.user} has a token.`
-                : "Users make tokens on their profile page, VC admins for service accounts."}
+                : "Users make tokens in their settings, VC admins for service accounts."}
             </EmptyState>
           ) : (
             <div className={css.list} data-stale={list.isPlaceholderData || undefined}>
