@@ -87,7 +87,8 @@ def _fetch(device: str) -> tuple[ApiToken, str] | str:
     ends the user's tokens does: it finds this login or its token."""
     rows = DeviceLogin.objects.filter(device_digest=_digest(device))
     decided_by = rows.values_list("user", flat=True).first()
-    user = User.objects.select_for_update(no_key=True).filter(pk=decided_by).first()
+    users = User.objects.select_for_update(no_key=True)
+    user = users.filter(pk=decided_by).first() if decided_by else None
     row = rows.select_for_update().first()
     now = timezone.now()
     if row is None or row.expires_at <= now:

@@ -58,7 +58,7 @@ def _accounts() -> QuerySet[SocialAccount]:
         password &= Q(user__is_superuser=True)
     sso = SocialAccount.objects.filter(user=OuterRef("user"), provider=settings.SKEP_OIDC_ISSUER)
     accounts = SocialAccount.objects.filter(provider=external.LDAP, user__is_active=True)
-    return accounts.exclude(password | Exists(sso))
+    return accounts.exclude(password).exclude(Exists(sso))
 
 
 def _is_mistake(users: int, gone: int) -> bool:

@@ -80,8 +80,8 @@ class MfaDisable(Body):
 
 
 class OwnMfa(APIView):
-    """What of its own account the caller sees and changes in a browser only, as the second factor:
-    a stolen token would lock its user out."""
+    """The second factor of the caller. A token cannot change it: a stolen one would lock its user
+    out."""
 
     before_mfa = True
 

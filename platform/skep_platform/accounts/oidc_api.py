@@ -57,7 +57,8 @@ class SsoCallbackView(Public):
         """Start a session for the user whom the identity provider sends back, or link the account
         of a user who is logged in."""
         query = request.query_params
-        page, user = "/login", None
+        page = "/login"
+        user: User | None = None
         try:
             flow = oidc.Flow.open(request.COOKIES.get(COOKIE, ""), query.get("state", ""))
             if flow.link:

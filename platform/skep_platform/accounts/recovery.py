@@ -143,8 +143,8 @@ def _handle(row: AccountMail) -> bool:
 
 def _queue(row: AccountMail, *users: User, due: datetime) -> None:
     """Queue an e-mail to each of these users, which is as old as the row."""
-    values = {"kind": row.kind, "whom": row.whom, "address": row.address, "due_at": due}
-    rows = [AccountMail(user=user, **values) for user in users]
+    values: dict[str, Any] = {"kind": row.kind, "whom": row.whom, "address": row.address}
+    rows = [AccountMail(user=user, due_at=due, **values) for user in users]
     AccountMail.objects.bulk_create(rows, ignore_conflicts=True)
     AccountMail.objects.filter(pk__in=[one.pk for one in rows]).update(created_at=row.created_at)
 
@@ -154,14 +154,16 @@ def _send(row: AccountMail, user: User) -> bool:
     refuses for good is not tried again."""
     try:
         _SENDERS[row.kind](row, user)
-    except (_Unreachable, Unavailable, *smtp.ERRORS) as error:
-        known = isinstance(error, smtp.ERRORS)
-        reason, final = smtp.meaning(error) if known else (str(error), False)
-        log.warning("account_mail_not_sent", kind=row.kind, error=reason, final=final)
-        if not final:
-            _queue(row, user, due=timezone.now() + timedelta(seconds=RETRY_S))
-        return smtp.is_answer(error)
-    return True
+    except smtp.ERRORS as error:
+        (reason, final), there = smtp.meaning(error), smtp.is_answer(error)
+    except (_Unreachable, Unavailable) as error:
+        reason, final, there = str(error), False, False
+    else:
+        return True
+    log.warning("account_mail_not_sent", kind=row.kind, error=reason, final=final)
+    if not final:
+        _queue(row, user, due=timezone.now() + timedelta(seconds=RETRY_S))
+    return there
 
 
 def _send_recovery(row: AccountMail, user: User) -> None:
