@@ -26,8 +26,12 @@ MAX_DATASETS = 10_000  # versions in a virtual cluster
 
 
 def visible_to(user: Any) -> QuerySet[Dataset]:
-    """Select the datasets of the virtual clusters of the user, all for an admin."""
-    rows = Dataset.objects.filter(vc__in=tenancy.visible_to(user))
+    """Select the datasets of the virtual clusters of the user, and the user's own in those that the
+    user left; all for an admin."""
+    known = Q(vc__in=tenancy.visible_to(user))
+    if tenancy.only_vc(user) is None:
+        known |= Q(owner_id=user.pk)
+    rows = Dataset.objects.filter(known)
     return rows.select_related("vc", "storage", "owner")
 
 
@@ -47,7 +51,8 @@ def may_change(user: Any, dataset: Dataset, managed: Collection[UUID]) -> bool:
 
 def named(owner: User, vc: VirtualCluster, names: Collection[str]) -> dict[str, Dataset]:
     """Return the datasets of a virtual cluster by what a job file calls them, NAME@VERSION or NAME
-    for the newest one; `may_mount` says whether a job of this owner may. One query."""
+    for the newest one; `may_mount` says whether a job of this owner may. Those in the folder of a
+    user who does not own them are left out. One query."""
     exact, newest = Q(pk__in=[]), list[str]()
     for name in names:
         title, _, version = name.partition("@")
@@ -59,8 +64,11 @@ def named(owner: User, vc: VirtualCluster, names: Collection[str]) -> dict[str, 
     rows = Dataset.objects.filter(exact | Q(pk__in=last.values("pk")), vc=vc)
     storages = queries.mountable(owner, vc).filter(pk=OuterRef("storage"))
     found: dict[str, Dataset] = {}
-    for row in rows.select_related("storage").annotate(may_mount=Exists(storages)).order_by("pk"):
-        found[row.name] = found[str(row)] = row
+    rows = rows.select_related("storage", "owner").annotate(may_mount=Exists(storages))
+    for row in rows.order_by("pk"):
+        row.may_mount = row.may_mount and not row.exposes_users
+        if not row.abandoned:
+            found[row.name] = found[str(row)] = row
     return {name: found[name] for name in names if name in found}
 
 

@@ -98,6 +98,18 @@ class Dataset(Entity):
         return f"{self.name}@{self.version}"
 
     @property
+    def exposes_users(self) -> bool:
+        """Return whether it may hold the folders of other users, as it was made before its storage
+        had any."""
+        return self.storage.per_user and not self.user_folder
+
+    @property
+    def abandoned(self) -> bool:
+        """Return whether it lies in the folder of a user who does not own it (any longer)."""
+        owner = self.owner.get_username() if self.owner else ""
+        return bool(self.user_folder) and self.user_folder != owner
+
+    @property
     def folder(self) -> str:
         """Return where it lies below the storage; "": it is all of it."""
         return "/".join(filter(None, [self.user_folder, self.path]))

@@ -21,7 +21,7 @@ from skep_platform.accounts.models import Group, User
 from skep_platform.audit import services as audit
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
-from skep_platform.storage.models import Storage, StorageGrant, StorageType
+from skep_platform.storage.models import Dataset, Storage, StorageGrant, StorageType
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
 Holder = VirtualCluster | Group  # of a grant
@@ -58,8 +58,10 @@ def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: 
 @transaction.atomic
 def update(user: User, storage: Storage, **fields: Any) -> Storage:
     """Change any of CHANGEABLE. Containers that run keep what they have mounted. Raises what
-    `create` does."""
+    `create` does, and Conflict `storage_has_datasets`."""
     changes = _known(fields)
+    if changes.get("per_user") and not storage.per_user:
+        _check_no_shared_datasets(storage)
     before = {name: getattr(storage, name) for name in changes}
     for name, value in changes.items():
         setattr(storage, name, value)
@@ -218,6 +220,16 @@ def _check_options(options: Sequence[str]) -> None:
         if not is_nfs_option(option):
             message = f"{option[:64]!r} is not a mount option that a storage may set."
             raise SkepError(message, code="mount_option_invalid", option=option[:64])
+
+
+def _check_no_shared_datasets(storage: Storage) -> None:
+    """Refuse folders for users below what datasets show to all. Raises Conflict."""
+    if shared := Dataset.objects.filter(storage=storage, user_folder="").count():
+        message = (
+            f"{shared} datasets lie in {storage.name}, and would show the folders of its users: "
+            "remove them before you set per_user."
+        )
+        raise Conflict(message, code="storage_has_datasets", datasets=shared)
 
 
 def _check_overlap(storage: Storage) -> None:

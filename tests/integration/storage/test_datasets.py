@@ -12,9 +12,10 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
+from skep_platform.accounts import services as accounts
 from skep_platform.jobs.containers import desired
 from skep_platform.storage import datasets, services
-from skep_platform.storage.models import Dataset
+from skep_platform.storage.models import Dataset, Storage
 from skep_platform.tenancy.models import Membership, Role
 
 pytestmark = pytest.mark.django_db
@@ -139,6 +140,54 @@ def test_own_folder_of_a_user_is_shared_as_a_dataset(root, alice, vc, node):
     assert (mount.path, mount.inner, mount.user_folder, mount.read_only) == (
         *("/srv/data/alice/sets/cats", 3, "", True),
     )
+
+
+def test_02_folders_of_users_are_never_set_up_below_a_dataset_of_the_whole(root, alice, vc):
+    storage(root, "data", vc)
+    found = made(alice, vc).json()
+    admin = Api(root)
+    answer = admin.patch("/storages/data", {"per_user": True})
+    assert refusal(answer) == (409, "storage_has_datasets")
+    assert admin.patch("/storages/data", {"description": "Ours"}).status_code == 200
+    assert Api(alice).delete(f"/datasets/{found['id']}").status_code == 204
+    assert admin.patch("/storages/data", {"per_user": True}).status_code == 200
+    assert made(alice, vc).json()["path"] == "alice/sets/cats"
+    assert admin.patch("/storages/data", {"per_user": True}).status_code == 200
+
+
+def test_02_dataset_from_before_its_storage_had_folders_of_users_is_refused(root, alice, vc, node):
+    place = storage(root, "data", vc)
+    made(alice, vc, path="")
+    job = submitted(alice, file_with(vc, "cats"))
+    Storage.objects.filter(pk=place.pk).update(per_user=True)  # by an older server
+    answer = Api(alice).post("/jobs", file_with(vc, "cats") | {"name": "again"})
+    assert refusal(answer) == (403, "storage_forbidden")
+    assert refused(job, node) == "storage_forbidden"
+
+
+def test_02_folder_of_a_user_who_was_deleted_is_shared_no_longer(root, alice, vc, node):
+    """Nor is that of a later user of the same name."""
+    bob = member(vc, "bob")
+    storage(root, "data", vc, per_user=True)
+    made(bob, vc)
+    job = submitted(alice, file_with(vc, "cats"))
+    accounts.delete_user(root, "bob")
+    member(vc, "bob")
+    answer = Api(alice).post("/jobs", file_with(vc, "cats") | {"name": "again"})
+    assert refusal(answer) == (404, "dataset_not_found")
+    assert refused(job, node) == "dataset_not_found"
+
+
+def test_owner_who_left_the_virtual_cluster_may_still_withdraw_a_dataset(root, alice, vc):
+    bob, carol = member(vc, "bob"), member(vc, "carol")
+    storage(root, "data", vc, per_user=True)
+    at = f"/datasets/{made(bob, vc).json()['id']}"
+    vc.memberships.filter(user__in=[bob, carol]).delete()
+    assert refusal(Api(carol).get(at)) == (404, "dataset_not_found")
+    assert len(Api(bob).get("/datasets").json()["results"]) == 1
+    assert refusal(made(bob, vc, version="2")) == (404, "not_found")
+    assert Api(bob).delete(at).status_code == 204
+    assert refusal(Api(alice).get(at)) == (404, "dataset_not_found")
 
 
 @pytest.mark.parametrize("name", ["dogs", "cats@2", "cats@", "@1", "cats@1@2", "../x"])

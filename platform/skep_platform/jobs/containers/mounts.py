@@ -15,7 +15,7 @@ from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_limits import is_folder_name, is_storage_path, overlaps
 from skep_platform.jobs.models import Job, JobStorage
 from skep_platform.storage import queries as storage
-from skep_platform.storage.models import Storage
+from skep_platform.storage.models import Dataset, Storage
 
 HOMES = "/home"  # in containers, with a folder of the name of their owner
 Row = Mapping[str, Any]
@@ -58,7 +58,7 @@ def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> Non
     if not jobs:
         return
     mounted = JobStorage.objects.filter(job__in=jobs).order_by("pk")
-    rows = mounted.select_related("storage", "dataset")
+    rows = mounted.select_related("storage", "dataset__owner", "dataset__storage")
     asked = [(row, jobs[row.job_id], found[row.job_id]) for row in rows]
     granted = storage.granted(
         {_mounting(row.storage_id, job) for row, job, _ in asked if row.storage_id}
@@ -73,12 +73,26 @@ def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> Non
             message = f"Dataset {row.name} was deleted after the job was submitted."
             mounts.refusal = ("dataset_not_found", message)
             continue
+        if row.dataset is not None and (refusal := _refusal(row.dataset)):
+            mounts.refusal = refusal
+            continue
         read_only = granted.read_only(_mounting(kept.pk, job))
         if read_only is None:
             holders = f"{job['vc__name']} nor to a group of {job['owner__username']}"
             message = f"Storage {kept.name} is granted neither to {holders} any longer."
             mounts.refusal = ("storage_forbidden", message)
         mounts.all.append(_mount(row, kept, job, read_only is not False))
+
+
+def _refusal(dataset: Dataset) -> tuple[str, str] | None:
+    """Return why no job may mount a dataset whatever is granted."""
+    if dataset.abandoned:
+        message = f"Dataset {dataset} lies in the folder of a user who does not own it any longer."
+        return "dataset_not_found", message
+    if dataset.exposes_users:
+        message = f"Dataset {dataset} would show the folders of all users of its storage."
+        return "storage_forbidden", message
+    return None
 
 
 def _mount(row: JobStorage, kept: Storage, job: Row, read_only: bool) -> StorageMount:
