@@ -1,18 +1,23 @@
 """Scratch of a limited size where the engine's file system has no project quotas.
 
-Each is an ext4 file system in a sparse file of the agent's own, mounted by a loop device as
-storages are: the agent mounts it, the engine passes the mount on, and the kernel lets go of the
-device when the container ends.
+Each is an ext4 file system in a file of the agent's own, mounted by a loop device as storages are:
+the agent mounts it, the engine passes the mount on, and the kernel lets go of the device when the
+container ends. The file takes its whole size from the start: a disk that filled up later would be
+an I/O error in the task. Only a job that asks for scratch, by its size, has any, so nothing is
+reserved that was not asked for.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import uuid
 from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts, scratch_volume
@@ -23,9 +28,13 @@ MIB = 1024 * 1024
 # What the file system itself takes, so that a task has the size that it asked for.
 JOURNAL_MB, OVERHEAD_MB, OVERHEAD_PART = 8, 24, 64
 BYTES_PER_INODE = 64 * 1024
+# What stays free for the agent itself, on the disk of its state: the lesser of the two.
+RESERVE_BYTES, RESERVE_PART = 1024 * MIB, 50
 PROGRAM_S = 300.0
 LOOP_CONTROL = Path("/dev/loop-control")
 SUFFIX = ".img"
+
+log = structlog.get_logger(__name__)
 
 
 class ScratchImages:
@@ -34,6 +43,8 @@ class ScratchImages:
     def __init__(self, folder: Path | None, node: NodeFacts) -> None:
         self._folder = folder
         self._node = node
+        for left in folder.glob(".*") if folder else ():  # by an agent that was killed
+            _unlink(left)
 
     @property
     def available(self) -> bool:
@@ -47,27 +58,29 @@ class ScratchImages:
         return path if path is not None and path.exists() else None
 
     def make(self, spec: AttemptSpec) -> Path:
-        """Make the file of a task's scratch. Raises RuntimeFailure "create_failed"."""
+        """Make the file of a task's scratch, unless it is there. Raises RuntimeFailure
+        "create_failed", and "disk_full" where the disk has no room for all of it."""
         path = self._path(spec)
         if path is None:
             raise RuntimeFailure("create_failed", "This agent has no folder for scratch.")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = path.with_name(f".{uuid.uuid4().hex}")
+        size_mb = spec.scratch_mb + spec.scratch_mb // OVERHEAD_PART + OVERHEAD_MB
         try:
-            with open(made, "xb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                size_mb = spec.scratch_mb + spec.scratch_mb // OVERHEAD_PART + OVERHEAD_MB
-                file.truncate(size_mb * MIB)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _reserve(made, size_mb * MIB)
+            options = "nodiscard,lazy_itable_init=1,lazy_journal_init=1"  # else it gives space back
             _run(
                 *("mkfs.ext4", "-q", "-F", "-m", "0", "-i", str(BYTES_PER_INODE)),
-                *("-J", f"size={JOURNAL_MB}", "-E", "lazy_itable_init=1,lazy_journal_init=1"),
-                str(made),
+                *("-J", f"size={JOURNAL_MB}", "-E", options, str(made)),
             )
-            made.rename(path)
+            _publish(made, path)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                message = f"The node's disk has no room for {spec.scratch_mb} MiB of scratch."
+                raise RuntimeFailure("disk_full", message) from None
             raise RuntimeFailure("create_failed", f"Scratch: {error.strerror}.") from None
         finally:
-            made.unlink(missing_ok=True)
+            _unlink(made)
         return path
 
     def jobs(self) -> set[str]:
@@ -78,7 +91,7 @@ class ScratchImages:
         """Remove the scratch of a job. What a container still uses stays for now."""
         for path in self._files():
             if path.name.split("_", 1)[0] == job and not _in_use(path):
-                path.unlink(missing_ok=True)
+                _unlink(path)
 
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*_*{SUFFIX}")) if self._folder else []
@@ -98,10 +111,40 @@ def mount_image(image: Path, point: Path, owner: Owner) -> None:
         os.chown(point, owner.uid, owner.gid)
 
 
+def _reserve(made: Path, size: int) -> None:
+    """Make a file that has its space on the disk. Raises OSError."""
+    disk = os.statvfs(made.parent)
+    kept = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_PART)
+    if size + kept > disk.f_bavail * disk.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with open(made, "xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _publish(made: Path, path: Path) -> None:
+    """Give a whole file its name; one that has the name already stays. Raises OSError."""
+    with open(made, "rb") as file:
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(made, path)
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("scratch_not_removed", file=path.name, problem=str(error))
+
+
 def _in_use(image: Path) -> bool:
-    found = subprocess.run(
-        ["losetup", "--associated", str(image)], capture_output=True, check=False, timeout=PROGRAM_S
-    )
+    """Return whether a container may use it: also when that cannot be found out."""
+    command = ["losetup", "--associated", str(image)]
+    try:
+        found = subprocess.run(command, capture_output=True, check=False, timeout=PROGRAM_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("scratch_use_not_known", file=image.name, problem=str(error)[:300])
+        return True
     return bool(found.stdout.strip()) or found.returncode != 0
 
 

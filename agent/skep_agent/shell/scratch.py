@@ -24,7 +24,7 @@ async def tidy(runtime: Runtime, identity: Identity) -> None:
         jobs = iter(sorted(await runtime.scratch_jobs()))
         while some := list(islice(jobs, ASKED)):
             await runtime.remove_scratch(set(some) - await _kept(some, identity))
-    except (RuntimeFailure, httpx.HTTPError, ValueError, KeyError, TypeError) as failure:
+    except (RuntimeFailure, httpx.HTTPError, OSError, ValueError, KeyError, TypeError) as failure:
         log.warning("scratch_not_tidied", problem=str(failure)[:300])
 
 
