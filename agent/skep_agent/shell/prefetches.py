@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from skep_agent.containers import Progress, RuntimeFailure
+from skep_agent.core.lifecycle import PULL_STALL_S
 from skep_agent.image_patterns import refusal
 from skep_agent.protocol import ImageSpec, Prefetches, PrefetchReport, PrefetchSpec
 from skep_agent.shell.tasks import TaskSet
@@ -33,7 +34,7 @@ class PrefetchPulls:
         self._pull = pull
         self._send = send
         self._pulled = pulled
-        self._wanted: set[str] = set()
+        self._wanted: dict[str, PrefetchSpec] = {}
         self._ended: dict[str, PrefetchReport] = {}  # of those that are wanted
         self._one = asyncio.Semaphore(1)
         self._tasks = TaskSet()
@@ -42,37 +43,37 @@ class PrefetchPulls:
         """Take the complete list: what is new on it is pulled, what is not on it any more is given
         up, and what ended is reported once more."""
         listed = {spec.prefetch_id: spec for spec in message.images}
-        for gone in self._wanted - listed.keys():
+        for gone in self._wanted.keys() - listed.keys():
             self._tasks.cancel(gone)
             self._ended.pop(gone, None)
-        for prefetch_id, spec in listed.items():
+        for prefetch_id in listed:
             if ended := self._ended.get(prefetch_id):
                 self._tasks.start(("again", prefetch_id), self._report(ended))
             elif prefetch_id not in self._wanted:
-                self._tasks.start(prefetch_id, self._bring(spec))
-        self._wanted = set(listed)
+                self._tasks.start(prefetch_id, self._bring(prefetch_id))
+        self._wanted = listed
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _bring(self, spec: PrefetchSpec) -> None:
+    async def _bring(self, prefetch_id: str) -> None:
         problem = ""
         async with self._one:
-            await self._report(PrefetchReport(prefetch_id=spec.prefetch_id, state="pulling"))
-            try:
-                await self._pull_checked(spec)
+            await self._report(PrefetchReport(prefetch_id=prefetch_id, state="pulling"))
+            try:  # the rules and the credentials of now: it may have waited for long
+                await self._pull_checked(self._wanted[prefetch_id])
             except RuntimeFailure as failure:
                 problem = failure.message
             except Exception:
-                log.exception("prefetch_broke", prefetch_id=spec.prefetch_id)
+                log.exception("prefetch_broke", prefetch_id=prefetch_id)
                 problem = "The agent could not pull it; its log says why."
         ended = PrefetchReport(
-            prefetch_id=spec.prefetch_id,
+            prefetch_id=prefetch_id,
             state="failed" if problem else "done",
             percent=0 if problem else 100,
             message=problem[:MAX_MESSAGE],
         )
-        self._ended[spec.prefetch_id] = ended
+        self._ended[prefetch_id] = ended
         self._pulled()
         await self._report(ended)
 
@@ -81,9 +82,12 @@ class PrefetchPulls:
         if why := refusal(spec.image_patterns, spec.latest_images, reference):
             raise RuntimeFailure("spec_refused", f"This node does not pull it: {why}.")
         reported = 0.0, 0
+        loop = asyncio.get_running_loop()
 
         def progressed(progress: Progress) -> None:
             nonlocal reported
+            if not stall.expired():
+                stall.reschedule(loop.time() + PULL_STALL_S)
             at, percent = reported
             now = time.monotonic()
             if progress.percent > percent and now - at >= REPORT_S:
@@ -97,7 +101,14 @@ class PrefetchPulls:
                 )
                 self._tasks.start(("progress", spec.prefetch_id), self._report(report))
 
-        await self._pull(spec.image, progressed)
+        try:
+            async with asyncio.timeout(PULL_STALL_S) as stall:
+                await self._pull(spec.image, progressed)
+        except TimeoutError:
+            if not stall.expired():
+                raise
+            message = f"The pull made no progress for {PULL_STALL_S / 60:.0f} minutes."
+            raise RuntimeFailure("image_pull", message) from None
 
     async def _report(self, report: PrefetchReport) -> None:
         await self._send(report)

@@ -303,12 +303,13 @@ class Session:
 
     async def _send_prefetches(self) -> None:
         """Send what the node shall pull in advance, when that changed: one query for all nodes of
-        this process tells which have any."""
-        sent = ""
+        this process tells which have any. The first is sent in any case: the agent may go on
+        with what was cancelled while it was away."""
+        sent: str | None = None
         while True:
             await asyncio.sleep(prefetching.FRESH_S)
             nodes = await retry_while_unavailable(concurrency.control, prefetching.nodes_with_work)
-            if self.node_id not in nodes and not sent:
+            if self.node_id not in nodes and sent == "":
                 continue
             frame = await retry_while_unavailable(
                 concurrency.control, prefetching.frame, self.node_id

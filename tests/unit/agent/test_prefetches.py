@@ -6,6 +6,7 @@ from tests.support.agent_process import AgentProcess
 from tests.support.agent_server import FakeControlPlane
 
 from skep_agent.protocol import ImageSpec, Prefetches, PrefetchSpec
+from skep_agent.shell import prefetches
 
 
 def wanted(prefetch_id: str, reference: str, **rules: object) -> PrefetchSpec:
@@ -64,6 +65,33 @@ async def test_a_pull_that_is_not_listed_any_more_is_given_up_and_the_next_begin
     await server.say(Prefetches(images=[short]))
     await server.until(lambda: "done" in states(server, "p2"))
     assert states(server, "p1") == ["pulling"]
+
+
+async def test_a_pull_that_waits_goes_by_the_rules_of_when_it_begins(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    await server.until(lambda: server.node().images is not None)
+    endless = wanted("p1", "x?pull_seconds=1000")
+    await server.say(Prefetches(images=[endless, wanted("p2", "y:1")]))
+    await server.until(lambda: "pulling" in states(server, "p1"))
+    refused = wanted("p2", "y:1", image_patterns=["vision/*"])
+    await server.say(Prefetches(images=[endless, refused]))
+    await server.say(Prefetches(images=[refused]))
+    await server.until(lambda: "failed" in states(server, "p2"))
+    assert names(server) == []
+
+
+async def test_a_pull_without_progress_fails_and_the_next_begins(
+    server: FakeControlPlane, agent: AgentProcess, monkeypatch
+) -> None:
+    await server.until(lambda: server.node().images is not None)
+    monkeypatch.setattr(prefetches, "PULL_STALL_S", 1.0)
+    images = [wanted("p1", "x?pull_seconds=1000"), wanted("p2", "y?pull_seconds=3")]
+    await server.say(Prefetches(images=images))
+    await server.until(lambda: "done" in states(server, "p2"))
+    assert states(server, "p1") == ["pulling", "failed"]
+    (said,) = {one.message for one in server.node().prefetched if one.state == "failed"}
+    assert "no progress" in said
 
 
 async def test_what_ended_while_the_server_was_away_is_reported_again(
