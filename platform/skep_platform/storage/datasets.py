@@ -95,6 +95,9 @@ def create(
         raise Forbidden(message, code="may_not_submit")
     _check(NAME, name, "name_invalid")
     place, _ = queries.usable(user, storage)
+    if not queries.mountable(user, vc).filter(pk=place.pk).exists():
+        message = f"Storage {place.name} is granted neither to {vc.name} nor to a group of yours."
+        raise Forbidden(message, code="storage_forbidden")
     dataset = Dataset(vc=vc, name=name, description=description, storage=place, owner=user)
     dataset.user_folder = user.get_username() if place.per_user else ""
     dataset.path = "/".join(part for part in path.split("/") if part)

@@ -49,14 +49,22 @@ def usable(user: User, name: str) -> tuple[Storage, bool]:
     storage = find(user, name)
     if user.is_admin:
         return storage, not storage.read_only
-    mine = VirtualCluster.objects.filter(
-        memberships__user=user, memberships__role__in=Membership.SUBMITTERS
-    )
-    grants = _applying(user, mine).filter(storage=storage)
+    grants = _applying(user, _submitting(user)).filter(storage=storage)
     read_only = list(grants.values_list("read_only", flat=True))
     if not read_only:
         raise Forbidden("You may run no job that mounts it.", code="storage_forbidden")
     return storage, not (storage.read_only or all(read_only))
+
+
+def _submitting(user: User) -> QuerySet[VirtualCluster]:
+    """Select the virtual clusters in which the user runs jobs; with the token of a job at most that
+    of the job."""
+    known = tenancy.visible_to(user)
+    if user.is_superuser:
+        return known
+    roles = Membership.SUBMITTERS
+    mine = VirtualCluster.objects.filter(memberships__user=user, memberships__role__in=roles)
+    return mine.filter(pk__in=known)
 
 
 def writable(user: User, name: str) -> Storage:
@@ -125,14 +133,17 @@ def granted(wanted: Collection[Mounting]) -> Granted:
 
 def home_of(owner: OuterRef, vc: OuterRef) -> Subquery:
     """Return an expression for the home of a job: what a node mounts of it, or null. The home of
-    its virtual cluster comes before that of a group of its owner."""
+    its virtual cluster comes before that of a group of its owner; the widest grant of it holds."""
     applying = Q(vc=vc) | Q(group__members__user=owner)
     rows = StorageGrant.objects.filter(applying, storage__home=True)
+    same = Q(vc=OuterRef(vc)) | Q(group__members__user=OuterRef(owner))
+    writable = StorageGrant.objects.filter(same, storage=OuterRef("storage"), read_only=False)
+    read_only = Q(storage__read_only=True) | ~Exists(writable)
     what = JSONObject(
         type="storage__type",
         data="storage__data",
         options="storage__mount_options",
-        read_only=Case(When(storage__read_only=True, then=True), default="read_only"),
+        read_only=Case(When(read_only, then=True), default=False),
     )
     return Subquery(
         rows.order_by(F("vc").asc(nulls_last=True), "storage__name").values(what=what)[:1]

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.storage.test_job_storages import mounts_of, refused, storage, submitted
+from tests.integration.storage.test_job_storages import (
+    grant_to_group,
+    mounts_of,
+    refused,
+    storage,
+    submitted,
+)
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
@@ -93,6 +99,15 @@ def test_dataset_is_made_of_what_its_maker_may_read(root, alice, vc):
     assert refusal(made(alice, vc, name="a/b")) == (400, "name_invalid")
     assert refusal(made(alice, vc, version="a@b")) == (400, "version_invalid")
     assert not Dataset.objects.exists()
+
+
+def test_dataset_lies_in_a_storage_that_its_virtual_cluster_or_a_group_may_mount(root, alice, vc):
+    other = make_vc("other", members=[alice])
+    place = storage(root, "data", vc)
+    assert refusal(made(alice, other)) == (403, "storage_forbidden")
+    assert refusal(made(root, other)) == (403, "storage_forbidden")
+    grant_to_group(root, place, alice, read_only=True)
+    assert made(alice, other).status_code == 201
 
 
 def test_files_are_counted_and_a_folder_that_is_not_there_is_refused(

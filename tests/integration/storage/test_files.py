@@ -11,6 +11,7 @@ import pytest
 from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
+from skep_platform.accounts.models import ApiToken, Scope
 from skep_platform.audit.models import AuditEntry
 from skep_platform.storage import files, queries, services
 from skep_platform.tenancy.models import Membership, Role
@@ -259,6 +260,29 @@ def test_rights_are_those_of_the_users_jobs(ann, served, admin):
     assert admin.patch("/storages/team", {"read_only": True}).status_code == 200
     assert refusal(put(Api(ann), "g", b"x")) == (403, "storage_read_only")
     assert refusal(put(admin, "g", b"x")) == (403, "storage_read_only")
+
+
+def test_02_token_of_a_job_writes_by_no_grant_of_another_virtual_cluster(ann, served, admin):
+    services.grant(admin.user, queries.find(admin.user, "team"), "a", read_only=True)
+    other = make_vc("b", members=[ann, admin.user])
+    services.grant(admin.user, queries.find(admin.user, "team"), "b")
+    assert put(Api(ann), "f", b"x").status_code == 200
+    for owner in (ann, admin.user):
+        inside = Api(owner)
+        limit_to(inside, Membership.objects.get(user=ann, vc__name="a").vc)
+        assert refusal(put(inside, "g", b"x")) == (403, "storage_read_only")
+        assert inside.get("/storages/team/files").json()["writable"] is False
+        limit_to(inside, other)
+        assert put(inside, "g", b"x").status_code == 200
+    services.revoke(admin.user, queries.find(admin.user, "team"), "a")
+    inside = Api(ann)
+    limit_to(inside, Membership.objects.get(user=ann, vc__name="a").vc)
+    assert refusal(put(inside, "g", b"x")) == (404, "storage_not_found")
+
+
+def limit_to(api: Api, vc: Any) -> None:
+    """Make its token one of a job in this virtual cluster."""
+    ApiToken.objects.filter(user=api.user).update(scope=Scope.SUBMIT, vc_id=vc.pk)
 
 
 def test_storage_that_the_server_does_not_have_is_reported(ann, served, admin, settings):

@@ -387,6 +387,19 @@ def test_own_home_variable_of_a_job_stays(root, alice, vc, node):
     assert (spec.env["HOME"], len(spec.mounts)) == ("/root", 1)
 
 
+@pytest.mark.parametrize("by_vc", [True, False])
+@pytest.mark.parametrize("by_group", [True, False])
+@pytest.mark.parametrize("of_all", [True, False])
+def test_widest_grant_of_a_home_holds(root, alice, vc, node, by_vc, by_group, of_all):
+    homes = storage(root, "homes", vc, read_only=by_vc, per_user=True, home=True)
+    grant_to_group(root, homes, alice, read_only=by_group)
+    services.update(root, homes, read_only=of_all)
+    others = make_vc("other")
+    services.grant(root, homes, others.name, read_only=False)  # says nothing here
+    (mount,) = mounts_of(submitted(alice, job_file(vc)))
+    assert mount.read_only == (of_all or (by_vc and by_group))
+
+
 def test_home_follows_its_user_by_a_group_and_goes_with_the_grant(root, alice, vc, node):
     homes = storage(root, "homes", per_user=True, home=True)
     others = storage(root, "others", make_vc("other"), per_user=True, home=True)
