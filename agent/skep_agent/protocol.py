@@ -33,6 +33,9 @@ LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
+# It mounts a folder within an export (`StorageMount.inner`) without following a link.
+INNER_MOUNTS = "inner_mounts"
+FEATURES = [INNER_MOUNTS]
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
 # VXLAN: what is not ours is not looked at.
@@ -227,7 +230,9 @@ class Hello(Message):
 
     `memory_id` names its journal, and changes when that is lost. `held` are the attempts that the
     agent holds, or knows to be over; None: an older agent, which does not report them. What
-    was started and is not among them was forgotten, and is never started again."""
+    was started and is not among them was forgotten, and is never started again.
+
+    `features` are what this agent can do and older ones could not, see FEATURES."""
 
     type: Literal["hello"] = "hello"
     protocol_version: int = PROTOCOL_VERSION
@@ -237,6 +242,7 @@ class Hello(Message):
     attempt_ids: list[str] = []  # attempts the node still holds, for log positions in Welcome
     memory_id: str = ""
     held: list[str] | None = None
+    features: list[str] = []
 
 
 class Heartbeat(Message):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
-from skep_agent.protocol import Gpu, Hello, Inventory
+from skep_agent.protocol import FEATURES, Gpu, Hello, Inventory
 from skep_platform.accounts.models import User
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
@@ -74,7 +74,8 @@ def make_inventory(gpus: Sequence[Gpu] = (), **fields: object) -> Inventory:
 
 
 def make_hello(instance_id: str, inventory: Inventory, **fields: object) -> Hello:
-    return Hello(agent_version="test", instance_id=instance_id, inventory=inventory, **fields)
+    known: dict[str, object] = {"agent_version": "test", "features": FEATURES}
+    return Hello(instance_id=instance_id, inventory=inventory, **known | fields)
 
 
 def join_node(name: str = "") -> tuple[Node, str]:

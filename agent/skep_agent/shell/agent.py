@@ -25,6 +25,7 @@ from skep_agent.core.attempt import ALIVE
 from skep_agent.core.invariants import validate
 from skep_agent.core.machine import NodeMachine
 from skep_agent.protocol import (
+    FEATURES,
     Desired,
     Hello,
     Inventory,
@@ -175,6 +176,7 @@ class Agent:
             attempt_ids=self.logs.attempt_ids(),
             memory_id=self.journal.memory_id,
             held=self.machine.known(),
+            features=FEATURES,
         )
 
     def learn_masks(self, desired: Desired) -> None:

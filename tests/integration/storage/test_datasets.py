@@ -14,11 +14,20 @@ from tests.integration.storage.test_job_storages import (
     storage,
     submitted,
 )
-from tests.support.jobs_world import job_file
+from tests.support.jobs_world import attempts_of, job_file
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_job, make_user, make_vc
+from tests.support.platform_factories import (
+    make_gpus,
+    make_hello,
+    make_inventory,
+    make_job,
+    make_user,
+    make_vc,
+)
 
+from skep_agent.protocol import INNER_MOUNTS
 from skep_platform.accounts import services as accounts
+from skep_platform.cluster import services as cluster
 from skep_platform.jobs.containers import desired
 from skep_platform.storage import datasets, services
 from skep_platform.storage.models import Dataset, Storage
@@ -203,6 +212,26 @@ def test_owner_who_left_the_virtual_cluster_may_still_withdraw_a_dataset(root, a
     assert refusal(made(bob, vc, version="2")) == (404, "not_found")
     assert Api(bob).delete(at).status_code == 204
     assert refusal(Api(alice).get(at)) == (404, "dataset_not_found")
+
+
+def test_02_agent_that_would_follow_links_within_an_export_is_sent_no_folder_of_it(
+    root, alice, vc, node
+):
+    data = {"server": "nfs.example.org", "path": "/export"}
+    services.grant(root, services.create(root, "data", "nfs", data), vc.name)
+    made(alice, vc)
+    made(alice, vc, "all", path="")
+    hello = make_hello(node.instance_id, make_inventory(make_gpus(node.name, 8)), features=[])
+    older = cluster.open_session(node.pk, node.instance_id, hello)
+    job = submitted(alice, file_with(vc, "cats"))
+    assert refused(job, older) == "storage_unavailable"
+    assert "update the agent" in attempts_of(job)[0].error_message
+    (mount,) = mounts_of(submitted(alice, file_with(vc, "all") | {"name": "whole"}))
+    assert mount.path == "/export"
+    hello = hello.model_copy(update={"features": [INNER_MOUNTS]})
+    cluster.open_session(node.pk, node.instance_id, hello)
+    (mount,) = mounts_of(submitted(alice, file_with(vc, "cats") | {"name": "later"}))
+    assert (mount.path, mount.inner) == ("/export/sets/cats", 2)
 
 
 @pytest.mark.parametrize("name", ["dogs", "cats@2", "cats@", "@1", "cats@1@2", "../x"])

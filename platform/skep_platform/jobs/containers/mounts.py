@@ -15,7 +15,7 @@ from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_limits import is_folder_name, is_storage_path, overlaps
 from skep_platform.jobs.models import Job, JobStorage
 from skep_platform.storage import queries as storage
-from skep_platform.storage.models import Dataset, Storage
+from skep_platform.storage.models import Dataset, Storage, StorageType
 
 HOMES = "/home"  # in containers, with a folder of the name of their owner
 Row = Mapping[str, Any]
@@ -29,6 +29,14 @@ class Mounts:
     all: list[StorageMount] = field(default_factory=list)
     home: str = ""
     refusal: tuple[str, str] | None = None
+
+    def refusal_at(self, node: str, inner_mounts: bool) -> tuple[str, str] | None:
+        """Return why a node may not start an attempt. `inner_mounts`: see `Node`."""
+        inside = any(mount.type == StorageType.NFS and mount.inner for mount in self.all)
+        if self.refusal or inner_mounts or not inside:
+            return self.refusal
+        message = f"The agent of {node} cannot mount folders within an export: update the agent."
+        return "storage_unavailable", message
 
 
 def with_home(jobs: QuerySet[Job]) -> QuerySet[Job]:

@@ -54,6 +54,7 @@ Row = Mapping[str, Any]
 ATTEMPT: tuple[str, ...] = (
     *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
     *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
+    "node__inner_mounts",
 )
 JOB: tuple[str, ...] = (
     *(
@@ -239,16 +240,19 @@ class _Builder:
 
     def build(self, rows: Sequence[Row]) -> dict[UUID, BuiltSpec]:
         shared = self._shared()
+        mounts = self._job.mounts
+        refusals = {
+            r["id"]: mounts.refusal_at(r["node__name"], r["node__inner_mounts"]) for r in rows
+        }
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
             return {
-                pk: BuiltSpec(spec, None, _size(spec), self._job.mounts.refusal)
-                for pk, spec in specs.items()
+                pk: BuiltSpec(spec, None, _size(spec), refusals[pk]) for pk, spec in specs.items()
             }
         part = _size(shared) // len(rows) + 1
         specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
         return {
-            pk: BuiltSpec(spec, shared, _size(spec) + part, self._job.mounts.refusal)
+            pk: BuiltSpec(spec, shared, _size(spec) + part, refusals[pk])
             for pk, spec in specs.items()
         }
 
