@@ -64,9 +64,9 @@ def named(owner: User, vc: VirtualCluster, names: Collection[str]) -> dict[str, 
     rows = Dataset.objects.filter(exact | Q(pk__in=last.values("pk")), vc=vc)
     storages = queries.mountable(owner, vc).filter(pk=OuterRef("storage"))
     found: dict[str, Dataset] = {}
-    rows = rows.select_related("storage", "owner").annotate(may_mount=Exists(storages))
-    for row in rows.order_by("pk"):
-        row.may_mount = row.may_mount and not row.exposes_users
+    may_mount = Exists(storages) & ~Q(storage__per_user=True, user_folder="")
+    rows = rows.select_related("storage", "owner").order_by("pk")
+    for row in rows.annotate(may_mount=may_mount):
         if not row.abandoned:
             found[row.name] = found[str(row)] = row
     return {name: found[name] for name in names if name in found}

@@ -138,7 +138,7 @@ def home_of(owner: OuterRef, vc: OuterRef) -> Subquery:
     rows = StorageGrant.objects.filter(applying, storage__home=True)
     same = Q(vc=OuterRef(vc)) | Q(group__members__user=OuterRef(owner))
     writable = StorageGrant.objects.filter(same, storage=OuterRef("storage"), read_only=False)
-    read_only = Q(storage__read_only=True) | ~Exists(writable)
+    read_only = ~Exists(writable) | Q(storage__read_only=True)
     what = JSONObject(
         type="storage__type",
         data="storage__data",
