@@ -56,7 +56,7 @@ test("jobs are found by cause and time, and changed together", async ({
   await page.getByRole("button", { name: "Save the present filters" }).click();
   const view = freshName("Broken commands");
   await page.getByRole("textbox", { name: "Name" }).fill(view);
-  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("button", { name: view }).waitFor();
 
   await page.goto("/jobs");
