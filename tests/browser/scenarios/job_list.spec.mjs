@@ -66,7 +66,7 @@ test("jobs are found by cause and time, and changed together", async ({
   await page.getByRole("link", { name: view }).click();
   await page.getByRole("link", { name: names[0] }).waitFor({ state: "hidden" });
   await page.getByRole("link", { name: fails }).waitFor();
-  await page.getByRole("button", { name: view }).click();
+  await page.getByRole("button", { name: view, exact: true }).click();
   await page.getByRole("button", { name: `Delete the view ${view}` }).click();
   await page.getByText("A saved view keeps filters").waitFor();
 
