@@ -52,9 +52,16 @@ def page_address(code: str = "") -> str:
     return f"{page}?code={code}" if code else page
 
 
-def find(code: str) -> DeviceLogin:
-    """Return the login that waits for this code. Raises NotFound."""
-    return _find(code)
+def find(code: str, *, lock: bool = False) -> DeviceLogin:
+    """Return the login that waits for this code; `lock` its row. Raises NotFound."""
+    rows = DeviceLogin.objects.filter(
+        code_digest=_code_digest(code), allowed=None, expires_at__gt=timezone.now()
+    )
+    row = (rows.select_for_update() if lock else rows).first()
+    if row is None:
+        message = "No program waits for this code: it is mistyped, was used, or is too old."
+        raise NotFound(message, code="device_code_unknown")
+    return row
 
 
 @transaction.atomic
@@ -64,7 +71,7 @@ def decide(user: User, code: str, allow: bool, scope: str, expires_in_s: int | N
     sign_outs = User.objects.select_for_update(no_key=True).values_list("sign_outs", flat=True)
     if sign_outs.filter(pk=user.pk).first() != user.sign_outs:
         raise Unauthorized("You were logged out just now; log in again.")
-    row = _find(code, lock=True)
+    row = find(code, lock=True)
     longest = settings.SKEP_TOKEN_MAX_DAYS * 86_400
     if allow and expires_in_s is not None and not 0 < expires_in_s <= longest:
         message = f"A token lives at most {settings.SKEP_TOKEN_MAX_DAYS:g} days."
@@ -128,17 +135,6 @@ REASONS = {
 def forget_expired() -> None:
     """Delete logins that were not finished in time."""
     DeviceLogin.objects.filter(expires_at__lte=timezone.now()).delete()
-
-
-def _find(code: str, *, lock: bool = False) -> DeviceLogin:
-    rows = DeviceLogin.objects.filter(
-        code_digest=_code_digest(code), allowed=None, expires_at__gt=timezone.now()
-    )
-    row = (rows.select_for_update() if lock else rows).first()
-    if row is None:
-        message = "No program waits for this code: it is mistyped, was used, or is too old."
-        raise NotFound(message, code="device_code_unknown")
-    return row
 
 
 def _digest(device: str) -> str:
