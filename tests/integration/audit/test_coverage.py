@@ -15,8 +15,9 @@ import pytest
 from django.core.files.storage import storages
 from django.db import connection
 from django.utils import timezone
-from tests.integration.core.test_route_table import ROUTES, SERVICE, TEMPLATE, World, world
 from tests.support import account_cases, mfa, webauthn
+from tests.support.api_permissions import SERVICE
+from tests.support.api_world import ROUTES, TEMPLATE, World, world
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.audit.test_coverage import NEW_PASSWORD, refuse_secrets, reset_body
-from tests.integration.core.test_route_table import world
+from tests.support.api_world import world
 
 from skep_platform.accounts.models import User
 from skep_platform.audit.models import AuditEntry
