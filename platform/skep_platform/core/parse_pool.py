@@ -83,20 +83,37 @@ class ParsePool:
 
         Raises what the call raised as SkepError, InputTooCostly, TooMany `parsers_busy` and
         Unavailable."""
-        with self._worker(user) as worker:
-            try:
-                send(worker.socket, {"call": name, "args": args}, descriptor)
-                answer, _ = receive(worker.socket)
-            except TimeoutError:
-                raise _busy() from None
-            except (EOFError, OSError):
-                raise self._too_costly("time or memory") from None
-            worker.is_good = not answer["last"]
+        request = {"call": name, "args": args}
+        answer = self._asked(request, user, descriptor)
+        if answer is None and descriptor is None:
+            # What ended a worker without a word is rarely the text: a paused machine that charges
+            # its pause as CPU time, an operator, the kernel short of memory. A text that did it
+            # does it again.
+            log.warning("parse_worker_died", call=name)
+            answer = self._asked(request, user, descriptor)
+        if answer is None:
+            raise self._too_costly("time or memory")
         if "spent" in answer:
             raise self._too_costly(answer["spent"])
         if "error" in answer:
             raise _as_error(answer["error"])
         return answer["ok"]
+
+    def _asked(
+        self, request: dict[str, Any], user: object, descriptor: int | None
+    ) -> dict[str, Any] | None:
+        """Return what a worker answers, or None where it died of the request."""
+        with self._worker(user) as worker:
+            try:
+                send(worker.socket, request, descriptor)
+                answer, _ = receive(worker.socket)
+            except TimeoutError:
+                raise _busy() from None
+            except (EOFError, OSError):
+                return None
+            worker.is_good = not answer["last"]
+        found: dict[str, Any] = answer
+        return found
 
     def close(self) -> None:
         """End all processes of the pool. The next call starts new ones."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import select
 import signal
+import socket
 import tempfile
+import termios
+import time
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,6 +33,20 @@ def pool():
 
 def works(pool: ParsePool) -> bool:
     return "problems" in pool.call("read", text=GOOD)
+
+
+def children_of(pool: ParsePool) -> list[int]:
+    forks = pool._forks._process.pid
+    children = Path(f"/proc/{forks}/task/{forks}/children").read_text().split()
+    assert children
+    return [int(child) for child in children]
+
+
+def unread_bytes(own: socket.socket) -> int:
+    """Return how much of what was sent the other side has not read."""
+    count = array("i", [0])
+    fcntl.ioctl(own, termios.TIOCOUTQ, count)
+    return count[0]
 
 
 def test_finding_s1_a_worker_that_spends_its_time_is_replaced(pool):
@@ -90,13 +109,23 @@ def test_no_request_is_refused_because_its_worker_has_served_its_time(pool):
 
 def test_no_request_takes_the_blame_for_a_worker_that_ended_while_it_was_idle(pool):
     assert works(pool)
-    forks = pool._forks._process.pid
-    children = Path(f"/proc/{forks}/task/{forks}/children").read_text().split()
-    assert children
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+    for child in children_of(pool):
+        os.kill(child, signal.SIGKILL)
     select.select(pool._idle, [], [], 10)  # until the end of its connection is seen
     assert works(pool)
+
+
+def test_a_text_is_read_again_when_its_worker_was_killed(pool):
+    assert works(pool)
+    (idle,) = pool._idle
+    (child,) = children_of(pool)
+    os.kill(child, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(works, pool)
+        while not unread_bytes(idle):
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+        assert answer.result(30)
 
 
 def test_a_pool_that_was_closed_starts_again(pool):
