@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def visit(skep: Stack) -> Callable[..., None]:
         "CHROMIUM": components.chromium(),
     }
 
-    def run(scenario: str, **more: str) -> None:
+    def once(scenario: str, **more: str) -> str:
         done = subprocess.run(
             [*PLAYWRIGHT, f"/{scenario}.spec.mjs"],
             env={**os.environ, **environment, **more},
@@ -81,9 +82,18 @@ def visit(skep: Stack) -> Callable[..., None]:
             check=False,
             timeout=400,
         )
-        if done.returncode:
-            _stop_jobs(skep)
-        assert done.returncode == 0, f"{scenario}: {done.stdout}{done.stderr}; see {SHOTS}"
+        if not done.returncode:
+            return ""
+        _stop_jobs(skep)
+        return f"{scenario}: {done.stdout}{done.stderr}; see {SHOTS}"
+
+    def run(scenario: str, **more: str) -> None:
+        if first := once(scenario, **more):
+            # A browser beside a whole cluster on two cores: one more try, and a warning that says
+            # what to look into.
+            second = once(scenario, **more)
+            assert not second, f"{first}\n\nand again:\n{second}"
+            warnings.warn(f"It passed at the second try only. {first}", stacklevel=2)
 
     return run
 

@@ -57,7 +57,7 @@ test("jobs are found by cause and time, and changed together", async ({
   const view = freshName("Broken commands");
   await page.getByRole("textbox", { name: "Name" }).fill(view);
   await page.getByRole("dialog").getByRole("button", { name: "Save", exact: true }).click();
-  await page.getByRole("button", { name: view }).waitFor();
+  await page.getByRole("button", { name: view, exact: true }).waitFor();
 
   await page.goto("/jobs");
   await page.getByRole("button", { name: "Views" }).click();

@@ -1,11 +1,13 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 import { isApiError } from "./errors";
-import { me, sessionEnded } from "./session";
+import { me } from "./session";
 
-/** A session that ended asks for the login over the page, wherever it was noticed. */
+/** A session that ended asks for the login over the page, wherever it was noticed. The refusal may be
+ * an old one, of a request from before the last login: only the server knows, so it is asked. */
 function detectLogout(error: unknown) {
   if (!isApiError(error, 401) || error.code === "login_failed") return;
-  if (queryClient.getQueryData(me.queryKey)) queryClient.setQueryData(sessionEnded.queryKey, true);
+  if (queryClient.getQueryData(me.queryKey))
+    void queryClient.fetchQuery({ ...me, staleTime: 0 }).catch(() => undefined);
 }
 
 export const queryClient: QueryClient = new QueryClient({

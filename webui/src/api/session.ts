@@ -22,9 +22,9 @@ export const sessionEnded = queryOptions({
  * stays as it is while the login is asked for. */
 export const me = queryOptions({
   queryKey: ["me"],
-  queryFn: async ({ client: queries }): Promise<Me | null> => {
+  queryFn: async ({ client: queries, signal }): Promise<Me | null> => {
     try {
-      return await unwrap(client.GET("/api/v1/me"));
+      return await unwrap(client.GET("/api/v1/me", { signal }));
     } catch (error) {
       if (!isApiError(error, 401)) throw error;
       const known = queries.getQueryData<Me | null>(["me"]) ?? null;

@@ -3,6 +3,7 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 import { queryClient } from "@/api/queryClient";
+import { jobCount } from "@/api/jobs";
 import { me, sessionEnded } from "@/api/session";
 import { renderPage } from "@/test/render";
 import { aUser } from "@/test/rows";
@@ -30,6 +31,20 @@ test("finding_u10: no user was logged in: no user is", async () => {
   serve({ "GET /me": refusal(401, "not_authenticated", "Log in.") });
   expect(await queries.fetchQuery(me)).toBeNull();
   expect(queries.getQueryData(sessionEnded.queryKey)).not.toBe(true);
+});
+
+test("finding_u10: a refusal of a request from before the login ends nothing", async () => {
+  queryClient.setQueryData(me.queryKey, aUser());
+  const requests = serve({
+    "GET /jobs/count": refusal(401, "not_authenticated", "Log in."),
+    "GET /me": aUser(),
+  });
+  await expect(queryClient.fetchQuery({ ...jobCount({}), retry: false })).rejects.toThrow(
+    "Log in.",
+  );
+  await waitFor(() => expect(requests).toHaveLength(2));
+  await waitFor(() => expect(queryClient.isFetching()).toBe(0));
+  expect(queryClient.getQueryData(sessionEnded.queryKey)).not.toBe(true);
 });
 
 test("finding_u10: the dialog logs the same person in again, after a wrong password too", async () => {

@@ -13,6 +13,8 @@ export function SessionExpiredDialog({ user }: { user: Me }) {
   const navigate = useNavigate();
 
   async function enter(entered: Me) {
+    // An answer to what was asked before the login would end the session once more.
+    await queries.cancelQueries({ queryKey: me.queryKey });
     queries.setQueryData(sessionEnded.queryKey, false);
     queries.setQueryData(me.queryKey, entered);
     live.reconnectNow();
