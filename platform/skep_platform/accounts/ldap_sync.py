@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from skep_platform.accounts import external, ldap_login, services, sessions
-from skep_platform.accounts.models import User
+from skep_platform.accounts.models import ApiToken, BrowserSession, User
 from skep_platform.audit import services as audit
 
 log = structlog.get_logger(__name__)
@@ -52,13 +52,18 @@ def sync() -> int:
 
 
 def _accounts() -> QuerySet[SocialAccount]:
-    """Return the accounts of active users who log in by the directory only."""
+    """Return the accounts of active users who log in by the directory only and have something that
+    could be ended: who left long ago must not count as one who leaves now."""
     password = ~Q(user__password__startswith=UNUSABLE_PASSWORD_PREFIX)
     if not settings.SKEP_PASSWORD_LOGIN:
         password &= Q(user__is_superuser=True)
     sso = SocialAccount.objects.filter(user=OuterRef("user"), provider=settings.SKEP_OIDC_ISSUER)
     accounts = SocialAccount.objects.filter(provider=external.LDAP, user__is_active=True)
-    return accounts.exclude(password).exclude(Exists(sso))
+    token = ApiToken.objects.filter(user=OuterRef("user"))
+    session = BrowserSession.objects.filter(
+        user=OuterRef("user"), sign_outs=OuterRef("user__sign_outs")
+    )
+    return accounts.exclude(password).exclude(Exists(sso)).filter(Exists(token) | Exists(session))
 
 
 def _is_mistake(users: int, gone: int) -> bool:

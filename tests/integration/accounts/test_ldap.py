@@ -189,7 +189,9 @@ class TestSync:
         self, ldap, settings, monkeypatch, plausible, wrong
     ):
         mei, _ = self.users()
-        log_in("omar")
+        omar = Api()
+        log_in("omar", api=omar)
+        omar.get("/me")
         monkeypatch.setattr(ldap_sync, "PLAUSIBLE", plausible)
         settings.SKEP_LDAP_USER_FILTER = wrong
         assert ldap_sync.sync() == 0
@@ -201,10 +203,25 @@ class TestSync:
         self.users()
         omar = Api()
         log_in("omar", api=omar)
+        omar.get("/me")
         monkeypatch.setattr(ldap_sync, "BATCH", 2)
         settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(mail=none))"
         assert [ldap_sync.sync() for _ in range(4)] == [0] * 4
         assert omar.get("/me").status_code == 200
+
+    def test_who_left_long_ago_is_no_sign_of_a_mistake(self, ldap, settings, monkeypatch):
+        mei, ann = self.users()
+        omar = Api()
+        log_in("omar", api=omar)
+        omar.get("/me")
+        monkeypatch.setattr(ldap_sync, "PLAUSIBLE", 2)
+        settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(!(mail=omar@example.org)))"
+        assert ldap_sync.sync() == 1
+        assert omar.get("/me").status_code == 401
+        settings.SKEP_LDAP_USER_FILTER = "(&(uid=%(user)s)(mail=ann@example.org))"
+        assert ldap_sync.sync() == 1
+        assert mei.get("/me").status_code == 401
+        assert ann.get("/me").status_code == 200
 
     @pytest.mark.parametrize("by", ["password", "sso"])
     def test_who_logs_in_otherwise_too_is_left_alone(self, ldap, settings, by):
