@@ -104,6 +104,8 @@ def _pages(http: httpx.Client, callers: dict[str, Api]) -> list[Page]:
     today = timezone.now().date()
     since = today - timedelta(days=89)
     span = {"since": since.isoformat(), "until": today.isoformat()}
+    week = {"since": (today - timedelta(days=6)).isoformat()}
+    most, model = {"order": "-allocated"}, {"gpu_model": "H100"}
     month = (today.replace(day=1) - timedelta(days=1)).strftime("%Y-%m")
     deep = _deep(http, callers["admin"], newest)
     pages = [
@@ -121,6 +123,12 @@ def _pages(http: httpx.Client, callers: dict[str, Api]) -> list[Page]:
         Page("usage_by_user", "admin", "/usage", {"by": "user", **span}),
         Page("usage_by_day", "admin", "/usage", {"by": "day", **span}),
         Page("usage_by_job", "admin", "/usage", {"by": "job", "order": "-idle", **span}),
+        Page("usage_by_job_1000", "admin", "/usage", {"by": "job", "limit": 1000, **most, **span}),
+        Page("usage_by_job_of_7_days", "admin", "/usage", {"by": "job", **most, **week}),
+        Page("usage_by_job_of_model", "admin", "/usage", {"by": "job", **model, **most, **span}),
+        Page("usage_by_job", "vc_admin", "/usage", {"by": "job", **most, **span}),
+        Page("usage_by_model", "admin", "/usage", {"by": "gpu_model,class", **span}),
+        Page("usage_by_month_and_user", "admin", "/usage", {"by": "month,user", **span}),
         Page("usage_of_own_vc", "vc_admin", "/usage", {"by": "user", **span}),
         Page("usage_of_own", "member", "/usage", {"by": "day", **span}),
         Page("report", "vc_admin", "/virtual-clusters/vc-1/report", {"month": month}),

@@ -54,6 +54,14 @@ WORDS = "ARRAY['train','eval','bert','resnet','llama','sweep','debug','finetune'
 ENDED = "(ARRAY['SUCCEEDED','SUCCEEDED','SUCCEEDED','FAILED','STOPPED'])[1 + n % 5]"
 SPEC = '{"protocolVersion": 2, "extras": {"skep": {}}}'
 
+# What triggers would have written.
+USAGE_SUMS = (
+    "SELECT usage_sum_day(day) FROM (SELECT DISTINCT day FROM usage_usageday) days",
+    "SELECT usage_sum_month(month) FROM (SELECT DISTINCT date_trunc('month', day)::date AS month"
+    " FROM usage_usageday) months",
+    "SELECT usage_sum_jobs(array_agg(DISTINCT job_id)) FROM usage_usageday GROUP BY day",
+)
+
 
 def fill(size: Size) -> None:
     """Fill an empty database. Triggers and foreign keys are not looked at."""
@@ -175,21 +183,23 @@ def fill(size: Size) -> None:
         message="'Submitted.'",
         at=job_at,
     )
-    day = f"({job_at} AT TIME ZONE 'UTC')::date"
-    rows(
-        UsageDay,
-        size.jobs,
-        id="n",
-        day=day,
-        job_id=job_id,
-        user_id=user,
-        vc_id=vc,
-        gpu_model="CASE WHEN n % 3 = 0 THEN 'H100' ELSE 'A100' END",
-        guaranteed="n % 5 <> 0",
-        allocated_us="(1 + n % 8) * 10000000000",
-        used_us="(1 + n % 7) * 1000000000",
-        known_us="(1 + n % 8) * 9000000000",
-    )
+    # One job in four goes over midnight.
+    for later, where in ((0, "true"), (1, "n % 4 = 1")):
+        rows(
+            UsageDay,
+            size.jobs,
+            where=where,
+            id=f"n + {later * size.jobs}",
+            day=f"({job_at} AT TIME ZONE 'UTC')::date + {later}",
+            job_id=job_id,
+            user_id=user,
+            vc_id=vc,
+            gpu_model="CASE WHEN n % 3 = 0 THEN 'H100' ELSE 'A100' END",
+            guaranteed="n % 5 <> 0",
+            allocated_us="(1 + n % 8) * 10000000000",
+            used_us="(1 + n % 7) * 1000000000",
+            known_us="(1 + n % 8) * 9000000000",
+        )
     _large_job(size)
     audited = f"bench_at(n, {size.audit})"
     rows(
@@ -211,6 +221,9 @@ def fill(size: Size) -> None:
         vc_name=f"'vc-' || n % {size.users} % {size.vcs}",
     )
     with connection.cursor() as cursor:
+        cursor.execute("ANALYZE usage_usageday")
+        for statement in USAGE_SUMS:
+            cursor.execute(statement)
         cursor.execute("SET session_replication_role = DEFAULT")
         cursor.execute("VACUUM ANALYZE")
 

@@ -136,6 +136,19 @@ class Cursor:
         return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
 
 
+def read_cursor(request: Request, *types: Callable[[str], Any]) -> Cursor | None:
+    """Return the cursor of a request, for pages that are not made of a model's rows. `types` make
+    its values of texts. Raises NotFound for a cursor that no page has given out."""
+    try:
+        given = _texts(request)
+        if given is None:
+            return None
+        values, backwards = given
+        return Cursor(tuple(of(v) for of, v in zip(types, values, strict=True)), backwards)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise NotFound("Invalid cursor") from error
+
+
 def _read(
     rows: QuerySet[Any, Row],
     columns: tuple[str, ...],
@@ -191,6 +204,16 @@ def _limit(request: Request) -> int:
 
 def _decode(model: type[Model], columns: tuple[str, ...], request: Request) -> Cursor | None:
     """Return the cursor of a request. Raises ValueError, TypeError and ValidationError."""
+    given = _texts(request)
+    if given is None:
+        return None
+    values, backwards = given
+    found = [_value(model, name, v) for name, v in zip(columns, values, strict=True)]
+    return Cursor(tuple(found), backwards)
+
+
+def _texts(request: Request) -> tuple[list[Any], bool] | None:
+    """Return the values of a cursor as texts. Raises ValueError and TypeError."""
     text = request.query_params.get("cursor")
     if not text:
         return None
@@ -199,8 +222,7 @@ def _decode(model: type[Model], columns: tuple[str, ...], request: Request) -> C
     except binascii.Error as error:
         raise ValueError(text) from error
     *values, backwards = json.loads(plain)
-    found = [_value(model, name, v) for name, v in zip(columns, values, strict=True)]
-    return Cursor(tuple(found), bool(backwards))
+    return values, bool(backwards)
 
 
 def _value(model: type[Model], column: str, text: Any) -> Any:

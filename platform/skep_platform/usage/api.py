@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -19,7 +20,7 @@ from skep_platform.core.errors import Forbidden
 from skep_platform.core.paging import PAGE_PARAMETERS, numbered_page
 from skep_platform.core.throttling import Exports
 from skep_platform.tenancy import queries as tenancy
-from skep_platform.usage import budgets, queries
+from skep_platform.usage import budgets, by_job, queries
 from skep_platform.usage.exporting import csv_response
 from skep_platform.usage.report import report
 from skep_platform.usage.serializers import (
@@ -50,12 +51,13 @@ class UsageView(APIView):
         that of the virtual cluster, an admin all. A page has at most 1000 rows (default 100)."""
         asked = _question(request)
         limit = _number(request, "limit", ROWS, MAX_ROWS) or ROWS
-        cursor = _number(request, "cursor", 0, MAX_CURSOR)
-        rows = queries.select(request.user, asked)
-        found = queries.sums(rows, asked, cursor, limit + 1)
-        page = numbered_page(request, found[:limit], cursor, limit, more=len(found) > limit)
+        if by_job.serves(asked):
+            page = by_job.page(request.user, asked, request, limit)
+        else:
+            page = _numbered(request, asked, limit)
+        total = queries.total(queries.select(request.user, replace(asked, by=())))
         span = {"since": asked.since, "until": asked.until, "by": asked.by}
-        body = span | {"total": queries.total(rows)} | page
+        body = span | {"total": total} | page
         return Response(UsageSerializer(body).data)
 
 
@@ -72,7 +74,10 @@ class UsageExportView(APIView):
         """Download the same sums as CSV, at most 100,000 lines. A text that a spreadsheet would
         take for a formula begins with an apostrophe."""
         asked = _question(request)
-        rows = queries.sums(queries.select(request.user, asked), asked, 0, MAX_EXPORTED)
+        if by_job.serves(asked):
+            rows = by_job.rows(request.user, asked, MAX_EXPORTED)
+        else:
+            rows = queries.sums(queries.select(request.user, asked), asked, 0, MAX_EXPORTED)
         columns = [*(name for key in asked.by for name in _columns(key)), *SUMS]
         name = f"usage-{asked.since}-{asked.until}.csv"
         return csv_response(name, columns, (_flat(row) for row in rows))
@@ -156,6 +161,12 @@ def _shown_budget(status: budgets.Status) -> dict[str, Any]:
         "state": status.state,
         "message": status.message,
     }
+
+
+def _numbered(request: Request, asked: queries.Question, limit: int) -> dict[str, Any]:
+    cursor = _number(request, "cursor", 0, MAX_CURSOR)
+    found = queries.sums(queries.select(request.user, asked), asked, cursor, limit + 1)
+    return numbered_page(request, found[:limit], cursor, limit, more=len(found) > limit)
 
 
 def _question(request: Request) -> queries.Question:

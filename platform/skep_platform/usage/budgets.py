@@ -27,7 +27,7 @@ from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle.messages import Reason, reason
 from skep_platform.tenancy.models import VirtualCluster
-from skep_platform.usage.models import Budget, UsageDay
+from skep_platform.usage.models import Budget, UsageRollup
 
 WARN_PERCENT = 80
 MAX_HOURS = 100_000_000
@@ -207,8 +207,8 @@ def _is_much(budget: Budget, used_us: int) -> bool:
 
 
 def _used(vcs: Collection[UUID], month: date) -> dict[UUID, int]:
-    rows = UsageDay.objects.filter(
-        vc__in=vcs, guaranteed=True, day__gte=month, day__lt=next_month(month)
+    rows = UsageRollup.objects.filter(
+        vc__in=vcs, user=None, guaranteed=True, monthly=True, day=month
     )
     return dict(rows.order_by().values_list("vc").annotate(used=Sum("allocated_us")))
 

@@ -239,6 +239,7 @@ def merge_old_days(today: date | None = None) -> int:
     end, merged = time.monotonic() + BUDGET_S, 0
     while time.monotonic() < end:
         with transaction.atomic():
+            _wait_for_count()
             [(oldest,)] = fetch(OLDEST, [before])
             if oldest is None:
                 break
@@ -272,6 +273,19 @@ def delete_old_days(today: date | None = None) -> int:
     if days <= 0:
         return 0
     before = (today or timezone.now().astimezone(UTC).date()) - timedelta(days=days)
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
+        _wait_for_count()
         cursor.execute("DELETE FROM usage_usageday WHERE day < %s::date", [before])
-        return int(cursor.rowcount)
+        deleted = int(cursor.rowcount)
+        cursor.execute(
+            "DELETE FROM usage_usagerollup WHERE day < %s AND allocated_us = 0", [before]
+        )
+    return deleted
+
+
+EMPTY = "DELETE FROM usage_usagerollup WHERE day < %s::date AND allocated_us = 0"
+
+
+def _wait_for_count() -> None:
+    """Let one transaction at a time change the sums of days."""
+    fetch("SELECT pg_advisory_xact_lock(%s)", [LOCK])

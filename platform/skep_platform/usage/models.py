@@ -1,9 +1,11 @@
-"""GPU time by job and day, as counted from leases, and the budgets of virtual clusters."""
+"""GPU time by job and day, as counted from leases, its sums, and budgets of virtual clusters."""
 
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GistIndex
 from django.db import models
+from django.db.models import F, Func, GeneratedField, Q, Value
 
 
 class UsageDay(models.Model):
@@ -42,6 +44,90 @@ class UsageDay(models.Model):
             models.Index(fields=["day"], name="usage_by_day"),
             models.Index(fields=["vc", "day"], name="usage_by_vc"),
             models.Index(fields=["user", "day"], name="usage_by_user"),
+            models.Index(fields=["day"], name="usage_merged", condition=Q(job=None)),
+        ]
+
+
+class UsageRollup(models.Model):
+    """Sums of `UsageDay` over one day or one calendar month, for each GPU model and class: of a
+    user in a virtual cluster, of a virtual cluster (`user` is null) and of all (`vc` is, too).
+
+    Triggers on `UsageDay` write them in the transaction of each change (migration 0003)."""
+
+    id = models.BigAutoField(primary_key=True)
+    monthly = models.BooleanField()
+    day = models.DateField()  # the first one, of a month
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    vc = models.ForeignKey(
+        "tenancy.VirtualCluster", models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    gpu_model = models.CharField(max_length=100)
+    guaranteed = models.BooleanField()
+    allocated_us = models.BigIntegerField()
+    used_us = models.BigIntegerField()
+    known_us = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["monthly", "day", "vc", "user", "gpu_model", "guaranteed"],
+                nulls_distinct=False,
+                name="usage_rollup_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["user", "day"], name="usage_rollup_by_user"),
+            models.Index(fields=["vc", "day"], name="usage_rollup_by_vc"),
+            models.Index(
+                fields=["monthly", "day"], name="usage_rollup_of_vcs", condition=Q(user=None)
+            ),
+        ]
+
+
+class JobUsage(models.Model):
+    """The sums of all `UsageDay` of a job, written by the same triggers, for lists in the order of
+    what jobs used: an index has them by the month in which a job began."""
+
+    job = models.OneToOneField(
+        "jobs.Job", models.CASCADE, primary_key=True, related_name="usage_sums"
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False
+    )
+    vc = models.ForeignKey(
+        "tenancy.VirtualCluster", models.CASCADE, related_name="+", db_index=False
+    )
+    gpu_model = models.CharField(max_length=100, null=True)  # null: several
+    month = models.DateField()  # its first day; that in which `first_day` lies
+    first_day = models.DateField()
+    last_day = models.DateField()
+    allocated_us = models.BigIntegerField()
+    guaranteed_us = models.BigIntegerField()
+    used_us = models.BigIntegerField()
+    known_us = models.BigIntegerField()
+    idle_us = GeneratedField(
+        expression=F("known_us") - F("used_us"),
+        output_field=models.BigIntegerField(),
+        db_persist=True,
+    )
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["month", "allocated_us", "job"], name="job_usage_by_allocated"),
+            models.Index(fields=["month", "used_us", "job"], name="job_usage_by_used"),
+            models.Index(fields=["month", "idle_us", "job"], name="job_usage_by_idle"),
+            models.Index(fields=["month", "job"], name="job_usage_by_job"),
+            models.Index(fields=["vc", "month"], name="job_usage_by_vc"),
+            models.Index(fields=["user", "month"], name="job_usage_by_user"),
+            models.Index(
+                fields=["last_day"], name="job_usage_of_models", condition=Q(gpu_model=None)
+            ),
+            GistIndex(
+                Func(F("first_day"), F("last_day"), Value("[]"), function="daterange"),
+                name="job_usage_by_days",
+            ),
         ]
 
 

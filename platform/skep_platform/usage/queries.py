@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +14,9 @@ from django.db.models.functions import TruncMonth
 from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import Forbidden
 from skep_platform.tenancy import queries as tenancy
-from skep_platform.tenancy.models import Membership, Role
-from skep_platform.usage.models import UsageDay
+from skep_platform.tenancy.models import Membership, Role, VirtualCluster
+from skep_platform.usage.budgets import next_month
+from skep_platform.usage.models import UsageDay, UsageRollup
 
 AnyUser = Any  # User or AnonymousUser, as `request.user` is
 SECOND = 1_000_000  # microseconds
@@ -60,18 +61,6 @@ MEASURES: dict[str, Any] = {
 }
 
 
-def visible_to(user: AnyUser) -> QuerySet[UsageDay]:
-    """Return the rows that a user may see: its own, those of virtual clusters whose admin it is,
-    and all for a platform admin."""
-    rows = UsageDay.objects.all()
-    if tenancy.is_admin(user):
-        return rows
-    # Asked first: of an OR with a subquery no index is used.
-    managed = Membership.objects.filter(user_id=user.pk, role=Role.ADMIN)
-    vcs = list(managed.values_list("vc", flat=True))
-    return rows.filter(Q(user_id=user.pk) | Q(vc__in=vcs) if vcs else Q(user_id=user.pk))
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """Which usage is summed up, of days from `since` to `until`, the last one included."""
@@ -85,17 +74,50 @@ class Question:
     job: UUID | None = None
     order: str = ""  # a dimension or a measure, with "-" before it from the most to the least
 
+    @property
+    def for_jobs(self) -> bool:
+        """Return whether rows by job and day are read; their sums answer everything else."""
+        return self.job is not None or "job" in self.by
 
-def select(user: AnyUser, asked: Question) -> QuerySet[UsageDay]:
-    """Return the rows that are asked for, of those that the user may see.
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose usage is read: that of the user, and of all in these virtual clusters; of everyone
+    whom the question is about, with `everyone`."""
+
+    user: int | None = None
+    vcs: tuple[UUID, ...] = ()
+    everyone: bool = False
+
+
+def scope(user: AnyUser, vc: VirtualCluster | None) -> Scope:
+    """Return what a user may see: the own usage, that of virtual clusters whose admin it is, and
+    all for a platform admin. `vc`: the only one that is asked for. One query."""
+    if tenancy.is_admin(user):
+        return Scope(everyone=True)
+    # Asked first: of an OR with a subquery no index is used.
+    managed = Membership.objects.filter(user_id=user.pk, role=Role.ADMIN)
+    vcs = tuple(managed.values_list("vc", flat=True))
+    return Scope(user.pk, vcs, everyone=vc is not None and vc.pk in vcs)
+
+
+def select(user: AnyUser, asked: Question) -> QuerySet[Any]:
+    """Return the rows that are asked for, of those that the user may see: of `UsageDay` by job, or
+    the fewest of `UsageRollup`.
 
     Raises NotFound for a virtual cluster that does not exist for the user, and Forbidden for a
     dimension that only admins may use."""
-    if FOR_ADMINS.intersection(asked.by) and not tenancy.is_admin(user):
-        raise Forbidden("Only an admin may sum up usage by groups.")
-    rows = visible_to(user).filter(day__gte=asked.since, day__lte=asked.until)
-    if asked.vc:
-        rows = rows.filter(vc=tenancy.find(user, asked.vc))
+    vc = check(user, asked)
+    seen = scope(user, vc)
+    if asked.for_jobs:
+        rows = UsageDay.objects.filter(day__gte=asked.since, day__lte=asked.until)
+    else:
+        rows = _rollups(asked, seen)
+    if not seen.everyone:
+        mine = Q(user_id=seen.user)
+        rows = rows.filter(mine | Q(vc__in=seen.vcs) if seen.vcs else mine)
+    if vc is not None:
+        rows = rows.filter(vc=vc)
     if asked.username:
         rows = rows.filter(user__username=asked.username)
     if asked.gpu_model:
@@ -105,7 +127,39 @@ def select(user: AnyUser, asked: Question) -> QuerySet[UsageDay]:
     return rows
 
 
-def sums(rows: QuerySet[UsageDay], asked: Question, offset: int, most: int) -> list[Row]:
+def check(user: AnyUser, asked: Question) -> VirtualCluster | None:
+    """Return the virtual cluster that is asked for. Raises NotFound and Forbidden."""
+    if FOR_ADMINS.intersection(asked.by) and not tenancy.is_admin(user):
+        raise Forbidden("Only an admin may sum up usage by groups.")
+    return tenancy.find(user, asked.vc) if asked.vc else None
+
+
+def _rollups(asked: Question, seen: Scope) -> QuerySet[UsageRollup]:
+    """Return the sums of whole months, and of the days before and after them, of users only where
+    users are asked for."""
+    rows = UsageRollup.objects.filter(_spans(asked), allocated_us__gt=0)
+    if asked.username or not seen.everyone or {"user", "group"}.intersection(asked.by):
+        return rows.filter(user__isnull=False)
+    rows = rows.filter(user=None)
+    return rows.filter(vc__isnull=not (asked.vc or "vc" in asked.by))
+
+
+def _spans(asked: Question) -> Q:
+    days = Q(monthly=False, day__gte=asked.since, day__lte=asked.until)
+    if "day" in asked.by or asked.until.year == date.max.year:
+        return days
+    end = asked.until + timedelta(days=1)
+    month = asked.since.replace(day=1)
+    first, last = month if month == asked.since else next_month(month), end.replace(day=1)
+    if first >= last:
+        return days
+    months = Q(monthly=True, day__gte=first, day__lt=last)
+    before = Q(monthly=False, day__gte=asked.since, day__lt=first)
+    after = Q(monthly=False, day__gte=last, day__lt=end)
+    return months | before | after
+
+
+def sums(rows: QuerySet[Any], asked: Question, offset: int, most: int) -> list[Row]:
     """Return the sums of a part of the groups. One query, and one for the names of jobs."""
     dimensions = [DIMENSIONS[name] for name in asked.by]
     columns = [column for dimension in dimensions for column in dimension.columns]
@@ -124,7 +178,7 @@ def _with_names(rows: list[Row]) -> list[Row]:
     return [row | {"job": {"id": row["job"], "name": names.get(row["job"], "")}} for row in rows]
 
 
-def total(rows: QuerySet[UsageDay]) -> Row:
+def total(rows: QuerySet[Any]) -> Row:
     """Return the sums of all rows. One query."""
     return shown_sums(rows.aggregate(**SUMS))
 

@@ -26,7 +26,7 @@ from skep_platform.jobs.serializers import JobSummarySerializer
 from skep_platform.jobs.states import JobState
 from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.usage import queries as usage
-from skep_platform.usage.models import UsageDay
+from skep_platform.usage.models import UsageRollup
 from skep_platform.usage.serializers import SumsSerializer
 from skep_scheduler import usage as gpus_of_vcs
 
@@ -104,4 +104,4 @@ def _virtual_clusters(user: User) -> list[dict[str, Any]]:
 
 def _usage(user: User) -> dict[str, Any]:
     first = timezone.now().date().replace(day=1)
-    return usage.total(UsageDay.objects.filter(user_id=user.pk, day__gte=first))
+    return usage.total(UsageRollup.objects.filter(user_id=user.pk, monthly=True, day__gte=first))

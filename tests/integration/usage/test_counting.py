@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import Max, Min, Sum
 from django.test.utils import CaptureQueriesContext
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from tests.support.usage_history import DAY, START, Key, UsageHistory, recount
 from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job, Lease, TaskAttempt
 from skep_platform.usage import counting
-from skep_platform.usage.models import UsageDay
+from skep_platform.usage.models import JobUsage, UsageDay, UsageRollup
 
 pytestmark = pytest.mark.django_db
 
@@ -83,6 +84,7 @@ def test_rows_equal_a_recount_of_the_leases_to_the_microsecond(seed, steps):
         counting.count(history.now)
         expected = recount(history.now)
         counted = rows()
+        assert_rollups()
         assert {key: row[0] for key, row in counted.items()} == {
             key: row[0] for key, row in expected.items()
         }
@@ -97,8 +99,48 @@ def test_rows_equal_a_recount_of_the_leases_to_the_microsecond(seed, steps):
         counting.count(history.now)
         assert_same_use(rows(), recount(history.now))
         assert_sums(history.now)
+        assert_rollups()
         assert not Lease.objects.filter(counted_until=None).exists()
         assert counting.count(history.now + DAY) == 0  # all of it is counted for good
+
+
+def assert_rollups() -> None:
+    """Each sum that the triggers keep is that of the days."""
+    fields = ("gpu_model", "guaranteed", "allocated_us", "used_us", "known_us")
+    expected: dict[object, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for day, user, vc, model, own, *sums in UsageDay.objects.values_list(
+        "day", "user_id", "vc_id", *fields
+    ):
+        for span in ((False, day), (True, day.replace(day=1))):
+            for of in ((user, vc), (None, vc), (None, None)):
+                key = (*span, *of, model, own)
+                expected[key] = [a + b for a, b in zip(expected[key], sums, strict=True)]
+    rollups = UsageRollup.objects.exclude(allocated_us=0, used_us=0, known_us=0)
+    stored = {
+        tuple(row[:6]): list(row[6:])
+        for row in rollups.values_list("monthly", "day", "user_id", "vc_id", *fields)
+    }
+    assert stored == expected
+
+    jobs = {
+        row.job_id: (row.first_day, row.last_day, row.allocated_us, row.used_us, row.idle_us)
+        for row in JobUsage.objects.all()
+    }
+    sums = (
+        UsageDay.objects.filter(job__isnull=False)
+        .values("job_id")
+        .annotate(
+            first=Min("day"),
+            last=Max("day"),
+            all=Sum("allocated_us"),
+            used=Sum("used_us"),
+            idle=Sum("known_us") - Sum("used_us"),
+        )
+    )
+    assert jobs == {
+        row["job_id"]: (row["first"], row["last"], row["all"], row["used"], row["idle"])
+        for row in sums
+    }
 
 
 def assert_same_use(counted, expected) -> None:
@@ -226,6 +268,7 @@ class TestOldDays:
         assert UsageDay.objects.aggregate(all=Sum("allocated_us")) == before
         assert not UsageDay.objects.filter(day=START.date(), job__isnull=False).exists()
         assert UsageDay.objects.filter(day=today, job__isnull=False).exists()
+        assert_rollups()
         assert history.held
 
     def test_are_deleted_where_that_is_set(self, settings):
@@ -236,6 +279,26 @@ class TestOldDays:
         counting.delete_old_days((START + DAY * 2).date())
         assert not UsageDay.objects.filter(day=START.date()).exists()
         assert UsageDay.objects.exists()
+        assert not UsageRollup.objects.filter(allocated_us=0).exists()
+        assert_rollups()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_migration_sums_what_there_was_before_the_sums():
+    history = held()
+    counting.count(START + DAY * 40)
+    expected = list(UsageRollup.objects.order_by("id").values_list("day", "allocated_us"))
+    UsageRollup.objects.filter(monthly=False).delete()
+    UsageRollup.objects.update(allocated_us=7)  # as a migration that was stopped left them
+    JobUsage.objects.all().delete()
+    migration = import_module("skep_platform.usage.migrations.0005_sum_old_days")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(migration, "JOBS", 1)
+        with connection.schema_editor(atomic=False) as editor:
+            migration.sum_old_days(None, editor)
+    assert history.held
+    assert UsageRollup.objects.count() == len(expected)
+    assert_rollups()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -247,3 +310,4 @@ def test_rounds_at_once_count_once():
     at_once(*[lambda: counting.count(now, measure=True)] * 4)
     counting.count(now, measure=True)
     assert_same_use(rows(), recount(now))
+    assert_rollups()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 from datetime import date, timedelta
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.db import connection
+from django.db.models import Q, Sum
 from django.test.utils import CaptureQueriesContext
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
 from skep_platform.accounts.models import Group, GroupMember
 from skep_platform.jobs.models import Job
+from skep_platform.usage import counting
 from skep_platform.usage.models import UsageDay
 
 pytestmark = pytest.mark.django_db
@@ -141,6 +144,130 @@ def test_filters_order_and_pages(team):
     second = asked(boss, "user", limit="1", cursor="1")
     assert [row["user"] for row in second["results"]] == ["bob"]
     assert (second["next"], first["next"] is None) == (None, False)
+
+
+class TestByJob:
+    """Lists by job are the sums of the days, in whatever order and however they are paged."""
+
+    @pytest.fixture
+    def jobs(self, team):
+        """Jobs that lie within November, go over an end of it, or used GPUs of two models."""
+        red = Job.objects.get(name="train").vc
+        for number in range(12):
+            job = make_job(red, team["bob" if number % 3 else "ann"], name=f"job-{number}")
+            first = date(2026, 10, 28) + timedelta(days=3 * number)
+            for day in range(1 + number % 4):
+                own, model = (number + day) % 2 == 0, "H100" if number == 7 and day else "A100"
+                use(
+                    job,
+                    1 + number % 5,
+                    used=0.1 * day,
+                    day=first + timedelta(days=day),
+                    own=own,
+                    model=model,
+                )
+        return team
+
+    @staticmethod
+    def naive(query, *scope: Q) -> list[tuple[str, int, int]]:
+        rows = UsageDay.objects.filter(*scope, day__gte=query["since"], day__lte=query["until"])
+        sums = rows.values("job__name").annotate(
+            all=Sum("allocated_us"), idle=Sum("known_us") - Sum("used_us")
+        )
+        return [(r["job__name"], r["all"] // 10**6, round(r["idle"] / 10**6)) for r in sums]
+
+    @staticmethod
+    def paged(caller, size: int, **query):
+        found, answer = [], asked(caller, "job,user", limit=size, **query)
+        pages = [answer]
+        while answer["next"]:
+            cursor = parse_qs(urlsplit(answer["next"]).query)["cursor"][0]
+            answer = asked(caller, "job,user", limit=size, cursor=cursor, **query)
+            pages.append(answer)
+        for page in reversed(pages[:-1]):
+            cursor = parse_qs(urlsplit(answer["previous"]).query)["cursor"][0]
+            answer = asked(caller, "job,user", limit=size, cursor=cursor, **query)
+            assert answer["results"] == page["results"]
+        assert answer["previous"] is None
+        for page in pages:
+            found += page["results"]
+        return [(row["job"]["name"], row["allocated_s"], row["idle_s"]) for row in found]
+
+    @pytest.mark.parametrize("order", ["allocated", "-allocated", "-used", "idle", "-idle", "job"])
+    @pytest.mark.parametrize("span", [SPAN, {"since": "2026-10-29", "until": "2026-11-13"}])
+    def test_pages_have_each_job_once_with_the_sums_of_the_span(self, jobs, order, span):
+        found = self.paged(make_user(admin=True), 4, order=order, **span)
+        assert sorted(found) == sorted(self.naive(span))
+        keys = {"allocated": 1, "idle": 2}
+        if measure := keys.get(order.removeprefix("-")):
+            ordered = [row[measure] for row in found]
+            assert ordered == sorted(ordered, reverse=order.startswith("-"))
+
+    def test_filters_and_scopes_apply_to_jobs_over_an_end_too(self, jobs):
+        of_bob = self.paged(jobs["boss"], 3, user="bob", order="-allocated")
+        assert sorted(of_bob) == sorted(self.naive(SPAN, Q(user=jobs["bob"], vc__name="red")))
+        own = self.paged(jobs["ann"], 3, order="-idle")
+        assert sorted(own) == sorted(self.naive(SPAN, Q(user=jobs["ann"])))
+        in_vc = self.paged(jobs["boss"], 3, vc="red", order="-used")
+        assert sorted(in_vc) == sorted(self.naive(SPAN, Q(vc__name="red")))
+        for model in ("A100", "H100"):
+            of_model = self.paged(make_user(admin=True), 3, gpu_model=model, order="-used")
+            assert sorted(of_model) == sorted(self.naive(SPAN, Q(gpu_model=model)))
+
+    def test_days_that_are_not_kept_by_job_are_a_row_without_one(self, jobs, settings):
+        settings.SKEP_USAGE_JOB_RETENTION_DAYS = 1
+        before = asked(make_user(admin=True), "user", since="2026-10-01")["total"]
+        counting.merge_old_days(date(2026, 11, 12))
+        root = make_user(admin=True)
+        answer = asked(root, "job", since="2026-10-01", order="-allocated")
+        [merged] = [row for row in answer["results"] if row["job"]["id"] is None]
+        assert merged["job"]["name"] == ""
+        assert merged["allocated_s"] == sum(
+            row.allocated_us // 10**6 for row in UsageDay.objects.filter(job=None)
+        )
+        assert sum(row["allocated_s"] for row in answer["results"]) == before["allocated_s"]
+        query = {"since": "2026-10-01", "order": "allocated"}
+        users = [
+            row["user"]
+            for row in asked(root, "user,job", **query)["results"]
+            if row["job"]["id"] is None
+        ]
+        assert sorted(users) == ["ann", "bob"]
+
+    @pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA", "W251bGwsIngiLGZhbHNlXQ"])
+    def test_a_cursor_that_no_page_gave_out_is_refused(self, jobs, cursor):
+        answer = Api(jobs["ann"]).get("/usage", by="job", cursor=cursor, **SPAN)
+        assert answer.status_code == 404
+
+
+def test_sums_over_months_and_their_ends_are_those_of_the_days(team):
+    red = Job.objects.get(name="train").vc
+    for day in range(0, 200, 3):
+        user = team["ann" if day % 2 else "bob"]
+        job = Job.objects.filter(owner=user, vc=red).first()
+        use(job, 1 + day % 4, used=0.3, day=date(2026, 6, 1) + timedelta(days=day))
+    for since, until in [
+        ("2026-06-01", "2026-06-30"),
+        ("2026-06-02", "2026-06-29"),
+        ("2026-06-30", "2026-08-01"),
+        ("2026-06-15", "2026-11-15"),
+        ("2026-07-31", "2026-07-31"),
+        ("2026-05-01", "9999-01-01"),
+    ]:
+        span = {"since": since, "until": until}
+        if until == "9999-01-01":
+            span["since"] = "9990-01-01"
+        rows = UsageDay.objects.filter(day__gte=span["since"], day__lte=until)
+        for caller in ("boss", "ann"):
+            seen = rows.filter(vc=red) if caller == "boss" else rows.filter(user=team["ann"])
+            expected = dict(seen.values_list("user__username").annotate(all=Sum("allocated_us")))
+            body = asked(team[caller], "user", **span)
+            assert {row["user"]: row["allocated_s"] for row in body["results"]} == {
+                user: us // 10**6 for user, us in expected.items()
+            }
+            assert body["total"]["allocated_s"] == sum(expected.values()) // 10**6
+            months = asked(team[caller], "month,class", **span)["results"]
+            assert sum(row["allocated_s"] for row in months) == body["total"]["allocated_s"]
 
 
 @pytest.mark.parametrize(
