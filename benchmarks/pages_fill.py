@@ -310,7 +310,7 @@ def rows(model: type[Model], count: int, /, where: str = "true", **columns: str)
     for one in fields:
         if one.column in columns:
             chosen.append((one.column, columns[one.column]))
-        elif isinstance(one, models.AutoField) or one.null:
+        elif isinstance(one, models.AutoField) or one.null or one.has_db_default():
             continue
         elif getattr(one, "auto_now", False) or getattr(one, "auto_now_add", False):
             chosen.append((one.column, "now()"))

@@ -109,10 +109,7 @@ def select(user: AnyUser, asked: Question) -> QuerySet[Any]:
     dimension that only admins may use."""
     vc = check(user, asked)
     seen = scope(user, vc)
-    if asked.for_jobs:
-        rows = UsageDay.objects.filter(day__gte=asked.since, day__lte=asked.until)
-    else:
-        rows = _rollups(asked, seen)
+    rows = _days(asked) if asked.for_jobs else _rollups(asked, seen)
     if not seen.everyone:
         mine = Q(user_id=seen.user)
         rows = rows.filter(mine | Q(vc__in=seen.vcs) if seen.vcs else mine)
@@ -122,8 +119,6 @@ def select(user: AnyUser, asked: Question) -> QuerySet[Any]:
         rows = rows.filter(user__username=asked.username)
     if asked.gpu_model:
         rows = rows.filter(gpu_model=asked.gpu_model)
-    if asked.job:
-        rows = rows.filter(job=asked.job)
     return rows
 
 
@@ -134,7 +129,12 @@ def check(user: AnyUser, asked: Question) -> VirtualCluster | None:
     return tenancy.find(user, asked.vc) if asked.vc else None
 
 
-def _rollups(asked: Question, seen: Scope) -> QuerySet[UsageRollup]:
+def _days(asked: Question) -> QuerySet[Any]:
+    rows = UsageDay.objects.filter(day__gte=asked.since, day__lte=asked.until)
+    return rows.filter(job=asked.job) if asked.job else rows
+
+
+def _rollups(asked: Question, seen: Scope) -> QuerySet[Any]:
     """Return the sums of whole months, and of the days before and after them, of users only where
     users are asked for."""
     rows = UsageRollup.objects.filter(_spans(asked), allocated_us__gt=0)
