@@ -33,6 +33,7 @@ from skep_client.cli import (
     registry,
     service_accounts,
     show,
+    simulate,
     steer,
     storages,
     submit,
@@ -53,7 +54,7 @@ PARTS = (
     *(account, submit, templates, check, jobs, steer, show, logs, top, reach, copy, diagnose),
     *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages),
     *(datasets, fs),
-    *(audit, usage, notifications, onebox, apps),
+    *(audit, usage, notifications, onebox, apps, simulate),
 )
 for part in PARTS:
     part.add_to(app)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Report = Callable[[int], None]  # bytes so far
+Report = Callable[[int], None]  # bytes, or things, so far
 
 
 @contextmanager
@@ -23,6 +23,17 @@ def bar(what: str, size: int | None) -> Iterator[Report]:
         TextColumn("{task.description}"), *columns, DownloadColumn(), TransferSpeedColumn()
     ) as progress:
         task = progress.add_task(what, total=size)
+        yield lambda so_far: progress.update(task, completed=so_far)
+
+
+@contextmanager
+def count(what: str, number: int) -> Iterator[Report]:
+    """Show a progress bar of `number` things; the value reports how many are done so far."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with _progress(TextColumn("{task.description}"), *columns) as progress:
+        task = progress.add_task(what, total=number)
         yield lambda so_far: progress.update(task, completed=so_far)
 
 

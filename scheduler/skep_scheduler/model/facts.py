@@ -171,6 +171,16 @@ class Gang:
         return self.predicted_s if self.predicted_s is not None else self.duration_s
 
     @property
+    def left_s(self) -> float | None:
+        """Return how long it probably has to run yet (seconds) at the size that it asks for, as of
+        its last release of places. A job that overruns its estimate is never taken for done."""
+        expected = self.expected_s
+        if expected is None:
+            return None
+        ran = self.attained_gpu_s / self.gpus if self.gpus else 0.0
+        return max(expected - ran, 0.05 * ran)
+
+    @property
     def opportunistic(self) -> bool:
         return self.priority < 0
 

@@ -7,7 +7,7 @@ To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from skep_scheduler.model import Options, PolicyChoice
@@ -16,11 +16,17 @@ from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.ordered import Ordered
 from skep_scheduler.policies.priority_ageing import PriorityAgeing
 from skep_scheduler.policies.sjf import Sjf
+from skep_scheduler.policies.srsf import Srsf
+from skep_scheduler.policies.srtf import Srtf
+from skep_scheduler.policies.tiresias import Tiresias
 
 POLICIES: tuple[type[OrderPolicy], ...] = (
     PriorityAgeing,
     Fifo,
     Sjf,
+    Srtf,
+    Srsf,
+    Tiresias,
 )
 DEFAULT = PriorityAgeing.name
 
@@ -60,9 +66,10 @@ def schema(policy: type[OrderPolicy]) -> dict[str, Any]:
     }
 
 
-def check(choice: PolicyChoice) -> None:
-    """Raise `PolicyError` for an unknown policy, an unknown parameter or a value out of range."""
-    policy = _find(choice.name)
+def check(choice: PolicyChoice, among: Iterable[type[OrderPolicy]] = POLICIES) -> type[OrderPolicy]:
+    """Return the chosen policy. Raises `PolicyError` for an unknown policy, an unknown parameter or
+    a value out of range."""
+    policy = _find(choice.name, among)
     fields = {known.name: known for known in _fields(policy)}
     for name, value in choice.parameters:
         if name not in fields:
@@ -74,16 +81,23 @@ def check(choice: PolicyChoice) -> None:
                 known=sorted(fields),
             )
         _check_value(policy, fields[name], value)
+    return policy
 
 
 def make(choice: PolicyChoice, options: Options) -> Policy:
     """Return the policy as it was chosen. Raises `PolicyError`."""
-    check(choice)
-    policy, given = _find(choice.name), dict(choice.parameters)
+    return Ordered(make_order(choice, options))
+
+
+def make_order(
+    choice: PolicyChoice, options: Options, among: Iterable[type[OrderPolicy]] = POLICIES
+) -> OrderPolicy:
+    """Return the order policy as it was chosen, one of `among`. Raises `PolicyError`."""
+    policy, given = check(choice, among), dict(choice.parameters)
     for known in _fields(policy):
         if known.metadata["option"]:
             given.setdefault(known.name, getattr(options, known.metadata["option"]))
-    return Ordered(policy(**given))
+    return policy(**given)
 
 
 def policy_of(choices: Mapping[str, PolicyChoice], options: Options) -> PolicyOf:
@@ -103,15 +117,16 @@ def policy_of(choices: Mapping[str, PolicyChoice], options: Options) -> PolicyOf
     return find
 
 
-def _find(name: str) -> type[OrderPolicy]:
-    for policy in POLICIES:
+def _find(name: str, among: Iterable[type[OrderPolicy]]) -> type[OrderPolicy]:
+    known = [policy.name for policy in among]
+    for policy in among:
         if policy.name == (name or DEFAULT):
             return policy
     raise PolicyError(
         "unknown_policy",
-        f"There is no policy {name!r}. Policies are: {', '.join(names())}.",
+        f"There is no policy {name!r}. Policies are: {', '.join(known)}.",
         policy=name,
-        known=list(names()),
+        known=known,
     )
 
 

@@ -37,6 +37,7 @@ class Knows(Enum):
     """What a policy must know about a gang to order it."""
 
     DURATION = "duration"
+    DEADLINE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,37 @@ class Policy(Protocol):
     def decide(self, view: View) -> Decision: ...
 
 
+class JobFacts(Protocol):
+    """What an order policy may read of a job: a live gang has it, and so has a simulated job.
+
+    expected_s: how long it probably runs in all, at the size that it asks for
+    left_s: the part of it that it has not run yet
+    attained_gpu_s: the GPU-seconds that it was served so far
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def submitted_at(self) -> float: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def expected_s(self) -> float | None: ...
+    @property
+    def left_s(self) -> float | None: ...
+    @property
+    def attained_gpu_s(self) -> float: ...
+
+
+class DeadlineFacts(JobFacts, Protocol):
+    """What a policy of deadlines reads besides. `deadline_at` is in seconds since the epoch."""
+
+    @property
+    def deadline_at(self) -> float | None: ...
+
+
 class OrderPolicy(Protocol):
     """A policy that is one key per gang. `ordered.Ordered` makes decisions of it.
 
@@ -98,7 +130,7 @@ class OrderPolicy(Protocol):
     @property
     def backfill_mode(self) -> BackfillMode: ...
 
-    def key(self, gang: Gang, now: float) -> Key:
+    def key(self, gang: JobFacts, now: float) -> Key:
         """Return the key of a waiting gang: the least goes first. It starts with the priority,
         since a policy only orders gangs of one priority. Equal keys are ordered by submission.
 

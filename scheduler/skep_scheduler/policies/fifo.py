@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.model import Gang
-from skep_scheduler.policies.base import BackfillMode, Keep, Key, Needs, parameter
+from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Needs, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +30,5 @@ class Fifo:
     def backfill_mode(self) -> BackfillMode:
         return BackfillMode(self.backfill)
 
-    def key(self, gang: Gang, now: float) -> Key:
+    def key(self, gang: JobFacts, now: float) -> Key:
         return (-gang.priority,)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.model import Gang
-from skep_scheduler.policies.base import BackfillMode, Keep, Key, Needs, parameter
+from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Needs, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class PriorityAgeing:
     def backfill_mode(self) -> BackfillMode:
         return BackfillMode.RESERVE
 
-    def key(self, gang: Gang, now: float) -> Key:
+    def key(self, gang: JobFacts, now: float) -> Key:
         age = now - gang.submitted_at
         aged = max(min(int(age // self.ageing_s), self.ageing_limit), 0)
         return (-gang.priority - aged,)

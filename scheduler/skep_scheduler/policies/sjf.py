@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.model import Gang
-from skep_scheduler.policies.base import BackfillMode, Keep, Key, Knows, Needs, parameter
+from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Knows, Needs, parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +26,19 @@ class Sjf:
         choices=("no", "yes"),
     )
 
+    backfill: str = parameter(
+        "skip",
+        "What happens behind a job that does not fit: `skip` lets any later job start; `block` "
+        "lets no later job of its virtual cluster start on what it could use; `reserve` lets "
+        "those start that do not delay it.",
+        choices=("skip", "block", "reserve"),
+    )
+
     @property
     def backfill_mode(self) -> BackfillMode:
-        return BackfillMode.SKIP
+        return BackfillMode(self.backfill)
 
-    def key(self, gang: Gang, now: float) -> Key:
+    def key(self, gang: JobFacts, now: float) -> Key:
         duration_s = gang.expected_s
         if duration_s is None:
             return -gang.priority, True, 0.0

@@ -24,6 +24,7 @@ from skep_scheduler.model import (
     VirtualCluster,
 )
 from skep_scheduler.simulator.commit import commit
+from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
 
 NEVER = float("inf")
@@ -162,6 +163,32 @@ class SimulatedCluster:
             if tick_limit is not None and ticks >= tick_limit:
                 raise RuntimeError(f"not finished after {ticks} ticks, at {self.now:.0f} s")
         return ticks
+
+    def outcome(self) -> Outcome:
+        """Return what became of all gangs that were submitted.
+
+        Raises `AssertionError` if one is lost: neither ended nor waiting nor running.
+        """
+        known = {*self.state.waiting, *self.state.running, *self.state.nominated}
+        results = []
+        for gang_id, history in self.history.items():
+            assert history.ended_at is not None or gang_id in known, f"{gang_id} is lost"
+            gang = history.gang
+            results.append(
+                JobResult(
+                    gang_id,
+                    gpus_of(gang),
+                    gang.submitted_at,
+                    history.first_started_at,
+                    history.ended_at,
+                    history.served_s,
+                    self.lifetimes.get(gang_id, gang.duration_s or 0.0),
+                    gang.vc,
+                    gang.owner,
+                    history.preemptions,
+                )
+            )
+        return Outcome(results, sum(len(node.devices) for node in self.state.nodes.values()))
 
     def idle(self) -> bool:
         """Whether nothing runs and nothing is to arrive any more."""

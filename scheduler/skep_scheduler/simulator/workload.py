@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from math import exp, log
-from pathlib import Path
 from random import Random
 
 from skep_scheduler.model import (
@@ -24,27 +21,31 @@ from skep_scheduler.model import (
 CPU_MILLIS_PER_GPU = 8_000
 MEMORY_MB_PER_GPU = 65_536
 GROUP = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)x([A-Za-z0-9._-]+)")
-# The first name of each list is the documented one; the others are those of published traces.
-COLUMNS = {
-    "id": ("id", "job_id", "name"),
-    "submit_s": ("submit_s", "submit_time", "timestamp", "time"),
-    "duration_s": ("duration_s", "duration"),
-    "gpus": ("gpus", "num_gpus", "num_gpu"),
-    "vc": ("vc", "cluster"),
-    "user": ("user",),
-    "priority": ("priority",),
-}
-REQUIRED = ("submit_s", "duration_s", "gpus")
 
 
 class WorkloadError(ValueError):
-    """Raised for a trace, a cluster shape or a share that cannot be read. The message names the
-    file, the line and the column."""
+    """Raised for a trace, a cluster, a preset or a share that cannot be read. The message names the
+    file, the line and the column; `code` is stable: `bad_trace`, `bad_cluster`, `bad_profile`,
+    `unknown_preset`, `policy_not_in_preset`, `bad_option`."""
+
+    def __init__(self, message: str, code: str = "bad_trace", **details: object) -> None:
+        super().__init__(message)
+        self.message, self.code, self.details = message, code, details
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job of a trace. Times are in seconds; `submit_s` counts from the first job."""
+    """One job of a trace. Times are in seconds.
+
+    submit_s, deadline_s: on the clock of the trace; no deadline: None
+    duration_s: how long it runs at the size that it asks for; 0: the trace has only its work
+    iterations, iteration_s: its work, and how long one takes at that size
+    stages_s: what one iteration uses of storage and CPU, of the GPU, and of the network (seconds)
+    batch: its global batch size; model: what it trains, as the profiles name it
+    values: for a soft deadline, what it is worth to end by (seconds after submission, value)
+    mode, weight: how its batch size changes while it trains, and its share
+    gpu_milli: what it asks for of each GPU, in thousandths; cpu_millis, memory_mb: of its node
+    """
 
     id: str
     submit_s: float
@@ -53,6 +54,35 @@ class TraceJob:
     vc: str = ""
     user: str = ""
     priority: int = 0
+    model: str = ""
+    batch: int = 0
+    iterations: float = 0.0
+    iteration_s: float = 0.0
+    stages_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    deadline_s: float | None = None
+    values: tuple[tuple[float, float], ...] = ()
+    mode: str = ""
+    weight: float = 1.0
+    gpu_milli: int = 1000
+    cpu_millis: int = 0
+    memory_mb: int = 0
+
+
+def groups_of(shape: str) -> list[tuple[int, int, str]]:
+    """Return (nodes, GPUs of each, model) of a shape such as `8x8xV100+4x8xA100`.
+
+    Raises `WorkloadError`.
+    """
+    groups = []
+    for group in shape.split("+"):
+        match = GROUP.fullmatch(group.strip())
+        if match is None:
+            raise WorkloadError(
+                f"cluster shape {shape!r}: {group!r} is not NODESxGPUSxMODEL, such as 8x8xV100",
+                "bad_cluster",
+            )
+        groups.append((int(match[1]), int(match[2]), match[3]))
+    return groups
 
 
 def nodes_of(shape: str) -> list[Node]:
@@ -61,13 +91,7 @@ def nodes_of(shape: str) -> list[Node]:
     Raises `WorkloadError`.
     """
     nodes: list[Node] = []
-    for group in shape.split("+"):
-        match = GROUP.fullmatch(group.strip())
-        if match is None:
-            raise WorkloadError(
-                f"cluster shape {shape!r}: {group!r} is not NODESxGPUSxMODEL, such as 8x8xV100"
-            )
-        count, gpus, model = int(match[1]), int(match[2]), match[3]
+    for count, gpus, model in groups_of(shape):
         nodes += [_node(f"{model.lower()}-{len(nodes) + i}", gpus, model) for i in range(count)]
     return nodes
 
@@ -96,88 +120,19 @@ def virtual_clusters(
     for share in shares:
         match = re.fullmatch(r"([^=]+)=([^:]+):([1-9][0-9]*)", share)
         if match is None:
-            raise WorkloadError(f"share {share!r} is not VC=MODEL:GPUS, such as research=A100:32")
+            raise WorkloadError(
+                f"share {share!r} is not VC=MODEL:GPUS, such as research=A100:32",
+                "bad_cluster",
+            )
         vc, model, number = match[1], match[2], int(match[3])
         if left.get(model, 0) < number:
             raise WorkloadError(
-                f"share {share!r}: {left.get(model, 0)} GPUs of model {model} are left"
+                f"share {share!r}: {left.get(model, 0)} GPUs of model {model} are left",
+                "bad_cluster",
             )
         left[model] -= number
         owned.setdefault(vc, []).append(Claim("", model, number))
     return [VirtualCluster(vc, tuple(claims), policy) for vc, claims in owned.items()]
-
-
-def read_trace(path: Path) -> list[TraceJob]:
-    """Return the jobs of a CSV file with a header, in order of submission.
-
-    Columns: submit_s, duration_s and gpus; and, if wanted, id, vc, user and priority. Submission
-    times are seconds or ISO 8601 dates. Other columns are ignored. Jobs without a GPU or without a
-    duration are errors, not jobs.
-
-    Raises `WorkloadError`.
-    """
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        columns = _columns(path, rows.fieldnames or ())
-        jobs = [_job(path, rows.line_num, row, columns) for row in rows if any(row.values())]
-    if not jobs:
-        raise WorkloadError(f"{path}: no jobs")
-    start = min(job.submit_s for job in jobs)
-    moved = (_shift(job, start) for job in jobs)
-    return sorted(moved, key=lambda job: (job.submit_s, job.id))
-
-
-def _shift(job: TraceJob, start: float) -> TraceJob:
-    submit_s = job.submit_s - start
-    return TraceJob(job.id, submit_s, job.duration_s, job.gpus, job.vc, job.user, job.priority)
-
-
-def _columns(path: Path, header: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for field, names in COLUMNS.items():
-        name = next((name for name in names if name in header), None)
-        if name is not None:
-            found[field] = name
-        elif field in REQUIRED:
-            raise WorkloadError(f"{path}, line 1: no column {names[0]}; there are {list(header)}")
-    return found
-
-
-def _job(path: Path, line: int, row: dict[str, str], columns: dict[str, str]) -> TraceJob:
-    def text(field: str, default: str = "") -> str:
-        return (row.get(columns.get(field, "")) or default).strip()
-
-    def number(field: str, default: str = "") -> float:
-        try:
-            return float(text(field, default))
-        except ValueError:
-            raise WorkloadError(
-                f"{path}, line {line}, column {columns[field]}: {text(field)!r} is not a number"
-            ) from None
-
-    gpus, duration_s = number("gpus"), number("duration_s")
-    for field, value in (("gpus", gpus), ("duration_s", duration_s)):
-        if not 0 < value < float("inf") or (field == "gpus" and value != int(value)):
-            raise WorkloadError(
-                f"{path}, line {line}, column {columns[field]}: {text(field)!r} is out of range"
-            )
-    submit = text("submit_s")
-    submit_s = (
-        datetime.fromisoformat(submit).timestamp() if _is_date(submit) else number("submit_s")
-    )
-    return TraceJob(
-        text("id", f"job-{line - 1}"),
-        submit_s,
-        duration_s,
-        int(gpus),
-        text("vc"),
-        text("user"),
-        int(number("priority", "0")),
-    )
-
-
-def _is_date(text: str) -> bool:
-    return re.match(r"\d{4}-\d\d-\d\d", text) is not None
 
 
 def synthetic_trace(jobs: int, gpus: int, seed: int, load: float = 0.9) -> list[TraceJob]:

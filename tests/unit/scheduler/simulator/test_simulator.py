@@ -10,13 +10,13 @@ from tests.support.cluster import Cluster, gang, node, owns
 
 from skep_scheduler.model import PolicyChoice
 from skep_scheduler.simulator.__main__ import main
-from skep_scheduler.simulator.metrics import percentile, summarise
+from skep_scheduler.simulator.readers import read_trace
+from skep_scheduler.simulator.results import percentile
 from skep_scheduler.simulator.workload import (
     TraceJob,
     WorkloadError,
     gangs_of,
     nodes_of,
-    read_trace,
     synthetic_trace,
     virtual_clusters,
 )
@@ -141,7 +141,7 @@ def test_every_job_ends_and_served_time_is_its_duration(seed: int, priorities: l
                  duration_s=job.duration_s)
         )  # fmt: skip
     cluster.run_to_end(tick_limit=1_000)
-    assert summarise(cluster).finished == len(jobs)
+    assert cluster.outcome().figures()["finished"] == len(jobs)
     for job in jobs:
         assert cluster.history[job.id].served_s == pytest.approx(job.duration_s)
 

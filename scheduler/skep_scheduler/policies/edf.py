@@ -1,0 +1,36 @@
+"""Earliest deadline first.
+
+Rule: run the jobs with the least deadline `d_j`; a running job yields to a waiting one whose
+deadline is earlier. Jobs without a deadline come last, by submission. No parameters. (Liu and
+Layland, 1973: optimal on one machine as long as all deadlines can be met.)
+
+A live job declares no deadline yet, so that this policy is simulated only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from skep_scheduler.policies.base import BackfillMode, DeadlineFacts, Keep, Key, Knows, Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Edf:
+    """Among jobs of one priority the one with the earliest deadline runs, also instead of one with
+    a later deadline. Jobs without a deadline come last."""
+
+    name: ClassVar[str] = "edf"
+    label: ClassVar[str] = "earliest deadline first"
+    needs: ClassVar[Needs] = Needs(
+        frozenset({Knows.DEADLINE}), "It starts behind those that have a deadline."
+    )
+    keep: ClassVar[Keep] = Keep.DISPLACE
+
+    @property
+    def backfill_mode(self) -> BackfillMode:
+        return BackfillMode.SKIP
+
+    def key(self, gang: DeadlineFacts, now: float) -> Key:
+        deadline = gang.deadline_at
+        return -gang.priority, float("inf") if deadline is None else deadline

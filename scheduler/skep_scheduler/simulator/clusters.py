@@ -1,0 +1,159 @@
+"""Reads clusters: inline shapes, CSV files, and HiveD's configuration file.
+
+- `8x8xV100+4x8xA100`: 8 nodes of 8 V100, 4 nodes of 8 A100
+- CSV with `num_switch,num_node_p_switch,num_gpu_p_node`: the specification of Tiresias and others
+- CSV with `vc,node num`: virtual clusters, each with its nodes of 8 GPUs
+- CSV with `nodes,gpus,model` and, if wanted, `vc`: one group of nodes a line
+- CSV with `sn,cpu_milli,memory_mib,gpu,model`: one node a line (openb)
+- YAML or JSON with `physicalCluster`: HiveD
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skep_scheduler.cells.config import read_config
+from skep_scheduler.cells.problems import ConfigError
+from skep_scheduler.cells.shape import CellSpec, Shape
+from skep_scheduler.simulator.workload import WorkloadError, groups_of
+
+GPUS_OF_PHILLY_NODE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Equal nodes."""
+
+    nodes: int
+    gpus: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Groups of nodes; `vcs` has the GPUs of each node of a virtual cluster, where the file says
+    which nodes it owns; `hived` is the data of a HiveD file."""
+
+    groups: tuple[NodeGroup, ...]
+    vcs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    hived: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_shape(cls, shape: str) -> Hardware:
+        """Raises `WorkloadError`."""
+        return cls(tuple(NodeGroup(*group) for group in groups_of(shape)))
+
+    @property
+    def gpus(self) -> int:
+        return sum(group.nodes * group.gpus for group in self.groups)
+
+    @property
+    def shape(self) -> str:
+        return "+".join(f"{g.nodes}x{g.gpus}x{g.model}" for g in self.groups)
+
+    def node_sizes(self) -> list[int]:
+        return [group.gpus for group in self.groups for _ in range(group.nodes)]
+
+
+def read_cluster(text: str) -> Hardware:
+    """Return the cluster of a shape, or of a file. Raises `WorkloadError`."""
+    path = Path(text)
+    if path.suffix.lower() in (".csv", ".yaml", ".yml", ".json"):
+        try:
+            return _read(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise _bad(f"{path}: {error}") from None
+    return Hardware.of_shape(text)
+
+
+def _read(path: Path) -> Hardware:
+    if path.suffix.lower() != ".csv":
+        return _hived(path)
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    if not rows:
+        raise _bad(f"{path}: no rows")
+    header = set(rows[0])
+    if {"num_switch", "num_node_p_switch", "num_gpu_p_node"} <= header:
+        row = rows[0]
+        nodes = _whole(path, 2, row, "num_switch") * _whole(path, 2, row, "num_node_p_switch")
+        return Hardware((NodeGroup(nodes, _whole(path, 2, row, "num_gpu_p_node"), "GPU"),))
+    if {"vc", "node num"} <= header:
+        owned = {
+            row["vc"]: [GPUS_OF_PHILLY_NODE] * _whole(path, line, row, "node num")
+            for line, row in enumerate(rows, 2)
+        }
+        nodes = sum(len(sizes) for sizes in owned.values())
+        return Hardware((NodeGroup(nodes, GPUS_OF_PHILLY_NODE, "P100"),), owned)
+    if {"nodes", "gpus", "model"} <= header:
+        return _groups(path, rows)
+    if {"sn", "gpu", "model"} <= header:
+        made = [
+            NodeGroup(1, _whole(path, n, row, "gpu"), row["model"]) for n, row in enumerate(rows, 2)
+        ]
+        return Hardware(tuple(made))
+    raise _bad(
+        f"{path}, line 1: the columns {sorted(header)} are none of a cluster's; it has "
+        "`nodes,gpus,model`, or those of a known specification"
+    )
+
+
+def _groups(path: Path, rows: Sequence[Mapping[str, str]]) -> Hardware:
+    groups: list[NodeGroup] = []
+    vcs: dict[str, list[int]] = {}
+    for line, row in enumerate(rows, 2):
+        group = NodeGroup(
+            _whole(path, line, row, "nodes"), _whole(path, line, row, "gpus"), row["model"].strip()
+        )
+        groups.append(group)
+        if row.get("vc"):
+            vcs.setdefault(row["vc"], []).extend([group.gpus] * group.nodes)
+    return Hardware(tuple(groups), vcs)
+
+
+def _whole(path: Path, line: int, row: Mapping[str, str], column: str) -> int:
+    text = (row.get(column) or "").strip()
+    if not text.isdigit() or int(text) < 1 or int(text) > 100_000:
+        raise _bad(f"{path}, line {line}, column {column}: {text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _hived(path: Path) -> Hardware:
+    from ruamel.yaml import YAML, YAMLError
+
+    try:
+        data = YAML(typ="safe", pure=True).load(path)
+        config = read_config(data)
+    except (YAMLError, ConfigError, AttributeError, TypeError, KeyError) as error:
+        raise _bad(f"{path}: not a configuration of HiveD: {error}") from None
+    groups = []
+    for chain, top in config.tops:
+        shape = config.shapes[chain]
+        groups += [
+            NodeGroup(1, leaves, shape.at(1).type) for leaves in _nodes(shape, top, shape.top)
+        ]
+    if not groups:
+        raise _bad(f"{path}: no nodes")
+    return Hardware(tuple(groups), hived=data)
+
+
+def _nodes(shape: Shape, cell: CellSpec, level: int) -> Iterator[int]:
+    """Yield the GPUs of each node of a cell."""
+    if shape.at(level).is_node or level == 1:
+        yield _leaves(cell, level)
+        return
+    for child in cell.children:
+        yield from _nodes(shape, child, level - 1)
+
+
+def _leaves(cell: CellSpec, level: int) -> int:
+    if level == 1:
+        return 1
+    return sum(_leaves(child, level - 1) for child in cell.children)
+
+
+def _bad(message: str) -> WorkloadError:
+    return WorkloadError(message, "bad_cluster")

@@ -1,0 +1,322 @@
+"""What `skep simulate` and `python -m skep_scheduler.simulator` do: check a request, run it side by
+side over processes, and give one line of figures for each policy and seed.
+
+But for `wall_s`, equal requests give equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+from typing import Any
+
+from skep_scheduler import policies
+from skep_scheduler.model import PolicyChoice
+from skep_scheduler.policies import PolicyError
+from skep_scheduler.simulator.cluster import SimulatedCluster
+from skep_scheduler.simulator.clusters import Hardware, read_cluster
+from skep_scheduler.simulator.presets import registry
+from skep_scheduler.simulator.readers import Trace, read
+from skep_scheduler.simulator.speed import LOCALITIES
+from skep_scheduler.simulator.workload import (
+    WorkloadError,
+    gangs_of,
+    nodes_of,
+    synthetic_trace,
+    virtual_clusters,
+)
+
+Line = dict[str, Any]
+Series = Sequence[tuple[float, int, int]]
+PLACEMENTS = ("cells", "nodes", "first", "count")
+MAX_RUNS = 1000
+DEFAULT_CLUSTER = "8x8xV100"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateRequest:
+    """What to simulate. Without a `trace`, one is made up for each seed: `jobs` jobs at `load`.
+
+    policies: names, each with parameters behind it if wanted: `fifo:backfill=skip`
+    placement: `cells` runs the live engine; `nodes` (best fit), `first` (first fit) and `count`
+        run the event kernel; "" chooses: the engine for a policy that only it has
+    vcs: shares such as `research=V100:48`, for the live engine
+    """
+
+    trace: Path | None = None
+    cluster: str = ""
+    policies: tuple[str, ...] = ()
+    preset: str = ""
+    seeds: str = "0"
+    profiles: Path | None = None
+    placement: str = ""
+    locality: str = "none"
+    restart_s: float = 0.0
+    jobs: int = 200
+    load: float = 0.9
+    vcs: tuple[str, ...] = ()
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy on one trace."""
+
+    choice: PolicyChoice
+    label: str
+    preset: str
+    trace: Trace
+    seed: int
+    hardware: Hardware | None
+    request: SimulateRequest
+    live: bool
+
+
+def plan_runs(request: SimulateRequest) -> list[Run]:
+    """Return the runs of a request, by policy and then by seed.
+
+    Raises `WorkloadError` and `PolicyError` before anything runs.
+    """
+    preset = registry.find(request.preset or "native")
+    seeds = read_seeds(request.seeds)
+    hardware = read_cluster(request.cluster) if request.cluster else None
+    _check(request)
+    if request.preset and request.trace is None:
+        raise WorkloadError(f"preset {preset.name} needs --trace", "bad_option")
+    given = read(request.trace) if request.trace is not None else None
+    traces = {seed: given or _made_up(request, hardware, seed) for seed in seeds}
+    runs = []
+    for text in request.policies or (_default_policy(request, preset),):
+        choice = read_policy(text)
+        live = _is_live(request, preset, choice)
+        if live:
+            policies.check(choice)
+        else:
+            _check_known(choice)
+            preset.runner(choice.name)
+        for seed, trace in traces.items():
+            runs.append(Run(choice, text, preset.name, trace, seed, hardware, request, live))
+    if len(runs) > MAX_RUNS:
+        raise WorkloadError(f"{len(runs)} runs; at most {MAX_RUNS} at a time", "bad_option")
+    return runs
+
+
+def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line, Series]:
+    """Run it; return its line and the series of (second, jobs that wait, GPUs in use).
+
+    Raises `WorkloadError` and `PolicyError`.
+    """
+    begun = time.perf_counter()
+    series: Series = ()
+    if run.live:
+        figures = _live(run)
+    else:
+        request = run.request
+        setup = registry.Setup(
+            run.trace,
+            run.hardware,
+            run.choice.name,
+            run.choice.parameters,
+            run.seed,
+            request.profiles,
+            request.placement or "nodes",
+            request.locality,
+            request.restart_s,
+            report,
+        )
+        outcome = registry.find(run.preset).run(setup)
+        figures, series = outcome.figures(), outcome.series
+    line: Line = {
+        "policy": run.label,
+        "preset": run.preset,
+        "trace": run.trace.name,
+        "seed": run.seed,
+        **figures,
+        "wall_s": round(time.perf_counter() - begun, 3),
+    }
+    return line, series
+
+
+_ended: SynchronizedArray[int] | None = None  # in a worker: jobs that ended, by run
+
+
+def _share(ended: SynchronizedArray[int]) -> None:
+    global _ended
+    _ended = ended
+
+
+def _work(number: int, run: Run) -> tuple[Line, Series] | tuple[str, str, dict[str, object]]:
+    """Run it in a worker. Errors are returned as (code, message, details): they are not pickled."""
+
+    def report(jobs: int) -> None:
+        if _ended is not None:
+            _ended[number] = jobs
+
+    try:
+        return execute(run, report)
+    except (WorkloadError, PolicyError) as error:
+        return error.code, error.message, error.details
+
+
+def _answer(future: Future[Any]) -> tuple[Line, Series]:
+    answer = future.result()
+    if len(answer) == 3:
+        code, message, details = answer
+        raise WorkloadError(message, code, **details)
+    return answer[0], answer[1]
+
+
+def execute_all(
+    runs: Sequence[Run], processes: int, progress: Callable[[int, int], None]
+) -> Iterator[tuple[Line, Series]]:
+    """Run all and yield their lines in order, each as soon as those before it are there. `progress`
+    is called with (jobs that ended, jobs of all runs).
+
+    Raises `WorkloadError` and `PolicyError`.
+    """
+    total = sum(len(run.trace.jobs) for run in runs)
+    if processes <= 1 or len(runs) == 1:
+        before = 0
+        for run in runs:
+            yield execute(run, _reporter(progress, before, total))
+            before += len(run.trace.jobs)
+            progress(before, total)
+        return
+    context = get_context("fork")
+    ended = context.Array("i", len(runs))
+    with ProcessPoolExecutor(processes, context, _share, (ended,)) as pool:
+        futures = [pool.submit(_work, number, run) for number, run in enumerate(runs)]
+        try:
+            for number, future in enumerate(futures):
+                while not wait([future], timeout=0.2).done:
+                    progress(sum(ended[:]), total)
+                ended[number] = len(runs[number].trace.jobs)
+                yield _answer(future)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    progress(total, total)
+
+
+def _reporter(
+    progress: Callable[[int, int], None], before: int, total: int
+) -> Callable[[int], None]:
+    return lambda jobs: progress(before + jobs, total)
+
+
+def read_seeds(text: str) -> list[int]:
+    """Return the seeds of `3`, `0-9` or `42,1234,15`. Raises `WorkloadError`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        if match is None:
+            raise WorkloadError(
+                f"--seeds {text!r} is neither a number, a range such as 0-9, nor a list of them",
+                "bad_option",
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MAX_RUNS:
+            raise WorkloadError(f"--seeds {text!r}: {part!r} is no range", "bad_option")
+        seeds += range(first, last + 1)
+    return list(dict.fromkeys(seeds))
+
+
+def read_policy(text: str) -> PolicyChoice:
+    """Return the choice of `NAME` or `NAME:PARAMETER=VALUE,...`. Raises `WorkloadError`."""
+    name, _, rest = text.partition(":")
+    parameters: list[tuple[str, str | int | float]] = []
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise WorkloadError(f"--policy {text!r}: {part!r} is not PARAMETER=VALUE", "bad_option")
+        parameters.append((key.strip(), _value(value.strip())))
+    return PolicyChoice(name.strip(), tuple(parameters))
+
+
+def _value(text: str) -> str | int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _default_policy(request: SimulateRequest, preset: registry.Preset) -> str:
+    return policies.DEFAULT if not request.preset else sorted(preset.policies)[0]
+
+
+def _is_live(request: SimulateRequest, preset: registry.Preset, choice: PolicyChoice) -> bool:
+    if request.preset and request.preset != "native":
+        return False
+    if request.placement:
+        return request.placement == "cells"
+    only_live = choice.name in policies.names() and choice.name not in preset.policies
+    return bool(request.vcs) or only_live
+
+
+def _check_known(choice: PolicyChoice) -> None:
+    known = registry.policy_names()
+    if choice.name not in known:
+        raise PolicyError(
+            "unknown_policy",
+            f"There is no policy {choice.name!r}. Policies are: {', '.join(known)}.",
+            policy=choice.name,
+            known=list(known),
+        )
+
+
+def _check(request: SimulateRequest) -> None:
+    if request.placement and request.placement not in PLACEMENTS:
+        raise WorkloadError(f"--placement is one of {', '.join(PLACEMENTS)}", "bad_option")
+    if request.locality not in LOCALITIES:
+        raise WorkloadError(f"--locality is one of {', '.join(LOCALITIES)}", "bad_option")
+    if not 0 <= request.restart_s <= 86_400 or not 0 <= request.grace_s <= 86_400:
+        raise WorkloadError("--restart and --grace are from 0 to 86400 seconds", "bad_option")
+    if request.trace is None and not (1 <= request.jobs <= 1_000_000 and 0 < request.load <= 10):
+        raise WorkloadError("--jobs is 1 or more, --load is above 0 and at most 10", "bad_option")
+    if request.vcs and request.preset not in ("", "native"):
+        raise WorkloadError("--vc is not for presets of artifacts", "bad_option")
+
+
+def _made_up(request: SimulateRequest, hardware: Hardware | None, seed: int) -> Trace:
+    gpus = (hardware or Hardware.of_shape(DEFAULT_CLUSTER)).gpus
+    jobs = synthetic_trace(request.jobs, gpus, seed, request.load)
+    return Trace("synthetic", "csv", tuple(jobs))
+
+
+def _live(run: Run) -> dict[str, float | int]:
+    """Run the live engine on cells."""
+    hardware = run.hardware or Hardware.of_shape(DEFAULT_CLUSTER)
+    request = run.request
+    nodes = nodes_of(hardware.shape)
+    vcs = virtual_clusters(nodes, request.vcs, run.choice)
+    cluster = SimulatedCluster(nodes, vcs, grace_s=request.grace_s, keep_progress=True)
+    start = min(job.submit_s for job in run.trace.jobs)
+    for gang in gangs_of(_shifted(run.trace, start), nodes, vcs):
+        cluster.submit_later(gang)
+    ticks = cluster.run_to_end()
+    outcome = cluster.outcome()
+    outcome.check(len(run.trace.jobs))
+    return outcome.figures() | {"ticks": ticks}
+
+
+def _shifted(trace: Trace, start: float) -> list[Any]:
+    jobs = []
+    for job in trace.jobs:
+        if not job.duration_s > 0 or job.gpus < 1:
+            raise WorkloadError(
+                f"{trace.name}: job {job.id} has no duration or no GPU; its trace needs the preset "
+                "of its artifact (--preset)"
+            )
+        jobs.append(replace(job, submit_s=job.submit_s - start))
+    return sorted(jobs, key=lambda job: (job.submit_s, job.id))
+
+
+__all__ = ["PolicyError", "SimulateRequest", "WorkloadError", "execute", "execute_all", "plan_runs"]

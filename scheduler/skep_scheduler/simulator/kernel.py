@@ -1,0 +1,454 @@
+"""The event-driven kernel: order policies on pools of GPUs, without a tick.
+
+Time is a whole number of microseconds. The events of one instant are applied in the order ends,
+arrivals, wake-ups; then one decision is made. A running job stores when it was last looked at and
+what it had left then; it is touched only when it starts, leaves or crosses a threshold.
+
+The jobs of a domain wait in one heap for each number of GPUs, by the key of the policy: what was
+refused once for a size is refused for all jobs of that size, because within a decision the pool
+only fills up. Policies that displace have the running jobs in heaps, the last of the order first.
+A job takes the places of those that come later, and each of them that fits beside it afterwards
+keeps its place, so that none leaves without need.
+
+Two pools: `CountPool` counts GPUs; `NodePool` has the free GPUs of each node, puts a job on one
+node if it fits there, and a larger one on whole nodes and one node for the rest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from skep_scheduler.policies.base import BackfillMode, Keep, Key, OrderPolicy
+from skep_scheduler.simulator.results import JobResult, Outcome
+from skep_scheduler.simulator.workload import TraceJob
+
+US = 1_000_000
+END, ARRIVE, CROSS = range(3)
+Place = tuple[tuple[int, int], ...]  # (node, GPUs)
+
+
+class GpuPool(Protocol):
+    """The GPUs of a domain. `take` answers None where the job finds no place now."""
+
+    free: int
+    total: int
+
+    def take(self, gpus: int) -> Place | None: ...
+    def take_again(self, place: Place) -> bool: ...
+    def give_back(self, place: Place) -> None: ...
+
+
+class CountPool:
+    """GPUs without nodes."""
+
+    def __init__(self, gpus: int) -> None:
+        self.free = self.total = gpus
+
+    def take(self, gpus: int) -> Place | None:
+        if gpus > self.free:
+            return None
+        self.free -= gpus
+        return ((0, gpus),)
+
+    def take_again(self, place: Place) -> bool:
+        return self.take(place[0][1]) is not None
+
+    def give_back(self, place: Place) -> None:
+        self.free += place[0][1]
+
+
+class NodePool:
+    """Nodes with free GPUs, kept as one bit mask of nodes for each number of free GPUs."""
+
+    def __init__(self, nodes: Sequence[int], *, best_fit: bool = True) -> None:
+        """`nodes` are the GPUs of each node. `best_fit`: the node with the fewest free GPUs that
+        are enough, else the first one; ties go to the first."""
+        self.largest = max(nodes, default=0)
+        self.best_fit = best_fit
+        self._free = list(nodes)
+        self._masks = [0] * (self.largest + 1)
+        for node, gpus in enumerate(nodes):
+            self._masks[gpus] |= 1 << node
+        self.free = self.total = sum(nodes)
+
+    def take(self, gpus: int) -> Place | None:
+        if gpus > self.free:
+            return None
+        largest = self.largest
+        if gpus <= largest:
+            node = self._find(gpus)
+            if node < 0:
+                return None
+            self._change(node, -gpus)
+            return ((node, gpus),)
+        whole, rest = divmod(gpus, largest)
+        mask, place = self._masks[largest], []
+        if mask.bit_count() < whole:
+            return None
+        for _ in range(whole):
+            bit = mask & -mask
+            mask ^= bit
+            place.append((bit.bit_length() - 1, largest))
+        for node, some in place:
+            self._change(node, -some)
+        if rest:
+            node = self._find(rest)
+            if node < 0:
+                self.give_back(tuple(place))
+                return None
+            self._change(node, -rest)
+            place.append((node, rest))
+        return tuple(place)
+
+    def take_again(self, place: Place) -> bool:
+        if any(self._free[node] < gpus for node, gpus in place):
+            return False
+        for node, gpus in place:
+            self._change(node, -gpus)
+        return True
+
+    def give_back(self, place: Place) -> None:
+        for node, gpus in place:
+            self._change(node, gpus)
+
+    def _find(self, gpus: int) -> int:
+        first = -1
+        for free in range(gpus, self.largest + 1):
+            mask = self._masks[free]
+            if mask:
+                node = (mask & -mask).bit_length() - 1
+                if self.best_fit:
+                    return node
+                first = node if first < 0 else min(first, node)
+        return first
+
+    def _change(self, node: int, gpus: int) -> None:
+        before = self._free[node]
+        bit = 1 << node
+        self._masks[before] ^= bit
+        self._masks[before + gpus] |= bit
+        self._free[node] = before + gpus
+        self.free += gpus
+
+
+class SimulatedJob:
+    """One job in time. It has the facts that order policies read (`policies.base.JobFacts`), as of
+    the moment at which it was last touched."""
+
+    __slots__ = (
+        "deadline_at",
+        "expected_s",
+        "first_us",
+        "gpus",
+        "held_us",
+        "id",
+        "left_us",
+        "number",
+        "place",
+        "preemptions",
+        "priority",
+        "ranked",
+        "rate",
+        "served",
+        "since_us",
+        "submit_us",
+        "submitted_at",
+        "trace",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, trace: TraceJob, number: int, submit_us: int) -> None:
+        self.trace, self.number = trace, number
+        self.id, self.priority, self.gpus = trace.id, trace.priority, trace.gpus
+        self.submitted_at, self.expected_s = trace.submit_s, trace.duration_s
+        self.deadline_at = trace.deadline_s
+        self.submit_us = submit_us
+        self.left_us = -int(-trace.duration_s * US // 1)
+        self.held_us = self.served = 0  # served: GPU-microseconds
+        self.place: Place | None = None
+        self.since_us = 0
+        self.first_us: int | None = None
+        self.rate = 1.0
+        self.version = self.preemptions = self.ranked = 0
+
+    @property
+    def left_s(self) -> float:
+        return self.left_us / US
+
+    @property
+    def attained_gpu_s(self) -> float:
+        return self.served / US
+
+    def touch(self, now: int) -> None:
+        """Bring what it has left and what it was served up to now."""
+        ran = now - self.since_us
+        if self.place is None or ran <= 0:
+            return
+        self.since_us = now
+        self.held_us += ran
+        self.served += ran * self.gpus
+        self.left_us -= ran if self.rate == 1.0 else int(ran * self.rate)
+
+    def end_us(self) -> int:
+        """Return when it ends if it goes on: a duration is rounded up."""
+        if self.rate == 1.0:
+            return self.since_us + self.left_us
+        return self.since_us - int(-self.left_us / self.rate // 1)
+
+
+@dataclass(slots=True)
+class SharedPool:
+    """Jobs that share a pool under one policy: a virtual cluster, or all."""
+
+    pool: GpuPool
+    policy: OrderPolicy
+    waiting: dict[int, list[tuple[Key, float, int, SimulatedJob]]] = field(default_factory=dict)
+    running: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    never: list[SimulatedJob] = field(default_factory=list)
+    # By number of GPUs: the cause for which jobs of this size wait since `accounted_us`.
+    causes: dict[int, str] = field(default_factory=dict)
+    accounted_us: int = 0
+    waited: dict[str, int] = field(default_factory=dict)
+
+    def account(self, now: int) -> None:
+        passed = now - self.accounted_us
+        if passed > 0:
+            for gpus, cause in self.causes.items():
+                jobs = len(self.waiting[gpus])
+                if jobs:
+                    self.waited[cause] = self.waited.get(cause, 0) + passed * jobs
+        self.accounted_us = now
+
+
+class Kernel:
+    """Runs the jobs of a trace under order policies.
+
+    Raises nothing of its own: `run` asserts that no job is lost.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[TraceJob],
+        domains: Mapping[str, tuple[GpuPool, OrderPolicy]],
+        *,
+        restart_s: float = 0.0,
+        locality: Sequence[float] = (),
+    ) -> None:
+        """`domains` by the virtual cluster of a job; "" is for all others. `restart_s` is paid,
+        with the GPUs held, by a job that starts again. `locality`: the speed of a job on 1, 2, ...
+        nodes, the last one for more; empty: 1."""
+        self.domains = {name: SharedPool(*made) for name, made in domains.items()}
+        self.restart_us = int(restart_s * US)
+        self.locality = tuple(locality)
+        self.jobs = [
+            SimulatedJob(job, number, round(job.submit_s * US)) for number, job in enumerate(jobs)
+        ]
+        self._events = [(job.submit_us, ARRIVE, job.number, 0) for job in self.jobs]
+        heapq.heapify(self._events)
+        self._of = [self.domains[job.vc if job.vc in self.domains else ""] for job in jobs]
+        self.now = 0
+        self.series: list[tuple[float, int, int]] = []
+        self._ended: dict[int, int] = {}
+        self._sampled = 0
+
+    def run(self, report: Any = None) -> Outcome:
+        """Run all jobs to their ends. `report` is called with the number of jobs that ended."""
+        events, jobs = self._events, self.jobs
+        self.now = events[0][0] if events else 0
+        for domain in self.domains.values():
+            domain.accounted_us = self.now
+        while events:
+            now = self.now = events[0][0]
+            touched: dict[int, SharedPool] = {}
+            while events and events[0][0] == now:
+                _, kind, number, version = heapq.heappop(events)
+                job, domain = jobs[number], self._of[number]
+                if kind == ARRIVE:
+                    domain.account(now)
+                    self._wait(domain, job)
+                elif version != job.version:
+                    continue
+                elif kind == END:
+                    domain.account(now)
+                    self._end(domain, job)
+                    if report is not None and len(self._ended) % 1000 == 0:
+                        report(len(self._ended))
+                else:
+                    job.touch(now)
+                    self._running(domain, job)
+                touched[id(domain)] = domain
+            for domain in touched.values():
+                domain.account(now)
+                self._decide(domain)
+            if touched:
+                self._sample()
+        return self._outcome()
+
+    def _wait(self, domain: SharedPool, job: SimulatedJob) -> None:
+        if job.gpus > domain.pool.total:
+            domain.never.append(job)
+            return
+        heap = domain.waiting.setdefault(job.gpus, [])
+        key = domain.policy.key(job, self.now / US)
+        heapq.heappush(heap, (key, job.submitted_at, job.number, job))
+
+    def _end(self, domain: SharedPool, job: SimulatedJob) -> None:
+        job.touch(self.now)
+        assert job.place is not None
+        assert job.left_us <= 1, f"{job.id} ends with {job.left_us} us left"
+        domain.pool.give_back(job.place)
+        job.place = None
+        job.version += 1
+        self._ended[job.number] = self.now
+
+    def _start(self, domain: SharedPool, job: SimulatedJob, place: Place) -> None:
+        job.place, job.since_us = place, self.now
+        if job.first_us is None:
+            job.first_us = self.now
+        else:
+            job.left_us += self.restart_us
+        if self.locality:
+            job.rate = self.locality[min(len(place), len(self.locality)) - 1]
+        job.version += 1
+        heapq.heappush(self._events, (job.end_us(), END, job.number, job.version))
+        if domain.policy.keep is Keep.DISPLACE:
+            self._running(domain, job)
+
+    def _running(self, domain: SharedPool, job: SimulatedJob) -> None:
+        """Put a running job where its key is now, and wake when the policy says it changes."""
+        policy, now = domain.policy, self.now / US
+        limit = getattr(policy, "next_limit", None)
+        key = policy.key(job, now)
+        if limit is not None:
+            at = limit(job.attained_gpu_s)
+            if at is not None and job.gpus:
+                # One heap for all: a key changes only when it crosses a limit.
+                crosses = self.now - int(-(at * US - job.served) // job.gpus)
+                heapq.heappush(self._events, (crosses, CROSS, job.number, job.version))
+            surrogate, size = tuple(-part for part in key), 0
+        else:
+            # What is left falls equally fast for all jobs of one size: the end stands for it.
+            surrogate, size = (-key[0], -job.end_us(), *(-part for part in key[1:])), job.gpus
+        job.ranked += 1  # an earlier entry of it is stale
+        entry = (surrogate, -job.submitted_at, -job.number, job.ranked, job)
+        heapq.heappush(domain.running.setdefault(size, []), entry)
+
+    def _decide(self, domain: SharedPool) -> None:
+        mode = domain.policy.backfill_mode
+        displace = domain.policy.keep is Keep.DISPLACE
+        heads = [(*heap[0][:3], gpus) for gpus, heap in domain.waiting.items() if heap]
+        heapq.heapify(heads)
+        domain.causes.clear()
+        pool = domain.pool
+        blocked = False
+        while heads:
+            gpus = heapq.heappop(heads)[3]
+            heap = domain.waiting[gpus]
+            job = heap[0][3]
+            place = None if blocked else pool.take(gpus)
+            if place is None and displace:
+                place = self._displace(domain, job)
+            if place is None:
+                short = pool.free < gpus
+                domain.causes[gpus] = (
+                    "policy"
+                    if blocked and not short
+                    else "fair_share"
+                    if short
+                    else "fragmentation"
+                )
+                blocked = mode is not BackfillMode.SKIP
+                continue
+            heapq.heappop(heap)
+            self._start(domain, job, place)
+            if heap:
+                heapq.heappush(heads, (*heap[0][:3], gpus))
+
+    def _displace(self, domain: SharedPool, job: SimulatedJob) -> Place | None:
+        """Take the places of running jobs that come later in the order, the last ones first."""
+        policy, pool, now = domain.policy, domain.pool, self.now / US
+        mine = policy.key(job, now)
+        released: list[tuple[int, tuple[Any, ...]]] = []
+        place = None
+        while place is None:
+            worst, size = None, 0
+            for gpus, heap in domain.running.items():
+                while heap and _is_stale(heap[0]):
+                    heapq.heappop(heap)
+                if heap:
+                    other = heap[0][4]
+                    other.touch(self.now)
+                    rank = policy.key(other, now), other.submitted_at, other.number
+                    if worst is None or rank > worst:
+                        worst, size = rank, gpus
+            if worst is None or not mine < worst[0]:
+                break
+            entry = heapq.heappop(domain.running[size])
+            released.append((size, entry))
+            pool.give_back(entry[4].place)
+            place = pool.take(job.gpus)
+        # The best of the order is asked first whether it can stay.
+        leaving = []
+        for size, entry in reversed(released):
+            other = entry[4]
+            if pool.take_again(other.place):
+                heapq.heappush(domain.running[size], entry)
+            else:
+                assert place is not None
+                leaving.append(other)
+        for other in leaving:
+            other.place = None
+            other.version += 1
+            other.preemptions += 1
+            self._wait(domain, other)
+        return place
+
+    def _sample(self) -> None:
+        """Keep about 1,000 points of the series."""
+        self._sampled += 1
+        if self._sampled % max(len(self.jobs) // 500, 1):
+            return
+        waiting = sum(len(heap) for d in self.domains.values() for heap in d.waiting.values())
+        used = sum(d.pool.total - d.pool.free for d in self.domains.values())
+        self.series.append((self.now / US, waiting, used))
+
+    def _outcome(self) -> Outcome:
+        results = []
+        for job in self.jobs:
+            end = self._ended.get(job.number)
+            deadline = job.deadline_at
+            ended_at = None if end is None else job.submitted_at + (end - job.submit_us) / US
+            results.append(
+                JobResult(
+                    job.id,
+                    job.gpus,
+                    job.submitted_at,
+                    None if job.first_us is None else job.first_us / US,
+                    ended_at,
+                    job.held_us / US,
+                    job.trace.duration_s,
+                    job.trace.vc,
+                    job.trace.user,
+                    job.preemptions,
+                    met=None if deadline is None else ended_at is not None and ended_at <= deadline,
+                )
+            )
+        waited: dict[str, float] = {}
+        for domain in self.domains.values():
+            for cause, us in domain.waited.items():
+                waited[cause] = waited.get(cause, 0.0) + us / US
+        gpus = sum(domain.pool.total for domain in self.domains.values())
+        outcome = Outcome(results, gpus, queueing_s=waited, series=self.series)
+        outcome.check(len(self.jobs))
+        for domain in self.domains.values():
+            assert domain.pool.free == domain.pool.total, "GPUs are held by jobs that ended"
+            assert not any(domain.waiting.values()), "a job waits beside idle GPUs"
+        return outcome
+
+
+def _is_stale(entry: tuple[Any, ...]) -> bool:
+    job = entry[4]
+    return job.place is None or entry[3] != job.ranked

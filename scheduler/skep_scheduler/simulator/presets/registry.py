@@ -1,0 +1,310 @@
+"""The presets by name, and what runs each policy of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skep_scheduler import policies
+from skep_scheduler.model import DEFAULTS, PolicyChoice
+from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
+from skep_scheduler.policies.antman import AntMan
+from skep_scheduler.policies.base import OrderPolicy
+from skep_scheduler.policies.edf import Edf
+from skep_scheduler.simulator.clusters import Hardware
+from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
+from skep_scheduler.simulator.presets import elasticflow, muri, tiresias
+from skep_scheduler.simulator.readers import Trace
+from skep_scheduler.simulator.results import Outcome
+from skep_scheduler.simulator.speed import LOCALITIES, Profiles, read_profiles
+from skep_scheduler.simulator.workload import TraceJob, WorkloadError
+
+# What the kernel runs: the live order policies whose keys do not change while a job waits, and
+# those that are simulated only.
+KERNEL: tuple[type[Any], ...] = (Fifo, Sjf, Srtf, Srsf, Tiresias, Edf)
+WEEK = (datetime(2017, 10, 1, tzinfo=UTC), datetime(2017, 10, 8, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One run: a trace on a cluster under a policy. `report` is called with the number of jobs that
+    ended so far."""
+
+    trace: Trace
+    hardware: Hardware | None
+    policy: str
+    parameters: tuple[tuple[str, str | int | float], ...] = ()
+    seed: int = 0
+    profiles: Path | None = None
+    placement: str = "nodes"
+    locality: str = "none"
+    restart_s: float = 0.0
+    report: Callable[[int], None] | None = None
+
+    @property
+    def jobs(self) -> tuple[TraceJob, ...]:
+        return self.trace.jobs
+
+    def order(self, known: tuple[type[Any], ...] = KERNEL) -> OrderPolicy:
+        """Return the order policy that it names, with its parameters. Raises `PolicyError`."""
+        return policies.make_order(PolicyChoice(self.policy, self.parameters), DEFAULTS, known)
+
+
+Runner = Callable[[Setup, Hardware], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """`cluster` is the shape where none is given, or makes it of the trace; None: it has to be
+    given. `policies` are its policies by name, with what runs them."""
+
+    name: str
+    description: str
+    cluster: str | Callable[[Trace], str] | None
+    policies: Mapping[str, Runner] = field(default_factory=dict)
+
+    def run(self, setup: Setup) -> Outcome:
+        """Run it. Raises `WorkloadError` and `PolicyError`."""
+        return self.runner(setup.policy)(setup, self.hardware(setup))
+
+    def hardware(self, setup: Setup) -> Hardware:
+        if setup.hardware is not None:
+            return setup.hardware
+        shape = self.cluster(setup.trace) if callable(self.cluster) else self.cluster
+        if shape is None:
+            raise WorkloadError(f"preset {self.name} needs --cluster", "bad_cluster")
+        return Hardware.of_shape(shape)
+
+    def runner(self, policy: str) -> Runner:
+        """Return what runs a policy. Raises `WorkloadError`."""
+        try:
+            return self.policies[policy]
+        except KeyError:
+            raise WorkloadError(
+                f"preset {self.name} has no policy {policy!r}; it has "
+                f"{', '.join(sorted(self.policies))}",
+                "policy_not_in_preset",
+                policy=policy,
+                preset=self.name,
+                known=sorted(self.policies),
+            ) from None
+
+
+def find(name: str) -> Preset:
+    """Return a preset by its name. Raises `WorkloadError`."""
+    for preset in PRESETS:
+        if preset.name == name:
+            return preset
+    raise WorkloadError(
+        f"There is no preset {name!r}. Presets are: {', '.join(p.name for p in PRESETS)}.",
+        "unknown_preset",
+        preset=name,
+        known=[preset.name for preset in PRESETS],
+    )
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return the names of all policies that a preset has."""
+    return tuple(sorted({name for preset in PRESETS for name in preset.policies}))
+
+
+# The kernel
+
+
+def _kernel(setup: Setup, hardware: Hardware) -> Outcome:
+    pool: GpuPool
+    if setup.placement == "count":
+        pool = CountPool(hardware.gpus)
+    else:
+        pool = NodePool(hardware.node_sizes(), best_fit=setup.placement == "nodes")
+    return _on_pools(setup, _by_submission(setup.jobs), {"": pool})
+
+
+def _counted(setup: Setup, hardware: Hardware) -> Outcome:
+    return _kernel(replace(setup, placement="count"), hardware)
+
+
+def _philly_week(setup: Setup, hardware: Hardware) -> Outcome:
+    if not hardware.vcs:
+        raise WorkloadError(
+            "preset philly-week needs --cluster with the nodes of each virtual cluster: a CSV file "
+            "with the columns `vc` and `node num`, such as philly_vc_nodes.csv of its trace",
+            "bad_cluster",
+        )
+    first, last = (moment.timestamp() for moment in WEEK)
+    jobs = [job for job in setup.jobs if first <= job.submit_s < last and job.vc in hardware.vcs]
+    if not jobs:
+        raise WorkloadError(
+            f"{setup.trace.name}: no job of the first week of October 2017 in the virtual clusters "
+            f"{', '.join(sorted(hardware.vcs))}"
+        )
+    return _on_pools(
+        setup,
+        _by_submission(jobs),
+        {vc: NodePool(sizes) for vc, sizes in hardware.vcs.items()},
+    )
+
+
+def _on_pools(setup: Setup, jobs: list[TraceJob], pools: Mapping[str, GpuPool]) -> Outcome:
+    policy = setup.order()
+    for job in jobs:
+        if not job.duration_s > 0:
+            raise WorkloadError(
+                f"{setup.trace.name}: job {job.id} has no duration; its trace has work and no "
+                "time, and needs the preset of its artifact (--preset)"
+            )
+    kernel = Kernel(
+        jobs,
+        {vc: (pool, policy) for vc, pool in pools.items()},
+        restart_s=setup.restart_s,
+        locality=LOCALITIES[setup.locality],
+    )
+    return kernel.run(setup.report)
+
+
+def _by_submission(jobs: Any) -> list[TraceJob]:
+    return sorted(jobs, key=lambda job: job.submit_s)
+
+
+# Artifacts
+
+
+def _plain(setup: Setup) -> list[TraceJob]:
+    """Classes of jobs matter to AntMan only."""
+    return [replace(job, priority=0) for job in setup.jobs]
+
+
+def _muri_ordered(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "muri")
+    return muri.run_ordered(_plain(setup), hardware.node_sizes(), setup.order(), setup.report)
+
+
+def _muri_tiresias(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "muri")
+    limits = _limits(replace(setup, policy="tiresias"))
+    return muri.run_tiresias(_plain(setup), hardware.node_sizes(), limits, setup.report)
+
+
+def _muri_antman(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "muri")
+    policy = setup.order((AntMan,))
+    return muri.run_antman(setup.jobs, hardware.node_sizes(), policy, setup.report)
+
+
+def _limits(setup: Setup) -> tuple[int, ...]:
+    policy = setup.order((Tiresias,))
+    assert isinstance(policy, Tiresias)
+    return policy.limits
+
+
+def _tiresias(setup: Setup, hardware: Hardware) -> Outcome:
+    sample = setup.profiles
+    if sample is None and setup.trace.path is not None:
+        sample = setup.trace.path.resolve().parent / tiresias.SERVICES
+    return tiresias.run(setup.jobs, hardware.gpus, setup.policy, sample, setup.report)
+
+
+def _elasticflow_tiresias(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "elasticflow")
+    limits = _limits(setup)
+    return elasticflow.run_tiresias(setup.jobs, hardware.gpus, limits, setup.report)
+
+
+def _elasticflow_edf(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "elasticflow")
+    return elasticflow.run_edf(
+        setup.jobs, hardware.gpus, setup.order(), elastic_profiles(setup), setup.report
+    )
+
+
+def elastic_profiles(setup: Setup) -> Profiles:
+    """Return the throughputs that were given, or those in a folder near the trace."""
+    name = "throughputs_T4" if _is_t4(setup.trace) else "throughputs_A100"
+    if setup.profiles is not None:
+        inner = setup.profiles / name
+        return read_profiles(inner if inner.is_dir() else setup.profiles)
+    for folder in near(setup.trace):
+        if (folder / name).is_dir():
+            return read_profiles(folder / name)
+    raise WorkloadError(
+        f"{setup.trace.name}: no folder {name} beside it; give the throughputs with --profiles",
+        "bad_profile",
+    )
+
+
+def near(trace: Trace) -> tuple[Path, ...]:
+    """Return the folder of a trace and the two above it."""
+    return () if trace.path is None else tuple(trace.path.resolve().parents[:3])
+
+
+def _is_t4(trace: Trace) -> bool:
+    return any(job.model in ("cifar10", "imagenet", "ncf", "yolov3") for job in trace.jobs)
+
+
+# The nodes of 8 A100 that the figures of the paper have for each trace.
+A100_NODES = {"cluster01": 64, "cluster03": 64, "cluster10": 32, "philly_103959": 32}
+
+
+def _elasticflow_cluster(trace: Trace) -> str:
+    if _is_t4(trace):
+        return "16x4xT4"
+    return f"{A100_NODES.get(Path(trace.name).stem, 128)}x8xA100"
+
+
+def _expect(setup: Setup, *formats: str) -> None:
+    if setup.trace.format not in formats:
+        raise WorkloadError(
+            f"{setup.trace.name}: the policy {setup.policy} of this preset needs a trace with the "
+            f"columns of {' or '.join(formats)}; this one has those of {setup.trace.format}"
+        )
+
+
+_ORDERS: Mapping[str, Runner] = {policy.name: _kernel for policy in KERNEL}
+_ELASTICFLOW: Mapping[str, Runner] = {
+    "edf": _elasticflow_edf,
+    "tiresias": _elasticflow_tiresias,
+}
+PRESETS: tuple[Preset, ...] = (
+    Preset("native", "our own rules, without the habits of an artifact", "8x8xV100", _ORDERS),
+    Preset(
+        "philly-week",
+        "Philly, 1 to 7 October 2017; each virtual cluster alone on its nodes (best fit)",
+        None,
+        dict.fromkeys(_ORDERS, _philly_week),
+    ),
+    Preset(
+        "philly-count",
+        "Philly, all jobs on one pool of 600 GPUs without nodes",
+        "75x8xP100",
+        dict.fromkeys(_ORDERS, _counted),
+    ),
+    Preset(
+        "tiresias-4x4",
+        "the simulator of Tiresias on 4 nodes of 4 GPUs, without placement",
+        "4x4xP100",
+        dict.fromkeys(tiresias.POLICIES, _tiresias),
+    ),
+    Preset(
+        "muri-n8g8",
+        "the simulator of Muri (SIGCOMM 2022) on 8 nodes of 8 GPUs",
+        "8x8xV100",
+        {
+            "srtf": _muri_ordered,
+            "srsf": _muri_ordered,
+            "tiresias-l": _muri_tiresias,
+            "tiresias": _muri_tiresias,
+            "antman": _muri_antman,
+        },
+    ),
+    Preset(
+        "elasticflow",
+        "the simulator of ElasticFlow (ASPLOS 2023), on T4 or A100 as the trace has its models",
+        _elasticflow_cluster,
+        _ELASTICFLOW,
+    ),
+    Preset("elasticflow-t4", "the same on 16 nodes of 4 T4", "16x4xT4", _ELASTICFLOW),
+    Preset("elasticflow-a100", "the same on A100", _elasticflow_cluster, _ELASTICFLOW),
+)

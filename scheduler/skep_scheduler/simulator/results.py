@@ -1,0 +1,167 @@
+"""What a simulation answers: one result for each job, and the figures that are made of them.
+
+The figures have one definition for all policies and presets:
+
+- job completion time (JCT): end minus submission; queueing: the part of it without GPUs
+- percentiles by nearest rank (a preset may have that of its artifact)
+- makespan: from the first submission to the last end (a preset may have the last end itself)
+- utilisation: GPU time held, of all GPU time within the makespan
+- finish-time fairness rho: JCT by the time that the job would take on its share of the cluster,
+  `duration * max(1, J * gpus / N)`, with J the mean number of jobs during its life
+- deadlines met: jobs that ended by their deadline; refused and late ones missed it
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, fsum
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What became of one job. Times are in seconds on the clock of the trace.
+
+    ended_at: None for one that was refused, or still waits when nothing can happen any more
+    held_s: how long it held GPUs; gpu_s: its GPU-seconds, where its size changed; else None
+    duration_s: how long it runs at the size that it asks for, when it has the GPUs to itself
+    met: whether it ended by its deadline; None: it has none
+    """
+
+    id: str
+    gpus: int
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    held_s: float
+    duration_s: float
+    vc: str = ""
+    user: str = ""
+    preemptions: int = 0
+    migrations: int = 0
+    gpu_s: float | None = None
+    met: bool | None = None
+    refused: str = ""
+
+    @property
+    def jct_s(self) -> float:
+        assert self.ended_at is not None
+        return self.ended_at - self.submitted_at
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All jobs of a run, on a cluster of `gpus` GPUs.
+
+    absolute_makespan: the makespan is the last end, on the clock of the trace
+    p99_by_index: the 99th percentile is `sorted(jct)[int(count * 0.99)]`
+    utilisation: as the artifact measures it; None: by the definition above
+    queueing_s: job-seconds waited by cause; series: (second, waiting jobs, GPUs in use)
+    """
+
+    jobs: list[JobResult]
+    gpus: int
+    absolute_makespan: bool = False
+    p99_by_index: bool = False
+    utilisation: float | None = None
+    queueing_s: Mapping[str, float] = field(default_factory=dict)
+    series: Sequence[tuple[float, int, int]] = ()
+    more: Mapping[str, float | int] = field(default_factory=dict)
+
+    def check(self, submitted: int) -> None:
+        """Raise `AssertionError` unless each of the submitted jobs is there once, and each ended
+        once, was refused, or has not ended; and none ran on GPUs that do not exist."""
+        assert len(self.jobs) == submitted, f"{len(self.jobs)} of {submitted} jobs"
+        assert len({job.id for job in self.jobs}) == submitted, "a job is there twice"
+        for job in self.jobs:
+            assert not (job.refused and job.ended_at is not None), f"{job.id} was refused and ended"
+            assert job.ended_at is None or job.jct_s >= -1e-6, f"{job.id} ended before it came"
+        held, span = self._held(), self._span()
+        assert held <= self.gpus * span * (1 + 1e-9) + 1e-6, f"{held} GPU-seconds of {self.gpus}"
+
+    def figures(self) -> dict[str, float | int]:
+        """Return the figures, times in seconds rounded to 1 µs."""
+        ended = [job for job in self.jobs if job.ended_at is not None]
+        times = sorted(job.jct_s for job in ended)
+        n = len(ended)
+        waits = sorted(max(job.jct_s - job.held_s, 0.0) for job in ended)
+        due = [job for job in self.jobs if job.met is not None]
+        rho = self._rho(ended)
+        span = self._span()
+        used = self._held() / (self.gpus * span) if self.gpus and span else 0.0
+        p99 = times[min(int(n * 0.99), n - 1)] if self.p99_by_index and n else percentile(times, 99)
+        last = max((job.ended_at or 0.0 for job in ended), default=0.0)
+        met = sum(job.met is True for job in due)
+        figures: dict[str, float | int] = {
+            "jobs": len(self.jobs),
+            "finished": n,
+            "refused": sum(bool(job.refused) for job in self.jobs),
+            "avg_jct_s": _mean(times),
+            "p50_jct_s": percentile(times, 50),
+            "p95_jct_s": percentile(times, 95),
+            "p99_jct_s": p99,
+            "avg_wait_s": _mean(waits),
+            "p99_wait_s": percentile(waits, 99),
+            "makespan_s": last if self.absolute_makespan else span,
+            "deadlines": len(due),
+            "deadlines_met": met,
+            "deadline_ratio": met / len(due) if due else 0.0,
+            "utilisation": used if self.utilisation is None else self.utilisation,
+            "rho_mean": _mean(rho),
+            "rho_max": max(rho, default=0.0),
+            "unfair_share": sum(value > 1.05 for value in rho) / len(rho) if rho else 0.0,
+            "preemptions": sum(job.preemptions for job in self.jobs),
+            "migrations": sum(job.migrations for job in self.jobs),
+        }
+        for cause, seconds in sorted(self.queueing_s.items()):
+            figures[f"queueing_{cause}_s"] = seconds / len(self.jobs) if self.jobs else 0.0
+        figures |= self.more
+        return {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in figures.items()
+        }
+
+    def _held(self) -> float:
+        return fsum(job.held_s * job.gpus if job.gpu_s is None else job.gpu_s for job in self.jobs)
+
+    def _span(self) -> float:
+        """From the first submission to the last end; of jobs that never end, as long as they
+        held GPUs."""
+        first = min((job.submitted_at for job in self.jobs), default=0.0)
+        ends = [job.ended_at for job in self.jobs if job.ended_at is not None]
+        ends += [(job.started_at or 0.0) + job.held_s for job in self.jobs if job.ended_at is None]
+        return max(max(ends, default=0.0) - first, 0.0)
+
+    def _rho(self, ended: Sequence[JobResult]) -> list[float]:
+        """The mean number of jobs is the integral of those that have come and not ended."""
+        if not self.gpus:
+            return []
+        changes = sorted(
+            [(job.submitted_at, 1) for job in ended] + [(job.ended_at or 0.0, -1) for job in ended]
+        )
+        moments, integral, total, active, before = [], [], 0.0, 0, 0.0
+        for moment, change in changes:
+            total += active * (moment - before)
+            before, active = moment, active + change
+            moments.append(moment)
+            integral.append(total)
+        found = []
+        for job in ended:
+            if job.duration_s <= 0 or job.jct_s <= 0:
+                continue
+            start = integral[bisect_right(moments, job.submitted_at) - 1]
+            end = integral[bisect_right(moments, job.submitted_at + job.jct_s) - 1]
+            jobs = (end - start) / job.jct_s
+            alone = job.duration_s * max(1.0, jobs * job.gpus / self.gpus)
+            found.append(job.jct_s / alone)
+        return found
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return the nearest-rank percentile of values in ascending order, 0 for no values."""
+    return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1] if ordered else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values) if values else 0.0

@@ -1,0 +1,118 @@
+"""`skep simulate`: one line of JSON for each policy and seed, a report, and errors with a code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from skep_client.cli import app
+
+FIELDS = [
+    *("policy", "preset", "trace", "seed", "jobs", "finished", "refused", "avg_jct_s"),
+    *("p50_jct_s", "p95_jct_s", "p99_jct_s", "avg_wait_s", "p99_wait_s", "makespan_s"),
+    *("deadlines", "deadlines_met", "deadline_ratio", "utilisation", "rho_mean", "rho_max"),
+    *("unfair_share", "preemptions", "migrations"),
+]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    rows = [f"j{n},{n * 7 % 50},{20 + n * 13 % 90},{2 ** (n % 4)}" for n in range(40)]
+    path.write_text("\n".join(["id,submit_s,duration_s,gpus", *rows]) + "\n")
+    return path
+
+
+def skep(*args: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *args])
+
+
+def lines(*args: str) -> list[dict[str, Any]]:
+    result = skep(*args, "--json")
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    for line in found:
+        assert line.pop("wall_s") >= 0
+    return found
+
+
+def test_equal_arguments_print_equal_lines_however_many_run_at_a_time(trace: Path) -> None:
+    args = ["--trace", str(trace), "--cluster", "1x8xV100", "--seeds", "0-1"]
+    for policy in ("fifo", "srtf", "tiresias:first_limit_gpu_s=40,second_limit_gpu_s=0"):
+        args += ["--policy", policy]
+    alone, together = lines(*args, "--processes", "1"), lines(*args, "--processes", "2")
+    assert alone == together
+    assert [(line["policy"][:4], line["seed"]) for line in alone] == [
+        *(("fifo", 0), ("fifo", 1), ("srtf", 0), ("srtf", 1), ("tire", 0), ("tire", 1))
+    ]
+    assert list(alone[0])[: len(FIELDS)] == FIELDS
+    assert alone[2]["avg_jct_s"] < alone[0]["avg_jct_s"]
+    assert alone[2]["preemptions"] > 0
+
+
+def test_made_up_jobs_differ_by_seed_and_run_on_the_live_engine_too() -> None:
+    args = ("--jobs", "30", "--cluster", "2x8xV100", "--seeds", "3,5", "--policy", "fifo")
+    kernel, engine = lines(*args), lines(*args, "--placement", "cells")
+    assert kernel[0]["avg_jct_s"] != kernel[1]["avg_jct_s"]
+    assert engine[0]["ticks"] > 0
+    assert [line["finished"] for line in engine] == [30, 30]
+
+
+def test_the_report_is_one_file_without_scripts(trace: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    args = ("--trace", str(trace), "--policy", "fifo", "--policy", "srsf", "--html", str(report))
+    result = skep(*args)
+    assert result.exit_code == 0
+    assert "MEAN JCT" in result.stdout
+    text = report.read_text()
+    assert text.count("<polyline") == 4
+    assert "srsf" in text
+    assert "<script" not in text
+    assert "http" not in text
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--trace", "nowhere.csv"], "bad_trace", "nowhere.csv"),
+        (["--policy", "lifo"], "unknown_policy", "There is no policy 'lifo'"),
+        (["--policy", "antman"], "policy_not_in_preset", "preset native has no policy 'antman'"),
+        (["--policy", "fifo:depth=3"], "bad_policy_parameter", "no parameter 'depth'"),
+        (["--policy", "fifo:deep"], "bad_option", "PARAMETER=VALUE"),
+        (["--cluster", "8x8"], "bad_cluster", "NODESxGPUSxMODEL"),
+        (["--cluster", "none.yaml"], "bad_cluster", "none.yaml"),
+        (["--preset", "muri"], "unknown_preset", "muri-n8g8"),
+        (["--preset", "muri-n8g8"], "bad_option", "needs --trace"),
+        (["--seeds", "x"], "bad_option", "neither a number"),
+        (["--placement", "heap"], "bad_option", "cells, nodes, first, count"),
+        (["--jobs", "0"], "bad_option", "--jobs"),
+        (["--vc", "a=A100:1", "--policy", "fifo"], "bad_cluster", "0 GPUs of model A100"),
+    ],
+)
+def test_errors_have_a_code_and_say_what_to_do(args: list[str], code: str, words: str) -> None:
+    result = skep(*args, "--json")
+    assert result.exit_code == 2
+    problem = json.loads(result.stderr)
+    assert (problem["code"], result.stdout) == (code, "")
+    assert words in problem["message"]
+
+
+def test_an_error_of_one_of_several_runs_keeps_its_code(trace: Path) -> None:
+    args = ("--trace", str(trace), "--policy", "edf", "--policy", "srtf", "--processes", "2")
+    result = skep(*args, "--policy", "srtf:x=1", "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stderr)["code"] == "bad_policy_parameter"
+
+
+def test_a_trace_without_durations_names_what_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "w.csv"
+    path.write_text("name,time,application,num_replicas,batch_size\nbert-0,1,bert,2,24\n")
+    result = skep("--trace", str(path), "--policy", "fifo")
+    assert result.exit_code == 2
+    assert "--preset" in result.stderr
+    result = skep("--trace", str(path), "--preset", "muri-n8g8", "--policy", "srtf")
+    assert "needs a trace with the columns of muri" in result.stderr

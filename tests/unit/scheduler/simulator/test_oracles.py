@@ -1,0 +1,135 @@
+"""The numbers that papers and artifacts printed, on their own traces. Each test names the file and
+the figure; SCHEDULING.md, section 4, has them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.traces import published, trace
+
+from skep_scheduler.simulator.command import SimulateRequest, execute, plan_runs
+
+
+def run(path: str, policy: str, **request: Any) -> dict[str, Any]:
+    (only,) = plan_runs(SimulateRequest(trace(path), policies=(policy,), **request))
+    line, _ = execute(only)
+    assert line["finished"] + line["refused"] == line["jobs"]
+    return line
+
+
+def printed(value: float) -> Any:
+    """As many digits as the file has."""
+    return pytest.approx(value, rel=1e-9)
+
+
+MURI = {"srtf": "SRTF", "srsf": "SRSF", "tiresias-l": "Tiresias_L", "antman": "antman"}
+
+
+LONG = {("trace4", "antman")}
+MURI_RUNS = [
+    pytest.param(name, policy, marks=[pytest.mark.long] if (name, policy) in LONG else [])
+    for name in ("trace1", "trace3", "trace4")
+    for policy in MURI
+]
+
+
+@pytest.mark.parametrize(("name", "policy"), MURI_RUNS)
+def test_muri_figures_9_and_10(name: str, policy: str) -> None:
+    """muri_sigcomm22_fig9_10.json: mean, makespan and p99 of 12 runs."""
+    wanted = published("muri_sigcomm22_fig9_10.json")["policies"][MURI[policy]]
+    line = run(f"muri/{name}.csv", policy, preset="muri-n8g8")
+    assert line["avg_jct_s"] == printed(wanted["JCT"][name])
+    assert line["makespan_s"] == printed(wanted["Makespan"][name])
+    assert line["p99_jct_s"] == printed(wanted["99JCT"][name])
+
+
+@pytest.mark.parametrize(
+    ("policy", "jct", "wait"),
+    [
+        ("fifo", 8118.03, 289.03),
+        ("sjf:backfill=block", 7934.68, 105.68),
+        ("fifo:backfill=skip", 7936.55, 107.55),
+        ("sjf", 7924.42, 95.42),
+    ],
+)
+def test_the_philly_week(policy: str, jct: float, wait: float) -> None:
+    """Philly, 1 to 7 October 2017, each of 11 virtual clusters on its nodes."""
+    vcs = str(trace("philly/philly_vc_nodes.csv"))
+    line = run("philly/sia_philly_82k.csv", policy, preset="philly-week", cluster=vcs)
+    assert line["jobs"] == 10_650
+    assert (round(line["avg_jct_s"], 2), round(line["avg_wait_s"], 2)) == (jct, wait)
+
+
+ONE_LIMIT = "tiresias:first_limit_gpu_s=18000,second_limit_gpu_s=0"
+
+
+@pytest.mark.parametrize(("policy", "jct"), [("srtf", 7919), (ONE_LIMIT, 7957)])
+def test_the_philly_week_with_preemption(policy: str, jct: float) -> None:
+    """A peer that ticks each second; within 1 %."""
+    vcs = str(trace("philly/philly_vc_nodes.csv"))
+    line = run("philly/sia_philly_82k.csv", policy, preset="philly-week", cluster=vcs)
+    assert line["avg_jct_s"] == pytest.approx(jct, rel=0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("policy", "cluster", "jct"),
+    [
+        ("fifo", "", pytest.approx(106003.83, abs=0.005)),
+        ("fifo:backfill=skip", "", pytest.approx(45120.11, abs=0.005)),
+        ("srtf", "", pytest.approx(14409, rel=0.01)),
+        ("srtf", "249x10xP100", pytest.approx(13135.93, abs=0.005)),
+    ],
+)
+def test_all_jobs_of_philly_on_one_pool(policy: str, cluster: str, jct: Any) -> None:
+    path = "philly/sia_philly_82k.csv"
+    line = run(path, policy, preset="philly-count", cluster=cluster)
+    assert line["jobs"] == 82_247
+    assert line["avg_jct_s"] == jct
+
+
+@pytest.mark.parametrize(
+    ("policy", "jct"),
+    [("fifo", 200.8), ("fjf", 190.7), ("shortest", 192.1), ("dlas", 190.7), ("dlas-gpu", 190.7)],
+)
+def test_tiresias_on_four_nodes(policy: str, jct: float) -> None:
+    line = run("tiresias/60_job.csv", policy, preset="tiresias-4x4")
+    assert round(line["avg_jct_s"], 1) == jct
+
+
+@pytest.mark.parametrize("policy", ["fifo", "shortest-gpu", "gittins"])
+def test_tiresias_where_no_job_waits(policy: str) -> None:
+    spec = str(trace("tiresias/cluster_spec.csv"))
+    line = run("tiresias/60_job.csv", policy, preset="tiresias-4x4", cluster=spec)
+    assert (round(line["avg_jct_s"], 1), line["makespan_s"]) == (178.4, 3271)
+
+
+ELASTICFLOW = [
+    ("artifact/elasticVpollux_e.csv", "tiresias", 56),
+    ("artifact/elasticVpollux_e.csv", "edf", 23),
+    ("ef/cluster10.csv", "tiresias", 124),
+    ("ef/cluster10.csv", "edf", 202),
+    ("artifact/philly_103959.csv", "tiresias", 408),
+    ("artifact/philly_103959.csv", "edf", 382),
+    ("ef/cluster01.csv", "tiresias", 787),
+    ("ef/cluster01.csv", "edf", 298),
+    ("ef/cluster03.csv", "tiresias", 1298),
+    ("ef/cluster03.csv", "edf", 309),
+    ("ef/cluster08.csv", "tiresias", 6242),
+    ("ef/cluster08.csv", "edf", 4330),
+    ("ef/cluster09.csv", "tiresias", 5368),
+    ("ef/cluster09.csv", "edf", 9386),
+]
+
+
+@pytest.mark.parametrize(("path", "policy", "met"), ELASTICFLOW)
+def test_elasticflow_deadlines(path: str, policy: str, met: int) -> None:
+    """elasticflow_asplos23_fig8.json, figure 8a (195 jobs on 64 T4), and the clusters of 8b as the
+    released code has them."""
+    line = run(f"elasticflow/{path}", policy, preset="elasticflow")
+    assert line["deadlines_met"] == met
+    if "elasticVpollux" in path:
+        names = {"edf": "EDF", "tiresias": "Tiresias"}
+        figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
+        assert line["deadline_ratio"] == pytest.approx(figure[names[policy]], abs=5e-4)
