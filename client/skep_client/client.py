@@ -131,6 +131,8 @@ class Api:
     attempts = Pages(calls.attempts)
     use = Method(calls.use)
     metrics = Method(calls.metrics)
+    user_metrics = Method(calls.user_metrics)
+    compare_jobs = Method(calls.compare_jobs)
     stop = Method(calls.stop)
     tasks = Pages(calls.tasks)
     events = Pages(calls.events)

@@ -262,6 +262,12 @@ class DeviceLogin(Model):
     expires_at: datetime
 
 
+class Dropped(Model):
+    reason: str = ""
+    count: int = 0
+    message: str = ""
+
+
 class Error(Model):
     """
     Every refusal has this shape. `code` is stable, `message` says what to do.
@@ -1128,6 +1134,18 @@ class User(Model):
     last_login_at: datetime | None = None
 
 
+class UserMetric(Model):
+    name: str
+    count: int = 0
+    kept_each: int = 0
+    last: float | None = None
+    low: float | None = None
+    high: float | None = None
+    not_finite: int = 0
+    not_finite_step: float | None = None
+    points: list[list[float]] = Field(default_factory=list)
+
+
 class VcClaims(Model):
     cells: list[Claim] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
@@ -1219,6 +1237,14 @@ class Assignment(Model):
     revision: int = 0
     virtual_clusters: dict[str, VcClaims] = Field(default_factory=dict)
     pins: list[Pin] = Field(default_factory=list)
+
+
+class AttemptMetrics(Model):
+    attempt: int = 0
+    started_at: datetime | None = None
+    reading: bool = False
+    dropped: list[Dropped] = Field(default_factory=list)
+    metrics: list[UserMetric] = Field(default_factory=list)
 
 
 class AuditEntry(Model):
@@ -1503,6 +1529,18 @@ class ReportJob(Model):
     gpus: int = 0
 
 
+class Run(Model):
+    id: str
+    name: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    tags: list[str] = Field(default_factory=list)
+    submitted_at: datetime
+    parameters: dict[str, str] = Field(default_factory=dict)
+    metrics: list[UserMetric] = Field(default_factory=list)
+
+
 class Running(Model):
     job: QueuedJob
     expected_end: datetime | None = None
@@ -1541,6 +1579,11 @@ class UsageRow(Model):
     job: UsedJob | None = None
     gpu_model: str = ""
     class_: str = Field("", alias="class")
+
+
+class UserMetrics(Model):
+    asked: bool = False
+    attempts: list[AttemptMetrics] = Field(default_factory=list)
 
 
 class VcChain(Model):
@@ -1586,6 +1629,11 @@ class Attempt(Model):
     ready_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class Compare(Model):
+    runs: list[Run] = Field(default_factory=list)
+    more: bool = False
 
 
 class Home(Model):

@@ -11,13 +11,19 @@ from pydantic import BaseModel, ValidationError
 from skep_jobfile.part import IDENTIFIER, NAME
 from skep_jobfile.problems import Issue, Path, named
 from skep_jobfile.raw import did_you_mean
+from skep_limits import METRIC_NAME
 
 Model = TypeVar("Model", bound=BaseModel)
 
-CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+CODES = {
+    "missing": "missing_field",
+    "extra_forbidden": "unknown_field",
+    "metric_pattern": "metric_pattern",
+}
 PATTERNS = {
     NAME: "A name has letters, digits, - and _.",
     IDENTIFIER: "A name begins with a letter or _, and has letters, digits and _.",
+    METRIC_NAME: "A metric begins with a lower-case letter, and has such letters, digits and _.",
 }
 TAG = ("union_tag_not_found", "union_tag_invalid")
 
@@ -64,7 +70,7 @@ def _within(data: Any, loc: tuple[Any, ...]) -> Path:
             break
         elif isinstance(data, dict) and (step in data or place == len(loc) - 1):
             data = data.get(step)
-        elif isinstance(data, dict):
+        elif isinstance(data, dict | list):
             continue
         else:
             break

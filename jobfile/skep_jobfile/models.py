@@ -331,6 +331,18 @@ class JobFile(Part):
         own = self.extras.skep.task_roles.get(role)
         return own.parallelism if own else None
 
+    @property
+    def metrics_rank(self) -> int | None:
+        """The rank of the task whose log is read for metrics; None: it asks for none."""
+        skep, rank = self.extras.skep, 0
+        if not skep.metrics:
+            return None
+        for name, role in self.task_roles.items():
+            if skep.metrics_role in (None, name):
+                break
+            rank += role.instances
+        return rank
+
     def sku_of(self, role: str) -> str:
         """Return the role's own SKU type, or that of its affinity group."""
         demand = self.demand_of(role)

@@ -112,6 +112,7 @@ def check_own_fields(data: dict[str, Any]) -> list[Issue]:
         *_credentials(data, skep),
         *_roles(data, skep),
         *_apps(data, skep),
+        *_metrics(data, skep),
     ]
 
 
@@ -193,6 +194,20 @@ def _apps(data: dict[str, Any], skep: dict[str, Any]) -> Iterator[Issue]:
             yield Issue("app_port", "A shell listens on no port: remove it.", (*path, "port"))
         if not shell and app.get("port") is None:
             yield Issue("app_port", "On which port does it listen? Add `port`.", path)
+
+
+def _metrics(data: dict[str, Any], skep: dict[str, Any]) -> Iterator[Issue]:
+    roles, role, seen = section(data, "taskRoles"), skep.get("metricsRole"), set()
+    if isinstance(role, str) and role not in roles:
+        message = f"There is no task role {role[:100]}.{did_you_mean(role, roles)}"
+        yield Issue("unknown_task_role", message, (*SKEP, "metricsRole"))
+    asked = skep.get("metrics")
+    for index, one in enumerate(asked if isinstance(asked, list) else []):
+        name = one.get("name") if isinstance(one, dict) else one
+        if isinstance(name, str) and name in seen:
+            message = f"There is a metric named {name[:100]} already."
+            yield Issue("duplicate_metric", message, (*SKEP, "metrics", index))
+        seen.add(str(name))
 
 
 def _range(skep: dict[str, Any]) -> Iterator[Issue]:

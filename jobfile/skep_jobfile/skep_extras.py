@@ -5,11 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from skep_jobfile.metric_patterns import check_pattern
 from skep_jobfile.part import CellType, Part, RoleName, Seconds
-from skep_limits import MAX_GRACE_S, MAX_OPEN_FILES, MAX_SCRATCH_MB
+from skep_limits import (
+    MAX_GRACE_S,
+    MAX_METRIC_NAME,
+    MAX_METRIC_PATTERN,
+    MAX_METRICS,
+    MAX_OPEN_FILES,
+    MAX_SCRATCH_MB,
+    METRIC_NAME,
+    METRIC_STEP,
+)
 
 MAX_PRIORITY = 1000
 MAX_DURATION_S = 366 * 86400
@@ -195,6 +205,49 @@ class DatasetMount(Part):
 DatasetName = Annotated[str, Field(pattern=DATASET, max_length=127)]
 
 
+def _metric(name: str) -> str:
+    if name == METRIC_STEP:
+        message = "a metric cannot be named step: that is where its points belong"
+        raise PydanticCustomError("invalid_value", message)
+    return name
+
+
+def _pattern(text: str) -> str:
+    if problem := check_pattern(text):
+        raise PydanticCustomError("metric_pattern", "{problem}", {"problem": problem})
+    return text
+
+
+MetricName = Annotated[
+    str, Field(pattern=METRIC_NAME, max_length=MAX_METRIC_NAME), AfterValidator(_metric)
+]
+
+
+class MetricPattern(Part):
+    """A number that is read from the log, line by line."""
+
+    name: MetricName = Field(description="What its plot is called.", examples=["loss"])
+    pattern: Annotated[
+        str, Field(min_length=1, max_length=MAX_METRIC_PATTERN), AfterValidator(_pattern)
+    ] = Field(
+        description="A regular expression of RE2 with one group, the number; a second one named "
+        "`step` is where it belongs.",
+        examples=["step (?P<step>[0-9]+).* loss=([0-9.e+-]+)"],
+    )
+
+
+# One kind of value is tried, so that a problem is named once, where it is.
+OneMetric = Annotated[
+    Annotated[MetricName, Tag("name")] | Annotated[MetricPattern, Tag("pattern")],
+    Discriminator(lambda value: "name" if isinstance(value, str) else "pattern"),
+]
+Metrics = Annotated[
+    Annotated[bool, Tag("bool")]
+    | Annotated[list[OneMetric], Field(min_length=1, max_length=MAX_METRICS), Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "bool"),
+]
+
+
 class SkepRole(Part):
     """What Skep knows of a task role and OpenPAI's protocol does not."""
 
@@ -317,6 +370,17 @@ class SkepExtras(Part):
         default=[],
         description="Programs in the job that people open in a browser, such as JupyterLab.",
         examples=[[{"name": "notebook", "type": "jupyterlab", "port": 8888}]],
+    )
+    metrics: Metrics = Field(
+        default=False,
+        description="Numbers that are read from the log of the job and plotted: `true` reads lines "
+        "`::skep-metric loss=0.1 step=5`, as `skep_client.log` writes them; a list reads these and "
+        "what it says: a name such as `loss` finds `loss=0.1` and `loss: 0.1`.",
+        examples=[True, ["loss", {"name": "accuracy", "pattern": "top1 ([0-9.]+)%"}]],
+    )
+    metrics_role: RoleName | None = Field(
+        default=None,
+        description="Role whose first task writes the metrics; default: the first role.",
     )
     visibility: Literal["owner", "members", "everyone"] | None = Field(
         default=None,

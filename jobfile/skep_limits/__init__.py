@@ -85,6 +85,17 @@ MAX_GRACE_S = 3600  # of each kind, between a signal and the next one
 MAX_SCRATCH_MB = 2**30
 MAX_OPEN_FILES = 2**20  # of a process
 
+# --- metrics that a job writes into its log
+
+METRIC_NAME = r"^[a-z][a-z0-9_]*$"
+MAX_METRIC_NAME = 64  # characters
+MAX_METRICS = 16  # patterns of a job file
+MAX_METRIC_PATTERN = 256  # characters
+# What a line of the log begins with that has metrics in it, `name=number` each, in front of them.
+METRIC_LINE = "::skep-metric"
+# What a metric cannot be called: it says where the others belong.
+METRIC_STEP = "step"
+
 # --- storages
 
 MAX_STORAGE_PATH = 1024  # characters

@@ -54,6 +54,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 2.0,
             "options": {"expires": 4},
         },
+        "read-metrics": {
+            "task": "skep.telemetry.read_metrics",
+            "schedule": 5.0,
+            "options": {"expires": 10},
+        },
         "count-use": {
             "task": "skep.telemetry.count_use",
             "schedule": 5.0,

@@ -255,6 +255,8 @@ EXPECTED = {
     "GET jobs/<id>/events": MAY_SEE,
     "GET jobs/<id>/logs": MAY_SEE,
     "GET jobs/<id>/metrics": MAY_SEE,
+    "GET jobs/<id>/metrics/user": MAY_SEE,
+    "GET jobs/compare": LOGGED_IN,
     "GET jobs/<id>/ranks": MAY_SEE,
     "GET jobs/<id>/log-tails": MAY_SEE,
     "GET jobs/<id>/attempts/<index>": MAY_SEE,

@@ -95,7 +95,7 @@ BODIES: dict[str, Any] = {
     "PATCH apps/<id>": {"shared": True},
     "PUT jobs/<id>/idle-exemption": {"exempt": True},
 }
-QUERIES = {"GET jobs/<id>/logs/search": "?q=x"}
+QUERIES = {"GET jobs/<id>/logs/search": "?q=x", "GET jobs/compare": "?tag=x"}
 
 
 @dataclass

@@ -208,6 +208,20 @@ def metrics(job_id: str, **params: Any) -> Call[models.JobMetrics]:
     return Call("GET", f"jobs/{job_id}/metrics", models.JobMetrics, params=given(params))
 
 
+def user_metrics(job_id: str, **params: Any) -> Call[models.UserMetrics]:
+    """Return what a job measured itself, by attempt. `params`: points (of each metric)."""
+    return Call("GET", f"jobs/{job_id}/metrics/user", models.UserMetrics, params=given(params))
+
+
+def compare_jobs(
+    job_ids: Sequence[str] = (), tags: Sequence[str] = (), **params: Any
+) -> Call[models.Compare]:
+    """Return what several jobs measured: those with these ids, or the newest ones with all of these
+    tags. `params`: points (of each metric)."""
+    asked = {"jobs": ",".join(job_ids), "tag": ",".join(tags), **params}
+    return Call("GET", "jobs/compare", models.Compare, params=given(asked))
+
+
 def archive(sha256: str) -> Call[models.Archive]:
     """Return an archive of working files that you uploaded before."""
     return Call("GET", f"files/{sha256}", models.Archive)

@@ -25,6 +25,7 @@ from skep_client.cli import (
     jobs,
     limits,
     logs,
+    metrics,
     nodes,
     notifications,
     onebox,
@@ -51,9 +52,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 PARTS = (
-    *(account, submit, templates, check, jobs, steer, show, logs, top, reach, copy, diagnose),
-    *(nodes, cluster, cells, people, service_accounts, limits, images, registry, storages),
-    *(datasets, fs),
+    *(account, submit, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
+    *(diagnose, nodes, cluster, cells, people, service_accounts, limits, images, registry),
+    *(storages, datasets, fs),
     *(audit, usage, notifications, onebox, apps, simulate),
 )
 for part in PARTS:

@@ -112,6 +112,8 @@ class Job(Entity):
     idle_exempt = models.BooleanField(default=False, db_default=False)
     logs_deleted_at = models.DateTimeField(null=True)  # by the retention policy
     use_counted = models.BooleanField(default=False, db_default=False)  # see telemetry.JobUse
+    # Of the task whose log is to be read for metrics; null: none, or all of it was read.
+    metrics_rank = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = [
@@ -169,6 +171,12 @@ class Job(Entity):
                 fields=["finished_at"],
                 condition=Q(finished_at__isnull=False, use_counted=False),
                 name="job_uncounted",
+            ),
+            # Jobs that were placed and whose metrics are to be read.
+            models.Index(
+                fields=["id"],
+                condition=Q(metrics_rank__isnull=False, attempt__gt=0),
+                name="job_with_metrics",
             ),
             models.Index(
                 fields=["root_id"], condition=Q(root_id__isnull=False), name="job_by_root"

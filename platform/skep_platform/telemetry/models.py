@@ -1,8 +1,10 @@
-"""Where log bytes lie, and rolled-up samples."""
+"""Where log bytes lie, rolled-up samples, and what jobs measure themselves."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 
 
 class LogChunk(models.Model):
@@ -84,3 +86,59 @@ class JobUse(models.Model):
     cpu_percent = models.FloatField(null=True)  # mean of a task; 100 = one core
     memory_peak_mb = models.PositiveIntegerField(null=True)  # of one task
     advice = models.JSONField(default=list)  # [{code, message, details}]
+
+
+class MetricLog(models.Model):
+    """How far the log of a task attempt was read for metrics; see `user_metrics`."""
+
+    attempt = models.OneToOneField(
+        "jobs.TaskAttempt", models.CASCADE, primary_key=True, related_name="+"
+    )
+    job = models.ForeignKey("jobs.Job", models.CASCADE, related_name="+")
+    # Bytes of each stream up to the line that is looked at next. A stream in `inside` goes on with
+    # the rest of a line that is too long to be looked at.
+    stdout = models.PositiveBigIntegerField(default=0)
+    stderr = models.PositiveBigIntegerField(default=0)
+    inside = ArrayField(models.CharField(max_length=8), default=list)
+    dropped = models.JSONField(default=dict)  # {reason: numbers that were not taken}
+    due_at = models.DateTimeField(null=True)  # read again then; null: all of it was read
+    at = models.DateTimeField()  # when it was read last
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["due_at"], condition=Q(due_at__isnull=False), name="metric_log_due"
+            ),
+            models.Index(fields=["at"], name="metric_log_by_age"),
+        ]
+
+
+class UserMetric(models.Model):
+    """A metric that a task attempt wrote into its log: every `stride`-th of its points."""
+
+    job = models.ForeignKey("jobs.Job", models.CASCADE, related_name="+", db_index=False)
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, related_name="+", db_index=False
+    )
+    name = models.CharField(max_length=64)
+    stride = models.PositiveBigIntegerField(default=1)
+    steps = ArrayField(models.FloatField())
+    times = ArrayField(models.FloatField())  # seconds since the epoch
+    values = ArrayField(models.FloatField())
+    # Of all points, kept or not. NaN and infinity are no points, and counted by themselves.
+    count = models.PositiveBigIntegerField()
+    low = models.FloatField(null=True)
+    high = models.FloatField(null=True)
+    last = models.FloatField(null=True)
+    last_step = models.FloatField(null=True)
+    last_time = models.FloatField(null=True)
+    not_finite = models.PositiveBigIntegerField(default=0)
+    not_finite_step = models.FloatField(null=True)  # of the first one
+    at = models.DateTimeField()  # when the newest point was stored
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt", "name"], name="user_metric_once")]
+        indexes = [
+            models.Index(fields=["job", "name"], name="user_metric_by_job"),
+            models.Index(fields=["at"], name="user_metric_by_age"),
+        ]

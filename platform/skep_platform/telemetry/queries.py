@@ -270,6 +270,12 @@ _LOG_ENDED = (
 )
 
 
+def logs_ended(attempts: Iterable[UUID]) -> set[UUID]:
+    """Return those of the task attempts of which the same is true."""
+    ended = TaskAttempt.objects.filter(_LOG_ENDED, pk__in=list(attempts))
+    return set(ended.values_list("pk", flat=True))
+
+
 def _log_ended(job: Job) -> bool:
     if job.state not in JOB.terminal:
         return False

@@ -13,17 +13,25 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from skep_platform.core.errors import Gone
 from skep_platform.core.events import delete_oldest, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
-from skep_platform.telemetry.models import GpuRollup, LogChunk, TaskRollup
+from skep_platform.telemetry.models import (
+    GpuRollup,
+    LogChunk,
+    MetricLog,
+    TaskRollup,
+    UserMetric,
+)
 from skep_platform.telemetry.store import delete_chunks
 from skep_platform.tenancy.limits import LIMITS
 
@@ -87,13 +95,31 @@ def _delete_some(jobs: list[UUID]) -> int:
 
 
 def delete_old_rollups() -> int:
-    """Delete samples older than `SKEP_METRIC_RETENTION_DAYS`; returns how many rows. What a job
-    used as a whole is kept (`JobUse`). Two runs at once do no harm."""
+    """Delete samples, and metrics of users, older than `SKEP_METRIC_RETENTION_DAYS`; returns how
+    many rows. What a job used as a whole is kept (`JobUse`). Two runs at once do no harm."""
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
     before = timezone.now() - timedelta(days=days)
-    return delete_oldest(GpuRollup, before) + delete_oldest(TaskRollup, before)
+    # The log of a job that goes on must not be read once more.
+    over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
+    return (
+        delete_oldest(GpuRollup, before)
+        + delete_oldest(TaskRollup, before)
+        + _delete_rows(UserMetric.objects.filter(at__lt=before, job__metrics_rank=None))
+        + _delete_rows(over)
+    )
+
+
+def _delete_rows(over: QuerySet[Any]) -> int:
+    """Delete for a bounded time; ids of these rows do not rise with their age."""
+    until, deleted = time.monotonic() + BUDGET_S, 0
+    while time.monotonic() < until:
+        rows = list(over.order_by("at").values_list("pk", flat=True)[:CHUNKS])
+        deleted += over.model.objects.filter(pk__in=rows).delete()[0] if rows else 0
+        if len(rows) < CHUNKS:
+            break
+    return deleted
 
 
 LIMIT_NAME = "log_bytes_per_job"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.core import notifications
-from skep_platform.telemetry import diagnosing, idle, job_use, retention
+from skep_platform.telemetry import diagnosing, idle, job_use, retention, user_metrics
 
 
 @shared_task(name="skep.telemetry.count_use")
@@ -20,6 +20,12 @@ def watch_idle() -> None:
     """Warn and stop jobs that do not use their GPUs, where their virtual cluster asks for it. May
     overlap with itself."""
     idle.watch()
+
+
+@shared_task(name="skep.telemetry.read_metrics")
+def read_metrics() -> None:
+    """Read the logs of jobs that ask for it for metrics. May overlap with itself."""
+    user_metrics.read_due()
 
 
 @shared_task(name="skep.telemetry.diagnose")

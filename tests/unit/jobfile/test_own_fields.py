@@ -92,8 +92,54 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
         ("reserved_variable", "environment.LD_PRELOAD"),
     ),
     "no name of a variable": ({"environment": {"1A": ""}}, ("invalid_name", "environment.1A")),
+    "a metric with a capital": ({"metrics": ["Loss"]}, ("invalid_value", "metrics[0]")),
+    "a metric named step": ({"metrics": ["step"]}, ("invalid_value", "metrics[0]")),
+    "no metric at all": ({"metrics": []}, ("invalid_value", "metrics")),
+    "more metrics than are plotted": (
+        {"metrics": [f"m{n}" for n in range(17)]},
+        ("invalid_value", "metrics"),
+    ),
+    "a metric twice": (
+        {"metrics": ["loss", {"name": "loss", "pattern": "l=(.)"}]},
+        ("duplicate_metric", "metrics[1]"),
+    ),
+    "a pattern without a number": (
+        {"metrics": [{"name": "loss", "pattern": "loss"}]},
+        ("metric_pattern", "metrics[0].pattern"),
+    ),
+    "a pattern with two numbers": (
+        {"metrics": [{"name": "loss", "pattern": "(a)(?P<step>b)(c)"}]},
+        ("metric_pattern", "metrics[0].pattern"),
+    ),
+    "a pattern that looks back": (
+        {"metrics": [{"name": "loss", "pattern": r"(.)\1"}]},
+        ("metric_pattern", "metrics[0].pattern"),
+    ),
+    "a pattern that takes much memory": (
+        {"metrics": [{"name": "loss", "pattern": "((a{900}){900})"}]},
+        ("metric_pattern", "metrics[0].pattern"),
+    ),
+    "a pattern that is too long": (
+        {"metrics": [{"name": "loss", "pattern": "(a)" + "b" * 300}]},
+        ("invalid_value", "metrics[0].pattern"),
+    ),
+    "metrics of a role that is not there": (
+        {"metrics": True, "metricsRole": "nobody"},
+        ("unknown_task_role", "metricsRole"),
+    ),
     "a misspelt field": ({"maxDurration": 1}, ("unknown_field", "maxDurration")),
 }
+
+
+def test_metrics_are_read_from_the_first_task_of_a_role() -> None:
+    assert read().metrics_rank is None
+    assert read(metrics=False).metrics_rank is None
+    assert read(metrics=True).metrics_rank == 0
+    roles = {"ps": {"instances": 3}, "worker": {"instances": 2}}
+    two = job(extras={"skep": {"metrics": ["loss"], "metricsRole": "worker"}})
+    (known,) = two["taskRoles"].values()
+    two["taskRoles"] = {name: known | changes for name, changes in roles.items()}
+    assert parse(json.dumps(two))[0].metrics_rank == 3
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -392,6 +392,7 @@ def job_row(user: User, vc: VirtualCluster, read: ReadJob, predicted_s: int | No
         else skep.stop_grace,
         checkpoint_signal=skep.checkpoint.signal if skep.checkpoint else "",
         checkpoint_grace_s=skep.checkpoint.grace if skep.checkpoint else 0,
+        metrics_rank=spec.metrics_rank,
     )
 
 
