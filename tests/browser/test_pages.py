@@ -141,6 +141,10 @@ def test_finding_u30_a_line_of_a_log_has_an_address(visit):
     visit("line_link")
 
 
+def test_the_loss_of_a_training_is_plotted_and_runs_are_compared(visit):
+    visit("metrics")
+
+
 def test_what_a_page_says_of_a_job_it_offers_as_a_button(visit):
     visit("steer")
 

@@ -59,6 +59,8 @@ function views({ running, failed, waiting }) {
     ["/jobs?state=WAITING"],
     ["/jobs?q=there-is-no-such-job"],
     ["/jobs", (page) => page.keyboard.press("?"), "keys"],
+    ["/jobs/compare"],
+    ["/jobs/compare?tag=there-is-no-such-tag"],
     ["/jobs/new"],
     ["/jobs/new", checkAnExample, "checked"],
     ...tabs.map((tab) => [`/jobs/${running.id}?tab=${tab}`]),

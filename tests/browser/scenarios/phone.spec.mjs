@@ -65,6 +65,7 @@ const PAGES = [
   "/device",
   "/device?code=BBBB-BBBB",
   "/jobs",
+  "/jobs/compare",
   "/jobs/new",
   "/templates",
   "/templates/hello",

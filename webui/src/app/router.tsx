@@ -5,6 +5,7 @@ import { me } from "@/api/session";
 import { LoginPage } from "@/pages/login/LoginPage";
 import { jobsSearch } from "@/pages/jobs/searchParams";
 import { jobSearch } from "@/pages/job/searchParams";
+import { compareSearch } from "@/pages/compare/searchParams";
 import { submitSearch } from "@/pages/submit/searchParams";
 import { templatesSearch } from "@/pages/templates/searchParams";
 import { usageSearch } from "@/pages/usage/searchParams";
@@ -91,6 +92,13 @@ const submit = createRoute({
   path: "/jobs/new",
   validateSearch: submitSearch,
   component: lazyPage(() => import("@/pages/submit/SubmitPage"), "SubmitPage"),
+});
+
+const compare = createRoute({
+  getParentRoute: () => shell,
+  path: "/jobs/compare",
+  validateSearch: compareSearch,
+  component: lazyPage(() => import("@/pages/compare/ComparePage"), "ComparePage"),
 });
 
 const job = createRoute({
@@ -286,6 +294,7 @@ export const router = createRouter({
       home,
       jobs,
       submit,
+      compare,
       job,
       cluster,
       virtualClusters,

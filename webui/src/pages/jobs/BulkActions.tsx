@@ -4,12 +4,14 @@ import { useState } from "react";
 import { errorMessage } from "@/api/errors";
 import { type BulkResult, clone, stopJobs, tagJobs } from "@/api/jobs";
 import { me } from "@/api/session";
+import { MOST_RUNS } from "@/api/userMetrics";
 import type { JobSummary } from "@/api/types";
 import { mayStop } from "@/features/jobs/permissions";
 import { pluralize } from "@/format/numbers";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { LinkButton } from "@/ui/LinkButton";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import css from "./JobsPage.module.css";
 
@@ -55,6 +57,16 @@ export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: ()
       >
         Clone
       </ConfirmButton>
+      {jobs.length > 1 && jobs.length <= MOST_RUNS ? (
+        <LinkButton
+          to="/jobs/compare"
+          search={{ jobs: jobs.map((job) => job.id).join(",") }}
+          variant="default"
+          leftSection={<Icon name="usage" size={14} />}
+        >
+          Compare
+        </LinkButton>
+      ) : null}
       <Button variant="subtle" color="gray" className={css.clear} onClick={onClear}>
         Clear the selection
       </Button>

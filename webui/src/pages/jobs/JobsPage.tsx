@@ -34,7 +34,13 @@ export function JobsPage() {
 
   return (
     <>
-      <PageHeader title="Jobs" note={total.data ? totalLabel(total.data, search) : null} />
+      <PageHeader title="Jobs" note={total.data ? totalLabel(total.data, search) : null}>
+        {search.tag ? (
+          <LinkButton to="/jobs/compare" search={{ tag: search.tag }} variant="default">
+            Compare runs
+          </LinkButton>
+        ) : null}
+      </PageHeader>
       <JobFilters />
       {page.isPending ? <SkeletonRows rows={14} /> : null}
       {page.isError && !page.data ? (

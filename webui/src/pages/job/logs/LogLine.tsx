@@ -19,6 +19,9 @@ export interface LineProps {
   onLink: (index: number) => void;
 }
 
+/** In a line that is there to be plotted. */
+const METRIC_LINE = "::skep-metric ";
+
 /** `text` is the line's own; a prop, since a line at the end of a log grows in place. */
 export const LogLine = memo(function LogLine(props: LineProps) {
   const { line, text, needle, current, ranks, times, index, tabStop, onLink } = props;
@@ -26,7 +29,12 @@ export const LogLine = memo(function LogLine(props: LineProps) {
   const { spans } = parseAnsi(text, line.look);
   const plain = spans.map((span) => span.text).join("");
   return (
-    <div className={css.line} data-stream={line.chunk.stream} data-current={current || undefined}>
+    <div
+      className={css.line}
+      data-stream={line.chunk.stream}
+      data-current={current || undefined}
+      data-metric={plain.includes(METRIC_LINE) || undefined}
+    >
       <button
         type="button"
         className={css.link}

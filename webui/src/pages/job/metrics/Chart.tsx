@@ -1,8 +1,9 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
+import { lineColor } from "@/features/metrics/charts";
 import { pluralize } from "@/format/numbers";
-import { chartOptions, lineColor } from "./chartOptions";
+import { chartOptions } from "./chartOptions";
 import { align, MAX_LINES, type Series, summarize } from "./series";
 import css from "./Chart.module.css";
 import "uplot/dist/uPlot.min.css";

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { metrics } from "@/api/jobs";
 import type { Job, Metrics } from "@/api/types";
+import { userMetrics, type UserMetrics as OwnMetrics } from "@/api/userMetrics";
 import { isFinished } from "@/features/jobs/permissions";
 import { taskName } from "@/format/names";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
@@ -10,6 +11,7 @@ import { SkeletonRows } from "@/ui/Skeleton";
 import { Chart } from "./Chart";
 import { gpuSeries, inUnit, taskSeries } from "./series";
 import { RankUses } from "./RankUses";
+import { UserMetrics } from "./UserMetrics";
 import css from "./MetricsTab.module.css";
 
 const percent = (value: number) => `${Math.round(value)}%`;
@@ -30,11 +32,20 @@ export default function MetricsTab({ job }: { job: Job }) {
       return state.data?.tasks.some((task) => task.points.length > 0) ? 30_000 : 5000;
     },
   });
+  const own = useQuery(userMetrics(job.id, !isFinished(job.state))).data;
   if (read.isPending) return <SkeletonRows rows={6} />;
   if (!read.data) {
     return <ErrorState error={read.error} what="metrics" retry={() => void read.refetch()} />;
   }
-  if (read.data.tasks.every((task) => task.points.length === 0)) {
+  const sampled = read.data.tasks.some((task) => task.points.length > 0);
+  if (!sampled && own?.attempts.some((one) => one.metrics.length > 0)) {
+    return (
+      <div className={css.page} tabIndex={0} role="group" aria-label="Charts">
+        <UserMetrics data={own} times={undefined} />
+      </div>
+    );
+  }
+  if (!sampled) {
     if (isFinished(job.state)) {
       return (
         <EmptyState title="No samples">
@@ -52,10 +63,25 @@ export default function MetricsTab({ job }: { job: Job }) {
       </EmptyState>
     );
   }
-  return <Charts job={job} data={read.data} />;
+  return <Charts job={job} data={read.data} own={own} />;
 }
 
-function Charts({ job, data }: { job: Job; data: Metrics }) {
+/** From the first sample to the last one, in seconds since the epoch. */
+function spanOf(data: Metrics): [number, number] {
+  const times = [...data.gpus, ...data.tasks].flatMap(({ points }) => [
+    points[0]?.[0] ?? Infinity,
+    points.at(-1)?.[0] ?? -Infinity,
+  ]);
+  return [Math.min(...times), Math.max(...times)];
+}
+
+interface ChartsProps {
+  job: Job;
+  data: Metrics;
+  own: OwnMetrics | undefined;
+}
+
+function Charts({ job, data, own }: ChartsProps) {
   const [picked, setPicked] = useState<string[]>([]);
   const names = useMemo(() => [...new Set(data.tasks.map(taskName))], [data]);
   const shown = useMemo(() => {
@@ -74,8 +100,11 @@ function Charts({ job, data }: { job: Job; data: Metrics }) {
     [shown],
   );
 
+  const times = useMemo(() => spanOf(data), [data]);
+
   return (
     <div className={css.page} tabIndex={0} role="group" aria-label="Charts">
+      {own ? <UserMetrics data={own} times={times} /> : null}
       {names.length > 1 ? (
         <MultiSelect
           aria-label="Tasks to draw"

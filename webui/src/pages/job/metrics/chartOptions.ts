@@ -1,4 +1,11 @@
 import type uPlot from "uplot";
+import {
+  cssToken,
+  lineColor,
+  type Scheme,
+  TIME_CURSOR,
+  timeLabels,
+} from "@/features/metrics/charts";
 
 interface ChartInput {
   labels: string[];
@@ -14,8 +21,6 @@ interface ChartInput {
 
 /** A job that has just begun has a sample or two: they stand at the end of some minutes. */
 const MIN_SPAN_S = 300;
-/** All charts of a page point at the same moment. */
-const SYNC = "job-metrics";
 
 export function chartOptions(wish: ChartInput): uPlot.Options {
   const { scheme, summary, labels, format } = wish;
@@ -26,9 +31,14 @@ export function chartOptions(wish: ChartInput): uPlot.Options {
     width: wish.width,
     height: wish.height,
     legend: { show: false },
-    cursor: { sync: { key: SYNC }, points: { size: 6 }, drag: { x: true, y: false } },
+    cursor: { sync: { key: TIME_CURSOR }, points: { size: 6 }, drag: { x: true, y: false } },
     scales: {
-      x: { time: true, range: (_plot, from, to) => timeRange(from, to) },
+      x: {
+        time: true,
+        range: ({ data: [times] }, from, to) =>
+          // uPlot makes years of a single sample.
+          times.length === 1 ? timeRange(times[0] ?? from, times[0] ?? to) : timeRange(from, to),
+      },
       y: { range: (_plot, _low, high) => [0, wish.max ?? niceMaximum(high)] },
     },
     axes: [
@@ -77,25 +87,4 @@ export function timeRange(from: number | null, to: number | null): [number, numb
 
 function niceMaximum(high: number | null): number {
   return high && high > 0 ? high * 1.1 : 1;
-}
-
-const DAY = 86_400;
-
-/** "14:05", with the day where one begins and with seconds where labels would be equal without. */
-function timeLabels(_plot: uPlot, times: number[], _axis: number, _space: number, step: number) {
-  const seconds = new Intl.DateTimeFormat("en-GB", { timeStyle: step < 60 ? "medium" : "short" });
-  const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-  return times.map((time) => (step >= DAY ? day : seconds).format(new Date(time * 1000)));
-}
-
-type Scheme = "light" | "dark";
-
-/** Colours that a canvas understands; it knows no CSS variables. */
-export function lineColor(index: number, scheme: Scheme): string {
-  const hue = Math.round((70 + index * 137.508) % 360);
-  return scheme === "dark" ? `oklch(0.78 0.13 ${hue})` : `oklch(0.58 0.15 ${hue})`;
-}
-
-function cssToken(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
