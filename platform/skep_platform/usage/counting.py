@@ -277,9 +277,7 @@ def delete_old_days(today: date | None = None) -> int:
         _wait_for_count()
         cursor.execute("DELETE FROM usage_usageday WHERE day < %s::date", [before])
         deleted = int(cursor.rowcount)
-        cursor.execute(
-            "DELETE FROM usage_usagerollup WHERE day < %s AND allocated_us = 0", [before]
-        )
+        cursor.execute(EMPTY, [before])
     return deleted
 
 
