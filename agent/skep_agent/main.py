@@ -141,6 +141,15 @@ def run(
             help="Server from which storages may be mounted. May be repeated; none: any server.",
         ),
     ] = None,
+    s3_endpoints: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--s3-endpoint",
+            envvar="SKEP_S3_ENDPOINTS",
+            help="Object store that storages may use, such as https://s3.example.org. May be "
+            "repeated; none: any.",
+        ),
+    ] = None,
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
@@ -156,9 +165,9 @@ def run(
     if problem := watermarks.problem:
         _fail(f"--image-cache-high, --image-cache-low: {problem}", 2)
     try:
-        StoragePolicy.parsed(storage_roots or (), nfs_servers or (), state)
+        StoragePolicy.parsed(storage_roots or (), nfs_servers or (), state, s3_endpoints or ())
     except ValueError as error:
-        _fail(f"--storage-root, --nfs-server: {error}", 2)
+        _fail(f"--storage-root, --nfs-server, --s3-endpoint: {error}", 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
@@ -175,6 +184,7 @@ def run(
         image_cache=watermarks,
         storage_roots=tuple(storage_roots or ()),
         nfs_servers=tuple(nfs_servers or ()),
+        s3_endpoints=tuple(s3_endpoints or ()),
     )
     try:
         asyncio.run(until_signalled(run_agent(config)))

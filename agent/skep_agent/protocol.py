@@ -35,7 +35,9 @@ ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
 # It mounts a folder within an export (`StorageMount.inner`) without following a link.
 INNER_MOUNTS = "inner_mounts"
-FEATURES = [INNER_MOUNTS]
+# It fills folders from object stores, and writes them back (`AttemptSpec.s3`).
+S3_MOUNTS = "s3_mounts"
+FEATURES = [INNER_MOUNTS, S3_MOUNTS]
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
 # VXLAN: what is not ours is not looked at.
@@ -61,7 +63,7 @@ ERROR_CODES = frozenset({
     "container_gone", "create_failed", "disk_full", "disk_quota_exceeded", "engine_down", "failed",
     "files_unavailable", "gpu_unavailable", "image_auth", "image_not_found", "image_pull",
     "log_limit_exceeded", "network_unavailable", "node_lost", "oom_killed", "port_conflict",
-    "spec_refused", "start_failed", "storage_unavailable",
+    "spec_refused", "start_failed", "storage_not_synced", "storage_unavailable",
 })  # fmt: skip
 # What the agent knows about an attempt; the control plane maps it onto its own state machine.
 Phase = Literal[
@@ -105,6 +107,24 @@ class StorageMount(Message):
     read_only: bool = False
 
 
+class S3Mount(Message):
+    """A copy of the objects of a storage, as files that the container finds at `target`: filled
+    before it starts, and written back when it has ended unless it is read-only. The container never
+    gets the keys, and the agent keeps them in memory alone."""
+
+    storage: str  # its name, as people know it
+    endpoint: str  # such as https://s3.example.org
+    region: str = ""
+    bucket: str
+    prefix: str = ""  # the folder in the bucket, without "/" at its end; "": all of it
+    path_style: bool = True  # the bucket is part of the path, not of the host's name
+    access_key: str = Field(default="", repr=False)  # "": requests are not signed
+    secret_key: str = Field(default="", repr=False)
+    user_folder: str = ""  # one folder below `prefix`, that of the task's user; "": `prefix`
+    target: str
+    read_only: bool = False
+
+
 class GangNode(Message):
     """A node of a gang. `gateway` is the address of its bridge in the network of the gang, `tasks`
     says which addresses in it belong to the host names of the tasks there."""
@@ -134,6 +154,7 @@ class SharedSpec(Message):
     gang: GangNetwork | None = None
     hosts: dict[str, str] = {}
     mounts: list[StorageMount] = []
+    s3: list[S3Mount] = []
     image_patterns: list[str] = []
 
 
@@ -170,6 +191,7 @@ class AttemptSpec(Message):
     # MiB of a volume at SCRATCH_DIR that later attempts of the task on this node find again.
     scratch_mb: int = 0
     mounts: list[StorageMount] = []
+    s3: list[S3Mount] = []
     work_dir: str = ""  # where the command starts; "": where the image says
     gpu_uuids: list[str] = []
     cpus: float
@@ -198,6 +220,11 @@ class AttemptSpec(Message):
     # On the wire only: the key in Desired.shared of what is to be added; "": nothing.
     shares: str = ""
 
+    @property
+    def all_mounts(self) -> list[StorageMount | S3Mount]:
+        """What its container finds of storages, in the order of the mounts that the node makes."""
+        return [*self.mounts, *self.s3]
+
     def with_shared(self, shared: SharedSpec) -> AttemptSpec:
         """All of it in one; what it says itself comes first."""
         return self.model_copy(
@@ -209,6 +236,7 @@ class AttemptSpec(Message):
                 "gang": self.gang or shared.gang,
                 "hosts": shared.hosts | self.hosts,
                 "mounts": [*shared.mounts, *self.mounts],
+                "s3": [*shared.s3, *self.s3],
                 "image_patterns": [*shared.image_patterns, *self.image_patterns],
                 "shares": "",
             }

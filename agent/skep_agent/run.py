@@ -81,7 +81,9 @@ def make_runtime(config: AgentConfig, identity: Identity, probe: GpuProbe) -> Ru
         fence=firewall,
         registries=RegistryPolicy.parsed(config.registries),
         watermarks=config.image_cache,
-        storages=StoragePolicy.parsed(config.storage_roots, config.nfs_servers, config.state),
+        storages=StoragePolicy.parsed(
+            config.storage_roots, config.nfs_servers, config.state, config.s3_endpoints
+        ),
     )
 
 

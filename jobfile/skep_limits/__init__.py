@@ -134,6 +134,28 @@ def is_storage_path(text: str) -> bool:
     return not {".", ".."} & set(text.split("/"))
 
 
+_ENDPOINT = re.compile(
+    r"https?://([0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?"
+)
+_BUCKET = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{1,61}[0-9A-Za-z]")
+_REGION = re.compile(r"[0-9a-z][0-9a-z-]{0,31}")
+
+
+def is_endpoint(text: str) -> bool:
+    """Whether the text is the address of an object store: scheme, host and perhaps a port."""
+    return _ENDPOINT.fullmatch(text) is not None and ".." not in text
+
+
+def is_bucket(text: str) -> bool:
+    """Whether the text can be the name of a bucket of S3."""
+    return _BUCKET.fullmatch(text) is not None and ".." not in text
+
+
+def is_region(text: str) -> bool:
+    """Whether the text can be the name of a region of an object store."""
+    return _REGION.fullmatch(text) is not None
+
+
 def is_server_name(text: str) -> bool:
     """Whether the text is a host name or an IPv4 address."""
     return _SERVER.fullmatch(text) is not None and ".." not in text

@@ -22,7 +22,17 @@ CREDENTIALS = {
 
 class ObjectStore:
     def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+
+    def new_bucket(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """A new bucket, reached past any proxy."""
+        for variable, value in (CREDENTIALS | {"NO_PROXY": "127.0.0.1"}).items():
+            monkeypatch.setenv(variable, value)
+        bucket = boto3.resource("s3", endpoint_url=self.endpoint).Bucket(
+            f"test-{uuid.uuid4().hex[:12]}"
+        )
+        bucket.create()
+        return bucket
 
     def bucket_for(
         self, storage: str, backend: str, settings: Any, monkeypatch: pytest.MonkeyPatch
@@ -30,12 +40,12 @@ class ObjectStore:
         """A new bucket in which this storage lies until the test's end."""
         name = f"test-{uuid.uuid4().hex[:12]}"
         environment = CREDENTIALS | {
-            "SKEP_S3_ENDPOINT_URL": self._endpoint,
+            "SKEP_S3_ENDPOINT_URL": self.endpoint,
             "NO_PROXY": "127.0.0.1",
         }
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
-        bucket = boto3.resource("s3", endpoint_url=self._endpoint).Bucket(name)
+        bucket = boto3.resource("s3", endpoint_url=self.endpoint).Bucket(name)
         bucket.create()
         options = env_settings.object_store(f"s3://{name}/skep", storage)
         settings.STORAGES = settings.STORAGES | {storage: {"BACKEND": backend, "OPTIONS": options}}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skep_agent.core.records import Remembered
-from skep_agent.protocol import AttemptSpec, ImageSpec, WorkingFiles
+from skep_agent.protocol import AttemptSpec, ImageSpec, S3Mount, WorkingFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,12 @@ class AttemptInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Pull(AttemptInstruction):
-    """The image, and the archive of working files if there is one."""
+    """The image, the archive of working files if there is one, and copies of what lies in object
+    stores."""
 
     image: ImageSpec
     working_files: WorkingFiles | None
+    s3: tuple[S3Mount, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Lifecycle:
     def _pull(self, attempt: Attempt) -> None:
         self.report(attempt, "pulling")
         key, spec = (attempt.attempt_id, attempt.epoch), _spec(attempt)
-        self.out.append(Pull(*key, spec.image, spec.working_files))
+        self.out.append(Pull(*key, spec.image, spec.working_files, tuple(spec.s3)))
         self.within(attempt, PULL_STALL_S)
 
     def _create(self, attempt: Attempt) -> None:

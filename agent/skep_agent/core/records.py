@@ -33,7 +33,8 @@ class Outcome:
     @classmethod
     def of(cls, exit_: Exit) -> Outcome:
         return cls(
-            "exited",
+            # What succeeded by its exit code, and not for the agent, has failed.
+            "failed" if exit_.error_code and not exit_.exit_code else "exited",
             exit_code=exit_.exit_code,
             oom_killed=exit_.oom_killed,
             memory_peak_mb=exit_.memory_peak_mb,

@@ -407,7 +407,7 @@ def _mounts(spec: AttemptSpec, node: NodeFacts, engine: EngineFacts) -> list[Mou
             read_only=mount.read_only,
             propagation="rprivate",
         )
-        for index, mount in enumerate(spec.mounts)
+        for index, mount in enumerate(spec.all_mounts)
     ]
     if spec.scratch_mb and engine.scratch_image:
         point = str(scratch_point(node.cluster, node.name, spec))

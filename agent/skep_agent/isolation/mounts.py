@@ -13,13 +13,16 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from skep_agent.containers import RuntimeFailure, require
-from skep_agent.protocol import AttemptSpec, StorageMount
+from skep_agent.protocol import AttemptSpec, S3Mount, StorageMount
 from skep_limits import (
     CLOSED_HOST_FOLDERS,
     CLOSED_MOUNT_TARGETS,
     MAX_MOUNTS,
+    is_bucket,
+    is_endpoint,
     is_folder_name,
     is_nfs_option,
+    is_region,
     is_server_name,
     is_storage_path,
     overlaps,
@@ -32,17 +35,22 @@ MOUNTS_DIR = Path("/run/skep-agent")
 @dataclass(frozen=True, slots=True)
 class StoragePolicy:
     """What the owner of a node allows. `roots`: folders below which host paths may lie, none by
-    default; `nfs_servers`: None allows any."""
+    default; `nfs_servers` and `s3_endpoints`: None allows any."""
 
     roots: tuple[str, ...] = ()
     nfs_servers: tuple[str, ...] | None = None
+    s3_endpoints: tuple[str, ...] | None = None
 
     @classmethod
     def parsed(
-        cls, roots: Sequence[str] = (), nfs_servers: Sequence[str] = (), state: Path | None = None
+        cls,
+        roots: Sequence[str] = (),
+        nfs_servers: Sequence[str] = (),
+        state: Path | None = None,
+        s3_endpoints: Sequence[str] = (),
     ) -> Self:
-        """Check what the command line says; no servers allow any. `state` is the agent's own
-        folder. Raises ValueError."""
+        """Check what the command line says; no servers and no endpoints allow any. `state` is the
+        agent's own folder. Raises ValueError."""
         closed = CLOSED_HOST_FOLDERS if state is None else (*CLOSED_HOST_FOLDERS, str(state))
         for root in roots:
             if not is_storage_path(root):
@@ -52,11 +60,17 @@ class StoragePolicy:
         for server in nfs_servers:
             if not is_server_name(server):
                 raise ValueError(f"{server!r} is not a host name or an IPv4 address")
-        return cls(tuple(roots), tuple(nfs_servers) or None)
+        for endpoint in s3_endpoints:
+            if not is_endpoint(endpoint):
+                raise ValueError(f"{endpoint!r} is not like https://s3.example.org")
+        return cls(tuple(roots), tuple(nfs_servers) or None, tuple(s3_endpoints) or None)
 
-    def check(self, mount: StorageMount) -> None:
+    def check(self, mount: StorageMount | S3Mount) -> None:
         """Raises RuntimeFailure "storage_unavailable" for what this node does not allow."""
-        if mount.type == "host_path":
+        if isinstance(mount, S3Mount):
+            if self.s3_endpoints is not None and mount.endpoint not in self.s3_endpoints:
+                raise unavailable(f"This node does not use the object store of {mount.storage}.")
+        elif mount.type == "host_path":
             self.root_of(mount.path)
         elif self.nfs_servers is not None and mount.server not in self.nfs_servers:
             raise unavailable(f"This node mounts nothing from {mount.server}.")
@@ -75,10 +89,13 @@ def unavailable(problem: str) -> RuntimeFailure:
 
 def check_mounts(spec: AttemptSpec) -> None:
     """Raises RuntimeFailure "spec_refused" with the first mount that no node makes."""
-    mounts = spec.mounts
+    mounts = spec.all_mounts
     require(len(mounts) <= MAX_MOUNTS, f"{len(mounts)} storages, at most {MAX_MOUNTS}")
     for index, mount in enumerate(mounts):
-        _check_source(mount)
+        if isinstance(mount, S3Mount):
+            check_object_store(mount)
+        else:
+            _check_source(mount)
         target = mount.target
         require(is_storage_path(target), f"{target[:80]!r} as the place of a storage")
         closed = overlaps(target, CLOSED_MOUNT_TARGETS)
@@ -92,10 +109,10 @@ def check_mounts(spec: AttemptSpec) -> None:
         require(inside is None, f"working files at {folder}, within a storage")
 
 
-def mount_of(spec: AttemptSpec, folder: str) -> StorageMount | None:
+def mount_of(spec: AttemptSpec, folder: str) -> StorageMount | S3Mount | None:
     """Return the mount that has a folder of the container, or None."""
     parts = PurePosixPath(folder).parts
-    for mount in spec.mounts:
+    for mount in spec.all_mounts:
         target = PurePosixPath(mount.target).parts
         if parts[: len(target)] == target:
             return mount
@@ -116,6 +133,17 @@ def _check_source(mount: StorageMount) -> None:
             require(is_nfs_option(option), f"the mount option {option[:40]!r}")
     parts = len(PurePosixPath(path).parts) - 1
     require(0 <= mount.inner <= parts, f"{mount.inner} folders of {path[:80]!r}")
+    folder = mount.user_folder
+    require(not folder or is_folder_name(folder), f"{folder[:80]!r} as the folder of a user")
+
+
+def check_object_store(mount: S3Mount) -> None:
+    """Raises RuntimeFailure "spec_refused" for what names no folder of a bucket."""
+    require(is_endpoint(mount.endpoint), f"{mount.endpoint[:80]!r} as an object store")
+    require(is_bucket(mount.bucket), f"{mount.bucket[:80]!r} as a bucket")
+    require(not mount.region or is_region(mount.region), f"{mount.region[:40]!r} as a region")
+    prefix = f"/{mount.prefix}"
+    require(not mount.prefix or is_storage_path(prefix), f"{mount.prefix[:80]!r} in a bucket")
     folder = mount.user_folder
     require(not folder or is_folder_name(folder), f"{folder[:80]!r} as the folder of a user")
 

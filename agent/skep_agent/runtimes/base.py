@@ -20,6 +20,7 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    S3Mount,
     Stream,
 )
 
@@ -53,6 +54,9 @@ class Process(Protocol):
 
     async def close(self) -> None:
         """What still runs of it is ended, as by a lost terminal. Always to be called."""
+
+
+AttemptKey = tuple[str, int]  # its id and its epoch
 
 
 class LogPiece(NamedTuple):
@@ -92,6 +96,22 @@ class Runtime(Protocol):
 
     async def images(self) -> builtins.list[CachedImage]:
         """Return the images on the node by their names, the newest first and bounded."""
+
+    async def fetch(
+        self,
+        key: AttemptKey,
+        mounts: tuple[S3Mount, ...],
+        progress: Callable[[Progress], None],
+    ) -> None:
+        """Copy what an attempt mounts of object stores onto the node.
+        Raises RuntimeFailure "storage_unavailable"."""
+
+    def learn(self, specs: Sequence[AttemptSpec]) -> None:
+        """Take over the keys of object stores for the attempts that the server lists."""
+
+    async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
+        """Copy what an attempt, which has ended, has written back into its object stores. Nothing
+        more is begun once it may not go on. Raises RuntimeFailure "storage_not_synced"."""
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
         """Create (not start) the attempt's container with its files in it, and return its id.

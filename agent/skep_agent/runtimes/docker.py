@@ -32,11 +32,12 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    S3Mount,
 )
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
-from skep_agent.runtimes.base import Command, LogPiece, Process
-from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
+from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process
+from skep_agent.runtimes.docker_disk import DiskWatch, Scratches, Watched
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     THREADS,
@@ -51,6 +52,7 @@ from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.image_cache import ImageCache
+from skep_agent.runtimes.object_stores import ObjectStores
 from skep_agent.runtimes.scratch_images import ScratchImages
 from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
@@ -101,7 +103,8 @@ class DockerRuntime:
         self._networks = Networks(self._engine, node, fence)
         files = ScratchImages(state and state / "scratch", node)
         self._scratches = Scratches(self._engine, node, files)
-        self._storages = StorageMounts(node, storages or StoragePolicy())
+        self._objects = ObjectStores(state and state / "objects", storages or StoragePolicy())
+        self._storages = StorageMounts(node, storages or StoragePolicy(), self._objects.source)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
         self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
@@ -146,6 +149,17 @@ class DockerRuntime:
     async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
         await self._images.pull(image, progress)
 
+    async def fetch(
+        self, key: AttemptKey, mounts: tuple[S3Mount, ...], progress: Callable[[Progress], None]
+    ) -> None:
+        await self._objects.fetch(key, mounts, progress)
+
+    def learn(self, specs: Sequence[AttemptSpec]) -> None:
+        self._objects.learn(specs)
+
+    async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
+        await self._objects.sync(key, may_go_on)
+
     async def images(self) -> builtins.list[CachedImage]:
         return await self._images.names()
 
@@ -167,6 +181,7 @@ class DockerRuntime:
                 owner = await docker_files.put(
                     self._engine, container_id, image.user, spec, archive
                 )
+                await self._objects.hand_over(spec, owner)
                 await self._storages.mount(spec, owner, scratch)
             except RuntimeFailure:
                 with suppress(RuntimeFailure):
@@ -226,7 +241,7 @@ class DockerRuntime:
                 found = await self._patient_inspect(container_id)
                 if exit := self._exit_of(container_id, found):
                     return exit
-                self._disk.watch(found, self._root)
+                self._disk.watch(found, self._root, self._watched(found))
         raise AssertionError("looks() has no end")
 
     async def _ended(self, container_id: str) -> None:
@@ -256,6 +271,8 @@ class DockerRuntime:
                 raise
         else:
             await self._storages.release(bind_sources(found))
+            if key := _key(found["Config"]["Labels"]):
+                await self._objects.discard(key)
             if found["Config"]["Labels"].get("skep.network") in ("job", "gang"):
                 await self._networks.remove_unused()
         self._stats.forget(container_id)
@@ -278,6 +295,7 @@ class DockerRuntime:
         found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
         created = [summary for summary in found if summary["State"] == "created"]
         await self._storages.tidy(made, {s for one in created for s in bind_sources(one)})
+        await self._objects.tidy({key for one in found if (key := _key(one["Labels"]))})
         limit = asyncio.Semaphore(PARALLEL)
 
         async def describe(summary: dict[str, Any]) -> Container | None:
@@ -313,6 +331,7 @@ class DockerRuntime:
         await self._exits.close()
         await self._disk.close()
         self._storages.close()
+        self._objects.close()
         await self._networks.close()
         await self._engine.close()
         self._presence.close()
@@ -388,6 +407,10 @@ class DockerRuntime:
                     raise
             await asyncio.sleep(RECONNECT_S)
 
+    def _watched(self, found: dict[str, Any]) -> Watched:
+        key = _key(found["Config"]["Labels"] or {})
+        return self._objects.watched(key) if key else Watched()
+
     async def _kill(self, container_id: str, signal: str) -> None:
         """Signal the container's init, which passes it on to its process group."""
         try:
@@ -418,8 +441,11 @@ class DockerRuntime:
             if status == "exited":
                 found = await self._inspect(summary["Id"])
                 if found["State"]["ExitCode"] == _KILLED:
-                    await self._disk.judge(found, self._root)
+                    await self._disk.judge(found, self._root, self._watched(found))
                 exit = self._exit_of(summary["Id"], found)
+                if self._objects.is_pending((labels["skep.attempt"], int(labels["skep.epoch"]))):
+                    # Its end is told when what it wrote is written back: see `write_back`.
+                    status, exit = "running", None
             return Container(
                 container_id=summary["Id"],
                 attempt_id=labels["skep.attempt"],
@@ -452,6 +478,12 @@ class DockerRuntime:
             error_code=excess.code if excess else "",
             message=excess.message if excess else "",
         )
+
+
+def _key(labels: dict[str, str]) -> AttemptKey | None:
+    """Return the attempt and the epoch of a container; None when it is not well labelled."""
+    attempt, epoch = labels.get("skep.attempt", ""), labels.get("skep.epoch", "")
+    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None
 
 
 def _has_quota(info: dict[str, Any]) -> bool:

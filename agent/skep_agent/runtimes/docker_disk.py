@@ -60,6 +60,14 @@ class Use:
     inodes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Folders that count to what a container keeps, beyond the MiB that were put there for it."""
+
+    folders: tuple[str, ...] = ()
+    given_mb: int = 0
+
+
 @dataclass(slots=True)
 class _Watched:
     container_id: str
@@ -84,12 +92,12 @@ class DiskWatch:
         self._judged: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def watch(self, container: dict[str, Any], root: str) -> None:
+    def watch(self, container: dict[str, Any], root: str, more: Watched) -> None:
         """Watch a running container, as the engine describes it, until `forget`."""
         container_id = container["Id"]
         if container_id in self._watched or container_id in self._excess:
             return
-        watched = _of(container, root)
+        watched = _of(container, root, more)
         if watched is None:
             return
         self._root = root
@@ -101,9 +109,9 @@ class DiskWatch:
         """Return why this watch, or one before it, ended the container."""
         return self._excess.get(container_id)
 
-    async def judge(self, container: dict[str, Any], root: str) -> None:
+    async def judge(self, container: dict[str, Any], root: str, more: Watched) -> None:
         """Find out whether an agent before this one killed it for what it keeps."""
-        watched = _of(container, root)
+        watched = _of(container, root, more)
         if watched is not None and container["Id"] not in self._judged:
             self._judged.add(container["Id"])
             use = await self._measure(watched)
@@ -187,8 +195,9 @@ def judgement(disk_mb: int, log_bytes: int, use: Use) -> Excess | None:
             "disk_quota_exceeded",
             f"It wrote {(use.layer + use.volumes) // MIB} MiB into its container"
             f" ({use.layer // MIB} MiB into the root file system, {use.volumes // MIB} MiB into"
-            f" volumes of the image); the limit is {disk_mb} MiB. Write large files to mounted"
-            " storage, or ask an admin of the virtual cluster to raise container_disk_mb.",
+            f" volumes of the image and copies of storages); the limit is {disk_mb} MiB. Write"
+            " large files to mounted storage, or ask an admin of the virtual cluster to raise"
+            " container_disk_mb.",
         )
     most = max(disk_mb * MIB // BYTES_PER_INODE, MIN_INODES)
     if disk_mb and (use.inodes or 0) > most:
@@ -231,7 +240,7 @@ async def du(*folders: str, inodes: bool = False) -> int | None:
     return int(total) if total.isdigit() else None
 
 
-def _of(container: dict[str, Any], root: str) -> _Watched | None:
+def _of(container: dict[str, Any], root: str, more: Watched) -> _Watched | None:
     """Return what to watch of a container, or None when it has no limits."""
     labels = container["Config"]["Labels"] or {}
     disk_mb, log_bytes = _number(labels, "skep.disk_mb"), _number(labels, "skep.log_bytes")
@@ -242,12 +251,13 @@ def _of(container: dict[str, Any], root: str) -> _Watched | None:
     volumes = [mount["Source"] for mount in mounts if mount.get("Type") == "volume"]
     if disk_mb and any(_is_scratch_volume(mount) for mount in mounts):
         disk_mb += _number(labels, "skep.scratch_mb")
+    disk_mb += more.given_mb if disk_mb else 0
     return _Watched(
         container["Id"],
         disk_mb,
         log_bytes,
         layer if os.path.isdir(layer) else "",
-        tuple(folder for folder in volumes if os.path.isdir(folder)),
+        (*(folder for folder in volumes if os.path.isdir(folder)), *more.folders),
         str(Path(root, "containers", container["Id"], "local-logs", "container.log")),
     )
 

@@ -41,9 +41,10 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    S3Mount,
     Stream,
 )
-from skep_agent.runtimes.base import Command, LogPiece
+from skep_agent.runtimes.base import AttemptKey, Command, LogPiece
 
 LOG_STEP_S = 0.05
 _PULL_STEPS = 10
@@ -164,6 +165,20 @@ class MockRuntime:
         if code := words.get("pull_error"):
             raise RuntimeFailure(code, "as the image's name asks")
         self.pulled.setdefault(listed_name(image.reference))
+
+    async def fetch(
+        self,
+        key: AttemptKey,
+        mounts: tuple[S3Mount, ...],
+        progress: Callable[[Progress], None],
+    ) -> None:
+        pass
+
+    def learn(self, specs: Sequence[AttemptSpec]) -> None:
+        pass
+
+    async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
+        pass
 
     async def images(self) -> builtins.list[CachedImage]:
         names = list(self.pulled)[-MAX_CACHED_IMAGES:]

@@ -35,7 +35,7 @@ from skep_agent.isolation.mounts import (
     scratch_point,
     unavailable,
 )
-from skep_agent.protocol import AttemptSpec, StorageMount
+from skep_agent.protocol import AttemptSpec, S3Mount, StorageMount
 from skep_agent.runtimes.scratch_images import mount_image
 
 T = TypeVar("T")
@@ -56,7 +56,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class StorageMounts:
     """The mounts that one node has made for containers which have not started yet."""
 
-    def __init__(self, node: NodeFacts, policy: StoragePolicy) -> None:
+    def __init__(
+        self, node: NodeFacts, policy: StoragePolicy, copies: Callable[[tuple[str, int], int], Path]
+    ) -> None:
+        """`copies` returns the folder with what an attempt mounts of an object store."""
+        self._copies = copies
         self._node = node
         self._policy = policy
         self._folder = mounts_dir(node.cluster, node.name)
@@ -72,7 +76,7 @@ class StorageMounts:
         that the engine asks for when it creates the container; one for the file of its scratch,
         too. Within, no mount of it is tidied away. Raises RuntimeFailure "storage_unavailable"."""
         points = [*self._points(spec), *([self._scratch_point(spec)] if scratch else [])]
-        for mount in spec.mounts:
+        for mount in spec.all_mounts:
             self._policy.check(mount)
         self._preparing |= set(points)
         try:
@@ -88,7 +92,7 @@ class StorageMounts:
         "create_failed"."""
         if scratch is not None:
             await self._run(_mount_scratch, scratch, self._scratch_point(spec), owner)
-        for mount, point in zip(spec.mounts, self._points(spec), strict=True):
+        for mount, point in zip(spec.mounts, self._points(spec), strict=False):
             work = self._run(_mount, mount, self._policy, self._folder, point, owner)
             try:
                 async with asyncio.timeout(MOUNT_S):
@@ -96,6 +100,10 @@ class StorageMounts:
             except TimeoutError:
                 problem = f"{_name(mount)} did not answer within {MOUNT_S:.0f} s."
                 raise unavailable(problem) from None
+        copies = self._points(spec)[len(spec.mounts) :]
+        for number, (copy, point) in enumerate(zip(spec.s3, copies, strict=True)):
+            source = self._copies((spec.attempt_id, spec.epoch), number)
+            await self._run(_mount_copy, copy, source, point)
 
     async def check(self, sources: Sequence[str]) -> None:
         """Check that the mounts of a container, given by the sources of its binds, are there: a
@@ -122,9 +130,8 @@ class StorageMounts:
 
     def _points(self, spec: AttemptSpec) -> list[Path]:
         node = self._node
-        return [
-            mount_point(node.cluster, node.name, spec, index) for index in range(len(spec.mounts))
-        ]
+        numbers = range(len(spec.all_mounts))
+        return [mount_point(node.cluster, node.name, spec, number) for number in numbers]
 
     def _scratch_point(self, spec: AttemptSpec) -> Path:
         return scratch_point(self._node.cluster, self._node.name, spec)
@@ -171,6 +178,18 @@ def _mount(
                     os.close(found)
     except OSError as error:
         raise unavailable(f"{_name(mount)}: {error.strerror}.") from None
+
+
+def _mount_copy(mount: S3Mount, source: Path, point: Path) -> None:
+    try:
+        folder = os.open(source, _FOLDER | os.O_NOFOLLOW)
+        try:
+            _remove_mount(point)
+            _bind(folder, point, mount.read_only)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise unavailable(f"Storage {mount.storage}: {error.strerror}.") from None
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         archives = Archives(state.archives, identity)
-        self._operations = Operations(runtime, archives, fence, self._operated)
+        self._operations = Operations(runtime, archives, fence, self._operated, self._may_write)
         self._images_due = asyncio.Event()
         self._sent_images: NodeImages | None = None  # in this session
         self._prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
@@ -168,6 +168,16 @@ class Agent:
         if faults:
             self.dispatch(ev.XidsSeen(tuple((fault.uuid, int(fault.code)) for fault in faults)))
 
+    def _may_write(self, attempt_id: str) -> bool:
+        """Return whether an attempt is this node's: another may have it once the lease is over, or
+        the server lists it no longer."""
+        attempt = self.machine.attempts.get(attempt_id)
+        if attempt is None or attempt.stop_reason not in (None, "requested"):
+            return False
+        known = (self.machine.lease_until, self.link.lease_until)
+        until = max((one for one in known if one is not None), default=None)
+        return until is None or self.clock.moment().mono < until
+
     def hello(self) -> Hello:
         return Hello(
             agent_version=version("skep"),
@@ -189,6 +199,9 @@ class Agent:
             if attempt_id in self.machine.attempts:
                 self._masks.keep(attempt_id, masks)
         self.logs.learn(listed)
+
+    def learn_keys(self, desired: Desired) -> None:
+        self._runtime.learn(desired.attempts)
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         self._runtime.use_network_policy(policy)

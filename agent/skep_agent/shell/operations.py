@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import structlog
 
-from skep_agent.containers import Progress, RuntimeFailure
+from skep_agent.containers import Exit, Progress, RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
 from skep_agent.protocol import AttemptSpec, ImageSpec
@@ -81,11 +81,14 @@ class Operations:
         archives: Archives,
         fence: LeaseGuard,
         emit: Callable[[ev.Event], None],
+        may_write: Callable[[str], bool],
     ) -> None:
+        """`may_write` says whether an attempt, given by its id, is still this node's to end."""
         self._runtime = runtime
         self._fence = fence
         self._archives = archives
         self._emit = emit
+        self._may_write = may_write
         self._pulls = Pulls(runtime)
         self._creates = asyncio.Semaphore(CREATES)
         # Preparing an attempt, watching it and ending it may overlap; each has one task at most.
@@ -151,12 +154,17 @@ class Operations:
     async def _pull(self, what: do.Pull) -> ev.Event:
         key = what.attempt_id, what.epoch
 
-        def progressed(one: Progress) -> None:
-            self._emit(ev.PullProgressed(*key, one.percent, one.done, one.total))
+        parts = 2 if what.s3 else 1  # the image, then the copies of storages
+
+        def progressed(one: Progress, part: int = 0) -> None:
+            percent = (100 * part + one.percent) // parts
+            self._emit(ev.PullProgressed(*key, percent, one.done, one.total))
 
         await self._pulls.pull(what.image, progressed)
         if what.working_files is not None:
             (await self._archives.open(what.working_files)).close()
+        if what.s3:
+            await self._runtime.fetch(key, what.s3, lambda one: progressed(one, 1))
         return ev.Pulled(*key)
 
     async def _create(self, what: do.Create) -> ev.Event:
@@ -210,7 +218,8 @@ class Operations:
         key = what.attempt_id, what.epoch
         while True:
             try:
-                self._emit(ev.Exited(*key, await self._runtime.wait(what.container_id)))
+                exit_ = await self._runtime.wait(what.container_id)
+                self._emit(ev.Exited(*key, await self._written_back(key, exit_)))
                 return
             except RuntimeFailure as failure:
                 if failure.code == "container_gone":
@@ -219,3 +228,16 @@ class Operations:
             except Exception:
                 log.exception("watch_broke", attempt_id=what.attempt_id)
             await asyncio.sleep(WATCH_AGAIN_S)
+
+    async def _written_back(self, key: tuple[str, int], exit_: Exit) -> Exit:
+        """Write back what the task left in object stores, before its end is told: what waits for
+        it finds its results. Without them a task has not succeeded; one that failed has its own
+        reason."""
+        try:
+            await self._runtime.write_back(key, lambda: self._may_write(key[0]))
+        except RuntimeFailure as failure:
+            log.warning(failure.code, attempt_id=key[0], problem=failure.message)
+            code = exit_.error_code or ("" if exit_.exit_code else failure.code)
+            message = f"{exit_.message} {failure.message}".strip()
+            return replace(exit_, error_code=code, message=message)
+        return exit_

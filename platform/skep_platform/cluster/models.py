@@ -58,6 +58,8 @@ class Node(Entity):
     gang_network = models.BooleanField(default=False)  # it takes part in networks of gangs
     # Its agent mounts folders within an export safely; older ones do not.
     inner_mounts = models.BooleanField(default=False, db_default=False)
+    # Its agent copies what lies in object stores; older ones do not.
+    s3_mounts = models.BooleanField(default=False, db_default=False)
     network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)
     # What the agent reports, overridden by what an admin set; both are kept.

@@ -21,7 +21,7 @@ WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
 # What an agent inherits of our environment: never the database's address, never a secret.
 AGENT_ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST", "SKEP_REGISTRIES"),
-    *("SKEP_STORAGE_ROOTS", "SKEP_NFS_SERVERS"),
+    *("SKEP_STORAGE_ROOTS", "SKEP_NFS_SERVERS", "SKEP_S3_ENDPOINTS"),
 )
 
 

@@ -17,7 +17,11 @@ from skep_platform.storage import queries, services
 from skep_platform.storage.models import Storage, StorageType
 
 TAGS = ["storages"]
-DATA = "nfs: server and path of the export; host_path: path of a folder on every node."
+DATA = (
+    "nfs: server and path of the export; host_path: path of a folder on every node; s3: endpoint "
+    "and bucket, and perhaps region, prefix and path_style (true or false)."
+)
+KEYS = "Of s3, never shown again; both empty: requests are not signed."
 OPTIONS = "Options of nfs(5) that tune a mount, such as vers=4.2 or hard."
 PER_USER = "Each user has a folder of its own, and sees no other."
 HOME = "The folder of its owner is mounted at /home/USER in each job; needs per_user."
@@ -30,6 +34,11 @@ class DataField(serializers.DictField):
 
 class OptionsField(serializers.ListField):
     child = serializers.CharField(max_length=64)
+
+
+class KeyField(serializers.CharField):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=512, allow_blank=True, write_only=True, **options)
 
 
 class StorageGrantSerializer(serializers.Serializer[Any]):
@@ -48,6 +57,7 @@ class StorageSerializer(serializers.Serializer[Any]):
     type = serializers.ChoiceField(StorageType.values)
     data = DataField(help_text=f"{DATA} Empty for all but admins.")  # type: ignore[assignment]
     mount_options = OptionsField(help_text="Empty for all but admins.")
+    has_keys = serializers.BooleanField(help_text="Of s3: keys are stored. False but for admins.")
     read_only = serializers.BooleanField(help_text="For everyone, whatever a grant says.")  # type: ignore[assignment]
     per_user = serializers.BooleanField(help_text=PER_USER)
     home = serializers.BooleanField(help_text=HOME)
@@ -69,6 +79,8 @@ class StorageBody(Body):
     data = DataField(help_text=DATA)  # type: ignore[assignment]
     description = serializers.CharField(max_length=500, allow_blank=True, required=False)
     mount_options = OptionsField(max_length=32, required=False, help_text=OPTIONS)
+    access_key = KeyField(required=False, help_text=KEYS)
+    secret_key = KeyField(required=False, help_text=KEYS)
     read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
     per_user = serializers.BooleanField(required=False, help_text=PER_USER)
     home = serializers.BooleanField(required=False, help_text=HOME)
@@ -79,6 +91,8 @@ class StorageChange(Body):
     data = DataField(required=False, help_text=DATA)  # type: ignore[assignment]
     description = serializers.CharField(max_length=500, allow_blank=True, required=False)
     mount_options = OptionsField(max_length=32, required=False, help_text=OPTIONS)
+    access_key = KeyField(required=False, help_text=KEYS)
+    secret_key = KeyField(required=False, help_text=KEYS)
     read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
     per_user = serializers.BooleanField(required=False, help_text=PER_USER)
     home = serializers.BooleanField(required=False, help_text=HOME)
@@ -203,6 +217,7 @@ def _show(request: Request, storages: list[Storage]) -> list[Any]:
             "type": storage.type,
             "data": storage.data if admin else {},
             "mount_options": storage.mount_options if admin else [],
+            "has_keys": admin and storage.sealed is not None,
             "read_only": storage.read_only,
             "per_user": storage.per_user,
             "home": storage.home,

@@ -158,7 +158,7 @@ def _check(pattern: Any, text: str, code: str) -> None:
 
 
 def _check_path(dataset: Dataset) -> None:
-    base = dataset.storage.data["path"].rstrip("/")
+    base = dataset.storage.path.rstrip("/")
     whole = f"{base}/{dataset.folder}".rstrip("/") or "/"
     if whole != "/" and not is_storage_path(whole):
         message = (

@@ -16,10 +16,12 @@ VERSION = RegexValidator(
 
 
 class StorageType(models.TextChoices):
-    """Where a storage lies: on a server that each node mounts, or in a folder that each has."""
+    """Where a storage lies: on a server that each node mounts, in a folder that each has, or in a
+    bucket, of which each task gets a copy."""
 
     NFS = "nfs"
     HOST_PATH = "host_path"
+    S3 = "s3"
 
 
 class Storage(Entity):
@@ -28,8 +30,11 @@ class Storage(Entity):
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     description = models.CharField(max_length=500, blank=True)
     type = models.CharField(max_length=16, choices=StorageType.choices)
-    # {server, path} of an export, {path} of a folder on every node.
+    # {server, path} of an export, {path} of a folder on every node, {endpoint, region, bucket,
+    # prefix, path_style} of a bucket.
     data = models.JSONField()
+    # Of a bucket: its keys with the place that they are for, encrypted. Null: it needs none.
+    sealed = models.BinaryField(null=True)
     mount_options = models.JSONField(default=list)  # of NFS, in the order of mount(8)
     read_only = models.BooleanField(default=False)  # for all, whatever a grant says
     # Each user gets a folder of its own below the storage; OpenPAI says `share: "false"`.
@@ -44,6 +49,20 @@ class Storage(Entity):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def host(self) -> str:
+        """Return what its path is on: a server, a bucket of a store, or "" for the nodes."""
+        if self.type == StorageType.S3:
+            return f"{self.data['endpoint']}/{self.data['bucket']}"
+        return str(self.data.get("server", ""))
+
+    @property
+    def path(self) -> str:
+        """Return the folder that it is: of a bucket, below its root."""
+        if self.type == StorageType.S3:
+            return "/" + self.data.get("prefix", "")
+        return str(self.data["path"])
 
 
 class StorageGrant(models.Model):

@@ -3,7 +3,7 @@ calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -21,6 +21,7 @@ from skep_platform.accounts.models import Group, User
 from skep_platform.audit import services as audit
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
+from skep_platform.storage import buckets
 from skep_platform.storage.models import Dataset, Storage, StorageGrant, StorageType
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
@@ -29,21 +30,26 @@ MAX_MOUNT_OPTIONS = 32
 CHANGEABLE = (
     *("description", "data", "mount_options", "read_only", "per_user", "home", "default"),
 )  # fmt: skip
+KEYS = ("access_key", "secret_key")  # of buckets: they are written, and never read again
 
 
 @transaction.atomic
 def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: Any) -> Storage:
-    """Create a storage, which no virtual cluster may use yet. `fields`: those of CHANGEABLE.
+    """Create a storage, which no virtual cluster may use yet. `fields`: those of CHANGEABLE and
+    KEYS.
 
     Raises Conflict `name_taken`, `storage_overlaps` and `home_taken`, SkepError `name_invalid`,
-    `storage_data_invalid`, `storage_path_closed`, `storage_home_shared` and
-    `mount_option_invalid`."""
+    `storage_data_invalid`, `storage_path_closed`, `storage_home_shared`, `mount_option_invalid`,
+    `storage_endpoint_closed` and `storage_keys_invalid`."""
     try:
         NAME(name)
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=name[:100]) from None
+    keys = _keys(type, fields)
     storage = Storage(name=name, type=type, data=data, created_by=user, **_known(fields))
     _check(storage)
+    if keys is not None:
+        buckets.set_keys(storage, *keys)
     try:
         with transaction.atomic():
             storage.save()
@@ -57,15 +63,20 @@ def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: 
 
 @transaction.atomic
 def update(user: User, storage: Storage, **fields: Any) -> Storage:
-    """Change any of CHANGEABLE. Containers that run keep what they have mounted. Raises what
-    `create` does, and Conflict `storage_has_datasets`."""
-    changes = _known(fields)
+    """Change any of CHANGEABLE and KEYS. Containers that run keep what they have mounted. Raises
+    what `create` does, Conflict `storage_has_datasets` and SkepError `storage_keys_needed`."""
+    keys, changes, place = _keys(storage.type, fields), _known(fields), storage.host
     if changes.get("per_user") and not storage.per_user:
         _check_no_shared_datasets(storage)
     before = {name: getattr(storage, name) for name in changes}
     for name, value in changes.items():
         setattr(storage, name, value)
     _check(storage)
+    if keys is None:
+        buckets.check_keys_fit(storage, place)
+    else:
+        buckets.set_keys(storage, *keys)
+        before, changes = before | {"keys": "the old ones"}, changes | {"keys": "new ones"}
     storage.save()
     message = f"Storage {storage.name} was changed: {', '.join(sorted(changes))}."
     _record(user, storage, "changed", message, before=before, after=changes)
@@ -146,10 +157,21 @@ def _facts_of(to: Holder) -> tuple[dict[str, Any], dict[str, str], dict[str, Any
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = fields.keys() - set(CHANGEABLE)
+    unknown = fields.keys() - {*CHANGEABLE, *KEYS}
     if unknown:
         raise TypeError(f"unknown fields: {sorted(unknown)}")
-    return dict(fields)
+    return {name: value for name, value in fields.items() if name not in KEYS}
+
+
+def _keys(type: str, fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return both keys of a bucket; None where none are given. Raises SkepError."""
+    if not any(name in fields for name in KEYS):
+        return None
+    access_key, secret_key = (str(fields.get(name) or "") for name in KEYS)
+    if type != StorageType.S3 and (access_key or secret_key):
+        message = "Only a storage of type s3 has keys."
+        raise SkepError(message, code="storage_keys_invalid")
+    return access_key, secret_key
 
 
 def _vc(name: str) -> VirtualCluster:
@@ -163,10 +185,11 @@ def _vc(name: str) -> VirtualCluster:
 
 
 def _check(storage: Storage) -> None:
-    keys, check = _TYPES[storage.type]
-    if storage.data.keys() != keys:
+    keys, optional, check = _TYPES[storage.type]
+    if not keys <= storage.data.keys() <= keys | optional:
         words = " and ".join(sorted(keys))
-        raise _invalid(f"The data of a storage of type {storage.type} are: {words}.")
+        more = f", and perhaps {', '.join(sorted(optional))}" if optional else ""
+        raise _invalid(f"The data of a storage of type {storage.type} are: {words}{more}.")
     check(storage)
     if storage.home and not storage.per_user:
         message = "A home storage has a folder for each user: set per_user, too."
@@ -197,9 +220,12 @@ def _check_host_path(storage: Storage) -> None:
         raise SkepError(message, code="mount_option_invalid", option=storage.mount_options[0])
 
 
-_TYPES: dict[str, tuple[set[str], Callable[[Storage], None]]] = {
-    StorageType.NFS: ({"server", "path"}, _check_nfs),
-    StorageType.HOST_PATH: ({"path"}, _check_host_path),
+_NONE: frozenset[str] = frozenset()
+# What its data have, what they may have, and what is right of it.
+_TYPES: dict[str, tuple[Set[str], Set[str], Callable[[Storage], None]]] = {
+    StorageType.NFS: ({"server", "path"}, _NONE, _check_nfs),
+    StorageType.HOST_PATH: ({"path"}, _NONE, _check_host_path),
+    StorageType.S3: (buckets.REQUIRED, buckets.OPTIONAL, buckets.check),
 }
 
 
@@ -238,10 +264,9 @@ def _check_overlap(storage: Storage) -> None:
     others = Storage.objects.exclude(pk=storage.pk).filter(type=storage.type)
     if not storage.per_user:
         others = others.filter(per_user=True)
-    for other in others.only("name", "data"):
-        same_server = other.data.get("server") == storage.data.get("server")
-        below = other.data["path"].rstrip("/")
-        if same_server and (not below or overlaps(storage.data["path"].rstrip("/"), (below,))):
+    for other in others.only("name", "type", "data"):
+        below, path = other.path.rstrip("/"), storage.path.rstrip("/")
+        if other.host == storage.host and (not below or overlaps(path, (below,))):
             message = (
                 f"{_where(storage)} overlaps with storage {other.name}, and one of them has a "
                 "folder for each user: the other one would show all of these."
@@ -269,12 +294,14 @@ def _invalid(message: str, **details: str) -> SkepError:
 
 
 def _where(storage: Storage) -> str:
-    server = storage.data.get("server")
-    return f"{server}:{storage.data['path']}" if server else str(storage.data["path"])
+    if storage.type == StorageType.S3:
+        return storage.host + storage.path.rstrip("/")
+    return f"{storage.host}:{storage.path}" if storage.host else storage.path
 
 
 def _facts(storage: Storage) -> dict[str, Any]:
-    return {name: getattr(storage, name) for name in ("name", "type", *CHANGEABLE)}
+    facts = {name: getattr(storage, name) for name in ("name", "type", *CHANGEABLE)}
+    return facts | ({"keys": "set"} if storage.sealed is not None else {})
 
 
 def _record(user: User, storage: Storage, verb: str, message: str, **data: Any) -> None:

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db.models import OuterRef, QuerySet
 
-from skep_agent.protocol import StorageMount
+from skep_agent.protocol import S3Mount, StorageMount
 from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_limits import is_folder_name, is_storage_path, overlaps
+from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.jobs.models import Job, JobStorage
+from skep_platform.storage import buckets
 from skep_platform.storage import queries as storage
 from skep_platform.storage.models import Dataset, Storage, StorageType
 
 HOMES = "/home"  # in containers, with a folder of the name of their owner
 Row = Mapping[str, Any]
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -27,14 +31,27 @@ class Mounts:
     `refusal`: code and message of why none of its attempts may start."""
 
     all: list[StorageMount] = field(default_factory=list)
+    s3: list[S3Mount] = field(default_factory=list)
     home: str = ""
     refusal: tuple[str, str] | None = None
 
-    def refusal_at(self, node: str, inner_mounts: bool) -> tuple[str, str] | None:
-        """Return why a node may not start an attempt. `inner_mounts`: see `Node`."""
+    @property
+    def targets(self) -> list[str]:
+        """Return where the containers find them."""
+        return [mount.target for mount in (*self.all, *self.s3)]
+
+    def refusal_at(
+        self, node: str, *, inner_mounts: bool, s3_mounts: bool
+    ) -> tuple[str, str] | None:
+        """Return why a node may not start an attempt. `inner_mounts`, `s3_mounts`: see `Node`."""
         inside = any(mount.type == StorageType.NFS and mount.inner for mount in self.all)
-        if self.refusal or inner_mounts or not inside:
+        if self.refusal:
             return self.refusal
+        if self.s3 and not s3_mounts:
+            message = f"The agent of {node} cannot mount storages of type s3: update the agent."
+            return "storage_unavailable", message
+        if inner_mounts or not inside:
+            return None
         message = f"The agent of {node} cannot mount folders within an export: update the agent."
         return "storage_unavailable", message
 
@@ -89,7 +106,10 @@ def _add_storages(jobs: Mapping[UUID, Row], found: Mapping[UUID, Mounts]) -> Non
             holders = f"{job['vc__name']} nor to a group of {job['owner__username']}"
             message = f"Storage {kept.name} is granted neither to {holders} any longer."
             mounts.refusal = ("storage_forbidden", message)
-        mounts.all.append(_mount(row, kept, job, read_only is not False))
+        if kept.type == StorageType.S3:
+            _add_copy(row, kept, job, read_only is not False, mounts)
+        else:
+            mounts.all.append(_mount(row, kept, job, read_only is not False))
 
 
 def _refusal(dataset: Dataset) -> tuple[str, str] | None:
@@ -105,20 +125,47 @@ def _refusal(dataset: Dataset) -> tuple[str, str] | None:
 
 def _mount(row: JobStorage, kept: Storage, job: Row, read_only: bool) -> StorageMount:
     own, inner = job["owner__username"] if kept.per_user else "", 0
-    path = str(kept.data["path"])
+    path = kept.path
     if row.dataset is not None:
         own, read_only = "", True
         inner = len([part for part in row.dataset.folder.split("/") if part])
         path = "/".join(filter(None, [path.rstrip("/"), row.dataset.folder])) or "/"
     return StorageMount(
         type=kept.type,
-        server=kept.data.get("server", ""),
+        server=kept.host,
         path=path,
         inner=inner,
         options=kept.mount_options,
         user_folder=own,
         target=row.target,
         read_only=kept.read_only or read_only,
+    )
+
+
+def _add_copy(row: JobStorage, kept: Storage, job: Row, read_only: bool, mounts: Mounts) -> None:
+    """Add what is copied of a bucket, with the keys for it."""
+    try:
+        keys = buckets.keys(kept)
+    except DecryptionFailed as error:
+        log.error("storage_keys_locked", storage=kept.name, error=error.message)
+        message = f"The keys of storage {kept.name} cannot be read: an admin has to set them again."
+        mounts.refusal = ("storage_unavailable", message)
+        return
+    folder = row.dataset.folder if row.dataset is not None else ""
+    data = kept.data
+    mounts.s3.append(
+        S3Mount(
+            storage=kept.name,
+            endpoint=data["endpoint"],
+            region=data.get("region", ""),
+            bucket=data["bucket"],
+            prefix="/".join(filter(None, [data.get("prefix", ""), folder])),
+            path_style=data.get("path_style", "true") == "true",
+            user_folder=job["owner__username"] if kept.per_user and row.dataset is None else "",
+            target=row.target,
+            read_only=kept.read_only or read_only or row.dataset is not None,
+            **keys,
+        )
     )
 
 
@@ -131,7 +178,7 @@ def _add_home(row: Row, mounts: Mounts) -> None:
     puts something else there."""
     home, owner, skep = row["home"], row["owner__username"], _skep(row)
     target, files = f"{HOMES}/{owner}", (skep.get("workingFiles") or {}).get("path")
-    taken = [mount.target for mount in mounts.all] + ([files] if files else [])
+    taken = mounts.targets + ([files] if files else [])
     if (
         not home
         or skep.get("home") is False

@@ -55,6 +55,7 @@ ATTEMPT: tuple[str, ...] = (
     *("id", "job_id", "index", "epoch", "role_id", "task__index", "task__rank", "node_id"),
     *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
     "node__inner_mounts",
+    "node__s3_mounts",
 )
 JOB: tuple[str, ...] = (
     *(
@@ -242,7 +243,12 @@ class _Builder:
         shared = self._shared()
         mounts = self._job.mounts
         refusals = {
-            r["id"]: mounts.refusal_at(r["node__name"], r["node__inner_mounts"]) for r in rows
+            r["id"]: mounts.refusal_at(
+                r["node__name"],
+                inner_mounts=r["node__inner_mounts"],
+                s3_mounts=r["node__s3_mounts"],
+            )
+            for r in rows
         }
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
@@ -295,6 +301,7 @@ class _Builder:
             gang=self._network,
             hosts=self._hosts(),
             mounts=self._job.mounts.all,
+            s3=self._job.mounts.s3,
             image_patterns=self._job.patterns,
         )
 

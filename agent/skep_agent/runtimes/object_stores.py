@@ -1,0 +1,366 @@
+"""What attempts mount of object stores: folders of the agent's own, one for each attempt and mount.
+
+They are filled before the container is made, and written back when it has ended. The keys are kept
+in memory alone: an agent that was started anew gets them again with the next desired state, and
+then writes back what the container left. Each task has a copy of its own.
+
+In the folder of an attempt: the files of mount 0 below `0`, and, once a container may write to
+them, `0.json`, which says what they were before. It goes when they were written back, or given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from skep_agent.containers import Progress, RuntimeFailure
+from skep_agent.isolation.files import Owner
+from skep_agent.isolation.mounts import StoragePolicy, check_object_store, unavailable
+from skep_agent.protocol import AttemptSpec, S3Mount
+from skep_agent.runtimes import object_transfers as transfers
+from skep_agent.runtimes.base import AttemptKey
+from skep_agent.runtimes.docker_disk import Watched
+from skep_agent.runtimes.object_transfers import Ended, Seen
+
+DOWNLOADS = UPLOADS = 4  # attempts whose mounts are copied at a time
+SYNC_S = 1800.0  # for writing back all that one attempt left
+KEYS_S = 120.0  # until the server sends the keys again
+GIVE_UP_S = 5.0  # for requests under way
+LOOK_S = 0.2
+REPORT_S = 1.0  # between two reports of the same percent
+# What stays free on the disk of the agent's state: the lesser of the two.
+RESERVE_BYTES, RESERVE_PART = 1024**3, 50
+MIB = 1024 * 1024
+BYTES_PER_INODE = 16 * 1024  # as the watch of the disk counts them
+NOT_SYNCED = "storage_not_synced"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Copying:
+    """Bytes that a copy under way still needs."""
+
+    left: int = 0
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Tells the thread of a transfer to end."""
+
+    set: bool = False
+    copying: _Copying = field(default_factory=_Copying)
+
+    def __call__(self) -> bool:
+        return self.set
+
+
+@dataclass(slots=True)
+class _Reported:
+    """Keeps the reports of a transfer apart, of which there are thousands a second."""
+
+    percent: int = -1
+    at: float = 0.0
+
+    def is_news(self, percent: int) -> bool:
+        now = time.monotonic()
+        if percent <= self.percent and now < self.at + REPORT_S:
+            return False
+        self.percent, self.at = percent, now
+        return True
+
+
+class ObjectStores:
+    """Those of one node, in `folder`; None has none."""
+
+    def __init__(self, folder: Path | None, policy: StoragePolicy) -> None:
+        self._folder = folder
+        self._policy = policy
+        self._downloads = ThreadPoolExecutor(DOWNLOADS, thread_name_prefix="downloads")
+        self._uploads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="uploads")
+        self._known: dict[AttemptKey, tuple[S3Mount, ...]] = {}  # with their keys
+        self._learned = asyncio.Event()
+        self._kept: set[AttemptKey] = set()  # whose folders this agent made, and has not removed
+        self._copying: set[_Copying] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def close(self) -> None:
+        self._downloads.shutdown(wait=False, cancel_futures=True)
+        self._uploads.shutdown(wait=False, cancel_futures=True)
+
+    def learn(self, specs: Iterable[AttemptSpec]) -> None:
+        """Take over the keys for the attempts that are listed, and forget those of all others but
+        the ones whose folders are here."""
+        listed = {(one.attempt_id, one.epoch): tuple(one.s3) for one in specs if one.s3}
+        kept = {key: mounts for key, mounts in self._known.items() if key in self._kept}
+        self._known = kept | listed
+        self._learned.set()
+        self._learned = asyncio.Event()
+
+    async def fetch(
+        self, key: AttemptKey, mounts: tuple[S3Mount, ...], progress: Callable[[Progress], None]
+    ) -> None:
+        """Fill the folders of an attempt. Raises RuntimeFailure "storage_unavailable" and
+        "disk_full"; then, and when it is cancelled, nothing is left of them."""
+        for mount in mounts:
+            check_object_store(mount)
+            self._policy.check(mount)
+        folder = self._of(key)
+        if folder is None:
+            raise unavailable("This agent has no folder for copies of object stores.")
+        self._known[key] = mounts
+        self._kept.add(key)
+        stop, loop = _Stop(), asyncio.get_running_loop()
+        self._copying.add(stop.copying)
+        reported = _Reported()
+
+        def report(one: Progress) -> None:
+            if not stop.set and reported.is_news(one.percent):
+                loop.call_soon_threadsafe(progress, one)
+
+        work = loop.run_in_executor(self._downloads, self._fill, folder, mounts, report, stop)
+        try:
+            await asyncio.shield(work)
+        except OSError as error:
+            await self.discard(key)
+            raise unavailable(f"A copy of an object store: {error.strerror}.") from None
+        except RuntimeFailure:
+            await self.discard(key)
+            raise
+        except BaseException:
+            stop.set = True
+            self._later(self._discard_after(work, key))
+            raise
+        finally:
+            self._copying.discard(stop.copying)
+
+    def source(self, key: AttemptKey, number: int) -> Path:
+        """Return the folder of a mount of an attempt. Raises RuntimeFailure
+        "storage_unavailable" where it was not filled."""
+        folder = self._of(key)
+        if folder is None or not (folder / str(number)).is_dir():
+            raise unavailable("What was copied from its object store is not there any more.")
+        return folder / str(number)
+
+    async def hand_over(self, spec: AttemptSpec, owner: Owner) -> None:
+        """Give the files of an attempt to the user of its container, and note what they are before
+        it may write to them. Raises RuntimeFailure "storage_unavailable"."""
+        key = spec.attempt_id, spec.epoch
+        if not spec.s3:
+            return
+        self._known[key] = tuple(spec.s3)
+        self._kept.add(key)
+        for number, mount in enumerate(spec.s3):
+            source = self.source(key, number)
+            try:
+                await asyncio.to_thread(_hand_over, source, owner, mount.read_only)
+            except OSError as error:
+                raise unavailable(f"Storage {mount.storage}: {error.strerror}.") from None
+
+    def is_pending(self, key: AttemptKey) -> bool:
+        """Return whether something of an attempt may have to be written back."""
+        folder = self._of(key)
+        return folder is not None and any(folder.glob("*.json"))
+
+    async def sync(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
+        """Write back what a container left that has ended; once. It ends when it takes too long,
+        and as soon as it may not go on. Raises RuntimeFailure "storage_not_synced"."""
+        folder = self._of(key)
+        if folder is None or not self.is_pending(key):
+            return
+        problems = []
+        try:
+            async with asyncio.timeout(SYNC_S):
+                mounts = await self._keys(key, may_go_on)
+                for number, mount in enumerate(mounts):
+                    if (folder / f"{number}.json").exists() and (
+                        problem := await self._upload(folder, number, mount, may_go_on)
+                    ):
+                        problems.append(problem)
+        except TimeoutError:
+            problems.append(f"Writing back was ended after {SYNC_S / 60:.0f} minutes.")
+        except Ended:
+            problems.append("The node lost the control plane before all files were written back.")
+        except RuntimeFailure as failure:
+            problems.append(failure.message)
+        for manifest in folder.glob("*.json"):
+            manifest.unlink(missing_ok=True)
+        if problems:
+            raise RuntimeFailure(NOT_SYNCED, " ".join(problems))
+
+    def watched(self, key: AttemptKey) -> Watched:
+        """Return what the disk watch has to count for the container of an attempt."""
+        folder = self._of(key)
+        if folder is None:
+            return Watched()
+        folders, given = [], 0
+        for manifest in sorted(folder.glob("*.json")):
+            folders.append(str(manifest.with_suffix("")))
+            given += int(json.loads(manifest.read_text())["given_mb"])
+        return Watched(tuple(folders), given)
+
+    async def discard(self, key: AttemptKey) -> None:
+        """Remove the folders of an attempt whose container is gone, and forget its keys."""
+        folder = self._of(key)
+        if folder is not None and folder.exists():
+            await asyncio.to_thread(shutil.rmtree, folder, True)
+        self._kept.discard(key)
+        self._known.pop(key, None)
+
+    async def tidy(self, containers: Collection[AttemptKey]) -> None:
+        """Remove what agents before this one left of attempts without a container."""
+        for folder in await asyncio.to_thread(_entries, self._folder) if self._folder else ():
+            key = _key_of(folder.name)
+            if key is None or (key not in containers and key not in self._kept):
+                await asyncio.to_thread(shutil.rmtree, folder, True)
+
+    async def _discard_after(self, work: asyncio.Future[None], key: AttemptKey) -> None:
+        await asyncio.wait({work})
+        _look(work)
+        await self.discard(key)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keys(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> tuple[S3Mount, ...]:
+        """Wait until the server has sent the keys of an attempt: this agent may be a new one."""
+        deadline = asyncio.get_running_loop().time() + KEYS_S
+        while key not in self._known:
+            if not may_go_on():
+                raise Ended
+            if asyncio.get_running_loop().time() > deadline:
+                raise RuntimeFailure(NOT_SYNCED, "The server did not send the keys again.")
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._learned.wait()
+            except TimeoutError:
+                continue
+        return self._known[key]
+
+    async def _upload(
+        self, folder: Path, number: int, mount: S3Mount, may_go_on: Callable[[], bool]
+    ) -> str:
+        """Return why not all of it was written back; "" if it was. Raises Ended."""
+        stop = _Stop()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._uploads, _write_back, folder, number, mount, stop)
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=LOOK_S)
+                if not work.done() and not may_go_on():
+                    stop.set = True
+                    await asyncio.wait({work}, timeout=GIVE_UP_S)
+                    raise Ended
+        finally:
+            stop.set = True
+            work.add_done_callback(_look)
+        try:
+            written = work.result()
+        except RuntimeFailure as failure:
+            return failure.message
+        except OSError as error:
+            return f"Storage {mount.storage}: {error.strerror}."
+        log.info("storage_synced", storage=mount.storage, files=written.files)
+        if not written.failed:
+            return ""
+        left = f"{written.failed} files were not written back to storage {mount.storage}"
+        return f"{left}. {written.problem}"
+
+    def _fill(
+        self,
+        folder: Path,
+        mounts: tuple[S3Mount, ...],
+        report: Callable[[Progress], None],
+        stop: _Stop,
+    ) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        found = [transfers.listed(mount, stop) for mount in mounts]
+        total = sum(item.size for items in found for item in items)
+        self._reserve(total, stop.copying, mounts)
+        before = 0
+        for number, (mount, items) in enumerate(zip(mounts, found, strict=True)):
+
+            def progress(done: int, of: int, before: int = before) -> None:
+                del of
+                stop.copying.left = max(total - before - done, 0)
+                percent = (before + done) * 100 // total if total else 100
+                report(Progress(percent, before + done, total))
+
+            made = folder / str(number)
+            made.mkdir(mode=0o755)
+            at = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                transfers.download(mount, items, at, progress, stop)
+            finally:
+                os.close(at)
+            before += sum(item.size for item in items)
+
+    def _reserve(self, total: int, copying: _Copying, mounts: tuple[S3Mount, ...]) -> None:
+        assert self._folder is not None
+        disk = os.statvfs(self._folder)
+        kept = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_PART)
+        others = sum(other.left for other in list(self._copying) if other is not copying)
+        if total + kept + others > disk.f_bavail * disk.f_frsize:
+            names = ", ".join(mount.storage for mount in mounts)
+            message = f"The node's disk has no room for the {total // MIB} MiB of storage {names}."
+            raise RuntimeFailure("disk_full", message)
+        copying.left = total
+
+    def _of(self, key: AttemptKey) -> Path | None:
+        return self._folder / f"{key[0]}.{key[1]}" if self._folder else None
+
+
+def _look(work: asyncio.Future[Any]) -> None:
+    """Take the error of a transfer that nobody waits for any more."""
+    if not work.cancelled():
+        work.exception()
+
+
+def _hand_over(source: Path, owner: Owner, read_only: bool) -> None:
+    at = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        known, taken, inodes = transfers.own(at, owner.uid, owner.gid)
+    finally:
+        os.close(at)
+    if read_only:
+        return
+    given_mb = -(-max(taken, inodes * BYTES_PER_INODE) // MIB)
+    manifest = source.with_suffix(".json")
+    part = source.with_suffix(".part")
+    part.write_text(json.dumps({"given_mb": given_mb, "files": known}))
+    part.replace(manifest)
+
+
+def _write_back(folder: Path, number: int, mount: S3Mount, stop: _Stop) -> transfers.Written:
+    files = json.loads((folder / f"{number}.json").read_text())["files"]
+    known = {name: Seen(*seen) for name, seen in files.items()}
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(folder / str(number), flags)
+    try:
+        return transfers.upload(mount, at, known, stop)
+    finally:
+        os.close(at)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def _key_of(name: str) -> AttemptKey | None:
+    attempt, _, epoch = name.rpartition(".")
+    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None
