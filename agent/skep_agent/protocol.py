@@ -23,6 +23,10 @@ from skep_agent.image_messages import PrefetchSpec as PrefetchSpec
 from skep_agent.inventory import Gpu as Gpu
 from skep_agent.inventory import Inventory as Inventory
 from skep_agent.inventory import Message as Message
+from skep_agent.storage_messages import INNER_MOUNTS as INNER_MOUNTS
+from skep_agent.storage_messages import S3_MOUNTS as S3_MOUNTS
+from skep_agent.storage_messages import S3Mount as S3Mount
+from skep_agent.storage_messages import StorageMount as StorageMount
 
 PROTOCOL_VERSION = 1
 MAX_TEXT_FRAME = 16 * 1024 * 1024
@@ -33,10 +37,7 @@ LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
-# It mounts a folder within an export (`StorageMount.inner`) without following a link.
-INNER_MOUNTS = "inner_mounts"
-# It fills folders from object stores, and writes them back (`AttemptSpec.s3`).
-S3_MOUNTS = "s3_mounts"
+# What this agent can do, and older ones could not.
 FEATURES = [INNER_MOUNTS, S3_MOUNTS]
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
@@ -89,40 +90,6 @@ class WorkingFiles(Message):
     sha256: str
     size: int  # bytes
     path: str
-
-
-class StorageMount(Message):
-    """A folder of a storage that the container finds at `target`. The node makes the mount, by its
-    own rules: without set-user-id programs and devices, and without a link on the way."""
-
-    type: Literal["nfs", "host_path"]
-    server: str = ""  # of NFS
-    path: str  # of the export, or of the folder on the node
-    # So many names at the end of `path` are folders below the export, which tenants may write.
-    inner: int = 0
-    options: list[str] = []  # of NFS
-    # Name of one folder below `path`, made for the task's user where it is not there; "": `path`.
-    user_folder: str = ""
-    target: str
-    read_only: bool = False
-
-
-class S3Mount(Message):
-    """A copy of the objects of a storage, as files that the container finds at `target`: filled
-    before it starts, and written back when it has ended unless it is read-only. The container never
-    gets the keys, and the agent keeps them in memory alone."""
-
-    storage: str  # its name, as people know it
-    endpoint: str  # such as https://s3.example.org
-    region: str = ""
-    bucket: str
-    prefix: str = ""  # the folder in the bucket, without "/" at its end; "": all of it
-    path_style: bool = True  # the bucket is part of the path, not of the host's name
-    access_key: str = Field(default="", repr=False)  # "": requests are not signed
-    secret_key: str = Field(default="", repr=False)
-    user_folder: str = ""  # one folder below `prefix`, that of the task's user; "": `prefix`
-    target: str
-    read_only: bool = False
 
 
 class GangNode(Message):

@@ -1554,6 +1554,7 @@ class Storage(Model):
     type: str
     data: dict[str, str] = Field(default_factory=dict)
     mount_options: list[str] = Field(default_factory=list)
+    has_keys: bool = False
     read_only: bool = False
     per_user: bool = False
     home: bool = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -20,7 +22,7 @@ from tests.support.object_store import ObjectStore, object_store
 from skep_agent.isolation.create import NodeFacts
 from skep_agent.isolation.mounts import StoragePolicy, mounts_dir
 from skep_agent.protocol import AttemptFact, AttemptSpec, S3Mount
-from skep_agent.runtimes import object_stores
+from skep_agent.runtimes import docker_disk, object_stores
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -78,7 +80,9 @@ def living(server: FakeControlPlane, cluster: str, tmp_path: Path) -> Iterator[L
 
 @pytest.fixture
 def task(busybox: str, bucket: Any, store: ObjectStore) -> Callable[..., AttemptSpec]:
-    def make(command: str, *, more: dict[str, Any] | None = None, **fields: Any) -> AttemptSpec:
+    def make(
+        command: str, *, more: dict[str, Any] | None = None, image: str = "", **fields: Any
+    ) -> AttemptSpec:
         mount = {
             "storage": "team",
             "endpoint": store.endpoint,
@@ -88,7 +92,7 @@ def task(busybox: str, bucket: Any, store: ObjectStore) -> Callable[..., Attempt
             "secret_key": SECRET,
             "target": "/mnt/team",
         } | (more or {})
-        return make_spec(busybox, command, s3=[S3Mount(**mount)], **fields)
+        return make_spec(image or busybox, command, s3=[S3Mount(**mount)], **fields)
 
     return make
 
@@ -193,8 +197,7 @@ async def test_02_users_have_folders_of_their_own(server, living, task, bucket, 
     bucket.put_object(Key="team/ann/note", Body=b"ann's")
     bucket.put_object(Key="team/annex/note", Body=b"the annex's")
     script = "find . -type f; echo x > ann; id -u; mkdir annex; echo b > annex/note"
-    image = {"reference": made_image("USER bee"), "pull": "never"}
-    bob = task(f"cd /mnt/team; {script}", more={"user_folder": "bob"}, image=image)
+    bob = task(f"cd /mnt/team; {script}", more={"user_folder": "bob"}, image=made_image("USER bee"))
     ann = task("cd /mnt/team; find . -type f; stat -c %u note", more={"user_folder": "ann"})
     async with living():
         assert await ended(server, bob) == "1000\n"
@@ -274,7 +277,7 @@ async def test_results_that_cannot_be_written_back_fail_the_task(server, living,
 async def test_results_are_written_back_after_the_death_of_the_agent(
     server, living, task, bucket, docker_engine
 ):
-    """The next agent has the keys from the server again, and the end is told after that."""
+    """The next agent has the keys from the server again, and the end is reported after that."""
     spec = task("echo r > /mnt/team/result; sleep 600", stop_grace_s=1.0)
     async with living():
         await server.desire(spec)
@@ -300,6 +303,43 @@ async def test_nothing_is_written_back_for_an_attempt_that_the_server_forgot(
         await server.until(lambda: server.node().complete(spec.attempt_id))
         await gone(server, tmp_path)
     assert "result" not in texts(bucket)
+
+
+async def test_nothing_is_written_back_once_the_lease_is_over(
+    server, living, task, bucket, docker_engine
+):
+    """Another node may have the task by then."""
+    server.lease_s = 6.0
+    spec = task("trap '' TERM; echo r > /mnt/team/result; echo up; sleep 600")
+    async with living():
+        await server.desire(spec)
+        await server.until(lambda: server.node().log(spec.attempt_id).data)
+        server.answer_heartbeats = server.welcome_agents = False
+        await server.drop()
+        container = docker_engine.containers.get(f"skep-{spec.attempt_id}")
+        await asyncio.to_thread(container.wait)
+        server.answer_heartbeats = server.welcome_agents = True
+        await server.until(lambda: server.node().complete(spec.attempt_id))
+    assert fact(server, spec, "failed").error_code == "node_lost"
+    assert "result" not in texts(bucket)
+
+
+async def test_a_task_that_fills_its_copy_is_ended_like_one_that_fills_its_root(
+    server, living, task, bucket, monkeypatch
+):
+    """What was copied for it does not count."""
+    for name in ("LOOK_S", "MEASURE_S"):
+        monkeypatch.setattr(docker_disk, name, 0.1)
+    monkeypatch.setattr(docker_disk, "DUTY", 1.0)
+    bucket.put_object(Key="team/large", Body=bytes(30 * 1024 * 1024))
+    fill = "while :; do dd if=/dev/zero of=$((n += 1)) bs=1M count=4 2>/dev/null; sleep 0.1; done"
+    spec = task(f"cd /mnt/team; rm large; echo up; [ -z $FILL ] || {fill}", disk_mb=20)
+    full = spec.model_copy(update={"attempt_id": str(uuid.uuid4()), "env": {"FILL": "1"}})
+    async with living():
+        assert await ended(server, spec) == "up\n"
+        await ended(server, full)
+    assert fact(server, spec, "exited").exit_code == 0
+    assert fact(server, full, "exited").error_code == "disk_quota_exceeded"
 
 
 async def test_27_keys_are_in_no_file_no_description_and_no_fact(

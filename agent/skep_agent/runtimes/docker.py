@@ -37,7 +37,7 @@ from skep_agent.protocol import (
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
 from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process
-from skep_agent.runtimes.docker_disk import DiskWatch, Scratches, Watched
+from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     THREADS,
@@ -52,7 +52,7 @@ from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.image_cache import ImageCache
-from skep_agent.runtimes.object_stores import ObjectStores
+from skep_agent.runtimes.object_stores import ObjectStores, key_of
 from skep_agent.runtimes.scratch_images import ScratchImages
 from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
@@ -241,7 +241,7 @@ class DockerRuntime:
                 found = await self._patient_inspect(container_id)
                 if exit := self._exit_of(container_id, found):
                     return exit
-                self._disk.watch(found, self._root, self._watched(found))
+                self._disk.watch(found, self._root, self._objects.watched(found))
         raise AssertionError("looks() has no end")
 
     async def _ended(self, container_id: str) -> None:
@@ -271,7 +271,7 @@ class DockerRuntime:
                 raise
         else:
             await self._storages.release(bind_sources(found))
-            if key := _key(found["Config"]["Labels"]):
+            if key := key_of(found["Config"]["Labels"]):
                 await self._objects.discard(key)
             if found["Config"]["Labels"].get("skep.network") in ("job", "gang"):
                 await self._networks.remove_unused()
@@ -295,7 +295,7 @@ class DockerRuntime:
         found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
         created = [summary for summary in found if summary["State"] == "created"]
         await self._storages.tidy(made, {s for one in created for s in bind_sources(one)})
-        await self._objects.tidy({key for one in found if (key := _key(one["Labels"]))})
+        await self._objects.tidy({key for one in found if (key := key_of(one["Labels"]))})
         limit = asyncio.Semaphore(PARALLEL)
 
         async def describe(summary: dict[str, Any]) -> Container | None:
@@ -407,10 +407,6 @@ class DockerRuntime:
                     raise
             await asyncio.sleep(RECONNECT_S)
 
-    def _watched(self, found: dict[str, Any]) -> Watched:
-        key = _key(found["Config"]["Labels"] or {})
-        return self._objects.watched(key) if key else Watched()
-
     async def _kill(self, container_id: str, signal: str) -> None:
         """Signal the container's init, which passes it on to its process group."""
         try:
@@ -441,10 +437,10 @@ class DockerRuntime:
             if status == "exited":
                 found = await self._inspect(summary["Id"])
                 if found["State"]["ExitCode"] == _KILLED:
-                    await self._disk.judge(found, self._root, self._watched(found))
+                    await self._disk.judge(found, self._root, self._objects.watched(found))
                 exit = self._exit_of(summary["Id"], found)
                 if self._objects.is_pending((labels["skep.attempt"], int(labels["skep.epoch"]))):
-                    # Its end is told when what it wrote is written back: see `write_back`.
+                    # Its end is reported when what it wrote is written back.
                     status, exit = "running", None
             return Container(
                 container_id=summary["Id"],
@@ -478,12 +474,6 @@ class DockerRuntime:
             error_code=excess.code if excess else "",
             message=excess.message if excess else "",
         )
-
-
-def _key(labels: dict[str, str]) -> AttemptKey | None:
-    """Return the attempt and the epoch of a container; None when it is not well labelled."""
-    attempt, epoch = labels.get("skep.attempt", ""), labels.get("skep.epoch", "")
-    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None
 
 
 def _has_quota(info: dict[str, Any]) -> bool:

@@ -56,7 +56,7 @@ class _Copying:
 
 @dataclass(slots=True)
 class _Stop:
-    """Tells the thread of a transfer to end."""
+    """Ends the thread of a transfer."""
 
     set: bool = False
     copying: _Copying = field(default_factory=_Copying)
@@ -137,6 +137,11 @@ class ObjectStores:
         except RuntimeFailure:
             await self.discard(key)
             raise
+        except Exception as error:
+            # By its kind alone: what it says may have addresses, or more.
+            log.error("copy_broke", attempt_id=key[0], kind=type(error).__name__)
+            await self.discard(key)
+            raise unavailable(f"Storage {mounts[0].storage}: it cannot be copied.") from None
         except BaseException:
             stop.set = True
             self._later(self._discard_after(work, key))
@@ -198,9 +203,10 @@ class ObjectStores:
         if problems:
             raise RuntimeFailure(NOT_SYNCED, " ".join(problems))
 
-    def watched(self, key: AttemptKey) -> Watched:
-        """Return what the disk watch has to count for the container of an attempt."""
-        folder = self._of(key)
+    def watched(self, container: dict[str, Any]) -> Watched:
+        """Return what the disk watch has to count for a container, as the engine describes it."""
+        key = key_of(container["Config"]["Labels"] or {})
+        folder = self._of(key) if key else None
         if folder is None:
             return Watched()
         folders, given = [], 0
@@ -254,6 +260,8 @@ class ObjectStores:
     ) -> str:
         """Return why not all of it was written back; "" if it was. Raises Ended."""
         stop = _Stop()
+        if not may_go_on():
+            raise Ended
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._uploads, _write_back, folder, number, mount, stop)
         try:
@@ -272,6 +280,11 @@ class ObjectStores:
             return failure.message
         except OSError as error:
             return f"Storage {mount.storage}: {error.strerror}."
+        except Ended:
+            raise
+        except Exception as error:
+            log.error("write_back_broke", storage=mount.storage, kind=type(error).__name__)
+            return f"Storage {mount.storage}: its files cannot be written back."
         log.info("storage_synced", storage=mount.storage, files=written.files)
         if not written.failed:
             return ""
@@ -317,7 +330,7 @@ class ObjectStores:
         others = sum(other.left for other in list(self._copying) if other is not copying)
         if total + kept + others > disk.f_bavail * disk.f_frsize:
             names = ", ".join(mount.storage for mount in mounts)
-            message = f"The node's disk has no room for the {total // MIB} MiB of storage {names}."
+            message = f"The node's disk has no {total // MIB} MiB free for a copy of {names}."
             raise RuntimeFailure("disk_full", message)
         copying.left = total
 
@@ -325,8 +338,14 @@ class ObjectStores:
         return self._folder / f"{key[0]}.{key[1]}" if self._folder else None
 
 
+def key_of(labels: dict[str, str]) -> AttemptKey | None:
+    """Return the attempt and the epoch of a container; None when it is not well labelled."""
+    attempt, epoch = labels.get("skep.attempt", ""), labels.get("skep.epoch", "")
+    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None
+
+
 def _look(work: asyncio.Future[Any]) -> None:
-    """Take the error of a transfer that nobody waits for any more."""
+    """Take the error of a transfer that no one waits for any more."""
     if not work.cancelled():
         work.exception()
 

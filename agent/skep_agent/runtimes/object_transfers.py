@@ -59,7 +59,7 @@ class Item(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What tells whether a file was written to since: no program sets its change time."""
+    """What shows whether a file was written to since: no program sets its change time."""
 
     inode: int
     size: int
@@ -143,8 +143,8 @@ def download(
             manager.download(mount.bucket, item.key, file, subscribers=[flight])
             if flights.errors:
                 break
-        for error in flights.wait():
-            raise _not_copied(mount, error) from None
+        for problem in flights.wait():
+            raise _not_copied(mount, problem) from None
     if copied.done != total:
         raise unavailable(f"Storage {mount.storage} was written to while it was copied.")
 
@@ -317,7 +317,7 @@ class _Flights:
 
 
 class _Flight:
-    """One transfer, as s3transfer tells of it."""
+    """One transfer, as s3transfer reports it."""
 
     def __init__(
         self, flights: _Flights, file: IO[bytes], size: int = 0, copied: _Copied | None = None
@@ -337,7 +337,7 @@ class _Flight:
             self._copied.add(bytes_transferred)
 
     def on_done(self, future: Any, **_: Any) -> None:
-        error = None
+        error: BaseException | None = None
         try:
             future.result()
         except Exception as problem:
@@ -412,7 +412,7 @@ def _not_copied(mount: S3Mount, error: BaseException) -> RuntimeFailure:
     """Say why, without a word of the store's own."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RuntimeFailure(
-            "disk_full", f"The node's disk has no room for storage {mount.storage}."
+            "disk_full", f"The node's disk is too full for storage {mount.storage}."
         )
     answer = getattr(error, "response", None)
     if not isinstance(answer, dict):

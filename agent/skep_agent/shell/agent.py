@@ -174,9 +174,8 @@ class Agent:
         attempt = self.machine.attempts.get(attempt_id)
         if attempt is None or attempt.stop_reason not in (None, "requested"):
             return False
-        known = (self.machine.lease_until, self.link.lease_until)
-        until = max((one for one in known if one is not None), default=None)
-        return until is None or self.clock.moment().mono < until
+        until = max(self.machine.lease_until or 0.0, self.link.lease_until or 0.0)
+        return self.clock.moment().mono < until
 
     def hello(self) -> Hello:
         return Hello(
@@ -189,9 +188,10 @@ class Agent:
             features=FEATURES,
         )
 
-    def learn_masks(self, desired: Desired) -> None:
-        """An agent that lost its state directory does not know what the logs of the containers
-        that it found may not show."""
+    def learn(self, desired: Desired) -> None:
+        """Take over what no disk keeps: the keys of object stores; and, in an agent that lost its
+        state directory, what the logs of the containers that it found may not show."""
+        self._runtime.learn(desired.attempts)
         if not self.logs.has_unknown():
             return
         listed = {spec.attempt_id: spec.masks for spec in desired.attempts}
@@ -199,9 +199,6 @@ class Agent:
             if attempt_id in self.machine.attempts:
                 self._masks.keep(attempt_id, masks)
         self.logs.learn(listed)
-
-    def learn_keys(self, desired: Desired) -> None:
-        self._runtime.learn(desired.attempts)
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         self._runtime.use_network_policy(policy)

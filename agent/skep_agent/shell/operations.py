@@ -230,9 +230,9 @@ class Operations:
             await asyncio.sleep(WATCH_AGAIN_S)
 
     async def _written_back(self, key: tuple[str, int], exit_: Exit) -> Exit:
-        """Write back what the task left in object stores, before its end is told: what waits for
-        it finds its results. Without them a task has not succeeded; one that failed has its own
-        reason."""
+        """Write back what the task left in object stores, before its end is reported: what waits
+        for it finds its results. Without them a task has not succeeded; one that failed has its
+        own reason."""
         try:
             await self._runtime.write_back(key, lambda: self._may_write(key[0]))
         except RuntimeFailure as failure:

@@ -290,7 +290,8 @@ def storage(name: str) -> Call[models.Storage]:
 def create_storage(
     name: str, type: str, data: Mapping[str, str], **fields: Any
 ) -> Call[models.Storage]:
-    """Make a storage. `type`: nfs or host_path; `data`: server and path, or path; `fields`:
+    """Make a storage. `type`: nfs, host_path or s3; `data`: server and path, or path, or
+    endpoint, bucket, region, prefix and path_style; `fields`: access_key and secret_key of s3,
     description, mount_options, read_only, per_user, default. For admins."""
     body = {"name": name, "type": type, "data": dict(data), **fields}
     return Call("POST", "storages", models.Storage, json=body, repeatable=False)

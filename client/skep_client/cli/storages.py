@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
         invoke_without_command=True, help="List the storages that your jobs can mount."
     )
     storages.callback()(list_storages)
-    for command in (show, add, remove, grant, revoke):
+    for command in (show, add, keys, remove, grant, revoke):
         storages.command()(command)
     # `skep storages` lists as well; scripts may name what they do.
     storages.command("list")(list_storages)
@@ -60,7 +61,8 @@ def show(storage: Name, as_json: Json = False) -> None:
         ("Name", found.name),
         ("Description", found.description),
         ("Type", found.type),
-        *((key.capitalize(), value) for key, value in found.data.items()),
+        *((key.capitalize().replace("_", " "), value) for key, value in found.data.items()),
+        ("Keys", "stored" if found.has_keys else ""),
         ("Mount options", ",".join(found.mount_options)),
         ("Access", _access(found)),
         ("Default", "yes" if found.default else "no"),
@@ -74,6 +76,23 @@ def add(
     storage: Name,
     nfs: Annotated[str, typer.Option(help="Export to mount, as SERVER:/PATH.")] = "",
     host_path: Annotated[str, typer.Option(help="Folder that every node has.")] = "",
+    s3: Annotated[
+        str, typer.Option(help="Bucket, of which each task gets a copy: s3://BUCKET/FOLDER.")
+    ] = "",
+    endpoint: Annotated[
+        str, typer.Option(help="Address of its store, such as https://s3.example.org.")
+    ] = "",
+    region: Annotated[str, typer.Option(help="Region of the bucket, where it has one.")] = "",
+    virtual_hosts: Annotated[
+        bool,
+        typer.Option("--virtual-hosts", help="The store has the bucket in the name of its host."),
+    ] = False,
+    access_key: Annotated[
+        str, typer.Option(help="Access key of the bucket. Its secret key is asked for.")
+    ] = "",
+    secret_key_stdin: Annotated[
+        bool, typer.Option("--secret-key-stdin", help="Read the secret key from stdin.")
+    ] = False,
     description: Annotated[str, typer.Option(help="What it holds.")] = "",
     options: Annotated[
         list[str] | None,
@@ -95,13 +114,20 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add a storage, which no virtual cluster may use before it is granted (admin)."""
-    if bool(nfs) == bool(host_path):
-        raise typer.BadParameter("Give one of --nfs and --host-path.")
+    if sum(map(bool, (nfs, host_path, s3))) != 1:
+        raise typer.BadParameter("Give one of --nfs, --host-path and --s3.")
+    if not s3 and (endpoint or region or virtual_hosts or access_key or secret_key_stdin):
+        raise typer.BadParameter("An endpoint, a region and keys are for --s3.")
     server, colon, path = nfs.partition(":")
     if nfs and not colon:
         raise typer.BadParameter("--nfs is SERVER:/PATH.")
-    data = {"server": server, "path": path} if nfs else {"path": host_path}
-    body = {
+    if nfs:
+        kind, data = "nfs", {"server": server, "path": path}
+    elif host_path:
+        kind, data = "host_path", {"path": host_path}
+    else:
+        kind, data = "s3", _bucket(s3, endpoint, region, virtual_hosts)
+    body: dict[str, Any] = {
         "description": description,
         "mount_options": options or [],
         "read_only": read_only,
@@ -109,12 +135,46 @@ def add(
         "home": home,
         "default": default,
     }
+    if access_key:
+        body |= {"access_key": access_key, "secret_key": _secret_key(secret_key_stdin)}
     with client() as skep:
-        made = skep.create_storage(storage, "nfs" if nfs else "host_path", data, **body)
+        made = skep.create_storage(storage, kind, data, **body)
     if as_json:
         print_json(made)
         return
     say(f"Added. To let jobs mount it: skep storages grant {made.name} VC")
+
+
+def keys(
+    storage: Name,
+    access_key: Annotated[
+        str, typer.Argument(metavar="[ACCESS_KEY]", help="Without one, none.", show_default=False)
+    ] = "",
+    secret_key_stdin: Annotated[
+        bool, typer.Option("--secret-key-stdin", help="Read the secret key from stdin.")
+    ] = False,
+) -> None:
+    """Replace the keys of a bucket, or forget them (admin). Tasks that start from then on use the
+    new ones."""
+    secret = _secret_key(secret_key_stdin) if access_key else ""
+    with client() as skep:
+        skep.update_storage(storage, access_key=access_key, secret_key=secret)
+    say("Stored." if access_key else "Forgotten: requests are not signed.")
+
+
+def _secret_key(stdin: bool) -> str:
+    if stdin:
+        return sys.stdin.read().rstrip("\r\n")
+    return str(typer.prompt("Secret key", hide_input=True))
+
+
+def _bucket(address: str, endpoint: str, region: str, virtual_hosts: bool) -> dict[str, str]:
+    bucket, _, prefix = address.removeprefix("s3://").strip("/").partition("/")
+    if not endpoint:
+        raise typer.BadParameter("--s3 needs the --endpoint of its store.")
+    data = {"endpoint": endpoint.rstrip("/"), "bucket": bucket, "region": region, "prefix": prefix}
+    data["path_style"] = "false" if virtual_hosts else "true"
+    return {name: value for name, value in data.items() if value}
 
 
 def remove(storage: Name) -> None:

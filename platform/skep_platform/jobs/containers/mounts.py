@@ -38,7 +38,7 @@ class Mounts:
     @property
     def targets(self) -> list[str]:
         """Return where the containers find them."""
-        return [mount.target for mount in (*self.all, *self.s3)]
+        return [*(mount.target for mount in self.all), *(mount.target for mount in self.s3)]
 
     def refusal_at(
         self, node: str, *, inner_mounts: bool, s3_mounts: bool

@@ -85,6 +85,7 @@ function accessOf(storage: Storage, virtualCluster?: string): string {
   const readOnly = storage.read_only || (grant?.read_only ?? false);
   const words = [readOnly ? "read only" : "read and write"];
   if (storage.per_user) words.push(`a ${storage.home ? "home" : "folder"} for each user`);
+  if (storage.type === "s3") words.push("a copy for each task");
   if (storage.default) words.push("default");
   return words.join(", ");
 }

@@ -1,4 +1,12 @@
-import { ActionIcon, Button, Checkbox, MultiSelect, Select, TextInput } from "@mantine/core";
+import {
+  ActionIcon,
+  Button,
+  Checkbox,
+  MultiSelect,
+  PasswordInput,
+  Select,
+  TextInput,
+} from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { groups } from "@/api/groups";
@@ -50,7 +58,7 @@ export function StoragesPage() {
           data.length === 0 ? (
             <EmptyState title="No storages yet">
               {admin
-                ? "Add an NFS export or a folder that every node has, and grant it to virtual clusters."
+                ? "Add an NFS export, a folder that every node has or a bucket of S3, and grant it to virtual clusters."
                 : "An administrator adds storages and grants them to virtual clusters."}
             </EmptyState>
           ) : (
@@ -109,6 +117,7 @@ function StorageActions({ storage, onEdit }: { storage: Storage; onEdit: () => v
 const TYPES = [
   { value: "nfs", label: "NFS export" },
   { value: "host_path", label: "Folder of the nodes" },
+  { value: "s3", label: "Bucket (S3)" },
 ];
 
 const EMPTY = {
@@ -117,6 +126,13 @@ const EMPTY = {
   server: "",
   path: "",
   options: "",
+  endpoint: "",
+  bucket: "",
+  prefix: "",
+  region: "",
+  virtual_hosts: false,
+  access_key: "",
+  secret_key: "",
   description: "",
   read_only: false,
   per_user: false,
@@ -150,19 +166,34 @@ function draftOf(storage: Storage): Draft {
     server: storage.data["server"] ?? "",
     path: storage.data["path"] ?? "",
     options: storage.mount_options.join(","),
+    endpoint: storage.data["endpoint"] ?? "",
+    bucket: storage.data["bucket"] ?? "",
+    prefix: storage.data["prefix"] ?? "",
+    region: storage.data["region"] ?? "",
+    virtual_hosts: storage.data["path_style"] === "false",
+    ...{ access_key: "", secret_key: "" },
     writers: granted(false),
     readers: granted(true),
   };
 }
 
-function dataOf({ type, server, path }: Draft): Record<string, string> {
-  return type === "nfs" ? { server, path } : { path };
+function dataOf(draft: Draft): Record<string, string> {
+  const { type, server, path, endpoint, bucket, prefix, region } = draft;
+  if (type === "nfs") return { server, path };
+  if (type === "host_path") return { path };
+  const path_style = draft.virtual_hosts ? "false" : "true";
+  const optional = Object.entries({ prefix, region }).filter(([, text]) => text);
+  return { endpoint, bucket, path_style, ...Object.fromEntries(optional) };
 }
 
 async function save(draft: Draft, before: Storage | null): Promise<void> {
   const nfs = draft.type === "nfs";
-  const { name, type, description, read_only, home } = draft;
+  const { name, type, description, read_only, access_key, secret_key } = draft;
+  const home = draft.home && type !== "s3";
+  // The stored ones stay where none are written.
+  const keys = type === "s3" && (access_key || secret_key) ? { access_key, secret_key } : {};
   const change = {
+    ...keys,
     data: dataOf(draft),
     mount_options: nfs ? draft.options.split(",").filter(Boolean) : [],
     ...{ description, read_only, per_user: draft.per_user || home, home, default: draft.default },
@@ -189,6 +220,67 @@ function revoke(name: string, holder: string) {
     : revokeStorage(name, holder);
 }
 
+type TextField = Exclude<
+  keyof Draft,
+  "type" | "read_only" | "per_user" | "home" | "default" | "virtual_hosts" | "writers" | "readers"
+>;
+
+interface Input<T> {
+  value: T;
+  onChange: (event: React.ChangeEvent<HTMLInputElement>) => void;
+}
+
+interface BucketProps {
+  draft: Draft;
+  stored: Storage | null;
+  text: (field: TextField) => Input<string>;
+  hosts: { checked: boolean } & Pick<Input<string>, "onChange">;
+}
+
+/** Where a bucket is, and its keys, which are written and never shown again. */
+function BucketFields({ draft, stored, text, hosts }: BucketProps) {
+  const half = Boolean(draft.access_key) !== Boolean(draft.secret_key);
+  return (
+    <>
+      <TextInput
+        label="Endpoint"
+        description="Of the object store: nodes connect to it, the server does not"
+        placeholder="https://s3.example.org"
+        required
+        withAsterisk={false}
+        {...text("endpoint")}
+      />
+      <TextInput label="Bucket" required withAsterisk={false} {...text("bucket")} />
+      <TextInput
+        label="Folder in the bucket"
+        description="Without one all of it is copied for each task"
+        placeholder="team/sets"
+        {...text("prefix")}
+      />
+      <TextInput label="Region" placeholder="us-east-1" {...text("region")} />
+      <Checkbox label="The bucket is part of the host's name" {...hosts} />
+      <TextInput
+        label="Access key"
+        description={
+          stored?.has_keys
+            ? "Keys are stored. Leave both empty to keep them"
+            : "Without keys requests are not signed"
+        }
+        autoComplete="off"
+        {...text("access_key")}
+      />
+      <PasswordInput
+        label="Secret key"
+        description="Stored encrypted, sent to the nodes that need it, and never shown again"
+        autoComplete="new-password"
+        required={half}
+        withAsterisk={false}
+        {...text("secret_key")}
+      />
+    </>
+  );
+}
+
 /** A new storage when there is none yet, else a change of this one. */
 function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: () => void }) {
   const queries = useQueryClient();
@@ -213,12 +305,12 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
     // Also after an error: the storage may be saved and one of its grants not.
     onSettled: () => queries.invalidateQueries({ queryKey: storages.queryKey }),
   });
-  const text = (field: "name" | "server" | "path" | "options" | "description") => ({
+  const text = (field: TextField) => ({
     value: draft[field],
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
       setDraft({ ...draft, [field]: event.currentTarget.value }),
   });
-  const flag = (field: "read_only" | "per_user" | "home" | "default") => ({
+  const flag = (field: "read_only" | "per_user" | "home" | "default" | "virtual_hosts") => ({
     checked: draft[field],
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
       setDraft({ ...draft, [field]: event.currentTarget.checked }),
@@ -250,15 +342,19 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
       {draft.type === "nfs" ? (
         <TextInput label="Server" required withAsterisk={false} {...text("server")} />
       ) : null}
-      <TextInput
-        label="Path"
-        description={
-          draft.type === "nfs" ? "Of the export" : "The agents must allow it: --storage-root"
-        }
-        required
-        withAsterisk={false}
-        {...text("path")}
-      />
+      {draft.type === "s3" ? (
+        <BucketFields draft={draft} stored={storage} text={text} hosts={flag("virtual_hosts")} />
+      ) : (
+        <TextInput
+          label="Path"
+          description={
+            draft.type === "nfs" ? "Of the export" : "The agents must allow it: --storage-root"
+          }
+          required
+          withAsterisk={false}
+          {...text("path")}
+        />
+      )}
       {draft.type === "nfs" ? (
         <TextInput
           label="Mount options"
@@ -274,11 +370,13 @@ function StorageForm({ storage, onClose }: { storage: Storage | null; onClose: (
         {...flag("per_user")}
         checked={draft.per_user || draft.home}
       />
-      <Checkbox
-        label="Home of its users"
-        description="The folder of the owner is mounted at /home/USER in each job"
-        {...flag("home")}
-      />
+      {draft.type === "s3" ? null : (
+        <Checkbox
+          label="Home of its users"
+          description="The folder of the owner is mounted at /home/USER in each job"
+          {...flag("home")}
+        />
+      )}
       <Checkbox label="Mounted where a job file says storages: []" {...flag("default")} />
       <MultiSelect
         label="Who reads and writes"

@@ -17,6 +17,7 @@ import { storages } from "@/api/storages";
 import { virtualClusters } from "@/api/virtualClusters";
 import { imagesFor } from "@/features/images/labels";
 import { schemaAt } from "@/features/yaml-editor/schema/lookup";
+import type { Storage } from "@/api/types";
 import type { Schema } from "@/features/yaml-editor/schema/types";
 import type { Path } from "./changeJobFile";
 import {
@@ -109,6 +110,7 @@ export function JobFormPane({ text, onText }: Props) {
       <MultiSelect
         label="Storages"
         title={docs(["extras", "storages"])}
+        description={copiesText(mountable, form.storages)}
         data={[...new Set([...mountable.map((one) => one.name), ...form.storages])]}
         value={form.storages}
         onChange={(names) => onText(withStorages(text, names))}
@@ -319,4 +321,12 @@ function Amount({ label, title, value, onChange }: AmountProps) {
 
 function description(schema: Schema | undefined, path: Path): string | undefined {
   return schema && schemaAt(schema, path)?.description;
+}
+
+/** What is different with the buckets among the chosen storages. */
+function copiesText(known: Storage[], chosen: string[]): string | undefined {
+  const buckets = known.filter((one) => one.type === "s3" && chosen.includes(one.name));
+  if (!buckets.length) return undefined;
+  const names = buckets.map((one) => one.name).join(", ");
+  return `${names}: each task gets a copy, and what it writes goes back when it has ended`;
 }
