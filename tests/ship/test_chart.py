@@ -113,6 +113,7 @@ def test_no_container_is_privileged_or_may_become_so(helm):
 
 def test_an_agent_with_storages_shares_its_mounts_with_the_node(helm):
     values = ("nfsServers={nfs-1.example.org,nfs-2.example.org}", "roots={/srv/a,/srv/b}")
+    values = (*values, "s3Endpoints={https://s3.example.org,http://minio:9000}")
     settings = [f"--set=agent.storages.{value}" for value in ("enabled=true", *values)]
     agents = [d for d in documents(render(helm, *settings)) if d["kind"] == "DaemonSet"]
     (agent,) = containers(agents[0])
@@ -120,6 +121,7 @@ def test_an_agent_with_storages_shares_its_mounts_with_the_node(helm):
     env = {item["name"]: item.get("value") for item in agent["env"]}
     assert env["SKEP_NFS_SERVERS"] == "nfs-1.example.org nfs-2.example.org"
     assert env["SKEP_STORAGE_ROOTS"] == "/srv/a /srv/b"
+    assert env["SKEP_S3_ENDPOINTS"] == "https://s3.example.org http://minio:9000"
     mounts = {m["mountPath"]: m.get("mountPropagation") for m in agent["volumeMounts"]}
     assert mounts["/run/skep-agent"] == "Bidirectional"
     assert mounts["/srv/a"] == mounts["/srv/b"] == "HostToContainer"

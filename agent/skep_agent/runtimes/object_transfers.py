@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 MAX_OBJECTS = 100_000  # of one mount; more belong into archives
 REQUESTS = 16  # at a time, of one mount
 FILES = 48  # open at a time, of one mount
-PART_BYTES = 16 * 1024 * 1024
+PART_BYTES = 8 * 1024 * 1024
+PARTS = 6  # of uploads in memory, of one mount
 CONNECT_S, READ_S = 10, 30
 ATTEMPTS = 3
 LOOK_S = 0.2
@@ -392,7 +393,7 @@ def _manager(client: Any) -> TransferManager:
         multipart_threshold=PART_BYTES,
         multipart_chunksize=PART_BYTES,
         max_request_concurrency=REQUESTS,
-        max_in_memory_upload_chunks=REQUESTS // 2,
+        max_in_memory_upload_chunks=PARTS,
         max_io_queue_size=128,
         num_download_attempts=ATTEMPTS,
     )
