@@ -13,6 +13,8 @@ import httpx
 import pytest
 from tests.support import components
 from tests.support.docker_images import import_busybox
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, oidc_provider
+from tests.support.ports import free_port
 from tests.support.receivers import mail_server
 from tests.support.stack import Stack, stack
 
@@ -41,12 +43,26 @@ def newest_mail(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def skep(storage_root: Path, newest_mail: Path) -> Iterator[Stack]:
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def issuer(port: int) -> Iterator[str]:
+    """The identity provider of single sign-on, which runs."""
+    with oidc_provider(f"http://127.0.0.1:{port}/api/v1/auth/sso/callback") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def skep(storage_root: Path, newest_mail: Path, port: int, issuer: str) -> Iterator[Stack]:
     timing = {"SKEP_HEARTBEAT_S": "1"}
     timing |= dict.fromkeys(("SKEP_STORAGE_ROOTS", "SKEP_STORAGE_FILES"), str(storage_root))
     with (
         mail_server(newest_mail) as box,
-        stack("--nodes", "2", "--gpus", "8", **timing, **_mail(box.port)) as running,
+        stack(
+            *("--nodes", "2", "--gpus", "8"), port=port, **timing, **_mail(box.port), **_sso(issuer)
+        ) as running,
     ):
         headers = {"Authorization": f"Bearer {running.token}"}
         with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers) as api:
@@ -58,6 +74,15 @@ def skep(storage_root: Path, newest_mail: Path) -> Iterator[Stack]:
 
 def _mail(port: int) -> dict[str, str]:
     return {"SKEP_SMTP_HOST": "127.0.0.1", "SKEP_SMTP_PORT": str(port), "SKEP_SMTP_TLS": "none"}
+
+
+def _sso(issuer: str) -> dict[str, str]:
+    return {
+        "SKEP_OIDC_ISSUER": issuer,
+        "SKEP_OIDC_CLIENT_ID": CLIENT_ID,
+        "SKEP_OIDC_CLIENT_SECRET": CLIENT_SECRET,
+        "SKEP_OIDC_NAME": "Example ID",
+    }
 
 
 @pytest.fixture(scope="session")

@@ -197,3 +197,23 @@ def test_tasks_and_attempts_are_seen_side_by_side(visit):
 
 def test_templates_are_found_starred_used_and_published(visit):
     visit("templates")
+
+
+def test_the_bell_counts_a_failure_and_leads_to_it(visit):
+    visit("bell")
+
+
+def test_a_vc_admin_sets_limits_and_submits_are_held_to_them(visit):
+    visit("limits")
+
+
+def test_a_shared_job_is_read_by_whom_it_is_shared_with(visit):
+    visit("share")
+
+
+def test_an_idle_job_is_warned_and_exempted_on_its_page(visit):
+    visit("idle")
+
+
+def test_an_account_is_linked_to_single_sign_on_in_the_settings(visit, issuer):
+    visit("sso", SKEP_ISSUER=issuer)

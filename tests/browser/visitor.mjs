@@ -22,8 +22,12 @@ export const settings = {
   shots: process.env.SKEP_SHOTS ?? "/tmp",
 };
 
-/** Security keys need a host by name. */
-const OWN_ORIGINS = [settings.url, settings.url?.replace("127.0.0.1", "localhost")];
+/** Security keys need a host by name; single sign-on goes to the provider and back. */
+const OWN_ORIGINS = [
+  settings.url,
+  settings.url?.replace("127.0.0.1", "localhost"),
+  process.env.SKEP_ISSUER,
+];
 
 /** `page` is that of one visitor. `browse(visit, { colorScheme })` gives `visit` the page of another
  * one, in a context of its own. After each of them the test fails when the page broke anything on
@@ -108,7 +112,7 @@ export async function logIn(page, { user = settings.user, password = settings.pa
   await page.goto("/login");
   await page.getByLabel("User name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByRole("heading", { name: "Home", exact: true }).waitFor();
 }
 
@@ -122,6 +126,19 @@ export async function write(page, text) {
     await page.keyboard.insertText(text);
     expect((await content.textContent()).startsWith(begin), "the editor has other text").toBe(true);
   }).toPass({ timeout: 60_000 });
+}
+
+/** Pictures of the page as it stands, on a desk in the light scheme and on a phone in the dark one. */
+export async function shootBoth(page, name) {
+  const before = page.viewportSize();
+  await shoot(page, `${name}-light`);
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.emulateMedia({ colorScheme: "dark" });
+  await shoot(page, `${name}-dark`);
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  expect(width, `${name} is wider than a phone`).toBeLessThanOrEqual(390);
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize(before);
 }
 
 export async function shoot(page, name) {

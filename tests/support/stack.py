@@ -119,11 +119,12 @@ class Stack:
 
 
 @contextmanager
-def stack(*options: str, **environment: str) -> Iterator[Stack]:
-    """`options` are those of `skep up`. At the end every process is gone."""
+def stack(*options: str, port: int = 0, **environment: str) -> Iterator[Stack]:
+    """`options` are those of `skep up`, `port` that of the page. At the end every process is
+    gone."""
     with tempfile.TemporaryDirectory(prefix="skep-test-stack-") as folder:
         home = Home(Path(folder) / "home")
-        port = free_port()
+        port = port or free_port()
         process = start(home, port, *options, **environment)
         running = Stack(home, f"http://127.0.0.1:{port}", process)
         try:

@@ -8,7 +8,7 @@ test("a program is logged in by the browser", async ({ page, browse }) => {
   await page.waitForURL(/\/login\?next=/);
   await page.getByLabel("User name").fill(settings.user);
   await page.getByLabel("Password", { exact: true }).fill(settings.password);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByText("skep on a-laptop").waitFor();
   await page.getByText("127.0.0.1").waitFor();
   await shoot(page, "device-light");

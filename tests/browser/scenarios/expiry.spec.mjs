@@ -36,10 +36,10 @@ test("finding U10: a session that ends is asked for over the page", async ({
   await page.screenshot({ path: `${settings.shots}/expiry.png` });
 
   await dialog.getByLabel("Password", { exact: true }).fill("not it");
-  await dialog.getByRole("button", { name: "Log in" }).click();
+  await dialog.getByRole("button", { name: "Log in", exact: true }).click();
   await dialog.getByRole("alert").waitFor();
   await dialog.getByLabel("Password", { exact: true }).fill(settings.password);
-  await dialog.getByRole("button", { name: "Log in" }).click();
+  await dialog.getByRole("button", { name: "Log in", exact: true }).click();
   await dialog.waitFor({ state: "detached" });
   const text = await page
     .getByRole("textbox", { name: "Job file" })
@@ -66,7 +66,7 @@ test("finding U10: a session that ends is asked for over the page", async ({
     ).toBeTruthy();
     await page.getByLabel("User name").fill(settings.user);
     await page.getByLabel("Password", { exact: true }).fill(settings.password);
-    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("button", { name: "Log in", exact: true }).click();
     await page.waitForURL((url) => url.pathname === path);
   }
   await ask(page, "GET", "/me");

@@ -7,10 +7,10 @@ test("sessions and tokens begin and end", async ({ page, browse }) => {
   await page.waitForURL(/\/login\?next=/);
   await page.getByLabel("User name").fill(settings.user);
   await page.getByLabel("Password", { exact: true }).fill("not it");
-  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByRole("alert").waitFor();
   await page.getByLabel("Password", { exact: true }).fill(settings.password);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByRole("heading", { name: "Cluster" }).waitFor();
 
   await page.goto("/settings/tokens");

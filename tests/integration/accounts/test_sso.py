@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +15,7 @@ import respx
 from allauth.socialaccount.models import SocialAccount
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.core.cache import cache
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, oidc_provider
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import PASSWORD, make_user, make_vc
 from tests.support.webauthn import confirm
@@ -29,8 +27,6 @@ from skep_platform.audit.models import AuditEntry
 from skep_platform.tenancy import memberships
 
 pytestmark = pytest.mark.django_db
-ROOT = Path(__file__).parents[3]
-MODULE = ROOT / "webui/node_modules/oidc-provider/lib/index.js"
 CALLBACK = "http://127.0.0.1:8470/api/v1/auth/sso/callback"
 MEI = {
     "sub": "user-1",
@@ -43,23 +39,8 @@ MEI = {
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
     """The issuer of a provider that runs."""
-    node = shutil.which("node")
-    assert node, "Node is missing: scripts/bootstrap web"
-    assert MODULE.exists(), "oidc-provider is missing: scripts/bootstrap web"
-    script = ROOT / "tests/support/oidc_provider.mjs"
-    process = subprocess.Popen(
-        [node, str(script), str(MODULE), CALLBACK],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    lines = iter(process.stdout.readline, "")
-    yield next(line.strip() for line in lines if line.startswith("http://"))
-    process.stdin.close()
-    process.wait(10)
+    with oidc_provider(CALLBACK) as issuer:
+        yield issuer
 
 
 @pytest.fixture
@@ -72,8 +53,8 @@ def configure(settings: Any, issuer: str) -> None:
     cache.clear()
     settings.SKEP_PUBLIC_URL = CALLBACK.removesuffix("/api/v1/auth/sso/callback")
     settings.SKEP_OIDC_ISSUER = issuer
-    settings.SKEP_OIDC_CLIENT_ID = "skep"
-    settings.SKEP_OIDC_CLIENT_SECRET = "a-secret-of-the-client"
+    settings.SKEP_OIDC_CLIENT_ID = CLIENT_ID
+    settings.SKEP_OIDC_CLIENT_SECRET = CLIENT_SECRET
     settings.SKEP_OIDC_GROUPS_CLAIM = "groups"
 
 

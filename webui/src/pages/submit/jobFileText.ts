@@ -8,7 +8,7 @@ import {
   parseDocument,
   visit,
 } from "yaml";
-import { changed, put } from "./changeJobFile";
+import { changed, parse, put } from "./changeJobFile";
 
 /** Where values stand that only the containers of a job may know. */
 const SECRET_NAME = /\b(secrets|auth)\b/;
@@ -81,14 +81,14 @@ export function hasMaskedSecrets(text: string): boolean {
   return hidden;
 }
 
-/** The job file of a copy: names are unique per owner, so the copy counts on from its original. */
+/** The job file of a copy: names are unique per owner, so the copy counts on from its original. In
+ * YAML and in JSON nothing else changes. */
 export function withNextName(text: string): string {
-  return text.replace(
-    /^(name:\s*)(["']?)([\w-]+)\2/m,
-    (_, head: string, quote: string, name: string) => {
-      return `${head}${quote}${nextName(name)}${quote}`;
-    },
-  );
+  const name = parse(text)?.get("name", true);
+  if (!isScalar(name) || typeof name.value !== "string" || !name.range) return text;
+  const [start, end] = name.range;
+  const quote = /^["']/.exec(text.slice(start, end))?.[0] ?? "";
+  return text.slice(0, start) + quote + nextName(name.value) + quote + text.slice(end);
 }
 
 export function nextName(name: string): string {
