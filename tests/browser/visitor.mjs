@@ -142,7 +142,7 @@ export async function shootBoth(page, name) {
 }
 
 export async function shoot(page, name) {
-  await page.screenshot({ path: join(settings.shots, `${name}.png`) });
+  await page.screenshot({ path: join(settings.shots, `${name}.png`), animations: "disabled" });
 }
 
 export function jobFile({ name, command = "echo hello", gpus = 1, tasks = 1, image = settings.image }) {

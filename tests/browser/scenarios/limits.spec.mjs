@@ -30,7 +30,7 @@ test("a VC admin sets limits and submits are held to them", async ({ page, brows
 
     const file = jobFile({ name: freshName("large"), gpus: 3 });
     const large = file.replace("virtualCluster: default", `virtualCluster: ${team}`);
-    await expect(ask(own, "POST", "/jobs", large)).rejects.toThrow(/gpus_per_job/);
+    await expect(ask(own, "POST", "/jobs", large)).rejects.toThrow(/may have 2 in all/);
 
     await own.getByRole("button", { name: "Change GPUs per job" }).click();
     await dialog.getByRole("button", { name: /^Return to the default/ }).click();

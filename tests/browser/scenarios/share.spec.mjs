@@ -22,7 +22,7 @@ test("a shared job is read by whom it is shared with", async ({ page, browse }) 
       await logIn(other, { user: reader, password: PASSWORD });
       await other.goto(`/jobs/${job.id}`);
       await expect(other.getByRole("heading", { name })).toHaveCount(0);
-      await other.getByText("There is no such job").waitFor();
+      await other.getByText("No such job").waitFor();
 
       await own.goto(`/jobs/${job.id}`);
       await own.getByRole("button", { name: "Share", exact: true }).click();
@@ -46,7 +46,7 @@ test("a shared job is read by whom it is shared with", async ({ page, browse }) 
       await dialog.getByRole("button", { name: `Stop sharing with ${reader}` }).click();
       await expect(dialog.getByRole("list", { name: "Shared with" })).toHaveCount(0);
       await other.goto(`/jobs/${job.id}`);
-      await other.getByText("There is no such job").waitFor();
+      await other.getByText("No such job").waitFor();
       await shootBoth(other, "not-shared");
     });
     await ask(own, "POST", `/jobs/${job.id}/stop`);

@@ -25,6 +25,7 @@ export function SingleSignOn({ platform, next, refused }: Props) {
           <Button
             component="a"
             href={`/api/v1/auth/sso/start?next=${encodeURIComponent(next ?? "/")}`}
+            size="sm"
             fullWidth
           >
             Log in with {platform.sso_name}

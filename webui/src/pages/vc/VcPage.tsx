@@ -109,7 +109,10 @@ function Crumb() {
 }
 
 function noteOf({ description, role }: VirtualCluster): string {
-  const about = [role && `you are a ${role}`, description].filter(Boolean);
+  const about = [
+    role && `you are ${role === "admin" ? "an admin" : `a ${role}`}`,
+    description,
+  ].filter(Boolean);
   return about.join(" · ");
 }
 
