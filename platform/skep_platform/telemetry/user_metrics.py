@@ -28,7 +28,7 @@ from skep_platform.core.errors import Unavailable
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.telemetry.appending import MAX_CHUNK
-from skep_platform.telemetry.metric_lines import Pattern, Read, Series, collect, patterns, read
+from skep_platform.telemetry.metric_lines import Pattern, Series, collect, patterns, read
 from skep_platform.telemetry.models import MetricLog, UserMetric
 from skep_platform.telemetry.queries import STREAMS, Chunk, logs_ended, read_lines
 
@@ -38,7 +38,7 @@ EVERY = timedelta(seconds=5)
 CLAIM = timedelta(seconds=60)  # a worker that died is waited for so long
 BATCH = 20  # task attempts at a time
 NEW = 1000  # task attempts that are begun in a round
-ROUND_S = 20.0  # then another worker may go on
+ROUND_S = 8.0  # then another worker may go on
 MAX_BYTES = 1024 * 1024  # of a stream at a time, and the chunk that exceeds it
 MAX_CHUNKS = 200  # of a stream at a time
 SETTLED_S = 300  # after the end of a job no log of it begins
@@ -113,8 +113,9 @@ class Claimed:
     inside: set[str]
     patterns: list[Pattern]
     began: tuple[int, int]  # the places when it was claimed
+    series: dict[str, Series] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     more: bool = False  # lies there already
-    read: list[tuple[str, Read, LineTimes]] = field(default_factory=list)
 
 
 def _claim() -> list[Claimed]:
@@ -133,16 +134,28 @@ def _claim() -> list[Claimed]:
 
 def _read(claimed: Sequence[Claimed]) -> int:
     ended = logs_ended(one.attempt for one in claimed)  # what is read after it is all there is
-    chunks = _chunks(claimed)
+    chunks, stored = _chunks(claimed), _stored(claimed)
     done = []
     for one in claimed:
+        one.series = {name: _series(metric) for name, metric in stored[one.attempt].items()}
         try:
             for stream in STREAMS:
                 _read_stream(one, stream, chunks.get((one.attempt, stream), []), ended)
         except Unavailable:
             continue  # claimed again later
         done.append(one)
-    return _store(done, ended)
+    return _store(done, stored, ended)
+
+
+Stored = dict[UUID, dict[str, UserMetric]]
+
+
+def _stored(claimed: Sequence[Claimed]) -> Stored:
+    """Return the series that the task attempts have, by name."""
+    stored: Stored = {one.attempt: {} for one in claimed}
+    for metric in UserMetric.objects.filter(attempt__in=list(stored)):
+        stored[metric.attempt_id][metric.name] = metric
+    return stored
 
 
 # A chunk that covers a place begins less than a chunk's length before it.
@@ -189,7 +202,7 @@ def _read_stream(one: Claimed, stream: str, chunks: list[Chunk], ended: set[UUID
     one.inside.discard(stream)
     if found.inside:
         one.inside.add(stream)
-    one.read.append((stream, found, times))
+    one.dropped.update(collect(found, one.series, times.of))
 
 
 class LineTimes:
@@ -223,28 +236,22 @@ _SERIES = [one.name for one in fields(Series)]
 
 
 @transaction.atomic
-def _store(done: Sequence[Claimed], ended: set[UUID]) -> int:
-    """Add what was found to the series. A log that another worker read meanwhile is left alone."""
+def _store(done: Sequence[Claimed], stored: Stored, ended: set[UUID]) -> int:
+    """Store the series and how far the logs were read. A log that another worker read meanwhile is
+    left alone: of the others the series are as they were, too."""
     wanted = [one.attempt for one in done]
     rows = MetricLog.objects.select_for_update().filter(pk__in=wanted).order_by("pk")
     logs, now = {row.pk: row for row in rows}, timezone.now()
-    stored: dict[UUID, dict[str, UserMetric]] = {one.attempt: {} for one in done}
-    for metric in UserMetric.objects.filter(attempt__in=wanted):
-        stored[metric.attempt_id][metric.name] = metric
     changed: list[UserMetric] = []
     events: list[Event] = []
     points = 0
     for one in done:
         row = logs.get(one.attempt)
-        if row is None or not _is_as_claimed(one, row):
+        if row is None or one.began != (row.stdout, row.stderr):
             continue
-        known = {name: _series(metric) for name, metric in stored[one.attempt].items()}
-        before = {name: (s.count, s.not_finite) for name, s in known.items()}
-        dropped = Counter(row.dropped)
-        for _, found, times in one.read:
-            dropped.update(collect(found, known, times.of))
-        for name, series in known.items():
-            count, not_finite = before.get(name, (0, 0))
+        for name, series in one.series.items():
+            known = stored[one.attempt].get(name)
+            count, not_finite = (known.count, known.not_finite) if known else (0, 0)
             new = series.count + series.not_finite - count - not_finite
             points += new
             if new:
@@ -252,7 +259,8 @@ def _store(done: Sequence[Claimed], ended: set[UUID]) -> int:
             if series.not_finite and not not_finite:
                 events.append(_not_finite(one.job, name, series))
         row.stdout, row.stderr = one.places["stdout"], one.places["stderr"]
-        row.inside, row.dropped, row.at = sorted(one.inside), dict(dropped), now
+        row.inside, row.at = sorted(one.inside), now
+        row.dropped = dict(one.dropped + Counter(row.dropped))
         over = one.attempt in ended and not one.more
         row.due_at = None if over else now if one.more else now + EVERY
     UserMetric.objects.bulk_create(
@@ -262,16 +270,10 @@ def _store(done: Sequence[Claimed], ended: set[UUID]) -> int:
         update_fields=[*_SERIES, "at"],
     )
     MetricLog.objects.bulk_update(
-        [logs[pk] for pk in wanted if pk in logs],
-        ["stdout", "stderr", "inside", "dropped", "at", "due_at"],
+        logs.values(), ["stdout", "stderr", "inside", "dropped", "at", "due_at"]
     )
     Event.objects.bulk_create(events)
     return points
-
-
-def _is_as_claimed(one: Claimed, row: MetricLog) -> bool:
-    """Return whether no other worker read it since: then its places are those read from."""
-    return one.began == (row.stdout, row.stderr)
 
 
 def _series(metric: UserMetric) -> Series:

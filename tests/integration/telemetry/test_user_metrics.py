@@ -168,10 +168,10 @@ class TestReading:
         write(attempt, b"::skep-metric loss=2\n")
         store = user_metrics._store
 
-        def slow(done, ended):
+        def slow(*read):
             monkeypatch.setattr(user_metrics, "_store", store)
             read_on()  # by another worker, while this one was away for longer than its claim
-            return store(done, ended)
+            return store(*read)
 
         monkeypatch.setattr(user_metrics, "_store", slow)
         read_on()
