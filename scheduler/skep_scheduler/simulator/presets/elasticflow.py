@@ -201,7 +201,7 @@ def run_tiresias(
         starts.merge(now)
         if report is not None:
             report(sum(job.ended_at is not None for job in done))
-    return _outcome(every, gpus)
+    return outcome_of(every, gpus)
 
 
 def _hold(job: SlotJob, now: int) -> None:
@@ -305,7 +305,7 @@ def run_edf(
             report(ended)
         step = _next(starts, active, now)
         if step is None:
-            return _outcome(every, gpus)
+            return outcome_of(every, gpus)
         now, new, ending = step
 
 
@@ -348,7 +348,7 @@ def _size(job: Elastic, free: int) -> int:
     return max((size for size in job.rates if size <= free), default=0)
 
 
-def _outcome(jobs: Sequence[SlotJob], gpus: int) -> Outcome:
+def outcome_of(jobs: Sequence[SlotJob], gpus: int) -> Outcome:
     outcome = Outcome([job.result() for job in jobs], gpus)
     outcome.check(len(jobs))
     return outcome

@@ -16,7 +16,7 @@ from skep_scheduler.policies.base import OrderPolicy
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
-from skep_scheduler.simulator.presets import elasticflow, muri, tiresias
+from skep_scheduler.simulator.presets import elasticflow, gandiva, muri, tiresias
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import LOCALITIES, Profiles, read_profiles
@@ -220,6 +220,14 @@ def _elasticflow_edf(setup: Setup, hardware: Hardware) -> Outcome:
     )
 
 
+def _elasticflow_gandiva(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "elasticflow")
+    nodes = hardware.node_sizes()
+    if len(set(nodes)) != 1:
+        raise WorkloadError("gandiva of this preset needs nodes of one size", "bad_cluster")
+    return gandiva.run(setup.jobs, len(nodes), nodes[0], setup.report)
+
+
 def elastic_profiles(setup: Setup) -> Profiles:
     """Return the throughputs that were given, or those in a folder near the trace."""
     name = "throughputs_T4" if _is_t4(setup.trace) else "throughputs_A100"
@@ -265,6 +273,7 @@ def _expect(setup: Setup, *formats: str) -> None:
 _ORDERS: Mapping[str, Runner] = {policy.name: _kernel for policy in KERNEL}
 _ELASTICFLOW: Mapping[str, Runner] = {
     "edf": _elasticflow_edf,
+    "gandiva": _elasticflow_gandiva,
     "tiresias": _elasticflow_tiresias,
 }
 PRESETS: tuple[Preset, ...] = (

@@ -106,6 +106,15 @@ def test_tiresias_where_no_job_waits(policy: str) -> None:
 
 
 ELASTICFLOW = [
+    ("artifact/elasticVpollux_e.csv", "gandiva", 18),
+    ("ef/cluster10.csv", "gandiva", 86),
+    ("artifact/philly_103959.csv", "gandiva", 362),
+    ("ef/cluster01.csv", "gandiva", 259),
+    ("ef/cluster03.csv", "gandiva", 1001),
+    ("ef/cluster04.csv", "gandiva", 4150),
+    ("ef/cluster07.csv", "gandiva", 4868),
+    ("ef/cluster08.csv", "gandiva", 4053),
+    ("ef/cluster09.csv", "gandiva", 3766),
     ("artifact/elasticVpollux_e.csv", "tiresias", 56),
     ("artifact/elasticVpollux_e.csv", "edf", 23),
     ("ef/cluster10.csv", "tiresias", 124),
@@ -130,6 +139,7 @@ def test_elasticflow_deadlines(path: str, policy: str, met: int) -> None:
     line = run(f"elasticflow/{path}", policy, preset="elasticflow")
     assert line["deadlines_met"] == met
     if "elasticVpollux" in path:
-        names = {"edf": "EDF", "tiresias": "Tiresias"}
+        names = {"edf": "EDF", "tiresias": "Tiresias", "gandiva": "Gandiva"}
         figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
-        assert line["deadline_ratio"] == pytest.approx(figure[names[policy]], abs=5e-4)
+        digits = 2 if policy == "gandiva" else 3  # as many as are printed
+        assert round(line["deadline_ratio"], digits) == figure[names[policy]]
