@@ -87,9 +87,13 @@ def plan_runs(request: SimulateRequest) -> list[Run]:
     seeds = read_seeds(request.seeds)
     hardware = read_cluster(request.cluster) if request.cluster else None
     _check(request)
-    if request.preset and request.trace is None:
+    if request.preset and request.trace is None and not preset.makes_jobs:
         raise WorkloadError(f"preset {preset.name} needs --trace", "bad_option")
-    given = read(request.trace) if request.trace is not None else None
+    given: Trace | None = None
+    if preset.makes_jobs:
+        given = Trace("continuous", "made", (), request.trace)
+    elif request.trace is not None:
+        given = read(request.trace)
     traces = {seed: given or _made_up(request, hardware, seed) for seed in seeds}
     runs = []
     for text in request.policies or (_default_policy(request, preset),):

@@ -16,10 +16,15 @@ from skep_scheduler.policies.base import OrderPolicy
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
-from skep_scheduler.simulator.presets import elasticflow, gandiva, muri, tiresias
+from skep_scheduler.simulator.presets import elasticflow, gandiva, gavel, muri, tiresias
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
-from skep_scheduler.simulator.speed import LOCALITIES, Profiles, read_profiles
+from skep_scheduler.simulator.speed import (
+    LOCALITIES,
+    Profiles,
+    read_profiles,
+    read_typed_profiles,
+)
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
 # What the kernel runs: the live order policies whose keys do not change while a job waits, and
@@ -59,12 +64,14 @@ Runner = Callable[[Setup, Hardware], Outcome]
 @dataclass(frozen=True, slots=True)
 class Preset:
     """`cluster` is the shape where none is given, or makes it of the trace; None: it has to be
-    given. `policies` are its policies by name, with what runs them."""
+    given. `policies` are its policies by name, with what runs them. `makes_jobs`: it makes its jobs
+    of the seed, so that a trace is not needed."""
 
     name: str
     description: str
     cluster: str | Callable[[Trace], str] | None
     policies: Mapping[str, Runner] = field(default_factory=dict)
+    makes_jobs: bool = False
 
     def run(self, setup: Setup) -> Outcome:
         """Run it. Raises `WorkloadError` and `PolicyError`."""
@@ -248,6 +255,31 @@ def near(trace: Trace) -> tuple[Path, ...]:
     return () if trace.path is None else tuple(trace.path.resolve().parents[:3])
 
 
+def _gavel_allox(setup: Setup, hardware: Hardware) -> Outcome:
+    given = dict(setup.parameters)
+    lambda_s = given.pop("lambda_s", gavel.LAMBDA_S)
+    if given or isinstance(lambda_s, str) or not 60 <= lambda_s <= 1e6:
+        raise WorkloadError(
+            "allox has the parameter lambda_s, the mean gap of arrivals: a number of seconds from "
+            "60 to 1000000",
+            "bad_policy_parameter",
+        )
+    workers = {group.model.lower(): group.nodes * group.gpus for group in hardware.groups}
+    if set(workers) != set(gavel.TYPES):
+        raise WorkloadError("preset gavel needs a cluster of v100, p100 and k80", "bad_cluster")
+    path = setup.profiles
+    if path is None:
+        found = (folder / gavel.THROUGHPUTS for folder in near(setup.trace))
+        path = next((file for file in found if file.is_file()), None)
+    if path is None:
+        raise WorkloadError(
+            f"preset gavel needs throughputs: {gavel.THROUGHPUTS} of Gavel, with --profiles",
+            "bad_profile",
+        )
+    profiles = read_typed_profiles(path)
+    return gavel.run_allox(profiles, workers, setup.seed, float(lambda_s), setup.report)
+
+
 def _is_t4(trace: Trace) -> bool:
     return any(job.model in ("cifar10", "imagenet", "ncf", "yolov3") for job in trace.jobs)
 
@@ -316,4 +348,14 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset("elasticflow-t4", "the same on 16 nodes of 4 T4", "16x4xT4", _ELASTICFLOW),
     Preset("elasticflow-a100", "the same on A100", _elasticflow_cluster, _ELASTICFLOW),
+    *(
+        Preset(
+            name,
+            "the simulator of Gavel (OSDI 2020) on 36 V100, 36 P100 and 36 K80, continuous jobs",
+            "36x1xv100+36x1xp100+36x1xk80",
+            {"allox": _gavel_allox},
+            makes_jobs=True,
+        )
+        for name in ("gavel", "gavel-36")
+    ),
 )

@@ -143,3 +143,19 @@ def test_elasticflow_deadlines(path: str, policy: str, met: int) -> None:
         figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
         digits = 2 if policy == "gandiva" else 3  # as many as are printed
         assert round(line["deadline_ratio"], digits) == figure[names[policy]]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_allox_in_gavels_simulator(number: int) -> None:
+    """gavel_allox.json: jobs 4000 to 4999 of six runs, mean and utilisation as printed."""
+    wanted = published("gavel_allox.json")["runs"][number]
+    throughputs = trace("gavel/simulation_throughputs.json")
+    policy = f"allox:lambda_s={wanted['lambda_s']}"
+    request = SimulateRequest(
+        policies=(policy,), preset="gavel", seeds=str(wanted["seed"]), profiles=throughputs
+    )
+    (only,) = plan_runs(request)
+    line, _ = execute(only)
+    assert line["jobs"] == line["finished"] == 1000
+    assert line["avg_jct_s"] == wanted["mean_jct_s"]
+    assert line["utilisation"] == wanted["utilization"]
