@@ -81,6 +81,8 @@ SKEP_LDAP_GROUP_BASE below which groups are searched by SKEP_LDAP_GROUP_FILTER (
                      is the SKEP_LDAP_GROUP_ATTRIBUTE (default cn). Without a base: no groups
 SKEP_FORMER_MEMBERS_JOBS   what becomes of running jobs of people who were deactivated or left their
                      virtual cluster: stop (default), or finish; waiting ones always stop
+SKEP_OPENPAI_API     1: OpenPAI's REST API is served below /rest-server, for clients written for it;
+                     root: at /api/v2, too (default: not at all)
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on purpose, in
                      seconds (default 3600, at most 86400, 0: no longer than a lease)
@@ -220,6 +222,8 @@ _refuse(
         SKEP_PASSWORD_LOGIN or bool(SKEP_LDAP_URI),
     )
 )
+SKEP_OPENPAI_API = os.environ.get("SKEP_OPENPAI_API", "").removesuffix("0")
+_refuse("" if SKEP_OPENPAI_API in ("", "1", "root") else "SKEP_OPENPAI_API is 1 or root.")
 PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
@@ -324,6 +328,7 @@ INSTALLED_APPS = [
     "skep_platform.gateway",
     "skep_platform.interactive",
     "skep_platform.web",
+    "skep_platform.compat",
 ]
 
 MIDDLEWARE = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import include, path, re_path
 
+from skep_platform.compat import urls as compat
 from skep_platform.core import failures
 from skep_platform.web import urls as web
 
@@ -25,6 +26,7 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.gateway.urls")),
     path("api/v1/", include("skep_platform.interactive.urls")),
     path("api/v1/", include(web.api_urlpatterns)),
+    *compat.patterns(),
     re_path(r"^api(?:/|$)", failures.unknown_route),
     path("", include("skep_platform.web.urls")),
 ]

@@ -48,12 +48,10 @@ class TokenAuthentication(KnoxAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         found = super().authenticate(request)
-        if found is not None:
-            caller.identify(*found)
-            _check_job_token(found[1], request)
-            check_scope(found[1].scope, needed_scope(request))
-            services.note_use(found[1])
-        return found
+        if found is None:
+            return None
+        user, token = found
+        return admitted(user, token, request)
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
         found = queries.living_token(token.decode("utf-8", "replace"))
@@ -75,6 +73,15 @@ class SessionAuthentication(DjangoSessions):
                 mfa.refuse_missing(found[0], request._request.session)
             sessions.note_use(found[0], request._request.session)
         return found
+
+
+def admitted(user: User, token: ApiToken, request: Request) -> tuple[User, ApiToken]:
+    """Return the user and the token of a request that the token may make. Raises Forbidden."""
+    caller.identify(user, token)
+    _check_job_token(token, request)
+    check_scope(token.scope, needed_scope(request))
+    services.note_use(token)
+    return user, token
 
 
 SCOPES = [scope.value for scope in Scope]

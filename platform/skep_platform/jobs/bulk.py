@@ -36,7 +36,7 @@ def change_tags(
     user: User, job_ids: Iterable[UUID], add: Sequence[str], remove: Sequence[str]
 ) -> list[BulkResult]:
     """Add tags to jobs and remove others; the rest of their tags stay."""
-    return _each(job_ids, lambda job_id: _change_tags(user, job_id, add, remove))
+    return _each(job_ids, lambda job_id: change_job_tags(user, job_id, add, remove))
 
 
 def _each(job_ids: Iterable[UUID], change: Callable[[UUID], object]) -> list[BulkResult]:
@@ -52,7 +52,8 @@ def _each(job_ids: Iterable[UUID], change: Callable[[UUID], object]) -> list[Bul
 
 
 @transaction.atomic
-def _change_tags(user: User, job_id: UUID, add: Sequence[str], remove: Sequence[str]) -> None:
+def change_job_tags(user: User, job_id: UUID, add: Sequence[str], remove: Sequence[str]) -> None:
+    """Add tags to a job and remove others. Raises what `services.set_tags` does."""
     found = queries.find(user, job_id)
     tags = Job.objects.select_for_update(no_key=True).values_list("tags", flat=True)
     wanted = [tag for tag in dict.fromkeys([*tags.get(pk=found.pk), *add]) if tag not in remove]

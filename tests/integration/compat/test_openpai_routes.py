@@ -1,0 +1,158 @@
+"""Every route of OpenPAI's API against every kind of caller and every scope of token."""
+
+from __future__ import annotations
+
+import json
+import re
+from uuid import UUID
+
+import pytest
+from tests.support.api_permissions import CALLERS, EVERYBODY
+from tests.support.api_world import world
+from tests.support.jobs_world import job_file
+from tests.support.openpai_permissions import EXPECTED
+from tests.support.platform_api import Api
+
+from skep_platform.accounts.services import create_job_token, create_token
+from skep_platform.compat import urls
+from skep_platform.jobs.models import Job
+from skep_platform.tenancy.models import VirtualCluster
+
+__all__ = ["world"]  # a fixture
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.support.openpai_urls")]
+
+NEWCOMER = {"username": "newcomer", "password": "a-long-password"}
+VALUE = {
+    "authn/basic/login": {"username": "owner", "password": "wrong"},
+    "token": {"username": "owner", "password": "wrong"},
+    "users/me": {"data": {"username": "owner"}},
+    "users": NEWCOMER,
+    "users/<username>/group": {"groupname": "research"},
+    "users/<username>/grouplist": {"grouplist": ["research"]},
+    "users/<username>/extension": {"extension": {}},
+    "users/<username>/virtualcluster": {"virtualCluster": ["team"]},
+    "users/<username>/password": {"newPassword": "a-long-password", "oldPassword": "x"},
+    "users/<username>/email": {"email": ""},
+    "users/<username>/admin": {"admin": False},
+    "groups": {"groupname": "fresh"},
+    "groups/<name>/description": {"description": "x"},
+    "groups/<name>/externalname": {"externalName": "x"},
+    "groups/<name>/extension": {"extension": {}},
+    "jobs/<framework>/executionType": {"value": "STOP"},
+    "user/<username>/jobs/<name>/executionType": {"value": "STOP"},
+    "jobs/<framework>/tag": {"value": "a"},
+}
+WRAPPED = {
+    "PUT users": {"data": {"username": "owner", "email": ""}, "patch": True},
+    "PUT groups": {"data": {"groupname": "research", "description": "x"}, "patch": True},
+}
+# What a token of the scope `submit` may write, as in Skep's own API.
+WORK = {
+    *("POST jobs", "PUT jobs/<framework>/executionType", "PUT jobs/<framework>/tag"),
+    *("DELETE jobs/<framework>/tag", "POST user/<username>/jobs"),
+    *("PUT user/<username>/jobs/<name>/executionType", "DELETE user/<username>/jobs/<name>"),
+}
+
+
+def _routes(patterns):
+    for pattern in patterns:
+        path = re.sub(r"<\w+:(\w+)>", r"<\1>", str(pattern.pattern))
+        view = pattern.callback.view_class
+        for method in ("get", "post", "put", "patch", "delete"):
+            if hasattr(view, method) and not path.endswith("/"):
+                yield f"{method.upper()} {path}"
+
+
+V2 = sorted(set(_routes(urls.routes)))
+ROUTES = sorted({*V2, *_routes(urls.routes_v1)})
+
+
+def test_every_route_says_who_may_use_it():
+    assert set(ROUTES) == EXPECTED.keys()
+
+
+def send(world, api, route):
+    method, path = route.split(" ")
+    job = Job.objects.get(pk=world.ids["jobs"])
+    Job.objects.filter(pk=job.pk).update(attempt=1, tags=["a"])
+    kind = path.split("/")[0]
+    names = {"groups": "research", "virtual-clusters": "team", "storages": "team-data"}
+    names |= {"storage": "team-data", "user": job.name, "jobs": job.name}
+    if "/logs/" in path:
+        names["jobs"] = "user.pai.stdout"
+    known = {
+        "<framework>": f"owner~{job.name}",
+        "<name>": names.get(kind, ""),
+        "<attempt>": "0",
+        "<role>": "worker",
+        "<index>": "0",
+        "<retry>": "0",
+        "<username>": "owner",
+        "<token>": world.ids["auth"],
+    }
+    address = "/".join(known.get(part, part) for part in path.split("/"))
+    version = "v2" if route in V2 else "v1"
+    root = f"/rest-server/api/{version}/"
+    if route in ("POST jobs", "POST user/<username>/jobs"):
+        body = json.dumps(job_file("team", name="new"))
+        return api.client.generic(method, root + address, body, content_type="text/yaml")
+    body = WRAPPED.get(route, VALUE.get(path))
+    sent = json.dumps(body) if body is not None else ""
+    return api.client.generic(method, root + address, sent, content_type="application/json")
+
+
+def expect(answer, expected, route):
+    assert answer.status_code < 500, answer.content
+    if expected == "ok":
+        # No member's right, and still an answer: the stranger's job file names a foreign team.
+        outside = route in ("POST jobs", "POST user/<username>/jobs")
+        refusals = () if outside else (401, 403, 404)
+        assert answer.status_code not in refusals, answer.content
+    else:
+        assert answer.status_code == expected, answer.content
+        assert set(answer.json()) == {"code", "message"}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_route_refuses_whom_it_must(world, route, caller):
+    expect(send(world, world.callers[caller], route), EXPECTED[route][caller], route)
+
+
+CREDENTIAL = [route for route in ROUTES if EXPECTED.get(route) != EVERYBODY]
+
+
+def with_token(secret):
+    api = Api()
+    api.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
+    return api
+
+
+@pytest.mark.parametrize("scope", ["read", "submit"])
+@pytest.mark.parametrize("route", CREDENTIAL)
+def test_a_token_does_what_its_scope_says_and_nothing_more(world, route, scope):
+    user = world.callers["owner"].user
+    answer = send(world, with_token(create_token(user, "narrow", scope=scope)[1]), route)
+    logout = route == "DELETE authn/basic/logout"
+    if route.startswith("GET") or logout or (scope == "submit" and route in WORK):
+        expect(answer, EXPECTED[route]["owner"], route)
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (403, "ForbiddenUserError")
+        assert "scope" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("route", CREDENTIAL)
+def test_the_token_of_a_job_works_with_jobs_only(world, route):
+    owner, team = world.callers["owner"].user, VirtualCluster.objects.get(name="team")
+    secret = create_job_token(owner, UUID(world.ids["jobs"]), team.pk, "job", "submit")
+    answer = send(world, with_token(secret), route)
+    of_jobs = route.split(" ")[1].startswith("jobs") or "/jobs" in route or "check" in route
+    if of_jobs:
+        expect(answer, EXPECTED[route]["owner"], route)
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (403, "ForbiddenUserError")
+
+
+@pytest.mark.parametrize("route", CREDENTIAL)
+def test_forged_tokens_are_no_one(world, route):
+    assert send(world, with_token("skt_" + "a" * 64), route).status_code == 401
