@@ -14,7 +14,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_ROOTS = ("platform", "agent", "scheduler", "client", "jobfile", "diagnosis")
-NPM_LOCKS = ["webui/package-lock.json", "charts/package-lock.json"]
+NPM_LOCKS = [
+    "webui/package-lock.json",
+    "charts/package-lock.json",
+    "tests/clients/package-lock.json",
+]
 
 
 def test_source_roots_are_not_packages():
