@@ -88,7 +88,7 @@ function tokenColumns(): Column<OwnedToken>[] {
     {
       id: "owner",
       header: "Owner",
-      width: "minmax(110px, 1fr)",
+      width: "minmax(84px, 1fr)",
       cell: (token) => <b className={css.strong}>{token.owner}</b>,
     },
     {
@@ -101,7 +101,7 @@ function tokenColumns(): Column<OwnedToken>[] {
     {
       id: "name",
       header: "Name",
-      width: "minmax(110px, 1.4fr)",
+      width: "minmax(84px, 1.4fr)",
       cell: (token) =>
         token.job_id ? (
           <Link to="/jobs/$id" params={{ id: token.job_id }}>
@@ -116,7 +116,7 @@ function tokenColumns(): Column<OwnedToken>[] {
     {
       id: "scope",
       header: "Scope",
-      width: "110px",
+      width: "96px",
       cell: (token) => SCOPE_LABELS[token.scope],
     },
     {
@@ -130,6 +130,7 @@ function tokenColumns(): Column<OwnedToken>[] {
       id: "used",
       header: "Last used",
       width: "100px",
+      optional: "phone",
       cell: ({ last_used_at: at }) =>
         at ? <RelativeTime at={at} /> : <span className="dim">never</span>,
     },
@@ -142,6 +143,7 @@ function tokenColumns(): Column<OwnedToken>[] {
     },
     {
       id: "actions",
+      sticky: true,
       header: "Change",
       hiddenHeader: true,
       width: "44px",

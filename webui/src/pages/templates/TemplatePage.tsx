@@ -14,6 +14,7 @@ import { ConfirmButton } from "@/ui/ConfirmButton";
 import { ErrorState } from "@/ui/EmptyState";
 import { lazyPart } from "@/ui/lazyParts";
 import { notifyError, notifySuccess } from "@/ui/notify";
+import { FormattedMessage } from "@/ui/FormattedMessage";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { StarButton } from "./StarButton";
@@ -52,7 +53,9 @@ function Detail({ template }: { template: Template }) {
       </PageHeader>
       <div className={css.detail}>
         <section className={css.side} aria-label="About this template">
-          <p className={css.description}>{template.description}</p>
+          <p className={css.description}>
+            <FormattedMessage text={template.description} />
+          </p>
           <p className={css.foot}>
             <span>{template.gpus > 0 ? pluralize(template.gpus, "GPU") : "No GPU"}</span>
             <span>{pluralize(template.tasks, "task")}</span>

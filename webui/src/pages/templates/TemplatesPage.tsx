@@ -5,6 +5,7 @@ import { templates, type TemplateSummary } from "@/api/templates";
 import { pluralize } from "@/format/numbers";
 import { EmptyState } from "@/ui/EmptyState";
 import { FilterInput } from "@/ui/FilterInput";
+import { FormattedMessage } from "@/ui/FormattedMessage";
 import { PageHeader } from "@/ui/PageHeader";
 import { Pagination } from "@/ui/Pagination";
 import { QueryState } from "@/ui/QueryState";
@@ -94,7 +95,9 @@ function Card({ template }: { template: TemplateSummary }) {
         </Link>
         <StarButton template={template} />
       </div>
-      <p className={css.about}>{template.description}</p>
+      <p className={css.about}>
+        <FormattedMessage text={template.description} />
+      </p>
       <p className={css.foot}>
         <span>{template.gpus > 0 ? pluralize(template.gpus, "GPU") : "No GPU"}</span>
         <span>{pluralize(template.tasks, "task")}</span>
