@@ -210,6 +210,9 @@ class SharedPool:
     never: list[SimulatedJob] = field(default_factory=list)
     # By number of GPUs: the cause for which jobs of this size wait since `accounted_us`.
     causes: dict[int, str] = field(default_factory=dict)
+    # By number of GPUs: the first job of this size, which found no place, and still finds none as
+    # long as nothing is given back: what is left of running jobs only falls.
+    refused: dict[int, int] = field(default_factory=dict)
     accounted_us: int = 0
     waited: dict[str, int] = field(default_factory=dict)
 
@@ -269,9 +272,12 @@ class Kernel:
                 if kind == ARRIVE:
                     domain.account(now)
                     self._wait(domain, job)
-                elif version != job.version:
+                    touched[id(domain)] = domain
                     continue
-                elif kind == END:
+                if version != job.version:
+                    continue
+                domain.refused.clear()
+                if kind == END:
                     domain.account(now)
                     self._end(domain, job)
                     if report is not None and len(self._ended) % 1000 == 0:
@@ -310,6 +316,7 @@ class Kernel:
             job.first_us = self.now
         else:
             job.left_us += self.restart_us
+            domain.refused.clear()
         if self.locality:
             job.rate = self.locality[min(len(place), len(self.locality)) - 1]
         job.version += 1
@@ -348,9 +355,13 @@ class Kernel:
             gpus = heapq.heappop(heads)[3]
             heap = domain.waiting[gpus]
             job = heap[0][3]
-            place = None if blocked else pool.take(gpus)
-            if place is None and displace:
-                place = self._displace(domain, job)
+            place = None
+            if not blocked and domain.refused.get(gpus) != job.number:
+                place = pool.take(gpus)
+                if place is None and displace:
+                    place = self._displace(domain, job)
+                if place is None:
+                    domain.refused[gpus] = job.number
             if place is None:
                 short = pool.free < gpus
                 domain.causes[gpus] = (
@@ -399,6 +410,8 @@ class Kernel:
             else:
                 assert place is not None
                 leaving.append(other)
+        if leaving:
+            domain.refused.clear()
         for other in leaving:
             other.place = None
             other.version += 1
