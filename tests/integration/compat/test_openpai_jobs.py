@@ -244,3 +244,21 @@ def test_nothing_of_it_is_served_unless_it_is_switched_on(alice):
     client = Pai(alice).client
     for path in (f"{ROOT}/jobs", "/api/v2/jobs", "/job-detail.html"):
         assert client.get(path).status_code == 404
+
+
+def test_odd_numbers_and_names_are_refused_and_never_an_error_of_ours(pai, alice, vc):
+    make_job(vc, alice, name="odd")
+    huge = "9" * 30
+    of_task = f"/jobs/alice~odd/attempts/{huge}/taskRoles/worker/taskIndex/{huge}/attempts"
+    for path in (
+        *(f"/jobs/alice~odd/attempts/{huge}", f"/jobs/alice~odd/job-attempts/{huge}"),
+        *(of_task, f"{of_task}/{huge}/logs", "/jobs/~", "/jobs/alice~", "/jobs/~~~"),
+        f"/jobs/{'a' * 3000}~b",
+    ):
+        assert pai.get(path).status_code == 404
+    for query in ({"limit": huge}, {"offset": "x"}, {"limit": "-1"}):
+        assert refused(pai.get("/jobs", **query)) == (400, "InvalidParametersError")
+    for query in ({"state": "NONE"}, {"keyword": "%_'"}, {"tagsContain": ",,"}, {"order": ","}):
+        assert pai.get("/jobs", **query).status_code == 200
+    for body in ([], None, {"value": {}}, {"value": "x" * 2000}, {"value": "a\x00b"}):
+        assert pai.put("/jobs/alice~odd/tag", body).status_code == 400
