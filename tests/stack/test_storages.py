@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.object_store import ObjectStore, object_store
 from tests.support.stack import Stack
 from tests.support.stack_jobs import gang, log_lines, reach, submit
 
@@ -118,3 +119,42 @@ def test_files_go_to_a_job_and_come_back_by_the_command_line(
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
     cli("fs", "rm", "-r", "team:result")
     assert not (shared / "team" / "result").exists()
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+def test_bucket_is_copied_before_a_job_and_written_back_after_it(api, image, store, monkeypatch):
+    """What waits for the job finds its results, also in a folder for each user."""
+    bucket = store.new_bucket(monkeypatch)
+    me = api.get("/me").json()["username"]
+    bucket.put_object(Key=f"users/{me}/input", Body=b"21\n")
+    bucket.put_object(Key="users/other/input", Body=b"another user's\n")
+    body = {
+        "name": "bucket",
+        "type": "s3",
+        "data": {"endpoint": store.endpoint, "bucket": bucket.name, "prefix": "users"},
+        "per_user": True,
+        "access_key": "AKIAEXAMPLEKEY",
+        "secret_key": "never-to-be-seen-again",
+    }
+    answer = api.post("/storages", json=body)
+    assert answer.status_code == 201, answer.text
+    try:
+        assert api.put(f"/storages/bucket/grants/{VC}", json={}).status_code == 200
+        script = "cd /mnt/bucket; ls; cat input; echo $((2 * $(cat input))) > output"
+        first = submit(api, job(image, script, "bucket"))
+        after = job(image, "cat /mnt/bucket/output", "bucket")
+        after["extras"]["skep"] = {"dependsOn": [{"job": first, "condition": "afterok"}]}
+        second = submit(api, after)
+        reach(api, first, {"SUCCEEDED"})
+        reach(api, second, {"SUCCEEDED"})
+    finally:
+        api.delete("/storages/bucket")
+    assert log_lines(api, first)[0] == ["input", "21"]
+    assert log_lines(api, second)[0] == ["42"]
+    expected = {"users/other/input", f"users/{me}/input", f"users/{me}/output"}
+    assert {one.key for one in bucket.objects.all()} == expected
