@@ -128,6 +128,10 @@ def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, skep, storage_r
     assert not (storage_root / "files" / "large.bin").exists()
 
 
+def test_an_admin_adds_a_bucket_whose_keys_are_never_shown_again(visit):
+    visit("bucket")
+
+
 @pytest.mark.parametrize("width", ["1440", "390"])
 def test_finding_u28_axe_finds_nothing_on_any_page_in_any_scheme(visit, width):
     visit("accessibility", SKEP_WIDTH=width)
