@@ -8,7 +8,12 @@ import typer
 
 from skep_client.cli.common import Json, client, print_json, print_table, say
 
-Name = Annotated[str, typer.Argument(metavar="TEMPLATE", help="Name of a template.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEMPLATE", help="OWNER.NAME; NAME alone is your own, or came with Skep."
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:

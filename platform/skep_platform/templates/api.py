@@ -20,12 +20,15 @@ from skep_platform.templates.models import Template
 from skep_platform.tenancy.models import NAME
 
 TAGS = ["templates"]
-ORDERINGS = {"stars": ("stars", "pk"), "name": ("name",), "created_at": ("created_at", "pk")}
+ORDERINGS = {"stars": ("stars", "pk"), "name": ("name", "pk"), "created_at": ("created_at", "pk")}
 FOR_ALL = "Whose members see it; null: every user."
 
 
 class TemplateSummarySerializer(serializers.Serializer[Template]):
-    name = serializers.CharField()
+    name = serializers.CharField(
+        source="address",
+        help_text="By which it is found: OWNER.NAME; the name alone where it came with Skep.",
+    )
     title = serializers.CharField()
     description = serializers.CharField()
     owner = serializers.CharField(
@@ -50,7 +53,9 @@ class TemplateSerializer(TemplateSummarySerializer):
 
 
 class TemplateBody(Body):
-    name = serializers.CharField(max_length=63, validators=[NAME])
+    name = serializers.CharField(
+        max_length=63, validators=[NAME], help_text="Unique among your own templates."
+    )
     title = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=4000, allow_blank=True, required=False)
     text = serializers.CharField(trim_whitespace=False, help_text="A job file without secrets.")

@@ -10,9 +10,11 @@ from skep_platform.tenancy.models import NAME
 
 
 class Template(Entity):
-    """A job file with a description, to be used by others: without secrets."""
+    """A job file with a description, to be used by others: without secrets. Names are unique among
+    those of one owner, and among those that came with Skep: a name that is taken says
+    nothing of hidden ones. `address` is by what it is found."""
 
-    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    name = models.CharField(max_length=63, validators=[NAME])
     title = models.CharField(max_length=100)
     description = models.TextField(blank=True)
     text = models.TextField()  # a job file
@@ -36,9 +38,23 @@ class Template(Entity):
             models.Index(fields=["-stars", "id"], name="template_by_stars"),
             models.Index(fields=["-created_at", "id"], name="template_newest"),
         ]
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "name"], name="template_name_of_owner"),
+            models.UniqueConstraint(
+                fields=["name"], condition=models.Q(shipped=True), name="template_name_shipped"
+            ),
+        ]
 
     def __str__(self) -> str:
-        return self.name
+        return self.address
+
+    @property
+    def address(self) -> str:
+        """Return "owner.name", the name alone of one that came with Skep, and the id of one whose
+        owner was deleted. A name has no dot."""
+        if self.shipped:
+            return self.name
+        return f"{self.owner.get_username()}.{self.name}" if self.owner else str(self.pk)
 
 
 class TemplateStar(models.Model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from skep_platform.core.errors import NotFound
@@ -22,12 +24,35 @@ def visible_to(user: AnyUser) -> QuerySet[Template]:
     return found.filter(Q(owner_id=user.pk) | (Q(listed=True) & shared))
 
 
-def find(user: AnyUser, name: str) -> Template:
-    """Return a template. Raises NotFound, also when it exists and the user may not see it."""
-    found = visible_to(user).filter(name=name).first()
+def find(user: AnyUser, address: str) -> Template:
+    """Return a template by its address; a name alone is the user's own, or else came with Skep.
+    Raises NotFound, also when it exists and the user may not see it."""
+    owner, dot, name = address.rpartition(".")
+    if dot:
+        named = Q(owner__username=owner, name=name)
+    elif is_uuid(address):
+        named = Q(pk=address, owner=None, shipped=False)
+    else:
+        named = Q(name=address) & (Q(owner_id=user.pk) | Q(shipped=True))
+    found = visible_to(user).filter(named).order_by("shipped").first()
     if found is None:
-        raise NotFound(f"There is no template named {name}.")
+        raise NotFound(f"There is no template named {address[:200]}.")
     return found
+
+
+def read(user: AnyUser, template_id: UUID) -> Template:
+    """Return a template by its id. Raises NotFound."""
+    found = visible_to(user).filter(pk=template_id).first()
+    if found is None:
+        raise NotFound("There is no such template.")
+    return found
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def may_change(user: AnyUser, template: Template) -> bool:

@@ -51,10 +51,10 @@ def create(
                     name=name, title=title, description=description, owner=user, vc=vc, **facts
                 )
         except IntegrityError:
-            message = f"There is a template named {name}. Choose another name."
+            message = f"You have a template named {name}. Choose another name."
             raise Conflict(message, code="template_name_taken", name=name) from None
-        audit.record("template.create", "template", made.pk, made.name, vc=vc, after=_audited(made))
-    return queries.find(user, name)
+        audit.record("template.create", "template", made.pk, str(made), vc=vc, after=_audited(made))
+    return queries.read(user, made.pk)
 
 
 def update(user: User, template: Template, **changes: Any) -> Template:
@@ -85,12 +85,12 @@ def update(user: User, template: Template, **changes: Any) -> Template:
             "template.update",
             "template",
             template.pk,
-            template.name,
+            str(template),
             vc=template.vc,
             before=before,
             after=_audited(template),
         )
-    return queries.find(user, template.name)
+    return queries.read(user, template.pk)
 
 
 @transaction.atomic
@@ -105,7 +105,7 @@ def delete(user: User, template: Template) -> None:
     if not template.listed and not user.is_admin:
         message = f"An admin hid {template.name}: only an admin may delete it. Ask one."
         raise Forbidden(message, code="template_hidden")
-    audit.record("template.delete", "template", template.pk, template.name, vc=template.vc)
+    audit.record("template.delete", "template", template.pk, str(template), vc=template.vc)
     template.delete()
 
 
@@ -119,7 +119,7 @@ def star(user: User, template: Template, *, on: bool) -> Template:
         TemplateStar.objects.filter(template=template, user=user).delete()
     stars = TemplateStar.objects.filter(template=template).count()
     Template.objects.filter(pk=template.pk).update(stars=stars)
-    return queries.find(user, template.name)
+    return queries.read(user, template.pk)
 
 
 @receiver(pre_delete, sender=User)
@@ -150,7 +150,8 @@ def read(text: str, user: object = None) -> dict[str, Any]:
 
 def _locked(template: Template) -> Template:
     """Lock the row until the transaction ends. Raises NotFound where it was deleted meanwhile."""
-    rows = Template.objects.select_related("vc").select_for_update(of=("self",), no_key=True)
+    rows = Template.objects.select_related("vc", "owner")
+    rows = rows.select_for_update(of=("self",), no_key=True)
     found = rows.filter(pk=template.pk).first()
     if found is None:
         raise NotFound(f"There is no template named {template.name}.")

@@ -28,8 +28,8 @@ def ship() -> None:
             "gpus": job.gpus,
             "tasks": job.tasks,
         }
-        made, new = Template.objects.get_or_create(name=name, defaults={**fields, "shipped": True})
-        if not new and made.shipped:
+        made, new = Template.objects.get_or_create(name=name, shipped=True, defaults=fields)
+        if not new:
             Template.objects.filter(pk=made.pk).update(**fields)
 
 

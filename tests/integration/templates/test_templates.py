@@ -55,13 +55,15 @@ def test_a_template_is_published_to_all_and_read_by_another(api):
     made = publish(api, text=text(parameters={"lr": 0.1}), description="How it is done")
     assert made.status_code == 201, made.content
     other = Api(make_user())
-    found = other.get("/templates/mine").json()
+    assert made.json()["name"] == "alice.mine"
+    assert refusal(other.get("/templates/mine")) == (404, "not_found")  # a name alone is one's own
+    found = other.get("/templates/alice.mine").json()
     assert (found["title"], found["owner"], found["virtual_cluster"]) == ("Mine", "alice", None)
     assert found["parameters"] == {"lr": 0.1}
     assert (found["gpus"], found["tasks"]) == (1, 1)
     assert json.loads(found["text"])["name"] == "of-a-template"
     assert not found["may_change"]
-    assert "mine" in names(other, search="HOW done")
+    assert "alice.mine" in names(other, search="HOW done")
     assert names(other, search="nothing like it") == []
 
 
@@ -69,9 +71,9 @@ def test_a_template_of_a_virtual_cluster_is_for_its_members(api, admin):
     assert publish(api, virtual_cluster="vision").status_code == 201
     stranger = Api(make_user())
     assert names(stranger) == []
-    assert refusal(stranger.get("/templates/mine")) == (404, "not_found")
-    assert refusal(stranger.put("/templates/mine/star")) == (404, "not_found")
-    assert names(api) == names(admin) == ["mine"]
+    assert refusal(stranger.get("/templates/alice.mine")) == (404, "not_found")
+    assert refusal(stranger.put("/templates/alice.mine/star")) == (404, "not_found")
+    assert names(api) == names(admin) == ["alice.mine"]
     assert refusal(publish(stranger, "x", virtual_cluster="vision")) == (404, "not_found")
 
 
@@ -198,7 +200,7 @@ def test_a_file_without_comments_beside_secrets_stays_as_it_is(api):
 
 def test_a_name_is_taken_once(api):
     publish(api)
-    assert refusal(publish(Api(make_user()))) == (409, "template_name_taken")
+    assert refusal(publish(api)) == (409, "template_name_taken")
     assert refusal(publish(api, "Not a name!")) == (400, "invalid")
 
 
@@ -213,11 +215,11 @@ def test_stars_are_counted_once_for_each_user_and_order_the_list(api, admin):
     publish(api, "second")
     for one in (api, admin):
         for _ in range(2):
-            assert one.put("/templates/second/star").json()["starred"]
+            assert one.put("/templates/alice.second/star").json()["starred"]
     assert api.put("/templates/first/star").json()["stars"] == 1
-    assert names(api) == ["second", "first"]
-    assert names(api, ordering="name") == ["first", "second"]
-    assert names(admin, starred="true") == ["second"]
+    assert names(api) == ["alice.second", "alice.first"]
+    assert names(api, ordering="name") == ["alice.first", "alice.second"]
+    assert names(admin, starred="true") == ["alice.second"]
     found = api.delete("/templates/second/star").json()
     assert (found["stars"], found["starred"]) == (1, False)
     assert api.delete("/templates/second/star").json()["stars"] == 1
@@ -226,8 +228,8 @@ def test_stars_are_counted_once_for_each_user_and_order_the_list(api, admin):
 def test_only_its_owner_and_admins_change_it(api, admin):
     publish(api)
     other = Api(make_user())
-    assert refusal(other.patch("/templates/mine", {"title": "x"})) == (403, "may_not_change")
-    assert refusal(other.delete("/templates/mine")) == (403, "may_not_change")
+    assert refusal(other.patch("/templates/alice.mine", {"title": "x"})) == (403, "may_not_change")
+    assert refusal(other.delete("/templates/alice.mine")) == (403, "may_not_change")
     changed = api.patch("/templates/mine", {"title": "Better", "text": text(parameters={"a": 1})})
     assert changed.json()["title"] == "Better"
     assert changed.json()["parameters"] == {"a": 1}
@@ -237,10 +239,10 @@ def test_only_its_owner_and_admins_change_it(api, admin):
 
 def test_what_an_admin_hid_is_not_published_again_by_its_owner(api, admin):
     publish(api)
-    admin.patch("/templates/mine", {"listed": False})
+    admin.patch("/templates/alice.mine", {"listed": False})
     assert refusal(api.delete("/templates/mine")) == (403, "template_hidden")
     assert refusal(publish(api)) == (409, "template_name_taken")
-    assert admin.delete("/templates/mine").status_code == 204
+    assert admin.delete("/templates/alice.mine").status_code == 204
     assert publish(api).status_code == 201
 
 
@@ -255,11 +257,11 @@ def test_a_write_to_a_template_that_was_deleted_meanwhile_is_not_found(api, alic
 
 def test_stars_of_a_user_go_with_the_user(api, admin):
     publish(api)
-    Api(make_user("zoe")).put("/templates/mine/star")
+    Api(make_user("zoe")).put("/templates/alice.mine/star")
     api.put("/templates/mine/star")
-    assert admin.get("/templates/mine").json()["stars"] == 2
+    assert admin.get("/templates/alice.mine").json()["stars"] == 2
     assert admin.delete("/users/zoe").status_code == 204
-    assert admin.get("/templates/mine").json()["stars"] == 1
+    assert admin.get("/templates/alice.mine").json()["stars"] == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -275,9 +277,9 @@ def test_stars_of_two_users_at_once_are_both_counted(api, alice):
 def test_an_admin_hides_a_template(api, admin):
     publish(api)
     assert refusal(api.patch("/templates/mine", {"listed": False})) == (403, "may_not_moderate")
-    assert admin.patch("/templates/mine", {"listed": False}).status_code == 200
+    assert admin.patch("/templates/alice.mine", {"listed": False}).status_code == 200
     assert names(Api(make_user())) == []
-    assert names(api) == ["mine"], "its owner sees what happened to it"
+    assert names(api) == ["alice.mine"], "its owner sees what happened to it"
 
 
 def test_the_list_takes_the_same_queries_for_any_number(api):
@@ -291,6 +293,37 @@ def test_the_list_takes_the_same_queries_for_any_number(api):
     for n in range(1, 15):
         publish(api, f"t{n}")
     assert queries() == few <= 3
+
+
+def test_a_name_that_is_taken_says_nothing_of_templates_of_others(api, admin):
+    """Names of others are free: also of one that is hidden, or for another virtual cluster."""
+    assert publish(api, virtual_cluster="vision").status_code == 201
+    admin.patch("/templates/alice.mine", {"listed": False})
+    bob = Api(make_user("bob"))
+    made = publish(bob)
+    assert (made.status_code, made.json()["name"]) == (201, "bob.mine")
+    assert refusal(publish(bob)) == (409, "template_name_taken")
+    assert bob.get("/templates/mine").json()["owner"] == "bob"
+    assert api.get("/templates/mine").json()["owner"] == "alice"
+    assert names(bob) == ["bob.mine"]
+
+
+def test_a_template_may_have_the_name_of_a_shipped_one_and_the_own_comes_first(api, admin):
+    assert publish(api, "hello").status_code == 201
+    assert api.get("/templates/hello").json()["name"] == "alice.hello"
+    shipping.ship()
+    assert admin.get("/templates/hello").json()["shipped"]
+    assert admin.get("/templates/alice.hello").json()["title"] == "Hello"
+
+
+def test_a_template_whose_owner_was_deleted_is_found_by_its_id(api, alice, admin):
+    publish(api)
+    Template.objects.filter(owner=alice).update(owner=None)
+    (address,) = names(admin)
+    assert refusal(api.get("/templates/alice.mine")) == (404, "not_found")
+    assert api.get(f"/templates/{address}").json()["owner"] == ""
+    assert publish(api).json()["name"] == "alice.mine"
+    assert admin.delete(f"/templates/{address}").status_code == 204
 
 
 def test_an_unknown_ordering_is_refused(api):
