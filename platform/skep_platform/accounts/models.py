@@ -68,6 +68,26 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
         return salted_hmac(key_salt, signed, secret=secret, algorithm="sha256").hexdigest()
 
 
+class SshKey(Entity):
+    """A public key of a user; see `ssh_keys`. `public_key`: type and key, in base64."""
+
+    MAX_NAME = 100
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="ssh_keys", db_index=False)
+    name = models.CharField(max_length=MAX_NAME)
+    public_key = models.CharField(max_length=4096)
+    fingerprint = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "name"], name="ssh_key_name_once"),
+            models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_key_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class AccountMail(Entity):
     """An e-mail about an account that a task will send, within seconds: `whom` is what was typed
     as user name or address to recover one, or the address to confirm. See `recovery`."""

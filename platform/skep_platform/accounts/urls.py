@@ -10,6 +10,7 @@ from skep_platform.accounts import (
     oidc_api,
     recovery_api,
     sessions_api,
+    ssh_keys_api,
     tokens_api,
 )
 
@@ -34,6 +35,8 @@ urlpatterns: list[URLPattern] = [
     path("me/email/confirm", recovery_api.EmailConfirmView.as_view()),
     path("me/sessions", sessions_api.MySessionsView.as_view()),
     path("me/sessions/<uuid:id>", sessions_api.MySessionView.as_view()),
+    path("me/ssh-keys", ssh_keys_api.SshKeysView.as_view()),
+    path("me/ssh-keys/<uuid:id>", ssh_keys_api.SshKeyView.as_view()),
     path("me/device", device_api.MyDeviceView.as_view()),
     path("me/sso", oidc_api.MySsoView.as_view()),
     path("me/mfa", mfa_api.MfaView.as_view()),

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from tests.support.api_world import OTHER_SSH_KEY, SSH_KEY
 from tests.support.jobs_world import attempts_of, job_file, placed, tick
-from tests.support.platform_factories import make_node
+from tests.support.platform_factories import make_node, make_user
 
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
+from skep_platform.accounts import ssh_keys
 from skep_platform.files.models import Archive
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
@@ -152,6 +154,19 @@ def test_the_ssh_plugin_starts_the_server_of_its_roles_before_the_commands(alice
     assert (by_role["worker"].ssh_server, by_role["ps"].ssh_server) == (True, False)
     keys = next(f.content for f in by_role["ps"].files if f.path.endswith("authorized_keys"))
     assert "ssh-ed25519 AAAA alice" in keys
+
+
+def test_the_keys_of_the_owner_log_in_where_the_job_asks_for_them(alice, vc, node):
+    mine = ssh_keys.add(alice, "laptop", SSH_KEY).public_key
+    ssh_keys.add(make_user("bob"), "his", OTHER_SSH_KEY)
+    for asked, expected in (({"type": "system"}, True), ({"type": "custom", "value": ""}, False)):
+        plugin = {"plugin": "ssh", "parameters": {"userssh": asked}}
+        job = submitted(alice, vc, extras={"com.microsoft.pai.runtimeplugin": [plugin]})
+        specs = desired_attempts(node.pk)
+        (spec,) = [one for one in specs if one.job_id == str(job.pk)]
+        keys = next(f.content for f in spec.files if f.path.endswith("authorized_keys"))
+        assert (mine in keys) == expected
+        assert OTHER_SSH_KEY not in keys
 
 
 def test_a_task_alone_has_ssh_where_it_asks_for_it(alice, vc, node):

@@ -30,6 +30,7 @@ from skep_agent.protocol import (
 )
 from skep_jobfile.budget import TooMuchText
 from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
+from skep_platform.accounts import ssh_keys
 from skep_platform.core import encryption
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.images import credentials, rules
@@ -46,6 +47,7 @@ log = structlog.get_logger(__name__)
 LIMITS = ("container_disk_mb", "log_bytes_per_job", "latest_images")
 LOCALHOST = "127.0.0.1"
 SSH_PLUGIN = "ssh"
+OWN_KEYS = "system"  # as `userssh.type`, in OpenPAI's word: the keys of the job's owner
 UNLIMITED = -1
 # Of a job that asked for an API token; the command line `skep` reads them.
 TOKEN_VARIABLE, URL_VARIABLE = "SKEP_TOKEN", "SKEP_URL"
@@ -128,6 +130,7 @@ class _Job:
     logins: StoredLogins  # of its owner and its virtual cluster, among others
     patterns: list[str]  # of the images that its virtual cluster allows
     mounts: Mounts
+    own_keys: Sequence[str] = ()  # ssh keys of its owner, where it asks for them
 
     @property
     def starts_alone(self) -> bool:
@@ -139,15 +142,15 @@ class _Job:
 
     def ssh_plugins(self, role: str = "") -> list[Row]:
         """Return its entries of the ssh plugin, or those for one role."""
-        plugins = self.extras.get("com.microsoft.pai.runtimeplugin", [])
-        plugins = [p for p in plugins if p["plugin"] == SSH_PLUGIN]
+        plugins = ssh_plugins(self.extras)
         return [p for p in plugins if not role or role in (p.get("taskroles") or [role])]
 
     def public_keys(self) -> list[str]:
-        """Return the keys of the users that may log in (parameter `userssh`), one each line."""
-        asked = [(p.get("parameters") or {}).get("userssh") for p in self.ssh_plugins()]
-        texts = [u.get("value") for u in asked if isinstance(u, Mapping)]
-        return [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+        """Return the keys of the users that may log in (parameter `userssh`), one each line: those
+        that the job file lists, and those of its owner where it asks for them."""
+        texts = [u.get("value") for u in user_ssh(self.extras)]
+        listed = [line for text in texts if isinstance(text, str) for line in text.splitlines()]
+        return [*listed, *self.own_keys]
 
     def working_files(self) -> WorkingFiles | None:
         sha256 = self.row["files__archive__sha256"]
@@ -156,6 +159,23 @@ class _Job:
             return None
         size = self.row["files__archive__size"]
         return WorkingFiles(sha256=sha256, size=size, path=asked["path"])
+
+
+def ssh_plugins(extras: Row) -> list[Row]:
+    """Return the entries of the ssh plugin."""
+    plugins = extras.get("com.microsoft.pai.runtimeplugin", [])
+    return [p for p in plugins if p["plugin"] == SSH_PLUGIN]
+
+
+def user_ssh(extras: Row) -> list[Row]:
+    """Return the parameters `userssh`, which say whose keys may log in."""
+    asked = [p.get("parameters") for p in ssh_plugins(extras)]
+    found = [one.get("userssh") for one in asked if isinstance(one, Mapping)]
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+def _wants_own_keys(row: Row) -> bool:
+    return any(one.get("type") == OWN_KEYS for one in user_ssh(row["spec__extras"] or {}))
 
 
 def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
@@ -169,6 +189,7 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     logins = credentials.read({row["owner_id"] for row in rows}, vcs)
     patterns = rules.of_many(vcs)
     mounted = mounts.of(rows)
+    keys = ssh_keys.of_many({row["owner_id"] for row in rows if _wants_own_keys(row)})
     for row in rows:
         try:
             secrets = Secrets.opened(row["secrets__sealed"], row["api_token__sealed"])
@@ -179,6 +200,7 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
         found[row["id"]] = _Job(
             *(row, roles[row["id"]], secrets, limits[vc], logins, patterns.get(vc, [])),
             mounted[row["id"]],
+            keys.get(row["owner_id"], ()) if _wants_own_keys(row) else (),
         )
     return found
 

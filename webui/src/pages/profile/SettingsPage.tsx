@@ -18,6 +18,7 @@ import { SecondFactor } from "./SecondFactor";
 import { SecurityKeys } from "./SecurityKeys";
 import { Sessions } from "./Sessions";
 import { SingleSignOnLink } from "./SingleSignOnLink";
+import { SshKeys } from "./SshKeys";
 import css from "./SettingsPage.module.css";
 
 const SECTIONS = {
@@ -25,6 +26,7 @@ const SECTIONS = {
   security: { title: "Password and MFA", Content: Security },
   tokens: { title: "API tokens", Content: Tokens },
   registries: { title: "Registries", Content: Registries },
+  "ssh-keys": { title: "SSH keys", Content: OwnSshKeys },
   notifications: { title: "Notifications", Content: Notifications },
 };
 type SectionName = keyof typeof SECTIONS;
@@ -113,6 +115,14 @@ function Registries() {
     <div className={css.block}>
       <RegistryCredentials />
     </div>
+  );
+}
+
+function OwnSshKeys() {
+  return (
+    <section className={css.block}>
+      <SshKeys />
+    </section>
   );
 }
 
