@@ -9,7 +9,9 @@ class RuntimeFailure(Exception):
     """A runtime operation failed. `code` is stable: image_not_found, image_auth, image_pull,
     engine_down, create_failed, start_failed, gpu_unavailable, port_conflict, spec_refused,
     disk_full, exec_failed, network_unavailable (the node cannot isolate tasks), container_gone
-    (someone else removed it), storage_unavailable (the node cannot or may not mount it)."""
+    (someone else removed it), storage_unavailable (the node cannot or may not mount it). Of a save
+    as an image: not_running, save_too_large, save_has_secret, save_changed, save_failed,
+    push_denied, push_failed."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -30,6 +32,14 @@ class Progress:
     percent: int
     done: int = 0  # bytes of compressed layers that were carried so far
     total: int = 0  # of all that have to be; 0: not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class SavedImage:
+    """A container that was pushed as an image."""
+
+    digest: str  # of its manifest
+    size: int  # bytes of what the task changed, unpacked
 
 
 @dataclass(frozen=True, slots=True)

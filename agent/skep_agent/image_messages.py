@@ -60,3 +60,36 @@ class Prefetches(Message):
 
     type: Literal["prefetches"] = "prefetches"
     images: list[PrefetchSpec]
+
+
+class ImageSaveReport(Message):
+    """How far a save of `ImageSaves` is. `code` and `message` say why it failed."""
+
+    type: Literal["image_save_report"] = "image_save_report"
+    save_id: str
+    state: Literal["saving", "pushing", "done", "failed"]
+    percent: int = 0  # of the push
+    code: str = ""
+    message: str = ""
+    digest: str = ""  # of the manifest in the registry, when it is done
+    size: int = 0  # bytes of what the task changed, unpacked
+
+
+class ImageSaveSpec(Message):
+    """That the container of a running attempt shall be pushed as an image."""
+
+    save_id: str
+    attempt_id: str
+    epoch: int
+    image: ImageSpec  # where to, and the credentials for it
+    max_bytes: int  # of what the task changed, unpacked
+    # The rules of its virtual cluster, which the agent checks again.
+    image_patterns: list[str] = []
+    latest_images: bool = True
+
+
+class ImageSaves(Message):
+    """All containers that the node shall save: one that is not listed any more is given up."""
+
+    type: Literal["image_saves"] = "image_saves"
+    saves: list[ImageSaveSpec]

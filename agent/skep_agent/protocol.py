@@ -15,6 +15,9 @@ from pydantic import Field, TypeAdapter
 
 from skep_agent.image_messages import MAX_CACHED_IMAGES as MAX_CACHED_IMAGES
 from skep_agent.image_messages import CachedImage as CachedImage
+from skep_agent.image_messages import ImageSaveReport as ImageSaveReport
+from skep_agent.image_messages import ImageSaves as ImageSaves
+from skep_agent.image_messages import ImageSaveSpec as ImageSaveSpec
 from skep_agent.image_messages import ImageSpec as ImageSpec
 from skep_agent.image_messages import NodeImages as NodeImages
 from skep_agent.image_messages import Prefetches as Prefetches
@@ -421,23 +424,15 @@ class Refused(Message):
 
 
 AgentMessage = Annotated[
-    Hello | Heartbeat | InventoryChanged | Report | Samples | NodeImages | PrefetchReport,
+    Hello | Heartbeat | InventoryChanged | Report | Samples | NodeImages | PrefetchReport
+    | ImageSaveReport,
     Field(discriminator="type"),
-]
+]  # fmt: skip
 ServerMessage = Annotated[
-    Welcome
-    | NetworkPolicy
-    | Desired
-    | Prefetches
-    | OpenStream
-    | HeartbeatAck
-    | ReportAck
-    | LogAck
-    | Wait
-    | Leaving
-    | Refused,
+    Welcome | NetworkPolicy | Desired | Prefetches | ImageSaves | OpenStream
+    | HeartbeatAck | ReportAck | LogAck | Wait | Leaving | Refused,
     Field(discriminator="type"),
-]
+]  # fmt: skip
 _AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)
 _SERVER: TypeAdapter[ServerMessage] = TypeAdapter(ServerMessage)
 

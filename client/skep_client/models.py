@@ -431,6 +431,24 @@ class ImageRulesCheck(Model):
     reason: str = ""
 
 
+class ImageSave(Model):
+    id: str
+    job: str | None = None
+    job_name: str = ""
+    virtual_cluster: str = ""
+    task: str = ""
+    reference: str = ""
+    state: str = ""
+    percent: int = 0
+    code: str
+    message: str = ""
+    digest: str = ""
+    size: int | None = None
+    created_by: str = ""
+    created_at: datetime
+    ended_at: datetime | None = None
+
+
 class ImportedUser(Model):
     username: str
     is_new: bool = False
@@ -953,6 +971,18 @@ class Shortfall(Model):
     cell_type: str = ""
     asked: int = 0
     got: int = 0
+
+
+class SshKey(Model):
+    id: str
+    name: str
+    public_key: str = ""
+    fingerprint: str = ""
+    created_at: datetime
+
+
+class SshKeys(Model):
+    keys: list[SshKey] = Field(default_factory=list)
 
 
 class SsoAddress(Model):

@@ -159,6 +159,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 300.0,
             "options": {"expires": 150},
         },
+        "tidy-image-saves": {
+            "task": "skep.jobs.tidy_image_saves",
+            "schedule": 60.0,
+            "options": {"expires": 50},
+        },
         "forget-tokens-of-jobs": {
             "task": "skep.jobs.forget_tokens",
             "schedule": 60.0,

@@ -195,6 +195,26 @@ def test_images_are_kept_by_vc_admins_and_pulled_to_nodes_in_advance(visit, tmp_
         engine.images.remove(name, force=True)
 
 
+def test_a_running_task_is_saved_as_an_image_and_used_by_the_next_job(visit, tmp_path):
+    if reason := docker_registry.missing():
+        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
+    engine = docker.from_env()
+    with docker_registry.registry(tmp_path) as registry:
+        visit(
+            "save_image",
+            SKEP_REGISTRY=registry.address,
+            SKEP_REGISTRY_USER=docker_registry.USER,
+            SKEP_REGISTRY_PASSWORD=docker_registry.PASSWORD,
+        )
+        for image in engine.images.list():  # pulled by the second job
+            if any(tag.startswith(f"{registry.address}/") for tag in image.tags):
+                engine.images.remove(image.id, force=True)
+
+
+def test_ssh_keys_are_kept_in_the_settings(visit):
+    visit("ssh_keys")
+
+
 def test_tasks_and_attempts_are_seen_side_by_side(visit):
     visit("ranks")
 

@@ -52,6 +52,10 @@ async def test_all_that_tasks_need_is_on_the_list(cluster, busybox, made_image):
     # What only a registry that answers, or an engine without a mount, makes it ask for.
     rest = {("POST", "/images/{path}/tag"), ("DELETE", "/images/skep.local/private:{}")}
     rest |= {("GET", "/distribution/{path}/json")}
+    # Of saves as images: see test_save_image.py.
+    rest |= {("POST", "/images/load"), ("POST", "/images/{path}/push")}
+    rest |= {("DELETE", "/images/sha256:{}"), ("GET", "/containers/{}/changes")}
+    rest |= {("GET", "/containers/{}/export")}
     used = {(m, form) for m, form, _ in ENDPOINTS if any(_is(m, form, r) for r in proxy.requests)}
     assert {(m, form) for m, form, _ in ENDPOINTS} - used == rest
 
@@ -70,7 +74,7 @@ def _is(method: str, form: str, request: tuple[str, str]) -> bool:
         ("POST", "/volumes/create"),
         ("POST", "/plugins/pull"),
         ("DELETE", "/images/busybox"),
-        ("GET", "/containers/abc/export"),
+        ("DELETE", "/containers/abc/export"),
         ("POST", "/swarm/init"),
     ],
 )

@@ -28,6 +28,7 @@ from skep_agent.protocol import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    ImageSaveReport,
     Inventory,
     InventoryChanged,
     LogAck,
@@ -64,6 +65,7 @@ class FakeNode:
     inventory: Inventory | None = None
     images: NodeImages | None = None
     prefetched: list[PrefetchReport] = field(default_factory=list)
+    saved: list[ImageSaveReport] = field(default_factory=list)
     hellos: list[Hello] = field(default_factory=list)
     heartbeats: int = 0
     socket: ServerConnection | None = None
@@ -207,6 +209,8 @@ class FakeControlPlane:
                 node.images = images
             case PrefetchReport() as report:
                 node.prefetched.append(report)
+            case ImageSaveReport() as saved:
+                node.saved.append(saved)
 
     async def _report(
         self, node: FakeNode, socket: ServerConnection, facts: list[AttemptFact]

@@ -18,7 +18,7 @@ from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
-from skep_platform.accounts import groups
+from skep_platform.accounts import groups, ssh_keys
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.accounts.services import create_token
 from skep_platform.cluster import announcements
@@ -42,6 +42,8 @@ TEMPLATE = json.dumps(job_file("team", name="from-a-template"))
 NO_JOB = "00000000-0000-7000-8000-000000000000"
 USER = {"username": "newcomer", "password": "a-long-password"}
 LOGIN = {"username": "robot", "password": "s3cret"}
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"
+OTHER_SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIE5dw6ofRdfVqNUZsNMfszLjYqRtO43ol32D1uPybOU"
 BODIES: dict[str, Any] = {
     "POST me/password": {"current": "wrong", "new": "wrong"},
     "POST auth/recovery": {"user": "owner"},
@@ -72,6 +74,7 @@ BODIES: dict[str, Any] = {
     "PATCH images/<name>": {"description": "x"},
     "POST images/<name>/prefetches": {"virtual_cluster": "team"},
     "PUT virtual-clusters/<name>/image-rules": {"patterns": ["vision/*"]},
+    "POST me/ssh-keys": {"name": "desk", "public_key": SSH_KEY},
     "PUT me/registry-credentials/<registry>": LOGIN,
     "PUT virtual-clusters/<name>/registry-credentials/<registry>": LOGIN,
     "POST storages": {"name": "new", "type": "host_path", "data": {"path": "/srv/new"}},
@@ -88,6 +91,7 @@ BODIES: dict[str, Any] = {
     "POST jobs/<id>/clone": {"name": "again"},
     "POST jobs/<id>/run-again": {"name": "again"},
     "POST jobs/<id>/move": {"node": "node-b"},
+    "POST jobs/<id>/image-saves": {"reference": "registry.example.org/team/x:1"},
     "PUT jobs/<id>/tags": {"tags": ["a"]},
     "PUT jobs/<id>/visibility": {"visibility": "owner"},
     "PUT jobs/<id>/priority": {"priority": 1},
@@ -176,10 +180,11 @@ def world() -> World:
         "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
         "prefetches": str(prefetch.pk),
-        "templates": template.name,
+        "templates": template.address,
         "storages": "team-data",
         "datasets": str(dataset.pk),
         "jobs": str(job.pk),
+        "me/ssh-keys": str(ssh_keys.add(users["owner"], "laptop", OTHER_SSH_KEY).pk),
         "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),
         "apps": str(app.pk),
         "attempts": str(attempt.pk),

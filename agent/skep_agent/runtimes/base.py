@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
-from skep_agent.containers import Container, Exit, Progress
+from skep_agent.containers import Container, Exit, Progress, SavedImage
 from skep_agent.frames import Channel
 from skep_agent.protocol import (
     AttemptSpec,
@@ -33,6 +33,19 @@ class Command:
     tty: bool = False
     rows: int = 24
     columns: int = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOrder:
+    """A save of a container as an image: `target` with the credentials for its registry. What the
+    task changed may have `max_bytes`, and no file of it any of `masks`. `pushed` gets percents of
+    the push; `still_running` is asked before it begins."""
+
+    target: ImageSpec
+    max_bytes: int
+    masks: Sequence[str]
+    pushed: Callable[[int], None]
+    still_running: Callable[[], bool]
 
 
 class Process(Protocol):
@@ -142,6 +155,10 @@ class Runtime(Protocol):
 
     async def sample(self, containers: dict[str, str]) -> builtins.list[ContainerSample]:
         """Use of running containers, given as {attempt_id: container_id}."""
+
+    async def save(self, container_id: str, order: SaveOrder) -> SavedImage:
+        """Push what the task changed in a running container, on top of its image, as a new image.
+        Nothing that the platform put into the container goes with it. Raises RuntimeFailure."""
 
     async def exec(self, container_id: str, command: Command) -> Process:
         """Begin a process in a running container. Raises RuntimeFailure "exec_failed"."""

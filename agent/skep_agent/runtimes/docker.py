@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import structlog
 
 from skep_agent.config import Watermarks
-from skep_agent.containers import Container, Exit, Progress, RuntimeFailure
+from skep_agent.containers import Container, Exit, Progress, RuntimeFailure, SavedImage
 from skep_agent.isolation.create import (
     CreateCall,
     EngineFacts,
@@ -36,7 +36,7 @@ from skep_agent.protocol import (
 )
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
-from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process
+from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process, SaveOrder
 from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
@@ -50,6 +50,7 @@ from skep_agent.runtimes.docker_images import Images, is_mark
 from skep_agent.runtimes.docker_leftovers import clean_quietly
 from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
+from skep_agent.runtimes.docker_save import Saver
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.image_cache import ImageCache
 from skep_agent.runtimes.object_stores import ObjectStores, key_of
@@ -98,6 +99,7 @@ class DockerRuntime:
         self._images = Images(
             self._engine, state and state / "private-pulls.json", registries, self._cache
         )
+        self._saver = Saver(self._engine, node, self._images, state)
         self._fence = fence
         self._unowned_since: dict[str, float] = {}  # tables of others, on the monotonic clock
         self._networks = Networks(self._engine, node, fence)
@@ -304,6 +306,9 @@ class DockerRuntime:
 
         containers = await asyncio.gather(*(describe(summary) for summary in found))
         return [container for container in containers if container is not None]
+
+    async def save(self, container_id: str, order: SaveOrder) -> SavedImage:
+        return await self._saver.save(await self._inspect(container_id), order)
 
     async def exec(self, container_id: str, command: Command) -> Process:
         return await docker_exec.begin(self._engine, await self._inspect(container_id), command)

@@ -205,6 +205,24 @@ class Engine:
             raise _error(response)
         return response.json()
 
+    async def read(self, path: str, most: int) -> bytes:
+        """Return an answer of at most so many bytes. Raises EngineError, also for a longer one."""
+        request = self._http.build_request("GET", await self.path(path))
+        answer = bytearray()
+        with self._transport_errors():
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise _error(response)
+                async for piece in response.aiter_bytes():
+                    answer += piece
+                    if len(answer) > most:
+                        raise EngineError(500, f"The answer of the engine has over {most} bytes.")
+            finally:
+                await response.aclose()
+        return bytes(answer)
+
     @asynccontextmanager
     async def lines(
         self,

@@ -149,6 +149,24 @@ class Images:
         """Look the image up again for the next `facts`: it was removed since `pull` found it."""
         self._recent.pop(self._who(image), None)
 
+    async def check_registry(self, image: ImageSpec) -> None:
+        """Check name and addresses of the registry that an image shall be pushed to. Raises
+        RuntimeFailure "spec_refused"."""
+        self._check_registry_name(image)
+        await self._check_registry(image)
+        if _repository(image.reference) == PRIVATE_MARK:
+            raise _not_here(image.reference)
+
+    def brought(self, image_id: str, name: str) -> None:
+        """Take an image that the agent made: it is removed with those that it pulled."""
+        if self._cache is not None:
+            self._cache.add(image_id, name)
+
+    def removed(self, image_id: str) -> None:
+        """Take note that what the agent made is removed again."""
+        if self._cache is not None:
+            self._cache.forget(image_id)
+
     def _keep(self, image: ImageSpec, found: _Found) -> None:
         """Save the creation that follows a look at the image."""
         self._recent[self._who(image)] = time.monotonic(), found.facts

@@ -34,7 +34,7 @@ async def pull(engine: Engine, image: ImageSpec, progress: Callable[[Progress], 
     tracker = PullProgress()
     try:
         async with engine.lines(
-            "POST", "/images/create", {"fromImage": name, "tag": tag}, _auth_header(image)
+            "POST", "/images/create", {"fromImage": name, "tag": tag}, auth_header(image)
         ) as lines:
             async for line in lines:
                 if "error" in line:
@@ -54,7 +54,8 @@ def split_reference(reference: str) -> tuple[str, str]:
     return name, digest if at else "latest"
 
 
-def _auth_header(image: ImageSpec) -> dict[str, str]:
+def auth_header(image: ImageSpec) -> dict[str, str]:
+    """Return the header with the credentials; empty for none."""
     if not image.username:
         return {}
     from docker.auth import encode_header
@@ -80,15 +81,14 @@ def pull_failure(error: EngineError, image: ImageSpec) -> RuntimeFailure:
     # Docker Hub, of both: "pull access denied for X, repository does not exist or may require …"
     elif any(word in text for word in _MISSING_WORDS) or denied:
         code = "image_not_found"
-    said = _without_body(error.message)
-    return EngineError(error.status, f"{image.reference}: {said}").failure(code)
+    return EngineError(error.status, f"{image.reference}: {said_of(error)}").failure(code)
 
 
-def _without_body(message: str) -> str:
+def said_of(error: EngineError) -> str:
     """What was said without the answer of whoever stands at the registry's address: its owner may
     not have meant it for the owner of the job."""
-    before, body, _ = message.partition("response body")
-    said = f"{before}response body (not shown)" if body else message
+    before, body, _ = error.message.partition("response body")
+    said = f"{before}response body (not shown)" if body else error.message
     return "".join(char if char.isprintable() else " " for char in said)[:MAX_SAID]
 
 

@@ -70,6 +70,11 @@ class ImageCache:
         known.used = time.time()
         self._write()
 
+    def forget(self, image_id: str) -> None:
+        """Note that an image is not on the node any more."""
+        if self._images.pop(image_id, None):
+            self._write()
+
     def has(self, image_id: str) -> bool:
         """Return whether the agent brought this image."""
         return image_id in self._images

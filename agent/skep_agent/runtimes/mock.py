@@ -16,6 +16,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     checkpoint_seconds=SECONDS    how long that takes
     oom=1                 end as killed for memory
     disk_full=1           the node's disk is full at the end
+    save_error=CODE       a save of it as an image fails so
 
 An image reference may end in `?pull_seconds=2&pull_error=image_not_found`. What runs beside a task
 is described in `mock_exec`.
@@ -25,13 +26,14 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import hashlib
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 from urllib.parse import parse_qsl
 
-from skep_agent.containers import Container, Exit, Progress, RuntimeFailure
+from skep_agent.containers import Container, Exit, Progress, RuntimeFailure, SavedImage
 from skep_agent.frames import Channel
 from skep_agent.image_patterns import listed_name
 from skep_agent.protocol import (
@@ -44,11 +46,12 @@ from skep_agent.protocol import (
     S3Mount,
     Stream,
 )
-from skep_agent.runtimes.base import AttemptKey, Command, LogPiece
+from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, SaveOrder
 
 LOG_STEP_S = 0.05
 _PULL_STEPS = 10
 _PULL_BYTES = 2 * 1024**3
+_SAVED_BYTES = 64 * 1024**2
 _SIGTERM, _SIGKILL = 143, 137
 # Of output that was not read yet; its writer then waits.
 PIECES = 16
@@ -277,6 +280,16 @@ class MockRuntime:
         now = asyncio.get_running_loop().time()
         found = ((a, self.containers.get(c)) for a, c in containers.items())
         return [_sample(a, c, now) for a, c in found if c is not None and c.status == "running"]
+
+    async def save(self, container_id: str, order: SaveOrder) -> SavedImage:
+        container = self._find(container_id)
+        if code := container.words.get("save_error"):
+            raise RuntimeFailure(code, f"mock {code}")
+        if not order.still_running():
+            raise RuntimeFailure("not_running", "The task does not run any more.")
+        order.pushed(50)
+        digest = hashlib.sha256(order.target.reference.encode()).hexdigest()
+        return SavedImage(f"sha256:{digest}", _SAVED_BYTES)
 
     async def exec(self, container_id: str, command: Command) -> MockProcess:
         container = self._find(container_id)

@@ -34,12 +34,12 @@ from skep_agent.protocol import (
     NetworkPolicy,
     NodeImages,
     OpenStream,
-    Prefetches,
     Samples,
 )
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell import scratch
 from skep_agent.shell.clock import Clock, Handle
+from skep_agent.shell.image_saves import ContainerSaves
 from skep_agent.shell.inbox import Acknowledged, Arrived, LinkEvent, Lost, Opened
 from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.link import PULSE_S, FatalClose, Link
@@ -100,8 +100,10 @@ class Agent:
         self._operations = Operations(runtime, archives, fence, self._operated, self._may_write)
         self._images_due = asyncio.Event()
         self._sent_images: NodeImages | None = None  # in this session
-        self._prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
-        self._streams = Streams(identity, runtime, self.machine.attempts.get)
+        self.prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
+        find = self.machine.attempts.get
+        self.saves = ContainerSaves(runtime, find, self._masks.of, self._send)
+        self._streams = Streams(identity, runtime, find)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
         self._timer_at: float | None = None
@@ -203,9 +205,6 @@ class Agent:
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         self._runtime.use_network_policy(policy)
         self._tasks.start("network", self._see_to_the_network())
-
-    def use_prefetches(self, wanted: Prefetches) -> None:
-        self._prefetches.want(wanted)
 
     def open_stream(self, what: OpenStream) -> None:
         self._streams.open(what)
@@ -313,7 +312,8 @@ class Agent:
         if self._timer is not None:
             self._timer.cancel()
         await self._streams.close()
-        await self._prefetches.close()
+        await self.prefetches.close()
+        await self.saves.close()
         await self._operations.close()
         await self._tasks.close()
         await self.logs.close()

@@ -13,6 +13,7 @@ from skep_agent.core.machine import NodeMachine
 from skep_agent.journal import Journal
 from skep_agent.protocol import (
     Desired,
+    ImageSaves,
     LogAck,
     Message,
     NetworkPolicy,
@@ -23,9 +24,11 @@ from skep_agent.protocol import (
     ServerMessage,
     Welcome,
 )
+from skep_agent.shell.image_saves import ContainerSaves
 from skep_agent.shell.inbox import Connection
 from skep_agent.shell.link import parsed
 from skep_agent.shell.logs import LogShipper
+from skep_agent.shell.prefetches import PrefetchPulls
 from skep_agent.shell.tasks import first_of
 
 # Facts of a burst travel together.
@@ -40,13 +43,14 @@ class Node(Protocol):
     machine: NodeMachine
     journal: Journal
     logs: LogShipper
+    prefetches: PrefetchPulls
+    saves: ContainerSaves
     facts_due: asyncio.Event
 
     def dispatch(self, event: ev.Event) -> None: ...
     def broke(self, error: BaseException) -> None: ...
     def learn(self, desired: Desired) -> None: ...
     def use_network_policy(self, policy: NetworkPolicy) -> None: ...
-    def use_prefetches(self, wanted: Prefetches) -> None: ...
     def open_stream(self, what: OpenStream) -> None: ...
 
 
@@ -88,7 +92,9 @@ class Session:
             case NetworkPolicy() as policy:
                 self._node.use_network_policy(policy)
             case Prefetches() as wanted:
-                self._node.use_prefetches(wanted)
+                self._node.prefetches.want(wanted)
+            case ImageSaves() as wanted:
+                self._node.saves.want(wanted)
             case OpenStream() as what:
                 self._node.open_stream(what)
             case ReportAck() as ack:

@@ -22,6 +22,22 @@ def device_token(device_code: str) -> Call[models.NewToken]:
     return Call("POST", "auth/device/token", models.NewToken, json=body, repeatable=False)
 
 
+def ssh_keys() -> Call[models.SshKeys]:
+    """Return your public ssh keys."""
+    return Call("GET", "me/ssh-keys", models.SshKeys)
+
+
+def add_ssh_key(name: str, public_key: str) -> Call[models.SshKey]:
+    """Add a public ssh key, with which you log in to tasks that ask for your keys."""
+    body = {"name": name, "public_key": public_key}
+    return Call("POST", "me/ssh-keys", models.SshKey, json=body, repeatable=False)
+
+
+def remove_ssh_key(key_id: str) -> Call[None]:
+    """Remove one of your public ssh keys."""
+    return Call("DELETE", f"me/ssh-keys/{key_id}", None)
+
+
 def service_accounts(vc: str, **params: Any) -> Call[Page[models.ServiceAccount]]:
     """Iterate over the service accounts of a virtual cluster, by name. For its VC admins."""
     return Call("GET", _path(vc), Page[models.ServiceAccount], params=given(params))

@@ -129,6 +129,23 @@ def move(job_id: str, node: str) -> Call[models.Job]:
     return Call("POST", f"jobs/{job_id}/move", models.Job, json={"node": node}, repeatable=False)
 
 
+def save_image(job_id: str, reference: str, rank: int = 0) -> Call[models.ImageSave]:
+    """Save the container of a running task as an image in a registry."""
+    body = {"reference": reference, "rank": rank}
+    path = f"jobs/{job_id}/image-saves"
+    return Call("POST", path, models.ImageSave, json=body, repeatable=False)
+
+
+def image_saves(job_id: str, **params: Any) -> Call[Page[models.ImageSave]]:
+    """Iterate over the saves of a job's containers as images, the newest first."""
+    return Call("GET", f"jobs/{job_id}/image-saves", Page[models.ImageSave], params=given(params))
+
+
+def saved_images(**params: Any) -> Call[Page[models.ImageSave]]:
+    """Iterate over the images that you saved from containers, the newest first."""
+    return Call("GET", "me/saved-images", Page[models.ImageSave], params=given(params))
+
+
 def run_again(
     job_id: str, name: str = "", memory_mb: int = 0, elsewhere: bool = False
 ) -> Call[models.Job]:

@@ -35,6 +35,7 @@ from skep_client.cli import (
     service_accounts,
     show,
     simulate,
+    ssh_keys,
     steer,
     storages,
     submit,
@@ -54,7 +55,7 @@ app = typer.Typer(
 PARTS = (
     *(account, submit, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, service_accounts, limits, images, registry),
-    *(storages, datasets, fs),
+    *(ssh_keys, storages, datasets, fs),
     *(audit, usage, notifications, onebox, apps, simulate),
 )
 for part in PARTS:

@@ -6,10 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say, state_text
+from skep_client.cli.common import (
+    JobName,
+    Json,
+    TaskName,
+    client,
+    find_attempt,
+    find_job,
+    print_json,
+    print_table,
+    say,
+    state_text,
+)
 
 if TYPE_CHECKING:
-    from skep_client.models import Image, NodePrefetch
+    from skep_client.client import Skep
+    from skep_client.models import Image, ImageSave, NodePrefetch
+
+LOOK_S = 1.0  # between two looks at how far a save is
 
 Name = Annotated[str, typer.Argument(metavar="IMAGE", help="Name in the catalogue.")]
 Reference = Annotated[str, typer.Argument(help="What nodes pull, such as pytorch/pytorch:2.9.")]
@@ -26,7 +40,8 @@ def add_to(app: typer.Typer) -> None:
         invoke_without_command=True, help="List images that job files can name, and keep the list."
     )
     images.callback()(list_images)
-    for command in (show, add, edit, inspect, remove, nodes, prefetch, prefetches):
+    commands = (show, add, edit, inspect, remove, nodes, prefetch, prefetches, save, saved)
+    for command in commands:
         images.command()(command)
     images.command("list")(list_images)
     app.add_typer(images, name="images")
@@ -181,6 +196,68 @@ def prefetches(
             for one in found
         ],
     )
+
+
+def save(
+    job: JobName,
+    reference: Annotated[
+        str,
+        typer.Argument(metavar="NAME:TAG", help="In a registry that your credential may push to."),
+    ],
+    task: TaskName = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when it has ended; exit code 1 for a failure.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Save the container of a running task as an image, without its secrets and variables."""
+    with client() as skep:
+        found = find_job(skep, job)
+        rank = find_attempt(skep, found, task)[0].rank
+        made = skep.save_image(found.id, reference, rank)
+        if wait:
+            made = _ended(skep, found.id, made)
+    if as_json:
+        print_json(made)
+    elif made.state == "FAILED":
+        say(f"{made.message} ({made.code})", err=True)
+    elif made.state == "DONE":
+        say(f"Saved {made.task} as {made.reference} ({made.digest}).")
+    else:
+        say(f"{made.task} is being saved as {made.reference}: skep images saved {job}")
+    if made.state == "FAILED":
+        raise typer.Exit(1)
+
+
+def saved(
+    job: Annotated[
+        str, typer.Argument(help="Show the saves of this job, with those that failed.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the images that you saved from containers."""
+    with client() as skep:
+        found = list(skep.image_saves(find_job(skep, job).id) if job else skep.saved_images())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("REFERENCE", "STATE", "PUSHED", "TASK", "JOB", ""),
+        [
+            (one.reference, state_text(one.state), f"{one.percent} %", one.task, one.job_name,
+             one.message)
+            for one in found
+        ],
+    )  # fmt: skip
+
+
+def _ended(skep: Skep, job_id: str, made: ImageSave) -> ImageSave:
+    import time
+
+    while made.state not in ("DONE", "FAILED"):
+        time.sleep(LOOK_S)
+        made = next((one for one in skep.image_saves(job_id) if one.id == made.id), made)
+    return made
 
 
 def _print_nodes(found: list[NodePrefetch], as_json: bool) -> None:

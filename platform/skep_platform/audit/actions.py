@@ -54,6 +54,10 @@ ACTIONS: dict[str, Action] = {
         "user", "A user allowed or denied a program's login by a browser.", ("POST me/device",)
     ),
     "user.create": Action("user", "A user was created.", ("POST users",)),
+    "user.break_glass": Action(
+        "user",
+        "A user's password was reset by a command on the server's machine; all sessions ended.",
+    ),
     "user.import": Action(
         "user",
         "Users were imported from a CSV file, with groups and roles.",
@@ -209,6 +213,10 @@ ACTIONS: dict[str, Action] = {
     "image.delete": Action(
         "image", "An image was removed from the catalogue.", ("DELETE images/<name>",)
     ),
+    "ssh_key.add": Action("ssh_key", "A user added a public ssh key.", ("POST me/ssh-keys",)),
+    "ssh_key.remove": Action(
+        "ssh_key", "A user removed a public ssh key.", ("DELETE me/ssh-keys/<id>",)
+    ),
     "registry_credential.set": Action(
         "registry_credential",
         "A user name and password for a registry were stored; the password is not recorded.",
@@ -321,6 +329,11 @@ ACTIONS: dict[str, Action] = {
         "job", "A job was let start without its guarantee.", ("POST jobs/<id>/opportunistic",)
     ),
     "job.move": Action("job", "A job was moved off a node.", ("POST jobs/<id>/move",)),
+    "job.image_save": Action(
+        "job",
+        "A user asked to save a container of a job as an image.",
+        ("POST jobs/<id>/image-saves",),
+    ),
     "job.priority.update": Action(
         "job", "The priority of a job changed.", ("PUT jobs/<id>/priority",)
     ),

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,7 @@ from skep_agent.protocol import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    ImageSaveReport,
     Inventory,
     InventoryChanged,
     Leaving,
@@ -62,6 +64,8 @@ from skep_platform.gateway.concurrency import (
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.images import prefetching
+from skep_platform.images.node_work import FRESH_S
+from skep_platform.jobs import image_saves
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers.desired import DesiredFrame, build_frame
 from skep_platform.telemetry import services as telemetry
@@ -69,7 +73,7 @@ from skep_platform.telemetry import services as telemetry
 log = structlog.get_logger(__name__)
 
 MAX_FACTS = 2000  # waiting, after which the socket is not read
-MAX_REPORTS = 200  # of prefetches, likewise
+MAX_REPORTS = 200  # of prefetches and of saves, likewise
 FAREWELL_S = 3.0  # for an agent to say that it knows that the server stops
 BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other connection
 
@@ -90,6 +94,7 @@ class Session:
         self._orders: LatestValue[None] = LatestValue()
         self._images: LatestValue[NodeImages] = LatestValue()
         self._prefetches: BatchQueue[PrefetchReport] = BatchQueue(MAX_REPORTS)
+        self._saves: BatchQueue[ImageSaveReport] = BatchQueue(MAX_REPORTS)
         self._replaced = asyncio.Event()
         self._left = asyncio.Event()  # nothing more is handled: this server stops
         self._farewell: asyncio.Future[float | None] | None = None
@@ -160,6 +165,7 @@ class Session:
                 self._store_inventories(),
                 self._store_images(),
                 self._store_prefetches(),
+                self._store_saves(),
                 self._end_when_replaced(),
                 self._end_when_left(),
             )
@@ -197,6 +203,8 @@ class Session:
                 self._images.put(message)
             case PrefetchReport():
                 await self._prefetches.put([message])
+            case ImageSaveReport():
+                await self._saves.put([message])
             case Hello():
                 raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
 
@@ -227,7 +235,12 @@ class Session:
         """Send what tasks may reach first: then nothing starts under an older policy."""
         sent = await _network_policy()
         await self._socket.send(sent)
-        await first_to_end(self._send_desired(), self._send_policies(sent), self._send_prefetches())
+        await first_to_end(
+            self._send_desired(),
+            self._send_policies(sent),
+            self._send_work(prefetching),
+            self._send_work(image_saves),
+        )
 
     async def _send_policies(self, sent: str) -> None:
         while True:
@@ -301,22 +314,23 @@ class Session:
                 concurrency.control, prefetching.apply_reports, self.node_id, reports
             )
 
-    async def _send_prefetches(self) -> None:
-        """Send what the node shall pull in advance, when that changed: one query for all nodes of
-        this process tells which have any. The first is sent in any case: the agent may go on
-        with what was cancelled while it was away."""
+    async def _store_saves(self) -> None:
+        while True:
+            apply, found = image_saves.apply_reports, await self._saves.take()
+            await retry_while_unavailable(concurrency.control, apply, self.node_id, found)
+
+    async def _send_work(self, work: ModuleType) -> None:
+        """Send what `prefetching` or `image_saves` has for the node: first, and when it changed."""
         sent: str | None = None
         while True:
-            await asyncio.sleep(prefetching.FRESH_S)
-            nodes = await retry_while_unavailable(concurrency.control, prefetching.nodes_with_work)
+            await asyncio.sleep(FRESH_S)
+            nodes = await retry_while_unavailable(concurrency.control, work.nodes_with_work)
             if self.node_id not in nodes and sent == "":
                 continue
-            frame = await retry_while_unavailable(
-                concurrency.control, prefetching.frame, self.node_id
-            )
+            frame = await retry_while_unavailable(concurrency.control, work.frame, self.node_id)
             if frame != sent:
                 await self._socket.send(frame)
-                sent = frame if self.node_id in nodes else ""
+            sent = frame if self.node_id in nodes else ""
 
     async def _end_when_replaced(self) -> None:
         await self._replaced.wait()

@@ -8,10 +8,8 @@ again, and pull one image at a time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +39,7 @@ from skep_platform.images.models import (
     Prefetch,
     PrefetchState,
 )
+from skep_platform.images.node_work import NodesWithWork
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.limits import limit
 from skep_platform.tenancy.models import VirtualCluster
@@ -50,7 +49,6 @@ MAX_OPEN = 20  # of one virtual cluster, and of all admins together
 MAX_HOURS = 7 * 24
 DEFAULT_HOURS = 24
 KEPT = timedelta(days=7)  # after it expired
-FRESH_S = 5.0  # so old may be what this process knows of the nodes with work to do
 MAX_BYTES = 2**63 - 1
 
 
@@ -160,31 +158,16 @@ def _check_open(vc: VirtualCluster | None) -> None:
 
 # --- what nodes are sent, and what they report
 
-_lock = Lock()
-_known: tuple[float, frozenset[UUID]] = 0.0, frozenset()  # until when it is fresh, and the nodes
-
-
-def nodes_with_work() -> frozenset[UUID]:
-    """Return the nodes with images to pull, as far as it is known and fresh. One query for all
-    nodes of this process every `FRESH_S`. Safe for threads."""
-    global _known
-    with _lock:
-        if time.monotonic() >= _known[0]:
-            nodes = _open().values_list("node_id", flat=True).distinct()
-            _known = time.monotonic() + FRESH_S, frozenset(nodes)
-        return _known[1]
-
-
-def forget() -> None:
-    """Ask anew, when this process is asked next."""
-    global _known
-    _known = 0.0, frozenset()
-
 
 def _open() -> QuerySet[NodePrefetch]:
     return NodePrefetch.objects.filter(
         state__in=OPEN, prefetch__expires_at__gt=timezone.now()
     ).order_by()
+
+
+# The nodes with images to pull, as far as it is known and fresh.
+nodes_with_work = NodesWithWork(lambda: _open().values_list("node_id", flat=True).distinct())
+forget = nodes_with_work.forget
 
 
 def frame(node_id: UUID) -> str:

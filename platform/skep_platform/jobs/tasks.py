@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.jobs import services
+from skep_platform.jobs import image_saves, services
 from skep_platform.jobs.lifecycle import stopping
 from skep_platform.jobs.submission import followers
 
@@ -25,3 +25,9 @@ def stop_of_former_members() -> None:
 def forget_tokens() -> None:
     """Delete the API tokens of jobs that have ended; they are refused already."""
     followers.forget_tokens()
+
+
+@shared_task(name="skep.jobs.tidy_image_saves")
+def tidy_image_saves() -> None:
+    """End saves of containers whose time is over, and delete old ones."""
+    image_saves.tidy()

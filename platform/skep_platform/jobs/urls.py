@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from skep_platform.jobs import (
     api,
     bulk_api,
+    image_saves_api,
     saved_views_api,
     shares_api,
     steering_api,
@@ -34,6 +35,8 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/priority", writing_api.PriorityView.as_view()),
     path("jobs/<uuid:id>/idle-exemption", writing_api.IdleExemptionView.as_view()),
     path("jobs/<uuid:id>/visibility", writing_api.VisibilityView.as_view()),
+    path("jobs/<uuid:id>/image-saves", image_saves_api.ImageSavesView.as_view()),
+    path("me/saved-images", image_saves_api.SavedImagesView.as_view()),
     path("jobs/<uuid:id>/shares", shares_api.SharesView.as_view()),
     path("jobs/<uuid:id>/shares/users/<str:username>", shares_api.UserShareView.as_view()),
     path("jobs/<uuid:id>/shares/groups/<str:group>", shares_api.GroupShareView.as_view()),

@@ -180,6 +180,15 @@ LIMITS: dict[str, Limit] = {
         "Whether its jobs may use images by the tag latest, or without a tag.",
         SetBy.VC_ADMIN,
     ),
+    "save_image_mb": Limit(
+        0,
+        0,
+        100 * 1024,
+        "MiB",
+        "What a task may have changed in its container to be saved as an image; 0: none is saved.",
+        SetBy.VC_ADMIN,
+        Effect.RUN,
+    ),
     "scratch_mb": Limit(
         100 * 1024, 0, 2**30, "MiB", "Scratch that a job may ask for, for each of its tasks."
     ),

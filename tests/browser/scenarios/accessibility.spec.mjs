@@ -115,6 +115,7 @@ function views({ running, failed, waiting }) {
     ["/settings/security"],
     ["/settings/tokens"],
     ["/settings/registries"],
+    ["/settings/ssh-keys"],
     ["/settings/notifications"],
     ["/about"],
     ["/jobs/no/such/page"],

@@ -104,6 +104,7 @@ const PAGES = [
   "/settings/security",
   "/settings/tokens",
   "/settings/registries",
+  "/settings/ssh-keys",
   "/settings/notifications",
   "/about",
   "/jobs/no/such/page",

@@ -17,7 +17,7 @@ from django.db import connection
 from django.utils import timezone
 from tests.support import account_cases, mfa, webauthn
 from tests.support.api_permissions import SERVICE
-from tests.support.api_world import ROUTES, TEMPLATE, World, world
+from tests.support.api_world import ROUTES, SSH_KEY, TEMPLATE, World, world
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
@@ -30,8 +30,9 @@ from skep_platform.audit.actions import ACTION_OF_ROUTE, ACTIONS, NOT_RECORDED
 from skep_platform.audit.models import AuditEntry
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
+from skep_platform.images import credentials
 from skep_platform.jobs.lifecycle import stopping
-from skep_platform.jobs.models import Job, JobShare
+from skep_platform.jobs.models import Job, JobShare, TaskAttempt
 from skep_platform.notifications import preferences
 from skep_platform.tenancy import limits, memberships
 from skep_platform.tenancy.models import Quota, RoleGrant, VirtualCluster
@@ -147,6 +148,15 @@ def may_run_on_idle_gpus(world: World) -> None:
 def runs(world: World) -> None:
     attempt = Job.objects.get().attempts.get()
     Job.objects.update(state="RUNNING", placed_at=timezone.now(), attempt=attempt.index)
+
+
+def may_be_saved(world: World) -> None:
+    """Its task runs in a virtual cluster that allows it, and its owner may push."""
+    runs(world)
+    attempt = TaskAttempt.objects.get(pk=world.ids["attempts"])
+    TaskAttempt.objects.filter(pk=attempt.pk).update(state="RUNNING")
+    limits.set_limit(None, attempt.job.vc, "save_image_mb", 1024)
+    credentials.store(attempt.job.owner, "registry.example.org", "robot", "push-password")
 
 
 def submitted(world: World) -> None:
@@ -282,6 +292,8 @@ CASES: dict[str, Case] = {
         prepare=group,
         actions=("user.import", "user.create", "group.member.add", "vc.member.set"),
     ),
+    "POST me/ssh-keys": Case("owner", {"name": "desk", "public_key": SSH_KEY}),
+    "DELETE me/ssh-keys/<id>": Case("owner"),
     "PUT me/registry-credentials/<registry>": Case("owner", REGISTRY, secrets=("hunter2-pull",)),
     "DELETE me/registry-credentials/<registry>": Case(
         "owner", prepare=lambda w: w.send(w.callers["owner"], f"PUT {MINE}", REGISTRY)
@@ -351,6 +363,12 @@ CASES: dict[str, Case] = {
     "POST jobs/<id>/end-retries": Case("owner"),
     "POST jobs/<id>/opportunistic": Case("owner", prepare=may_run_on_idle_gpus),
     "POST jobs/<id>/move": Case("owner", {"node": "node-a"}, prepare=runs),
+    "POST jobs/<id>/image-saves": Case(
+        "owner",
+        {"reference": "registry.example.org/team/mine:1"},
+        prepare=may_be_saved,
+        secrets=("push-password",),
+    ),
     "PUT jobs/<id>/priority": Case(body={"priority": 7}),
     "PUT jobs/<id>/visibility": Case("owner", {"visibility": "everyone"}),
     "PUT jobs/<id>/shares/users/<username>": Case(prepare=of_a_colleague),

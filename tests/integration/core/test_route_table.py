@@ -60,7 +60,8 @@ NOT_FOR_JOBS = {
 def for_jobs(route: str) -> bool:
     """Whether the token of a job may be used there."""
     method, path = route.split(" ")
-    if not path.startswith(("jobs", "files", "attempts")) or "/shares" in path or "/apps" in path:
+    kept = ("/shares", "/apps", "/image-saves")
+    if not path.startswith(("jobs", "files", "attempts")) or any(one in path for one in kept):
         return False
     return method == "GET" or (route in WORK and route not in NOT_FOR_JOBS)
 
@@ -111,6 +112,7 @@ WORK = {
     *("POST jobs/<id>/end-retries", "POST jobs/<id>/opportunistic", "POST jobs/<id>/move"),
     *("PUT jobs/<id>/priority", "POST files", "POST jobs/<id>/apps", "POST apps"),
     "PATCH apps/<id>",
+    "POST jobs/<id>/image-saves",
     *("POST jobs/bulk/stop", "POST jobs/bulk/tags"),
     *("PUT storages/<name>/content", "DELETE storages/<name>/files"),
     *("POST datasets", "PATCH datasets/<id>", "DELETE datasets/<id>"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import respx
 from typer.testing import CliRunner
 
-from skep_client.cli import app
+from skep_client.cli import app, images
 
 SERVER = "http://skep.test"
 ROW = {
@@ -88,3 +89,39 @@ def test_a_prefetch_is_asked_for_and_watched():
         assert word in done.output
     done = CliRunner().invoke(app, ["images", "prefetch", "torch"])
     assert (done.exit_code, "Give --vc or --node" in done.output) == (2, True)
+
+
+SAVE = {
+    "id": "s1",
+    "task": "worker-1",
+    "reference": "registry.example.org/mine:1",
+    "virtual_cluster": "vision",
+    "created_by": "ann",
+    "code": "",
+    "created_at": "2026-11-22T10:00:00Z",
+}
+
+
+@respx.mock
+def test_a_container_is_saved_and_its_end_awaited(monkeypatch):
+    monkeypatch.setattr(images, "LOOK_S", 0.0)
+    task = SimpleNamespace(rank=1)
+    monkeypatch.setattr(images, "find_job", lambda _, name: SimpleNamespace(id="j1", name=name))
+    monkeypatch.setattr(images, "find_attempt", lambda *_: (task, None))
+    path = f"{SERVER}/api/v1/jobs/j1/image-saves"
+    waiting = SAVE | {"state": "WAITING"}
+    route = respx.post(path).mock(return_value=httpx.Response(201, json=waiting))
+    command = ["images", "save", "train", "registry.example.org/mine:1", "--task", "worker-1"]
+    done = CliRunner().invoke(app, command)
+    assert "worker-1 is being saved as registry.example.org/mine:1" in done.output
+    asked = {"reference": "registry.example.org/mine:1", "rank": 1}
+    assert json.loads(route.calls[0].request.content) == asked
+
+    failed = SAVE | {"state": "FAILED", "code": "push_denied", "message": "It refuses."}
+    pages = [
+        httpx.Response(200, json={"results": [one], "next": None, "previous": None})
+        for one in (SAVE | {"state": "PUSHING", "percent": 40}, failed)
+    ]
+    respx.get(path).mock(side_effect=pages)
+    done = CliRunner().invoke(app, [*command, "--wait"])
+    assert (done.exit_code, "It refuses. (push_denied)" in done.output) == (1, True)

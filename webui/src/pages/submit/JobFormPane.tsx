@@ -11,6 +11,7 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { images } from "@/api/admin";
+import { savedImages } from "@/api/imageSaves";
 import { jobSchema } from "@/api/jobs";
 import { me } from "@/api/session";
 import { storages } from "@/api/storages";
@@ -54,6 +55,7 @@ export function JobFormPane({ text, onText }: Props) {
   const { data: user } = useQuery(me);
   const { data: schema } = useQuery(jobSchema);
   const { data: catalogue = [] } = useQuery(images);
+  const { data: saved = [] } = useQuery(savedImages);
   const { data: mountable = [] } = useQuery(storages);
   const { data: vcs = [] } = useQuery(virtualClusters);
   const defaultImages = new Map(vcs.map((vc) => [vc.name, vc.default_image]));
@@ -87,6 +89,7 @@ export function JobFormPane({ text, onText }: Props) {
       <ImagePicker
         title={docs(["prerequisites", 0, "uri"])}
         images={imagesFor(catalogue, form.virtualCluster)}
+        saved={saved}
         value={form.image}
         onChange={(image) => onText(withImage(text, image))}
       />

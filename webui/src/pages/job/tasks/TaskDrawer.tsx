@@ -14,6 +14,7 @@ import { ElapsedTime, RelativeTime } from "@/ui/Time";
 import { diagnosisTitle } from "../failure/labels";
 import { execCommand } from "../labels";
 import { portsText } from "./labels";
+import { ImageSaveList, SaveImageButton } from "./SaveImage";
 import css from "./TaskDrawer.module.css";
 
 interface Props {
@@ -66,8 +67,14 @@ function TaskDetails({ job, task }: { job: Job; task: Task }) {
         </span>
       </div>
       {job.may_exec && task.state === "RUNNING" ? (
-        <CopyableCode text={execCommand(job, task)} label="Command for a shell" />
+        <>
+          <CopyableCode text={execCommand(job, task)} label="Command for a shell" />
+          <span>
+            <SaveImageButton job={job} task={task} />
+          </span>
+        </>
       ) : null}
+      <ImageSaveList job={job} task={task} />
       {task.attempt?.error_message ? (
         <p className={css.error}>{task.attempt.error_message}</p>
       ) : null}

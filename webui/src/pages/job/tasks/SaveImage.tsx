@@ -1,0 +1,123 @@
+import { Button, Progress, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { imageSaves, type ImageSave, isOpen, saveImage } from "@/api/imageSaves";
+import type { Job, Task } from "@/api/types";
+import { taskName } from "@/format/names";
+import { formatBytes } from "@/format/numbers";
+import { usePoll } from "@/live/live";
+import { CopyButton } from "@/ui/CopyButton";
+import { FormDialog } from "@/ui/FormDialog";
+import { Icon } from "@/ui/Icon";
+import { RelativeTime } from "@/ui/Time";
+import css from "./SaveImage.module.css";
+
+/** Saves the container of a running task as an image. */
+export function SaveImageButton({ job, task }: { job: Job; task: Task }) {
+  const queries = useQueryClient();
+  const [open, setOpen] = useState(false);
+  const [reference, setReference] = useState("");
+  const saving = useMutation({
+    mutationFn: () => saveImage(job.id, task.rank, reference.trim()),
+    onSuccess: async () => {
+      setOpen(false);
+      await queries.invalidateQueries({ queryKey: imageSaves(job.id).queryKey });
+    },
+  });
+  return (
+    <>
+      <Button
+        variant="default"
+        leftSection={<Icon name="image" size={14} />}
+        onClick={() => {
+          saving.reset();
+          setOpen(true);
+        }}
+      >
+        Save as image
+      </Button>
+      <FormDialog
+        open={open}
+        title={`Save ${taskName(task)} as an image`}
+        verb="Save"
+        mutation={saving}
+        onClose={() => setOpen(false)}
+      >
+        <TextInput
+          label="Image"
+          description="Name and tag in a registry that your credential may push to."
+          placeholder="registry.example.org/team/torch:mine"
+          value={reference}
+          onChange={(event) => setReference(event.currentTarget.value)}
+          required
+          data-autofocus
+        />
+        <p className={css.about}>
+          Saved is what the task changed in its container, on top of its image. Storages, scratch,
+          secrets and the variables of the job are not. The task goes on meanwhile: what it writes
+          at that moment may be saved in part.
+        </p>
+      </FormDialog>
+    </>
+  );
+}
+
+/** The saves of one task, with how far they are; nothing where there is none. */
+export function ImageSaveList({ job, task }: { job: Job; task: Task }) {
+  const poll = usePoll(2000);
+  const { data } = useQuery({
+    ...imageSaves(job.id),
+    enabled: job.may_exec,
+    refetchInterval: ({ state }) => (state.data?.some(isOpen) ? poll : false),
+  });
+  const mine = data?.filter((save) => save.task === taskName(task)) ?? [];
+  if (mine.length === 0) return null;
+  return (
+    <section aria-label="Saved as images">
+      <h3 className={css.title}>Saved as images</h3>
+      <ul className={css.saves}>
+        {mine.map((save) => (
+          <SaveRow key={save.id} save={save} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function SaveRow({ save }: { save: ImageSave }) {
+  return (
+    <li>
+      <span className={css.name}>
+        {save.reference} <CopyButton text={save.reference} label="Copy the name of the image" />
+      </span>
+      <span className={css.note} role={isOpen(save) ? "status" : undefined}>
+        {noteOf(save)}
+        {save.ended_at ? (
+          <>
+            {" "}
+            <RelativeTime at={save.ended_at} />
+          </>
+        ) : null}
+      </span>
+      {save.state === "PUSHING" ? (
+        <Progress value={save.percent} size="sm" aria-label={`${save.percent} % pushed`} />
+      ) : null}
+      {save.state === "FAILED" ? <p className={css.error}>{save.message}</p> : null}
+    </li>
+  );
+}
+
+function noteOf(save: ImageSave): string {
+  switch (save.state) {
+    case "WAITING":
+      return "Waits for its node";
+    case "SAVING":
+      return "The node reads the container";
+    case "PUSHING":
+      return `Pushed ${save.percent} %`;
+    case "DONE":
+      return save.size ? `Saved ${formatBytes(save.size)} of changes` : "Saved";
+    case "FAILED":
+      return "Not saved";
+  }
+}
