@@ -207,6 +207,16 @@ async def test_33_a_secret_in_a_file_and_too_much_are_refused_before_anything_is
         pushed(registry, target)
 
 
+async def test_33_a_hard_link_to_a_file_of_the_platform_ends_the_save(
+    node, registry, made_image, docker_engine, target, layered
+):
+    command = "mkdir -p /var && ln /run/skep/ssh/id_ed25519 /var/stolen"
+    container_id = await started(node, task(made_image(), command), docker_engine)
+    with pytest.raises(RuntimeFailure) as refused:
+        await node.save(container_id, order(target))
+    assert refused.value.code == "save_failed"
+
+
 async def test_a_registry_that_refuses_says_so_and_the_password_stays_nowhere(
     node, made_image, docker_engine, target
 ):

@@ -55,6 +55,10 @@ class EngineError(RuntimeFailure):
         return RuntimeFailure(code, self.message)
 
 
+class AnswerTooLong(EngineError):
+    """The engine answers more than was to be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineVersion:
     version: str
@@ -206,7 +210,8 @@ class Engine:
         return response.json()
 
     async def read(self, path: str, most: int) -> bytes:
-        """Return an answer of at most so many bytes. Raises EngineError, also for a longer one."""
+        """Return an answer of at most so many bytes. Raises EngineError, and AnswerTooLong for
+        a longer one."""
         request = self._http.build_request("GET", await self.path(path))
         answer = bytearray()
         with self._transport_errors():
@@ -218,7 +223,7 @@ class Engine:
                 async for piece in response.aiter_bytes():
                     answer += piece
                     if len(answer) > most:
-                        raise EngineError(500, f"The answer of the engine has over {most} bytes.")
+                        raise AnswerTooLong(500, f"The engine answers over {most} bytes.")
             finally:
                 await response.aclose()
         return bytes(answer)

@@ -93,6 +93,7 @@ class Images:
         # (who, image id) -> monotonic seconds: when the registry said yes.
         self._answers: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._questions: dict[tuple[str, str], asyncio.Future[bool]] = {}  # not answered yet
+        self._saved: set[str] = set()  # made by the agent, and on the node until they are pushed
         self._salt = secrets.token_bytes(16)
 
     async def pull(self, image: ImageSpec, progress: Callable[[Progress], None]) -> None:
@@ -158,12 +159,15 @@ class Images:
             raise _not_here(image.reference)
 
     def brought(self, image_id: str, name: str) -> None:
-        """Take an image that the agent made: it is removed with those that it pulled."""
+        """Take an image that the agent makes: it is removed with those that it pulled, and a pull
+        that finds it by its name did not bring it."""
+        self._saved.add(image_id)
         if self._cache is not None:
             self._cache.add(image_id, name)
 
     def removed(self, image_id: str) -> None:
         """Take note that what the agent made is removed again."""
+        self._saved.discard(image_id)
         if self._cache is not None:
             self._cache.forget(image_id)
 
@@ -275,7 +279,7 @@ class Images:
     ) -> _Found | None:
         if not image.username:
             await docker_pull.pull(self._engine, image, progress)
-            found = await self._look(image.reference)
+            found = await self._pulled(image.reference)
             if found is not None:
                 self._public.add(found.image_id)
                 await self._publish(found)
@@ -289,11 +293,18 @@ class Images:
                     await self._settle(coming)
                 raise
             found = await self._settle(coming)
+        if found is not None and found.image_id in self._saved:
+            return None
         if found is not None:
             self._grant(image, found.image_id)
             if found.private:
                 self._answered((self._who(image), found.image_id))
         return found
+
+    async def _pulled(self, reference: str) -> _Found | None:
+        """Return what a pull brought; None when its name was given to a saved container since."""
+        found = await self._look(reference)
+        return None if found is not None and found.image_id in self._saved else found
 
     @contextmanager
     def _noted(self, coming: _Private) -> Iterator[None]:

@@ -11,8 +11,9 @@ cache by that name without the word of the registry. What had the name before ge
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
-import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -27,7 +28,7 @@ from skep_agent.containers import RuntimeFailure, SavedImage
 from skep_agent.isolation.create import NodeFacts, check_image
 from skep_agent.runtimes import saved_layer
 from skep_agent.runtimes.base import SaveOrder
-from skep_agent.runtimes.docker_engine import Engine, EngineError
+from skep_agent.runtimes.docker_engine import AnswerTooLong, Engine, EngineError
 from skep_agent.runtimes.docker_images import PRIVATE_MARK, Images, familiar
 from skep_agent.runtimes.docker_pull import auth_header, said_of, split_reference
 from skep_agent.runtimes.saved_layer import Changes, Layer, LayerLimits, MissingTargets
@@ -35,7 +36,11 @@ from skep_agent.runtimes.saved_layer import Changes, Layer, LayerLimits, Missing
 if TYPE_CHECKING:
     from docker import APIClient
 
-MAX_CHANGES_BYTES = 256 * 1024**2  # of the engine's list of what changed
+MAX_CHANGES_BYTES = 32 * 1024**2  # of the engine's list of what changed
+# What is read of a container that has more than its image and what may be changed: headers, and
+# what an engine counts in another way.
+EXTRA_READ_BYTES = 32 * 1024**3
+IMAGE_READS = 4  # an engine may say the size of an image as it is compressed
 _DENIED_WORDS = (
     *("unauthorized", "authentication required", "no basic auth credentials", "denied"),
     *("incorrect username or password", "forbidden", "insufficient_scope"),
@@ -70,15 +75,30 @@ class Saver:
 
     async def _save(self, found: dict[str, Any], order: SaveOrder) -> SavedImage:
         whole = await self._loads_whole_images()
+        folders = (self._folder, await self._root_of_engine())
         base = await self._engine.call(lambda api: api.inspect_image(found["Image"]))
         with tempfile.TemporaryFile(dir=self._folder) as spool:
-            layer = await self._layer(found["Id"], spool, order, whole)
+            limits = LayerLimits(
+                order.max_bytes,
+                saved_layer.encoded(order.masks),
+                IMAGE_READS * (base.get("Size") or 0) + order.max_bytes + EXTRA_READ_BYTES,
+                folders,
+                threading.Event(),
+            )
+            layer = await self._layer(found["Id"], spool, limits, whole)
             if not order.still_running():
                 raise _not_running()
             now = datetime.now(UTC)
             config = saved_layer.config_of(base, layer, whole=whole, now=now)
             layers = len(json.loads(config)["rootfs"]["diff_ids"])
+            saved_layer.check_space(folders, 2 * spool.seek(0, 2))
+            # First, so that what an agent leaves that ends meanwhile is removed in its next life.
+            # With containerd an image has another id, which is known later.
+            expected = f"sha256:{hashlib.sha256(config).hexdigest()}"
+            self._images.brought(expected, familiar(order.target.reference))
             image_id = await self._load(config, layers, spool)
+            if image_id != expected:
+                self._images.removed(expected)
         async with self._named(image_id, order):
             if not order.still_running():
                 raise _not_running()
@@ -92,31 +112,35 @@ class Saver:
         status = dict(info.get("DriverStatus") or ())
         return "snapshotter" in str(status.get("driver-type", ""))
 
+    async def _root_of_engine(self) -> str:
+        info = await self._engine.call(lambda api: api.info())
+        return str(info.get("DockerRootDir") or self._folder)
+
     # --- the layer
 
     async def _layer(
-        self, container_id: str, spool: IO[bytes], order: SaveOrder, whole: bool
+        self, container_id: str, spool: IO[bytes], limits: LayerLimits, whole: bool
     ) -> Layer:
-        changes = None
-        if not whole:
-            path = f"/containers/{container_id}/changes"
-            changes = Changes.of(json.loads(await self._engine.read(path, MAX_CHANGES_BYTES)) or ())
-        cancelled = threading.Event()
-        masks = saved_layer.encoded(order.masks)
-        limits = LayerLimits(order.max_bytes, masks, self._folder, cancelled)
+        changes = None if whole else await self._changes(container_id)
         try:
             return await self._engine.call(
                 lambda api: _written(api, container_id, spool, changes, limits), repeat=False
             )
         finally:
-            cancelled.set()
+            limits.cancelled.set()
+
+    async def _changes(self, container_id: str) -> Changes:
+        try:
+            path = f"/containers/{container_id}/changes"
+            answer = await self._engine.read(path, MAX_CHANGES_BYTES)
+        except AnswerTooLong:
+            raise saved_layer.too_many_files() from None
+        return await asyncio.to_thread(Changes.of, answer)
 
     async def _load(self, config: bytes, layers: int, spool: IO[bytes]) -> str:
         """Load the image without a name, and return its id."""
         size = spool.seek(0, 2)
         spool.seek(0)
-        if shutil.disk_usage(self._folder).free < 2 * size + saved_layer.RESERVE_BYTES:
-            raise RuntimeFailure("disk_full", "The node's disk has no space for the image.")
         pieces = saved_layer.archive(config, layers, spool, size)
         return await self._engine.call(lambda api: _loaded(api, pieces), repeat=False)
 
@@ -188,11 +212,15 @@ def _written(
         try:
             return saved_layer.write_layer(pieces, spool, changes, limits)
         except MissingTargets as missing:
-            assert changes is not None
+            if changes is None:
+                break
             changes = changes.also(missing.targets)
         finally:
             pieces.close()
-    raise RuntimeFailure("save_failed", "It has hard links that lead nowhere.")
+    raise RuntimeFailure(
+        "save_failed",
+        "It has hard links to files of the platform, or to none. Remove them and save again.",
+    )
 
 
 def _loaded(api: APIClient, pieces: Iterator[bytes]) -> str:

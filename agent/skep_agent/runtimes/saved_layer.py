@@ -16,6 +16,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -27,6 +28,7 @@ from skep_agent.protocol import FILES_DIR
 
 PIECE_BYTES = 256 * 1024
 MAX_ENTRIES = 2_000_000
+MAX_PATHS_BYTES = 32 * 1024**2  # of the paths that are kept in memory
 RESERVE_BYTES = 1024**3  # of the disk that stay free
 LOOK_BYTES = 64 * 1024**2  # so much is written between two looks at the disk
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -34,6 +36,7 @@ WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 # business.
 SAVED_BY = "saved by Skep from a running container"
 _OURS = FILES_DIR.strip("/")
+_ABOVE_OURS = frozenset({_OURS, *map(str, PurePosixPath(_OURS).parents)} - {"."})
 # Of an image's configuration; the rest is of a container, or of the engine alone.
 _KEPT = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels"),
@@ -60,10 +63,12 @@ class Changes:
     deleted: frozenset[str]
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Changes:
+    def of(cls, answer: bytes) -> Changes:
+        """Return what the engine's list says. For a thread: it is long, and is read row by row, so
+        that other threads are not kept waiting."""
         kept: set[str] = set()
         deleted: set[str] = set()
-        for row in rows:
+        for row in _rows(answer.decode("utf-8", "replace")):
             path = str(row["Path"]).strip("/")
             if path and not _is_ours(path):
                 (deleted if row["Kind"] == _DELETED else kept).add(path)
@@ -77,7 +82,8 @@ class Changes:
 class LayerLimits:
     max_bytes: int
     masks: tuple[bytes, ...]
-    folder: str  # of the spool
+    max_read: int  # bytes of the whole archive
+    folders: tuple[str, ...]  # on the disks that it takes space of
     cancelled: threading.Event
 
 
@@ -132,6 +138,8 @@ class _Source:
             missing -= len(part)
         found = b"".join(parts)
         self.count += len(found)
+        if self.count > self._limits.max_read:
+            raise _too_much_to_read(self._limits)
         return found
 
     def drain(self) -> None:
@@ -160,17 +168,25 @@ class _Writer:
     size: int = 0
     looked_at: int = 0
     entries: int = 0
-    written: set[str] = field(default_factory=set)
+    paths_bytes: int = 0  # of the two sets
+    written: set[str] = field(default_factory=set)  # folders, and what was deleted and came again
     missing: set[str] = field(default_factory=set)
 
     def write(self, whole: tarfile.TarFile) -> int:
         while (entry := whole.next()) is not None:
             whole.members.clear()  # type: ignore[attr-defined]  # or all of them stay in memory
             self.layer.members.clear()  # type: ignore[attr-defined]
+            if whole.offset > self.limits.max_read:  # where the next entry begins
+                raise _too_much_to_read(self.limits)
             path = entry.name.strip("/")
-            if path in ("", ".") or _is_ours(path) or not self._is_wanted(path):
+            if path in _ABOVE_OURS and not entry.isdir():
+                # What it leads to would not be known as the platform's.
+                message = f"/{path} of the container is no folder. Make it one and save again."
+                raise RuntimeFailure("save_failed", message)
+            if path in ("", ".") or not self._is_wanted(path):
                 continue
             self._add(whole, entry, path)
+            self._look_at_disk()
         if self.missing:
             raise MissingTargets(self.missing)
         self._hide()
@@ -178,19 +194,25 @@ class _Writer:
 
     def _is_wanted(self, path: str) -> bool:
         changes = self.changes
+        if _is_ours(path):
+            return False
         return changes is None or path in changes.kept or path in changes.deleted
 
     def _add(self, whole: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
         self.entries += 1
         if self.entries > MAX_ENTRIES:
             raise RuntimeFailure("save_too_large", f"It has more than {MAX_ENTRIES} files.")
-        if entry.islnk() and entry.linkname.strip("/") not in self.written:
-            self.missing.add(entry.linkname.strip("/"))
+        self._check_names(entry)
+        # The engine lists what a hard link leads to before the link.
+        if entry.islnk() and not self._is_wanted(target := entry.linkname.strip("/")):
+            self._remember(self.missing, target)
             return
-        self.written.add(path)
+        deleted = self.changes.deleted if self.changes is not None else ()
+        if path in deleted or (deleted and entry.isdir()):
+            self._remember(self.written, path)
         if not entry.isreg():
             self.layer.addfile(entry)
-            if entry.isdir() and self.changes is not None and path in self.changes.deleted:
+            if entry.isdir() and path in deleted:
                 self.layer.addfile(_empty(f"{path}/{OPAQUE}"))
             return
         self.size += entry.size
@@ -204,15 +226,31 @@ class _Writer:
         content = whole.extractfile(entry)
         assert content is not None
         self.layer.addfile(entry, _Searched(content, path, self.limits.masks))  # type: ignore[arg-type]
-        self._look_at_disk()
+
+    def _remember(self, paths: set[str], path: str) -> None:
+        self.paths_bytes += len(path)
+        if self.paths_bytes > MAX_PATHS_BYTES:
+            raise too_many_files()
+        paths.add(path)
+
+    def _check_names(self, entry: tarfile.TarInfo) -> None:
+        texts = (entry.name, entry.linkname, entry.uname, entry.gname)
+        extra = (text for pair in entry.pax_headers.items() for text in pair)
+        for text in (*texts, *extra):
+            data = text.encode("utf-8", "surrogateescape")
+            if any(mask in data for mask in self.limits.masks):
+                message = (
+                    "The name or an attribute of a file, or what a link leads to, holds a secret "
+                    "of the job, or its job token. Remove it from the container and save again."
+                )
+                raise RuntimeFailure("save_has_secret", message)
 
     def _look_at_disk(self) -> None:
         if self.target.count - self.looked_at < LOOK_BYTES:
             return
         self.looked_at = self.target.count
         # The engine unpacks it twice, if it has the same disk.
-        if shutil.disk_usage(self.limits.folder).free < 2 * self.target.count + RESERVE_BYTES:
-            raise RuntimeFailure("disk_full", "The node's disk has no space for the image.")
+        check_space(self.limits.folders, 2 * self.target.count)
 
     def _hide(self) -> None:
         if self.changes is None:
@@ -220,7 +258,10 @@ class _Writer:
         for path in sorted(self.changes.deleted - self.written):
             parent, name = str(PurePosixPath(path).parent), PurePosixPath(path).name
             if parent == "." or parent in self.written:
-                self.layer.addfile(_empty(str(PurePosixPath(parent, WHITEOUT + name))))
+                entry = _empty(str(PurePosixPath(parent, WHITEOUT + name)))
+                self._check_names(entry)
+                self.layer.addfile(entry)
+                self._look_at_disk()
 
 
 class _Searched:
@@ -244,6 +285,40 @@ class _Searched:
             raise RuntimeFailure("save_has_secret", message)
         self._tail = seen[-self._overlap :] if self._overlap else b""
         return data
+
+
+def _rows(text: str) -> Iterator[dict[str, Any]]:
+    """Return the objects of a list in JSON, one after the other; of "null" none."""
+    read, at = json.JSONDecoder().raw_decode, text.find("{")
+    while at >= 0:
+        row, end = read(text, at)
+        yield row
+        at = text.find("{", end)
+
+
+def check_space(folders: Iterable[str], size: int) -> None:
+    """Raise RuntimeFailure "disk_full" unless so many bytes fit on the disks of all folders. One
+    that the agent does not see is left out: the engine may be on another machine."""
+    for folder in folders:
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free < size + RESERVE_BYTES:
+                raise RuntimeFailure("disk_full", "The node's disk has no space for the image.")
+
+
+def too_many_files() -> RuntimeFailure:
+    message = (
+        "The task changed too many files, or files with too long paths. Delete caches and data "
+        "that the image does not need."
+    )
+    return RuntimeFailure("save_too_large", message)
+
+
+def _too_much_to_read(limits: LayerLimits) -> RuntimeFailure:
+    message = (
+        f"The files of the container have more than {limits.max_read // 1024**3} GiB, holes "
+        "included. Delete large files that are mostly empty."
+    )
+    return RuntimeFailure("save_too_large", message)
 
 
 def _empty(name: str) -> tarfile.TarInfo:

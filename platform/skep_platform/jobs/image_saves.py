@@ -14,8 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import models, transaction
-from django.db.models import Q, QuerySet
+from django.db import IntegrityError, models, transaction
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from skep_agent.protocol import ImageSaveReport, ImageSaves, ImageSaveSpec, ImageSpec
@@ -123,7 +123,7 @@ def request(user: User, job_id: UUID, rank: int, reference: str) -> ImageSave:
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         attempt = _running(job, rank)
         _check_numbers(user, attempt)
-        made = ImageSave.objects.create(
+        made = ImageSave(
             job=job,
             attempt=attempt,
             epoch=attempt.epoch,
@@ -134,6 +134,11 @@ def request(user: User, job_id: UUID, rank: int, reference: str) -> ImageSave:
             reference=reference,
             expires_at=timezone.now() + LASTS,
         )
+        try:
+            with transaction.atomic():
+                made.save(force_insert=True)
+        except IntegrityError:  # another user asked for the same task at this moment
+            raise _under_way() from None
         who = user.get_username()
         message = f"{who} asked to save {made.task} as the image {reference}."
         record("job", job.pk, "job.image_save", message, actor=who)
@@ -199,8 +204,7 @@ def _running(job: Job, rank: int) -> TaskAttempt:
 def _check_numbers(user: User, attempt: TaskAttempt) -> None:
     mine = ImageSave.objects.filter(created_by=user)
     if ImageSave.objects.filter(attempt=attempt, state__in=OPEN).exists():
-        message = "This task is being saved already. Wait until that has ended."
-        raise Conflict(message, code="save_under_way")
+        raise _under_way()
     if (count := mine.filter(state__in=OPEN).count()) >= MAX_OPEN:
         message = f"{count} saves of yours are under way. Wait until one has ended."
         raise Conflict(message, code="too_many_saves", now=count, most=MAX_OPEN)
@@ -208,6 +212,11 @@ def _check_numbers(user: User, attempt: TaskAttempt) -> None:
     if (count := mine.filter(created_at__gt=since).count()) >= MAX_A_DAY:
         message = f"You saved {count} images within a day, which is the most. Try again later."
         raise Conflict(message, code="too_many_saves", now=count, most=MAX_A_DAY)
+
+
+def _under_way() -> Conflict:
+    message = "This task is being saved already. Wait until that has ended."
+    return Conflict(message, code="save_under_way")
 
 
 # --- what nodes are sent, and what they report
@@ -225,7 +234,8 @@ def frame(node_id: UUID) -> str:
     """Return what a node shall save, with the credentials for it. Four queries at most."""
     if node_id not in nodes_with_work():
         return ImageSaves(saves=[]).model_dump_json()
-    rows = list(_open().filter(node=node_id, attempt__isnull=False).order_by("created_at", "pk"))
+    found = _open().filter(node=node_id, attempt__isnull=False).order_by("created_at", "pk")
+    rows = [one for one in found.select_related("created_by", "job") if _is_permitted(one)]
     vcs = {one.vc_id for one in rows}
     logins = credentials.read({one.created_by_id for one in rows}, vcs)
     patterns = rules.of_many(vcs)
@@ -246,6 +256,15 @@ def frame(node_id: UUID) -> str:
         for one in rows
     ]
     return ImageSaves(saves=saves).model_dump_json()
+
+
+def _is_permitted(row: ImageSave) -> bool:
+    """Return whether who asked may still save the container."""
+    return (
+        row.job is not None
+        and row.created_by.is_active
+        and queries.may_exec(row.created_by, row.job)
+    )
 
 
 def apply_reports(node_id: UUID, reports: Sequence[ImageSaveReport]) -> None:
@@ -287,9 +306,11 @@ def _store(row: ImageSave) -> None:
         if not done:
             said = f"{row.task} was not saved as {row.reference}: {row.message}"
         kind = "job.image_saved" if done else "job.image_not_saved"
-        record("job", row.job_id, kind, said, code=row.code, digest=row.digest)
+        if row.job_id:
+            record("job", row.job_id, kind, said, code=row.code, digest=row.digest)
     row.save()
-    notifications.notify_topic("job", str(row.job_id))
+    if row.job_id:
+        notifications.notify_topic("job", str(row.job_id))
 
 
 def _text(text: str, most: int) -> str:
@@ -297,19 +318,28 @@ def _text(text: str, most: int) -> str:
 
 
 def tidy() -> None:
-    """End saves whose time is over, and delete old ones."""
+    """End saves whose time is over, or whose user may not save any more, and delete old ones."""
     now = timezone.now()
-    over = ImageSave.objects.filter(state__in=OPEN, expires_at__lte=now)
-    for found in over.order_by("pk")[:ROUND]:
-        with transaction.atomic():
-            row = over.filter(pk=found.pk).select_for_update().first()
-            if row is None:
-                continue
-            row.state, row.code = SaveState.FAILED, "save_timeout"
-            row.message = "The node did not report its end in time; its agent may be older."
-            _store(row)
+    over = ImageSave.objects.filter(state__in=OPEN, expires_at__lte=now).order_by("pk")
+    for pk in over.values_list("pk", flat=True)[:ROUND]:
+        message = "The node did not report its end in time; its agent may be older."
+        _end(pk, "save_timeout", message)
+    # All but those of owners who are active: few are left, as those of admins.
+    doubtful = Q(created_by__is_active=False) | Q(job=None) | ~Q(created_by=F("job__owner"))
+    for row in _open().filter(doubtful).select_related("created_by", "job")[:ROUND]:
+        if not _is_permitted(row):
+            message = "Who asked for it may not save the containers of this job any more."
+            _end(row.pk, "may_not_save", message)
     old = ImageSave.objects.filter(created_at__lt=now - KEPT).values("pk")[:ROUND]
     ImageSave.objects.filter(pk__in=old).delete()
+
+
+@transaction.atomic
+def _end(pk: UUID, code: str, message: str) -> None:
+    row = ImageSave.objects.filter(pk=pk, state__in=OPEN).select_for_update().first()
+    if row is not None:
+        row.state, row.code, row.message = SaveState.FAILED, code, message
+        _store(row)
 
 
 ROUND = 500  # of rows in one round of `tidy`

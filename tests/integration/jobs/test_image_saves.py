@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
+from tests.support.gateway_server import wait_until
 from tests.support.jobs_world import attempts_of, placed, report
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user
 
 from skep_agent.protocol import ImageSaveReport, ImageSaves
+from skep_platform.accounts.models import User
 from skep_platform.core.models import Event
 from skep_platform.images import credentials, rules
 from skep_platform.jobs import image_saves
@@ -178,6 +182,74 @@ def test_a_task_that_does_not_run_or_does_not_exist_is_not_saved(ann, job):
     report(attempts[0], "exited", exit_code=0)
     assert refusal(save(ann, job)) == (409, "not_running")
     assert refusal(save(ann, job, rank=7)) == (404, "not_found")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_ask_at_once_get_one_save_and_one_conflict(ann, job, vc):
+    """The second one does not see the first one yet, and waits for its end."""
+    boss = make_user("root", admin=True)
+    credentials.store(vc, "registry.example.org", "robot", "of-the-vc")
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            first = image_saves.request(ann, job.pk, 0, MINE)
+            second = pool.submit(in_thread, boss, job)
+            wait_until(lambda: second.done() or is_waiting(), "the second one waits")
+        assert refusal(second.result()) == (409, "save_under_way")
+    assert [one["id"] for one in listed(ann, job)] == [str(first.pk)]
+
+
+def in_thread(user, job):
+    try:
+        return save(user, job)
+    finally:
+        connection.close()
+
+
+def is_waiting() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+        )
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.parametrize("change", [{"is_active": False}, {"is_superuser": False}])
+def test_who_may_not_save_any_more_is_left_out_and_the_save_ends(ann, job, node, vc, change):
+    credentials.store(vc, "registry.example.org", "robot", "of-the-vc")
+    boss = make_user("root", admin=True)
+    made = save(boss, job).json()
+    assert save(ann, job, rank=1).status_code == 201
+    assert len(frame(node).saves) == 2
+    User.objects.filter(pk=boss.pk).update(**change)
+    assert [one.image.username for one in frame(node).saves] == ["ann"]
+    image_saves.tidy()
+    rows = {row["id"]: (row["state"], row["code"]) for row in listed(ann, job)}
+    assert rows.pop(made["id"]) == ("FAILED", "may_not_save")
+    assert list(rows.values()) == [("WAITING", "")]
+
+
+def test_the_save_of_an_owner_who_was_deactivated_ends_and_one_without_a_job(ann, job, node):
+    for rank in (0, 1):
+        assert save(ann, job, rank=rank).status_code == 201
+    image_saves.tidy()
+    assert ImageSave.objects.filter(state="WAITING").count() == 2
+    ImageSave.objects.filter(task="worker-1").update(job=None)
+    image_saves.tidy()
+    assert ImageSave.objects.get(state="FAILED").task == "worker-1"
+    User.objects.filter(pk=ann.pk).update(is_active=False)
+    assert frame(node).saves == []
+    image_saves.tidy()
+    assert ImageSave.objects.filter(state="FAILED", code="may_not_save").count() == 2
+
+
+def test_a_save_whose_job_was_deleted_meanwhile_ends_without_an_event(ann, job, node):
+    made = save(ann, job).json()
+    ImageSave.objects.update(job=None)  # as the deletion of a job leaves it
+    before = Event.objects.count()
+    image_saves.apply_reports(node.pk, [said(made, "failed", message="gone")])
+    assert ImageSave.objects.get().state == "FAILED"
+    assert Event.objects.count() == before
 
 
 def test_there_are_only_so_many_at_a_time_and_a_day(ann, job, monkeypatch):
