@@ -52,7 +52,7 @@ class UsageRollup(models.Model):
     """Sums of `UsageDay` over one day or one calendar month, for each GPU model and class: of a
     user in a virtual cluster, of a virtual cluster (`user` is null) and of all (`vc` is, too).
 
-    Triggers on `UsageDay` write them in the transaction of each change (migration 0003)."""
+    Triggers on `UsageDay` write them in the transaction of each change (migration 0004)."""
 
     id = models.BigAutoField(primary_key=True)
     monthly = models.BooleanField()

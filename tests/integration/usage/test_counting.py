@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
@@ -15,8 +16,10 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.support.at_once import at_once
+from tests.support.gateway_server import wait_until
 from tests.support.usage_history import DAY, START, Key, UsageHistory, recount
 
+from skep_platform.core.bulk import fetch
 from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job, Lease, TaskAttempt
 from skep_platform.usage import counting
@@ -299,6 +302,41 @@ def test_the_migration_sums_what_there_was_before_the_sums():
     assert history.held
     assert UsageRollup.objects.count() == len(expected)
     assert_rollups()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("model", [UsageDay, UsageRollup, JobUsage])
+def test_a_deletion_waits_for_a_count(model):
+    """By cascade it would lock rows in another order than a count does."""
+    history = held()
+    counting.count(START + timedelta(minutes=1))
+
+    def delete() -> None:
+        try:
+            model.objects.filter(vc__isnull=False).delete()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            counting.count(START + timedelta(minutes=2))
+            deletion = pool.submit(delete)
+            wait_until(lambda: deletion.done() or is_waited_for(counting.LOCK), "the deletion")
+            assert not deletion.done()
+            counting.count(START + timedelta(minutes=3))  # the rows are free
+        deletion.result()
+    assert history.held
+    assert not model.objects.filter(vc__isnull=False).exists()
+
+
+def is_waited_for(lock: int) -> bool:
+    return bool(fetch(WAITING, [lock])[0][0])
+
+
+WAITING = """
+SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+ WHERE d.datname = current_database() AND locktype = 'advisory' AND NOT granted AND objid = %s
+"""
 
 
 @pytest.mark.django_db(transaction=True)

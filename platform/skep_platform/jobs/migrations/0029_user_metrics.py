@@ -18,12 +18,4 @@ class Migration(migrations.Migration):
             name="metrics_rank",
             field=models.PositiveIntegerField(null=True),
         ),
-        migrations.AddIndex(
-            model_name="job",
-            index=models.Index(
-                condition=models.Q(("attempt__gt", 0), ("metrics_rank__isnull", False)),
-                fields=["id"],
-                name="job_with_metrics",
-            ),
-        ),
     ]

@@ -61,12 +61,6 @@ class Migration(migrations.Migration):
                 ("known_us", models.BigIntegerField()),
             ],
         ),
-        migrations.AddIndex(
-            model_name="usageday",
-            index=models.Index(
-                condition=models.Q(("job", None)), fields=["day"], name="usage_merged"
-            ),
-        ),
         migrations.AddField(
             model_name="jobusage",
             name="user",

@@ -1,12 +1,15 @@
 """Triggers on `UsageDay` that keep its sums, and functions that compute sums anew.
 
 A statement that changes days adds the differences to `UsageRollup`, and the sums of the jobs that
-it touched are read anew into `JobUsage`: both in its own transaction."""
+it touched are read anew into `JobUsage`: both in its own transaction. Before the first row
+is locked, a transaction takes the lock of the count of leases: also the deletion of a virtual
+cluster or a user, which would lock rows in another order than a count does."""
 
 from __future__ import annotations
 
 from django.db import migrations
 
+LOCK = 0x5CEE  # that of the count of leases
 KEY = "monthly, day, vc_id, user_id, gpu_model, guaranteed"
 ADDED = "day, user_id, vc_id, gpu_model, guaranteed, job_id, allocated_us, used_us, known_us"
 REMOVED = (
@@ -118,6 +121,24 @@ TRIGGERS = [
     ),
     _trigger("delete", "OLD TABLE AS removed", OLD_ROWS, TAKE),
 ]
+# A trigger for each statement before it: also one that then finds no row.
+LOCKING = f"""
+CREATE FUNCTION usage_lock() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock({LOCK});
+    RETURN NULL;
+END $$;
+CREATE TRIGGER usage_lock BEFORE INSERT OR UPDATE OR DELETE ON usage_usageday
+    FOR EACH STATEMENT EXECUTE FUNCTION usage_lock();
+CREATE TRIGGER usage_lock BEFORE DELETE ON usage_usagerollup
+    FOR EACH STATEMENT EXECUTE FUNCTION usage_lock();
+CREATE TRIGGER usage_lock BEFORE DELETE ON usage_jobusage
+    FOR EACH STATEMENT EXECUTE FUNCTION usage_lock();
+"""
+NO_LOCKING = """
+DROP TRIGGER usage_lock ON usage_usageday; DROP TRIGGER usage_lock ON usage_usagerollup;
+DROP TRIGGER usage_lock ON usage_jobusage; DROP FUNCTION usage_lock();
+"""
 NO_TRIGGERS = "".join(
     f"DROP TRIGGER usage_roll_up_{event} ON usage_usageday; DROP FUNCTION usage_roll_up_{event}();"
     for event in ("insert", "update", "delete")
@@ -134,4 +155,5 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RunSQL(FUNCTIONS, NO_FUNCTIONS),
         migrations.RunSQL("".join(TRIGGERS), NO_TRIGGERS),
+        migrations.RunSQL(LOCKING, NO_LOCKING),
     ]
