@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from skep_jobfile.metric_patterns import compiled
 from skep_limits import MAX_METRIC_NAME, METRIC_LINE, METRIC_NAME, METRIC_STEP
@@ -179,6 +179,7 @@ def _number(text: bytes | None) -> float | None:
     return float(text)
 
 
+Item = TypeVar("Item")
 MAX_POINTS = 1000  # of a series: of one that is full every second one is kept
 MAX_NAMES = 32  # series of a task attempt
 
@@ -237,7 +238,7 @@ def collect(
     return dropped
 
 
-def in_order(points: Sequence[tuple[float, float, float]], most: int) -> Iterator[Any]:
+def in_order(points: Sequence[Item], most: int) -> Iterator[Item]:
     """Give at most `most` of the points, evenly, with the first and the last one."""
     if len(points) <= most:
         yield from points

@@ -99,6 +99,9 @@ class MetricLog(models.Model):
     # the rest of a line that is too long to be looked at.
     stdout = models.PositiveBigIntegerField(default=0)
     stderr = models.PositiveBigIntegerField(default=0)
+    # How long the streams were then: one that did not grow is not read again.
+    stdout_end = models.PositiveBigIntegerField(default=0)
+    stderr_end = models.PositiveBigIntegerField(default=0)
     inside = ArrayField(models.CharField(max_length=8), default=list)
     dropped = models.JSONField(default=dict)  # {reason: numbers that were not taken}
     due_at = models.DateTimeField(null=True)  # read again then; null: all of it was read

@@ -6,14 +6,19 @@ from a checkpoint, replaces what earlier ones wrote from its first step on.
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef, Window
+from django.db.models.functions import DenseRank, RowNumber
 
 from skep_jobfile.addresses import without_credentials
 from skep_platform.core.errors import SkepError
@@ -142,11 +147,18 @@ def compare(
 
 
 def _of_jobs(chosen: Sequence[Job], most: int) -> dict[UUID, list[Metric]]:
-    rows = UserMetric.objects.filter(job__in=chosen)
-    # Of a job that was preempted a thousand times, the last attempts.
-    newest = rows.order_by("-attempt__index", "-attempt__retry")[:MOST_SERIES]
+    """Two queries. Of a job that was preempted a thousand times, the last attempts; many series of
+    one job take nothing from the others."""
+    newest = [F("attempt__index").desc(), F("attempt__retry").desc()]
+    rows = UserMetric.objects.filter(job__in=chosen).annotate(
+        age=Window(DenseRank(), partition_by="job", order_by=newest),
+        number=Window(RowNumber(), partition_by="job", order_by=[*newest, F("name").asc()]),
+    )
+    each = MOST_SERIES // max(1, len(chosen))
+    ids = rows.filter(age__lte=MOST_ATTEMPTS, number__lte=each).values_list("pk", flat=True)
     series: dict[UUID, dict[str, list[UserMetric]]] = defaultdict(lambda: defaultdict(list))
-    for row in reversed(list(newest)):
+    found = UserMetric.objects.filter(pk__in=list(ids))
+    for row in found.order_by("attempt__index", "attempt__retry"):
         series[row.job_id][row.name].append(row)
     points = _fewer(most, sum(map(len, series.values())))
     return {
@@ -170,26 +182,32 @@ def _metric(parts: Sequence[UserMetric], most: int) -> Metric:
         max((part.high for part in parts if part.high is not None), default=None),
         sum(part.not_finite for part in parts),
         next((part.not_finite_step for part in parts if part.not_finite), None),
-        list(in_order(_joined(parts), most)),
+        list(in_order(_joined(parts, most), most)),
     )
 
 
-def _joined(parts: Sequence[UserMetric]) -> list[Point]:
-    joined: list[Point] = []
-    for part in parts:
-        points = sorted(_points(part))
+def _joined(parts: Sequence[UserMetric], most: int) -> list[Point]:
+    """Return the points of the parts, of each at most `most`, up to where a later part begins."""
+    kept: list[list[Point]] = []
+    end = math.inf
+    for part in reversed(parts):
+        points = sorted(_points(part, most))
+        del points[bisect_left(points, end, key=itemgetter(0)) :]
         if points:
-            first = points[0][0]
-            joined = [point for point in joined if point[0] < first] + points
-    return joined
+            end = points[0][0]
+            kept.append(points)
+    return list(chain.from_iterable(reversed(kept)))
 
 
-def _points(part: UserMetric) -> list[Point]:
-    points = list(zip(part.steps, part.times, part.values, strict=True))
+def _points(part: UserMetric, most: int) -> list[Point]:
+    """Return at most `most` of the points, with the newest one, which may not be a kept one."""
+    steps, times, values = part.steps, part.times, part.values
     if part.last is not None and part.last_step is not None and part.last_time is not None:
         last = (part.last_step, part.last_time, part.last)
-        points += [] if points and points[-1] == last else [last]
-    return points
+        if not steps or (steps[-1], times[-1], values[-1]) != last:
+            columns = zip((steps, times, values), last, strict=True)
+            steps, times, values = ([*column, end] for column, end in columns)
+    return [(steps[n], times[n], values[n]) for n in in_order(range(len(steps)), most)]
 
 
 # An option of a command, such as `--lr 0.1` or `--lr=0.1`.

@@ -4,7 +4,8 @@ Only jobs with a `metrics_rank` are looked at, and of each only the task of that
 MetricLog says how far the log of a task attempt was read. A worker claims rows that are due, reads
 a bounded part of each log outside of any transaction, and stores the points and the new places
 together; what another worker stored meanwhile, it leaves alone. After the end of a log the rest of
-it is read, and the row is not due any more.
+it is read, and the row is not due any more. A log that cannot be read is tried again until long
+after the end of its job; it holds up no other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +43,7 @@ ROUND_S = 8.0  # then another worker may go on
 MAX_BYTES = 1024 * 1024  # of a stream at a time, and the chunk that exceeds it
 MAX_CHUNKS = 200  # of a stream at a time
 SETTLED_S = 300  # after the end of a job no log of it begins
+GIVE_UP = timedelta(days=1)  # after the end of a job, on a log that cannot be read
 NOT_FINITE_EVENT = "job.metric_not_finite"
 
 
@@ -59,8 +61,9 @@ def read_due() -> int:
 
 
 BEGIN = """
-INSERT INTO telemetry_metriclog (attempt_id, job_id, stdout, stderr, inside, dropped, due_at, at)
-SELECT a.id, j.id, 0, 0, '{}', '{}', statement_timestamp(), statement_timestamp()
+INSERT INTO telemetry_metriclog (attempt_id, job_id, stdout, stderr, stdout_end, stderr_end, inside,
+                                 dropped, due_at, at)
+SELECT a.id, j.id, 0, 0, 0, 0, '{}', '{}', statement_timestamp(), statement_timestamp()
   FROM jobs_job j
   JOIN jobs_task t ON t.job_id = j.id AND t.rank = j.metrics_rank
   JOIN jobs_taskattempt a ON a.task_id = t.id
@@ -88,7 +91,8 @@ UPDATE telemetry_metriclog m SET due_at = statement_timestamp() + %s
  WHERE j.id = m.job_id AND m.attempt_id IN (
        SELECT attempt_id FROM telemetry_metriclog WHERE due_at <= statement_timestamp()
         ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED)
-RETURNING m.attempt_id, m.job_id, m.stdout, m.stderr, m.inside,
+RETURNING m.attempt_id, m.job_id, ARRAY[m.stdout, m.stderr],
+          ARRAY[m.stdout_end, m.stderr_end], m.inside, m.at, j.finished_at,
           j.spec #> '{extras,skep,metrics}'
 """
 
@@ -110,41 +114,62 @@ class Claimed:
     attempt: UUID
     job: UUID
     places: dict[str, int]
+    ends: dict[str, int]  # of what was seen of each stream
     inside: set[str]
     patterns: list[Pattern]
     began: tuple[int, int]  # the places when it was claimed
+    at: datetime  # when it was read last
+    finished_at: datetime | None  # of the job
     series: dict[str, Series] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     more: bool = False  # lies there already
 
 
 def _claim() -> list[Claimed]:
-    return [
-        Claimed(
-            attempt,
-            job,
-            {"stdout": stdout, "stderr": stderr},
-            set(inside),
-            patterns(json.loads(asked) if isinstance(asked, str) else asked),
-            (stdout, stderr),
-        )
-        for attempt, job, stdout, stderr, inside, asked in fetch(CLAIM_DUE, [CLAIM, BATCH])
-    ]
+    return [_claimed(*row) for row in fetch(CLAIM_DUE, [CLAIM, BATCH])]
+
+
+def _claimed(
+    attempt: UUID, job: UUID, places: list[int], ends: list[int], inside: list[str], *more: Any
+) -> Claimed:
+    at, finished_at, asked = more
+    return Claimed(
+        attempt,
+        job,
+        dict(zip(STREAMS, places, strict=True)),
+        dict(zip(STREAMS, ends, strict=True)),
+        set(inside),
+        patterns(json.loads(asked) if isinstance(asked, str) else asked),
+        (places[0], places[1]),
+        at,
+        finished_at,
+    )
 
 
 def _read(claimed: Sequence[Claimed]) -> int:
     ended = logs_ended(one.attempt for one in claimed)  # what is read after it is all there is
     chunks, stored = _chunks(claimed), _stored(claimed)
-    done = []
+    done, given_up = [], []
     for one in claimed:
         one.series = {name: _series(metric) for name, metric in stored[one.attempt].items()}
         try:
             for stream in STREAMS:
                 _read_stream(one, stream, chunks.get((one.attempt, stream), []), ended)
-        except Unavailable:
-            continue  # claimed again later
+        except Exception as error:  # a log that is broken holds up no other
+            if not isinstance(error, Unavailable):
+                log.exception("metric_log_broken", attempt=str(one.attempt))
+            if _is_over(one):
+                given_up.append(one.attempt)
+            continue  # else it is claimed again later
         done.append(one)
+    MetricLog.objects.filter(pk__in=given_up).update(due_at=None)
     return _store(done, stored, ended)
+
+
+def _is_over(one: Claimed) -> bool:
+    """Return whether nothing of the log could be read for long, and its job ended long ago."""
+    before = timezone.now() - GIVE_UP
+    return one.finished_at is not None and max(one.finished_at, one.at) < before
 
 
 Stored = dict[UUID, dict[str, UserMetric]]
@@ -186,18 +211,30 @@ def _read_stream(one: Claimed, stream: str, chunks: list[Chunk], ended: set[UUID
     """Raises Unavailable."""
     if not chunks:
         return
-    # Behind a hole, which retention may have left, a line begins as well as any.
+    over = one.attempt in ended
+    if not over and chunks[-1].offset + chunks[-1].size == one.ends[stream]:
+        return  # nothing was written behind the beginning of a line that was seen already
+    # Behind a hole, which retention may have left, a line begins as well as any. The one before it
+    # is left out: its number may be cut in half.
     place = max(one.places[stream], chunks[0].offset)
     times, data = LineTimes(place), bytearray()
+    hole = more = False
     for number, chunk in enumerate(chunks):
-        if len(data) >= MAX_BYTES or number == MAX_CHUNKS or chunk.offset > place + len(data):
-            one.more = True
+        hole = chunk.offset > place + len(data)
+        more = hole or len(data) >= MAX_BYTES or number == MAX_CHUNKS
+        if more:
             break
         text, line_times = read_lines(chunk)
         data += text[place + len(data) - chunk.offset :]
         times.add(chunk.offset, text, line_times)
-    final = one.attempt in ended and not one.more
+    final = over and not more
     found = read(bytes(data), one.patterns, inside=stream in one.inside, final=final)
+    if hole:
+        found.consumed, found.inside = chunk.offset - place, False
+    elif more and not found.consumed:  # a line in a great many chunks: as one that is too long
+        found.consumed, found.inside = len(data), True
+    one.more = one.more or more
+    one.ends[stream] = place + len(data)
     one.places[stream] = place + found.consumed
     one.inside.discard(stream)
     if found.inside:
@@ -233,6 +270,10 @@ class LineTimes:
 
 
 _SERIES = [one.name for one in fields(Series)]
+PROGRESS = [
+    *("stdout", "stderr", "stdout_end", "stderr_end", "inside"),
+    *("dropped", "at", "due_at"),
+]
 
 
 @transaction.atomic
@@ -259,6 +300,7 @@ def _store(done: Sequence[Claimed], stored: Stored, ended: set[UUID]) -> int:
             if series.not_finite and not not_finite:
                 events.append(_not_finite(one.job, name, series))
         row.stdout, row.stderr = one.places["stdout"], one.places["stderr"]
+        row.stdout_end, row.stderr_end = one.ends["stdout"], one.ends["stderr"]
         row.inside, row.at = sorted(one.inside), now
         row.dropped = dict(one.dropped + Counter(row.dropped))
         over = one.attempt in ended and not one.more
@@ -269,9 +311,7 @@ def _store(done: Sequence[Claimed], stored: Stored, ended: set[UUID]) -> int:
         unique_fields=["attempt", "name"],
         update_fields=[*_SERIES, "at"],
     )
-    MetricLog.objects.bulk_update(
-        logs.values(), ["stdout", "stderr", "inside", "dropped", "at", "due_at"]
-    )
+    MetricLog.objects.bulk_update(logs.values(), PROGRESS)
     Event.objects.bulk_create(events)
     return points
 

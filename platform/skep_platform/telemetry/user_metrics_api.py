@@ -103,8 +103,16 @@ class CompareSerializer(Serializer):
     more = serializers.BooleanField(help_text="more jobs have the tag")
 
 
+class Comparisons(PerMinute):
+    """Answers of many series: of one job, and of several ones."""
+
+    name = "compare"
+    most = 120
+
+
 class UserMetricsView(APIView):
     job_tokens = True
+    throttle_classes = (Comparisons,)
 
     @extend_schema(
         operation_id="user_metrics",
@@ -118,13 +126,6 @@ class UserMetricsView(APIView):
         job = jobs.find(request.user, id)
         found = {"asked": runs.asked(job), "attempts": runs.by_attempt(job, query["points"])}
         return Response(UserMetricsSerializer(found).data)
-
-
-class Comparisons(PerMinute):
-    """Answers of many series."""
-
-    name = "compare"
-    most = 120
 
 
 class CompareView(APIView):

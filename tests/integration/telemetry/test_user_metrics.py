@@ -25,7 +25,7 @@ from tests.support.platform_factories import (
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JobState
-from skep_platform.telemetry import retention, user_metrics
+from skep_platform.telemetry import retention, runs, user_metrics, user_metrics_api
 from skep_platform.telemetry.metric_lines import MAX_POINTS
 from skep_platform.telemetry.models import LogChunk, MetricLog, UserMetric
 from skep_platform.telemetry.services import append_logs
@@ -186,6 +186,66 @@ class TestReading:
         read_on()
         assert values(attempt) == [float(n) for n in range(30)]
 
+    def test_a_log_that_did_not_grow_is_not_read_again(self, monkeypatch):
+        read_lines, chunks = user_metrics.read_lines, []
+
+        def counted(chunk):
+            chunks.append(chunk)
+            return read_lines(chunk)
+
+        monkeypatch.setattr(user_metrics, "read_lines", counted)
+        attempt = measuring()
+        write(attempt, b"::skep-metric loss=1\n::skep-metric loss=")
+        for _ in range(3):
+            read_on()
+        assert len(chunks) == 1
+        write(attempt, b"2")
+        read_on()
+        assert values(attempt) == [1.0]
+        end(attempt)
+        read_on()
+        assert values(attempt) == [1.0, 2.0]
+
+    def test_reading_goes_on_behind_a_hole_in_the_log(self):
+        attempt = measuring()
+        for part in (
+            b"::skep-metric loss=1\n::skep-metric loss=2",
+            b"5\n",
+            b"::skep-metric loss=3\n",
+        ):
+            write(attempt, part)
+        middle = LogChunk.objects.filter(attempt=attempt).order_by("offset")[1]
+        middle.delete()
+        assert read_on() == 2
+        assert values(attempt) == [1.0, 3.0]
+
+    def test_a_line_in_many_chunks_does_not_hold_up_the_next_ones(self, monkeypatch):
+        monkeypatch.setattr(user_metrics, "MAX_CHUNKS", 3)
+        attempt = measuring()
+        for part in (*[b"."] * 7, b"\n", b"::skep-metric loss=1\n"):
+            write(attempt, part)
+        assert read_on() == 1
+        assert values(attempt) == [1.0]
+
+    def test_a_log_that_cannot_be_read_holds_up_no_other_and_is_given_up(self):
+        broken, whole = measuring(), measuring()
+        for attempt in (broken, whole):
+            write(attempt, b"::skep-metric loss=1\n")
+            end(attempt)
+        LogChunk.objects.filter(attempt=broken).update(key="../outside")
+        read_on()
+        assert values(whole) == [1.0]
+        over = timezone.now() - timedelta(hours=1)
+        Job.objects.update(state=JobState.SUCCEEDED, finished_at=over)
+        read_on()
+        assert MetricLog.objects.get(attempt=broken).due_at is not None
+        long_ago = timezone.now() - user_metrics.GIVE_UP - timedelta(hours=1)
+        Job.objects.update(finished_at=long_ago)
+        MetricLog.objects.update(at=long_ago)
+        read_on()
+        assert not MetricLog.objects.exclude(due_at=None).exists()
+        assert not Job.objects.exclude(metrics_rank=None).exists()
+
     def test_a_flood_is_thinned_and_its_ends_are_known(self):
         attempt = measuring()
         count = 2 * MAX_POINTS + 100
@@ -338,6 +398,41 @@ class TestComparing:
         steps = [(step, value) for step, _, value in metric["points"]]
         assert steps == [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2), (5, 2)]
 
+    def test_of_a_job_with_many_attempts_the_last_ones(self, vc, owner, monkeypatch):
+        monkeypatch.setattr(runs, "MOST_ATTEMPTS", 2)
+        job = self.run(vc, owner, b"::skep-metric a=0 b=0 step=0\n")
+        attempt = TaskAttempt.objects.get(job=job)
+        for n in range(1, 4):
+            attempt = again(attempt)
+            write(attempt, b"::skep-metric a=%d b=0 step=%d\n" % (n, n))
+        read_on()
+        (run,) = self.compared(owner, jobs=str(job.pk))["runs"]
+        assert [metric["name"] for metric in run["metrics"]] == ["a", "b"]
+        assert [value for _, _, value in run["metrics"][0]["points"]] == [2, 3]
+
+    def test_many_series_of_one_job_take_none_from_another(self, vc, owner, monkeypatch):
+        monkeypatch.setattr(runs, "MOST_SERIES", 4)
+        few = self.run(vc, owner, b"::skep-metric a=1\n", tags=["s"])
+        many = self.run(vc, owner, b"::skep-metric a=1 b=2 c=3 d=4\n", tags=["s"])
+        again_of = again(TaskAttempt.objects.get(job=many))
+        write(again_of, b"::skep-metric a=1 b=2 c=3 d=4\n")
+        read_on()
+        shown = {run["id"]: run["metrics"] for run in self.compared(owner, tag="s")["runs"]}
+        assert [metric["name"] for metric in shown[str(many.pk)]] == ["a", "b"]
+        assert [metric["name"] for metric in shown[str(few.pk)]] == ["a"]
+
+    def test_points_of_attempts_that_are_thinned_keep_their_order_and_ends(self, vc, owner):
+        lines = [b"::skep-metric a=%d step=%d\n" % (n, n) for n in range(40)]
+        job = self.run(vc, owner, b"".join(lines))
+        second = again(TaskAttempt.objects.get(job=job))
+        write(second, b"".join(lines[20:]))
+        read_on()
+        (run,) = self.compared(owner, jobs=str(job.pk), points=10)["runs"]
+        steps = [step for step, *_ in run["metrics"][0]["points"]]
+        assert len(steps) == 10
+        assert steps == sorted(set(steps))
+        assert (steps[0], steps[-1]) == (0, 39)
+
     def test_only_jobs_that_one_may_see(self, vc, owner):
         job = self.run(vc, owner, b"::skep-metric loss=1\n", tags=["x"])
         read_on()
@@ -358,6 +453,14 @@ class TestComparing:
         many = ",".join(f"00000000-0000-7000-8000-0000000000{n:02d}" for n in range(21))
         assert refusal(api.get("/jobs/compare", jobs=many)) == (400, "too_many_runs")
         assert refusal(api.get("/jobs/compare", jobs="x")) == (400, "invalid")
+
+    def test_answers_of_many_series_are_limited(self, vc, owner, monkeypatch):
+        monkeypatch.setattr(user_metrics_api.Comparisons, "most", 1)
+        job = self.run(vc, owner, b"::skep-metric a=1\n")
+        api = Api(owner)
+        assert api.get(f"/jobs/{job.pk}/metrics/user").status_code == 200
+        assert api.get(f"/jobs/{job.pk}/metrics/user").status_code == 429
+        assert api.get("/jobs/compare", jobs=str(job.pk)).status_code == 429
 
     def test_no_query_for_each_run(self, vc, owner):
         def asked(runs: int) -> int:

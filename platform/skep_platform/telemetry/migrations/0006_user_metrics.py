@@ -28,6 +28,8 @@ class Migration(migrations.Migration):
                 ),
                 ("stdout", models.PositiveBigIntegerField(default=0)),
                 ("stderr", models.PositiveBigIntegerField(default=0)),
+                ("stdout_end", models.PositiveBigIntegerField(default=0)),
+                ("stderr_end", models.PositiveBigIntegerField(default=0)),
                 (
                     "inside",
                     django.contrib.postgres.fields.ArrayField(
