@@ -7,6 +7,7 @@ ours, and nothing but the standard library.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 # --- images
@@ -135,7 +136,8 @@ def is_storage_path(text: str) -> bool:
 
 
 _ENDPOINT = re.compile(
-    r"https?://([0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?|\[[0-9A-Fa-f:.]{2,45}\])(:\d{1,5})?"
+    r"https?://([0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])"
+    r"(:(?P<port>[0-9]{1,5}))?"
 )
 _BUCKET = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{1,61}[0-9A-Za-z]")
 _REGION = re.compile(r"[0-9a-z][0-9a-z-]{0,31}")
@@ -143,7 +145,24 @@ _REGION = re.compile(r"[0-9a-z][0-9a-z-]{0,31}")
 
 def is_endpoint(text: str) -> bool:
     """Whether the text is the address of an object store: scheme, host and perhaps a port."""
-    return _ENDPOINT.fullmatch(text) is not None and ".." not in text
+    found = _ENDPOINT.fullmatch(text)
+    if found is None or ".." in text:
+        return False
+    try:
+        ipaddress.IPv6Address(found["six"] or "::")
+    except ValueError:
+        return False
+    return found["port"] is None or 0 < int(found["port"]) <= 65535
+
+
+def is_closed_address(text: str) -> bool:
+    """Whether the text is an address of clouds for their machines, or none of a single host.
+    Private ones are not closed. Raises ValueError for a text that is no address."""
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    metadata = str(address) == "fd00:ec2::254"
+    return address.is_link_local or address.is_multicast or address.is_unspecified or metadata
 
 
 def is_bucket(text: str) -> bool:

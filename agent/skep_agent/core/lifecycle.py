@@ -110,7 +110,8 @@ class Lifecycle:
 
     def end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Its process is dead, or never was."""
-        if attempt.stop_reason == "fenced" and outcome.phase == "exited":
+        unsynced = outcome.error_code == "storage_not_synced"  # and it exited with 0
+        if attempt.stop_reason == "fenced" and (outcome.phase == "exited" or unsynced):
             outcome = Outcome("failed", error_code="node_lost", message=NODE_LOST)
         attempt.xids = attempt.xids or outcome.xids
         message = outcome.message[:MESSAGE_CHARS]

@@ -122,6 +122,9 @@ class Runtime(Protocol):
     def learn(self, specs: Sequence[AttemptSpec]) -> None:
         """Take over the keys of object stores for the attempts that the server lists."""
 
+    def forget(self, attempt_id: str) -> None:
+        """Remove what is left of an attempt that is gone."""
+
     async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
         """Copy what an attempt, which has ended, has written back into its object stores. Nothing
         more is begun once it may not go on. Raises RuntimeFailure "storage_not_synced"."""

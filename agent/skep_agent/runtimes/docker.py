@@ -159,6 +159,9 @@ class DockerRuntime:
     def learn(self, specs: Sequence[AttemptSpec]) -> None:
         self._objects.learn(specs)
 
+    def forget(self, attempt_id: str) -> None:
+        self._objects.forget(attempt_id)
+
     async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
         await self._objects.sync(key, may_go_on)
 

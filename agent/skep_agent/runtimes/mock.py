@@ -180,6 +180,9 @@ class MockRuntime:
     def learn(self, specs: Sequence[AttemptSpec]) -> None:
         pass
 
+    def forget(self, attempt_id: str) -> None:
+        pass
+
     async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
         pass
 

@@ -4,8 +4,10 @@ They are filled before the container is made, and written back when it has ended
 in memory alone: an agent that was started anew gets them again with the next desired state, and
 then writes back what the container left. Each task has a copy of its own.
 
-In the folder of an attempt: the files of mount 0 below `0`, and, once a container may write to
-them, `0.json`, which says what they were before. It goes when they were written back, or given up.
+In the folder of an attempt: the files of one mount below `0`, and in `0.place` where they are from,
+which is where they go back to: the server may send other mounts later, or in another order. Once a
+container may write to them, `0.json` says what they were before, and `0.given` how many MiB. It
+goes when they were written back.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ from skep_agent.protocol import AttemptSpec, S3Mount
 from skep_agent.runtimes import object_transfers as transfers
 from skep_agent.runtimes.base import AttemptKey
 from skep_agent.runtimes.docker_disk import Watched
-from skep_agent.runtimes.object_transfers import Ended, Seen
+from skep_agent.runtimes.object_transfers import Ended, Refused, Seen
 
 DOWNLOADS = UPLOADS = 4  # attempts whose mounts are copied at a time
-SYNC_S = 1800.0  # for writing back all that one attempt left
+QUEUED_S = 60.0  # between two reports of what waits for its turn
+SYNC_S = 1800.0  # for writing back all that one attempt left, without the wait for its turn
+BACKOFF_S, BACKOFF_MAX_S = 2.0, 60.0  # between two tries
 KEYS_S = 120.0  # until the server sends the keys again
 GIVE_UP_S = 5.0  # for requests under way
 LOOK_S = 0.2
@@ -66,6 +70,33 @@ class _Stop:
 
 
 @dataclass(slots=True)
+class _Turn:
+    """One of the slots for uploads: free again when the thread that uses it is done, too."""
+
+    slots: asyncio.Semaphore
+    work: asyncio.Future[Any] | None = None
+
+    def use(self, work: asyncio.Future[Any]) -> None:
+        self.work = work
+
+    def end(self) -> None:
+        if self.work is None or self.work.done():
+            self.slots.release()
+        else:
+            self.work.add_done_callback(lambda _: self.slots.release())
+
+
+@dataclass(slots=True)
+class _Left:
+    """A mount that is not written back yet, as it was filled."""
+
+    number: str
+    place: dict[str, Any]
+    known: dict[str, Seen]  # what its files were when they were last in the bucket
+    problem: str = ""  # why not, when it was last tried
+
+
+@dataclass(slots=True)
 class _Reported:
     """Keeps the reports of a transfer apart, of which there are thousands a second."""
 
@@ -88,6 +119,8 @@ class ObjectStores:
         self._policy = policy
         self._downloads = ThreadPoolExecutor(DOWNLOADS, thread_name_prefix="downloads")
         self._uploads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="uploads")
+        self._download_slots = asyncio.Semaphore(DOWNLOADS)
+        self._upload_slots = asyncio.Semaphore(UPLOADS)
         self._known: dict[AttemptKey, tuple[S3Mount, ...]] = {}  # with their keys
         self._learned = asyncio.Event()
         self._kept: set[AttemptKey] = set()  # whose folders this agent made, and has not removed
@@ -101,7 +134,8 @@ class ObjectStores:
     def learn(self, specs: Iterable[AttemptSpec]) -> None:
         """Take over the keys for the attempts that are listed, and forget those of all others but
         the ones whose folders are here."""
-        listed = {(one.attempt_id, one.epoch): tuple(one.s3) for one in specs if one.s3}
+        sent = {(one.attempt_id, one.epoch): tuple(one.s3) for one in specs}
+        listed = {key: mounts for key, mounts in sent.items() if mounts or key in self._kept}
         kept = {key: mounts for key, mounts in self._known.items() if key in self._kept}
         self._known = kept | listed
         self._learned.set()
@@ -118,17 +152,23 @@ class ObjectStores:
         folder = self._of(key)
         if folder is None:
             raise unavailable("This agent has no folder for copies of object stores.")
-        self._known[key] = mounts
+        self._known.setdefault(key, mounts)
         self._kept.add(key)
         stop, loop = _Stop(), asyncio.get_running_loop()
-        self._copying.add(stop.copying)
         reported = _Reported()
 
         def report(one: Progress) -> None:
             if not stop.set and reported.is_news(one.percent):
                 loop.call_soon_threadsafe(progress, one)
 
+        try:
+            await self._download_turn(progress)
+        except BaseException:
+            await self.discard(key)
+            raise
+        self._copying.add(stop.copying)
         work = loop.run_in_executor(self._downloads, self._fill, folder, mounts, report, stop)
+        work.add_done_callback(lambda _: self._download_slots.release())
         try:
             await asyncio.shield(work)
         except OSError as error:
@@ -149,13 +189,15 @@ class ObjectStores:
         finally:
             self._copying.discard(stop.copying)
 
-    def source(self, key: AttemptKey, number: int) -> Path:
+    def source(self, key: AttemptKey, mount: S3Mount) -> Path:
         """Return the folder of a mount of an attempt. Raises RuntimeFailure
-        "storage_unavailable" where it was not filled."""
+        "storage_unavailable" where it was not filled from there."""
         folder = self._of(key)
-        if folder is None or not (folder / str(number)).is_dir():
-            raise unavailable("What was copied from its object store is not there any more.")
-        return folder / str(number)
+        for place in sorted(folder.glob("*.place")) if folder else ():
+            source = place.with_suffix("")
+            if _read(place) == _place_of(mount) and source.is_dir():
+                return source
+        raise unavailable(f"Storage {mount.storage}: what was copied of it is not there any more.")
 
     async def hand_over(self, spec: AttemptSpec, owner: Owner) -> None:
         """Give the files of an attempt to the user of its container, and note what they are before
@@ -163,10 +205,10 @@ class ObjectStores:
         key = spec.attempt_id, spec.epoch
         if not spec.s3:
             return
-        self._known[key] = tuple(spec.s3)
+        self._known.setdefault(key, tuple(spec.s3))
         self._kept.add(key)
-        for number, mount in enumerate(spec.s3):
-            source = self.source(key, number)
+        for mount in spec.s3:
+            source = self.source(key, mount)
             try:
                 await asyncio.to_thread(_hand_over, source, owner, mount.read_only)
             except OSError as error:
@@ -178,30 +220,111 @@ class ObjectStores:
         return folder is not None and any(folder.glob("*.json"))
 
     async def sync(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
-        """Write back what a container left that has ended; once. It ends when it takes too long,
-        and as soon as it may not go on. Raises RuntimeFailure "storage_not_synced"."""
+        """Write back what a container left that has ended, again and again while its store is out
+        of order. It ends when it takes too long, and as soon as it may not go on. Raises
+        RuntimeFailure "storage_not_synced"."""
         folder = self._of(key)
         if folder is None or not self.is_pending(key):
             return
-        problems = []
+        self._kept.add(key)
+        problems: list[str] = []
+        left: list[_Left] = []
         try:
-            async with asyncio.timeout(SYNC_S):
-                mounts = await self._keys(key, may_go_on)
-                for number, mount in enumerate(mounts):
-                    if (folder / f"{number}.json").exists() and (
-                        problem := await self._upload(folder, number, mount, may_go_on)
-                    ):
-                        problems.append(problem)
-        except TimeoutError:
-            problems.append(f"Writing back was ended after {SYNC_S / 60:.0f} minutes.")
+            left = await asyncio.to_thread(_left, folder, problems)
+            await self._keys(key, may_go_on)
+            await self._write_all(key, left, problems, may_go_on)
         except Ended:
             problems.append("The node lost the control plane before all files were written back.")
         except RuntimeFailure as failure:
             problems.append(failure.message)
-        for manifest in folder.glob("*.json"):
-            manifest.unlink(missing_ok=True)
+        problems += [one.problem for one in left if one.problem]
         if problems:
             raise RuntimeFailure(NOT_SYNCED, " ".join(problems))
+
+    async def _write_all(
+        self,
+        key: AttemptKey,
+        left: list[_Left],
+        problems: list[str],
+        may_go_on: Callable[[], bool],
+    ) -> None:
+        """Write back what is `left`, and take out of it what is done with. Raises Ended."""
+        clock = asyncio.get_running_loop().time
+        budget, pause_s = SYNC_S, BACKOFF_S
+        while True:
+            await self._upload_turn(may_go_on)
+            begun, turn = clock(), _Turn(self._upload_slots)
+            try:
+                async with asyncio.timeout(budget):
+                    for one in list(left):
+                        if await self._try(key, one, problems, turn, may_go_on):
+                            left.remove(one)
+            except TimeoutError:
+                budget = 0.0
+            finally:
+                turn.end()
+            budget -= clock() - begun
+            if not left:
+                return
+            if budget <= pause_s:
+                problems.append(f"Writing back was ended after {SYNC_S / 60:.0f} minutes.")
+                return
+            await _pause(pause_s, may_go_on)
+            budget, pause_s = budget - pause_s, min(2 * pause_s, BACKOFF_MAX_S)
+
+    async def _try(
+        self,
+        key: AttemptKey,
+        one: _Left,
+        problems: list[str],
+        turn: _Turn,
+        may_go_on: Callable[[], bool],
+    ) -> bool:
+        """Return whether a mount is done with: it was written back, or never will be. Raises
+        Ended."""
+        folder = self._of(key)
+        assert folder is not None
+        mount = self._mount_at(key, one.place)
+        if mount is None:
+            problems.append(
+                f"Storage {one.place['storage']} is not what the task mounted any more, so nothing "
+                "was written to it."
+            )
+            return True
+        try:
+            written = await self._upload(folder, one, mount, turn, may_go_on)
+        except Refused as failure:
+            one.problem = failure.message
+            if self._mount_at(key, one.place) != mount:  # other keys came meanwhile
+                return False
+        except RuntimeFailure as failure:
+            one.problem = failure.message
+            return False
+        except OSError as error:
+            one.problem = f"Storage {mount.storage}: {error.strerror}."
+            return False
+        except Ended:
+            raise
+        except Exception as error:
+            log.error("write_back_broke", storage=mount.storage, kind=type(error).__name__)
+            one.problem = f"Storage {mount.storage}: its files cannot be written back."
+            return False
+        else:
+            log.info("storage_synced", storage=mount.storage, files=written.files)
+            if not written.failed:
+                one.problem = ""
+                await asyncio.to_thread((folder / f"{one.number}.json").unlink, missing_ok=True)
+                return True
+            words = f"{written.failed} files were not written back to storage {mount.storage}"
+            one.problem = f"{words}. {written.problem}"
+            if written.again:
+                return False
+        problems.append(one.problem)
+        return True
+
+    def _mount_at(self, key: AttemptKey, place: dict[str, Any]) -> S3Mount | None:
+        """Return the mount of that place as the server sent it last, with its keys."""
+        return next((m for m in self._known.get(key, ()) if _place_of(m) == place), None)
 
     def watched(self, container: dict[str, Any]) -> Watched:
         """Return what the disk watch has to count for a container, as the engine describes it."""
@@ -212,7 +335,7 @@ class ObjectStores:
         folders, given = [], 0
         for manifest in sorted(folder.glob("*.json")):
             folders.append(str(manifest.with_suffix("")))
-            given += int(json.loads(manifest.read_text())["given_mb"])
+            given += _given(manifest.with_suffix(".given"))
         return Watched(tuple(folders), given)
 
     async def discard(self, key: AttemptKey) -> None:
@@ -222,6 +345,11 @@ class ObjectStores:
             await asyncio.to_thread(shutil.rmtree, folder, True)
         self._kept.discard(key)
         self._known.pop(key, None)
+
+    def forget(self, attempt_id: str) -> None:
+        """Remove what is left of an attempt that is gone, whatever became of its container."""
+        for key in [key for key in self._kept if key[0] == attempt_id]:
+            self._later(self.discard(key))
 
     async def tidy(self, containers: Collection[AttemptKey]) -> None:
         """Remove what agents before this one left of attempts without a container."""
@@ -255,15 +383,45 @@ class ObjectStores:
                 continue
         return self._known[key]
 
+    async def _download_turn(self, progress: Callable[[Progress], None]) -> None:
+        """Wait until there may be one more: what waits for that does not stall."""
+        while True:
+            progress(Progress(0, 0, 0))
+            try:
+                async with asyncio.timeout(QUEUED_S):
+                    await self._download_slots.acquire()
+            except TimeoutError:
+                continue
+            progress(Progress(0, 0, 0))
+            return
+
+    async def _upload_turn(self, may_go_on: Callable[[], bool]) -> None:
+        """Wait until there may be one more. Raises Ended."""
+        while True:
+            if not may_go_on():
+                raise Ended
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._upload_slots.acquire()
+            except TimeoutError:
+                continue
+            return
+
     async def _upload(
-        self, folder: Path, number: int, mount: S3Mount, may_go_on: Callable[[], bool]
-    ) -> str:
-        """Return why not all of it was written back; "" if it was. Raises Ended."""
+        self,
+        folder: Path,
+        one: _Left,
+        mount: S3Mount,
+        turn: _Turn,
+        may_go_on: Callable[[], bool],
+    ) -> transfers.Written:
+        """Raises what the transfer does, and Ended."""
         stop = _Stop()
         if not may_go_on():
             raise Ended
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._uploads, _write_back, folder, number, mount, stop)
+        work = loop.run_in_executor(self._uploads, _write_back, folder, one, mount, stop)
+        turn.use(work)
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=LOOK_S)
@@ -274,22 +432,7 @@ class ObjectStores:
         finally:
             stop.set = True
             work.add_done_callback(_look)
-        try:
-            written = work.result()
-        except RuntimeFailure as failure:
-            return failure.message
-        except OSError as error:
-            return f"Storage {mount.storage}: {error.strerror}."
-        except Ended:
-            raise
-        except Exception as error:
-            log.error("write_back_broke", storage=mount.storage, kind=type(error).__name__)
-            return f"Storage {mount.storage}: its files cannot be written back."
-        log.info("storage_synced", storage=mount.storage, files=written.files)
-        if not written.failed:
-            return ""
-        left = f"{written.failed} files were not written back to storage {mount.storage}"
-        return f"{left}. {written.problem}"
+        return work.result()
 
     def _fill(
         self,
@@ -316,6 +459,7 @@ class ObjectStores:
 
             made = folder / str(number)
             made.mkdir(mode=0o755)
+            _write(made.with_suffix(".place"), _place_of(mount))
             at = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 transfers.download(mount, items, at, progress, stop)
@@ -359,21 +503,74 @@ def _hand_over(source: Path, owner: Owner, read_only: bool) -> None:
     if read_only:
         return
     given_mb = -(-max(taken, inodes * BYTES_PER_INODE) // MIB)
-    manifest = source.with_suffix(".json")
-    part = source.with_suffix(".part")
-    part.write_text(json.dumps({"given_mb": given_mb, "files": known}))
-    part.replace(manifest)
+    _write(source.with_suffix(".given"), given_mb)
+    _write(source.with_suffix(".json"), known)
 
 
-def _write_back(folder: Path, number: int, mount: S3Mount, stop: _Stop) -> transfers.Written:
-    files = json.loads((folder / f"{number}.json").read_text())["files"]
-    known = {name: Seen(*seen) for name, seen in files.items()}
+def _write_back(folder: Path, one: _Left, mount: S3Mount, stop: _Stop) -> transfers.Written:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    at = os.open(folder / str(number), flags)
+    at = os.open(folder / one.number, flags)
     try:
-        return transfers.upload(mount, at, known, stop)
+        return transfers.upload(mount, at, one.known, stop)
     finally:
         os.close(at)
+
+
+def _left(folder: Path, problems: list[str]) -> list[_Left]:
+    """Return the mounts of an attempt that may have to be written back."""
+    found = []
+    for manifest in sorted(folder.glob("*.json")):
+        place, files = _read(manifest.with_suffix(".place")), _read(manifest)
+        if isinstance(place, dict) and isinstance(files, dict):
+            known = {name: Seen(*seen) for name, seen in files.items()}
+            found.append(_Left(manifest.stem, place, known))
+        else:
+            problems.append("What a storage had before is not known any more.")
+    return found
+
+
+def _place_of(mount: S3Mount) -> dict[str, Any]:
+    """Return what makes a mount the same: its keys may change, and how its store is reached."""
+    names = ("storage", "endpoint", "bucket", "prefix", "user_folder", "target", "read_only")
+    return {name: getattr(mount, name) for name in names}
+
+
+def _write(path: Path, what: object) -> None:
+    """Write all of it or nothing, also when the machine loses its power."""
+    part = path.with_suffix(".part")
+    with part.open("w") as file:
+        json.dump(what, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(path: Path) -> Any:
+    """Return None where it is broken, or not there."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _given(path: Path) -> int:
+    given = _read(path)
+    return given if isinstance(given, int) else 0
+
+
+async def _pause(seconds: float, may_go_on: Callable[[], bool]) -> None:
+    """Raises Ended."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while (rest := until - loop.time()) > 0:
+        if not may_go_on():
+            raise Ended
+        await asyncio.sleep(min(rest, LOOK_S))
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -12,18 +12,22 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.mounts import unavailable
 from skep_agent.isolation.objects import MAX_DEPTH, NoFile, file_of, key_of, prefix_of
 from skep_agent.protocol import S3Mount
+from skep_limits import is_closed_address
 
 if TYPE_CHECKING:
     from s3transfer.manager import TransferManager
@@ -41,6 +45,7 @@ _MADE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CODE = re.compile(r"[0-9A-Za-z.]{1,64}")
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403", "401")
+_GONE = "NoSuchBucket"
 
 Progress = Callable[[int, int], None]  # bytes that were copied, and of all
 Names = tuple[str, ...]
@@ -48,6 +53,10 @@ Names = tuple[str, ...]
 
 class Ended(Exception):
     """The transfer was given up."""
+
+
+class Refused(RuntimeFailure):
+    """A "storage_unavailable" that does not go away by itself: no key, or no bucket."""
 
 
 class Item(NamedTuple):
@@ -74,14 +83,17 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What was written back: files, and those that were not, by the reason of the first."""
+    """What was written back: files, and those that were not, by the reason of the first. `again`:
+    so many of these may be written back when it is tried again."""
 
     files: int = 0
     failed: int = 0
     problem: str = ""
+    again: int = 0
 
-    def fail(self, problem: str) -> None:
+    def fail(self, problem: str, *, again: bool = False) -> None:
         self.failed += 1
+        self.again += again
         self.problem = self.problem or problem
 
 
@@ -153,18 +165,18 @@ def download(
 def upload(
     mount: S3Mount, folder: int, known: dict[str, Seen], ended: Callable[[], bool]
 ) -> Written:
-    """Write back each plain file that is not as it is known. Links, sockets and devices are left
-    out, and nothing is removed from the bucket. Raises RuntimeFailure "storage_unavailable" and
-    Ended."""
+    """Write back each plain file that is not as it is `known`, where it is noted then. Links,
+    sockets and devices are left out, and nothing is removed from the bucket. It gives up early
+    where the store takes none. Raises RuntimeFailure "storage_unavailable", Refused and Ended."""
     prefix, written = prefix_of(mount), Written()
     with (
         _store(mount) as client,
         closing(_Flights(ended)) as flights,
         _manager(client) as manager,
     ):
-        for names, file in _files(folder, written):
-            seen = os.fstat(file.fileno())
-            if known.get("/".join(names)) == Seen.of(seen):
+        for names, file in _files(folder, written, ended):
+            name, seen = "/".join(names), Seen.of(os.fstat(file.fileno()))
+            if known.get(name) == seen:
                 file.close()
                 continue
             try:
@@ -175,10 +187,17 @@ def upload(
                 continue
             flights.take(file)
             written.files += 1
-            manager.upload(file, mount.bucket, key, subscribers=[_Flight(flights, file)])
+            done = partial(known.__setitem__, name, seen)
+            flight = _Flight(flights, file, done=done)
+            manager.upload(file, mount.bucket, key, subscribers=[flight])
+            if len(flights.errors) >= REQUESTS:
+                break
         for error in flights.wait():
+            failure = _not_copied(mount, error)
+            if isinstance(failure, Refused):
+                raise failure
             written.files -= 1
-            written.fail(_not_copied(mount, error).message)
+            written.fail(failure.message, again=True)
     return written
 
 
@@ -187,7 +206,7 @@ def own(folder: int, uid: int, gid: int) -> tuple[dict[str, Seen], int, int]:
     that all of it takes, and the number of files and folders."""
     known, taken, inodes = dict[str, Seen](), 0, 1
     os.fchown(folder, uid, gid)
-    for names, at, found in _walk(folder, (), Written()):
+    for names, at, found in _walk(folder, (), Written(), lambda: False):
         os.chown(names[-1], uid, gid, dir_fd=at, follow_symlinks=False)
         taken, inodes = taken + found.st_blocks * 512, inodes + 1
         if stat.S_ISREG(found.st_mode):
@@ -197,11 +216,17 @@ def own(folder: int, uid: int, gid: int) -> tuple[dict[str, Seen], int, int]:
 
 
 def _walk(
-    folder: int, above: Names, problems: Written
+    folder: int, above: Names, problems: Written, ended: Callable[[], bool]
 ) -> Iterator[tuple[Names, int, os.stat_result]]:
+    """Yield what lies below a folder, as far as it is not too much. Raises Ended."""
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in islice(entries, MAX_OBJECTS + 1))
-    for name in names:
+        names = [entry.name for entry in islice(entries, MAX_OBJECTS + 1)]
+    if len(names) > MAX_OBJECTS:
+        names.pop()
+        problems.fail(f"A folder has more than {MAX_OBJECTS} files.")
+    for name in sorted(names):
+        if ended():
+            raise Ended
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -214,15 +239,17 @@ def _walk(
             continue
         inner = os.open(name, _FOLDER, dir_fd=folder)
         try:
-            yield from _walk(inner, (*above, name), problems)
+            yield from _walk(inner, (*above, name), problems, ended)
         finally:
             os.close(inner)
 
 
-def _files(folder: int, written: Written) -> Iterator[tuple[Names, IO[bytes]]]:
-    """Yield the plain files below a folder, opened."""
+def _files(
+    folder: int, written: Written, ended: Callable[[], bool]
+) -> Iterator[tuple[Names, IO[bytes]]]:
+    """Yield the plain files below a folder, opened. Raises Ended."""
     count = 0
-    for names, at, found in _walk(folder, (), written):
+    for names, at, found in _walk(folder, (), written, ended):
         if not stat.S_ISREG(found.st_mode):
             continue
         count += 1
@@ -321,12 +348,18 @@ class _Flight:
     """One transfer, as s3transfer reports it."""
 
     def __init__(
-        self, flights: _Flights, file: IO[bytes], size: int = 0, copied: _Copied | None = None
+        self,
+        flights: _Flights,
+        file: IO[bytes],
+        size: int = 0,
+        copied: _Copied | None = None,
+        done: Callable[[], None] | None = None,
     ) -> None:
         self._flights = flights
         self._file = file
         self._size = size
         self._copied = copied
+        self._done = done
 
     def on_queued(self, future: Any, **_: Any) -> None:
         if self._copied is not None:  # its size is known, and not asked for again
@@ -341,6 +374,8 @@ class _Flight:
         error: BaseException | None = None
         try:
             future.result()
+            if self._done is not None:
+                self._done()
         except Exception as problem:
             error = problem
         self._flights.land(self._file, error)
@@ -355,6 +390,7 @@ def _store(mount: S3Mount) -> Iterator[Any]:
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.session import Session
 
+    _check_address(mount)
     nothing = (None, None, os.devnull, None)
     session = Session(
         {"profile": (None, None, None, None), "config_file": nothing, "credentials_file": nothing}
@@ -384,6 +420,23 @@ def _store(mount: S3Mount) -> Iterator[Any]:
         raise _not_copied(mount, error) from None
     finally:
         client.close()
+
+
+def _check_address(mount: S3Mount) -> None:
+    """Refuse names that lead to the machines themselves: whoever has the name chooses where it
+    leads. Raises Refused. A name that leads nowhere is left to the client, which may have a
+    proxy."""
+    url = urlsplit(mount.endpoint)
+    host = url.hostname or ""
+    if not mount.path_style:
+        host = f"{mount.bucket}.{host}"
+    try:
+        found = socket.getaddrinfo(host, url.port or 443, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return
+    if any(is_closed_address(str(address[0])) for *_, address in found):
+        message = f"Storage {mount.storage}: its address belongs to the machines themselves."
+        raise Refused("storage_unavailable", message)
 
 
 def _manager(client: Any) -> TransferManager:
@@ -421,8 +474,10 @@ def _not_copied(mount: S3Mount, error: BaseException) -> RuntimeFailure:
     code = str(answer.get("Error", {}).get("Code", ""))
     code = code if _CODE.fullmatch(code) else "an error"
     if code in _REFUSED:
-        return unavailable(
+        return Refused(
+            "storage_unavailable",
             f"Storage {mount.storage}: its store refuses this ({code}): an admin should look at the"
-            " keys of the storage."
+            " keys of the storage.",
         )
-    return unavailable(f"Storage {mount.storage}: its store reports {code}.")
+    message = f"Storage {mount.storage}: its store reports {code}."
+    return Refused("storage_unavailable", message) if code == _GONE else unavailable(message)

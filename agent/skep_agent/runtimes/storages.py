@@ -57,7 +57,10 @@ class StorageMounts:
     """The mounts that one node has made for containers which have not started yet."""
 
     def __init__(
-        self, node: NodeFacts, policy: StoragePolicy, copies: Callable[[tuple[str, int], int], Path]
+        self,
+        node: NodeFacts,
+        policy: StoragePolicy,
+        copies: Callable[[tuple[str, int], S3Mount], Path],
     ) -> None:
         """`copies` returns the folder with what an attempt mounts of an object store."""
         self._copies = copies
@@ -101,8 +104,8 @@ class StorageMounts:
                 problem = f"{_name(mount)} did not answer within {MOUNT_S:.0f} s."
                 raise unavailable(problem) from None
         copies = self._points(spec)[len(spec.mounts) :]
-        for number, (copy, point) in enumerate(zip(spec.s3, copies, strict=True)):
-            source = self._copies((spec.attempt_id, spec.epoch), number)
+        for copy, point in zip(spec.s3, copies, strict=True):
+            source = self._copies((spec.attempt_id, spec.epoch), copy)
             await self._run(_mount_copy, copy, source, point)
 
     async def check(self, sources: Sequence[str]) -> None:

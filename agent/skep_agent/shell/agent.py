@@ -334,6 +334,7 @@ class Agent:
             case do.Forget(attempt_id=attempt_id):
                 self.journal.forget(attempt_id)
                 self._masks.forget(attempt_id)
+                self._runtime.forget(attempt_id)
             case do.RememberLease(until=until):
                 self.journal.remember_lease(until)
             case do.ShipLogs(attempt_id, epoch, container_id):

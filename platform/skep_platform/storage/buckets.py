@@ -7,12 +7,11 @@ nowhere else. The server itself connects to no store.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from skep_limits import is_bucket, is_endpoint, is_region, is_storage_path
+from skep_limits import is_bucket, is_closed_address, is_endpoint, is_region, is_storage_path
 from skep_platform.core import encryption
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.core.errors import SkepError
@@ -93,18 +92,25 @@ def keys(storage: Storage) -> dict[str, str]:
     return {name: str(value) for name, value in known.items()}
 
 
+def is_same(one: Storage, other: Storage) -> bool:
+    """Return whether two storages are in one bucket, however their endpoints are written."""
+    return _bucket_of(one) == _bucket_of(other)
+
+
+def _bucket_of(storage: Storage) -> tuple[str, int | None, str]:
+    found = urlsplit(storage.data["endpoint"])
+    port = None if found.port in (80, 443) else found.port
+    return (found.hostname or "").lower(), port, storage.data["bucket"]
+
+
 def _is_closed(endpoint: str) -> bool:
     """Return whether an address is one of clouds for their machines, or none of a single host.
     Private ones are allowed: stores often are on premises, and only admins name them."""
     host = urlsplit(endpoint).hostname or ""
     try:
-        address = ipaddress.ip_address(host)
+        return is_closed_address(host)
     except ValueError:
         return host == "metadata.google.internal" or host.endswith(".metadata.google.internal")
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    metadata = str(address) == "fd00:ec2::254"
-    return address.is_link_local or address.is_multicast or address.is_unspecified or metadata
 
 
 def _invalid(message: str, field: str) -> SkepError:

@@ -19,6 +19,8 @@ from skep_limits import (
 from skep_platform.accounts import groups
 from skep_platform.accounts.models import Group, User
 from skep_platform.audit import services as audit
+from skep_platform.cluster.models import Node
+from skep_platform.cluster.sessions import bump_revision
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.storage import buckets
@@ -63,8 +65,9 @@ def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: 
 
 @transaction.atomic
 def update(user: User, storage: Storage, **fields: Any) -> Storage:
-    """Change any of CHANGEABLE and KEYS. Containers that run keep what they have mounted. Raises
-    what `create` does, Conflict `storage_has_datasets` and SkepError `storage_keys_needed`."""
+    """Change any of CHANGEABLE and KEYS. Containers that run keep what they have mounted; what they
+    wrote to a bucket goes back with the new keys, and only to where it came from. Raises what
+    `create` does, Conflict `storage_has_datasets` and SkepError `storage_keys_needed`."""
     keys, changes, place = _keys(storage.type, fields), _known(fields), storage.host
     if changes.get("per_user") and not storage.per_user:
         _check_no_shared_datasets(storage)
@@ -78,6 +81,9 @@ def update(user: User, storage: Storage, **fields: Any) -> Storage:
         buckets.set_keys(storage, *keys)
         before, changes = before | {"keys": "the old ones"}, changes | {"keys": "new ones"}
     storage.save()
+    if keys is not None:  # nodes write back with them what containers that run leave
+        nodes = Node.objects.filter(connected=True, s3_mounts=True)
+        bump_revision(nodes.values_list("pk", flat=True))
     message = f"Storage {storage.name} was changed: {', '.join(sorted(changes))}."
     _record(user, storage, "changed", message, before=before, after=changes)
     audit.record(
@@ -266,7 +272,9 @@ def _check_overlap(storage: Storage) -> None:
         others = others.filter(per_user=True)
     for other in others.only("name", "type", "data"):
         below, path = other.path.rstrip("/"), storage.path.rstrip("/")
-        if other.host == storage.host and (not below or overlaps(path, (below,))):
+        is_s3 = storage.type == StorageType.S3
+        same = buckets.is_same(other, storage) if is_s3 else other.host == storage.host
+        if same and (not below or overlaps(path, (below,))):
             message = (
                 f"{_where(storage)} overlaps with storage {other.name}, and one of them has a "
                 "folder for each user: the other one would show all of these."

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.integration.storage.test_job_storages import file_with, submitted
 from tests.support.jobs_world import attempts_of, tick
 from tests.support.platform_api import Api, refusal
@@ -20,6 +22,7 @@ from tests.support.platform_factories import (
 from skep_agent.protocol import S3_MOUNTS, S3Mount
 from skep_platform.audit.models import AuditEntry
 from skep_platform.cluster import services as cluster
+from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import desired_attempts, desired_state
@@ -130,6 +133,9 @@ def test_other_storages_have_no_keys(root):
         ({"endpoint": "https://s3.example.org/path"}, "storage_data_invalid"),
         ({"endpoint": "https://s3.example.org?x"}, "storage_data_invalid"),
         ({"endpoint": "s3.example.org"}, "storage_data_invalid"),
+        ({"endpoint": "https://[1.2.3.4]"}, "storage_data_invalid"),
+        ({"endpoint": "https://s3.example.org:65536"}, "storage_data_invalid"),
+        ({"endpoint": "https://s3.example.org:\u0664\u0664"}, "storage_data_invalid"),
         ({"endpoint": "http://169.254.169.254"}, "storage_endpoint_closed"),
         ({"endpoint": "http://[fe80::1]"}, "storage_endpoint_closed"),
         ({"endpoint": "http://[::ffff:169.254.169.254]:80"}, "storage_endpoint_closed"),
@@ -168,6 +174,9 @@ def test_02_folders_for_users_do_not_overlap_with_another_storage(root):
     for prefix in ({}, {"prefix": "team"}, {"prefix": "team/cats/ann"}):
         data = {key: value for key, value in DATA.items() if key != "prefix"} | prefix
         assert refusal(made(root, name="other", data=data)) == (409, "storage_overlaps")
+    for endpoint in ("https://S3.EXAMPLE.org", "http://s3.example.org:80"):
+        data = DATA | {"endpoint": endpoint}
+        assert refusal(made(root, name="other", data=data)) == (409, "storage_overlaps")
     beside = made(root, name="other", data=DATA | {"prefix": "team/dogs"})
     assert beside.status_code == 201, beside.content
 
@@ -187,6 +196,20 @@ def test_node_is_sent_the_place_and_the_keys_for_jobs_that_mount_it(root, alice,
         True,
     )
     assert SECRET not in repr(cats)
+
+
+def test_node_is_sent_new_keys_for_what_it_runs_already(root, alice, vc, node):
+    made(root, vc)
+    copies_of(submitted(alice, file_with(vc, "cats")))
+    before = Node.objects.get().desired_revision
+    keys = {"access_key": ACCESS, "secret_key": "a new one"}
+    assert root.patch("/storages/cats", keys).status_code == 200
+    assert Node.objects.get().desired_revision > before
+    (spec,) = desired_attempts(node.pk)
+    assert spec.s3[0].secret_key == "a new one"
+    with CaptureQueriesContext(connection) as queries:
+        desired_attempts(node.pk)
+    assert len(queries) == 2, "its attempts, and when their storages were changed"
 
 
 def test_27_keys_are_shown_to_no_one_who_runs_jobs(root, alice, vc, node):

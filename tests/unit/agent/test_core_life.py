@@ -245,6 +245,13 @@ def test_the_lease_runs_from_the_sending_of_the_newest_acknowledged_heartbeat(
     assert failed.error_code == "node_lost"
 
 
+def test_a_fence_is_the_reason_of_what_was_not_written_back(world: World) -> None:
+    container = run(world)
+    world.advance(LEASE_S + 0.1)
+    world.exit(container, 0, error_code="storage_not_synced", message="Not all of it.")
+    assert [f.error_code for f in world.facts if f.phase == "failed"] == ["node_lost"]
+
+
 def test_a_fence_shortens_the_grace_of_a_stop_under_way(world: World) -> None:
     run(world, stop_grace_s=600)
     world.desire()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from skep_agent.isolation.objects import MAX_DEPTH, NoFile, file_of, key_of, prefix_of
 from skep_agent.protocol import S3Mount
-from skep_agent.runtimes.object_transfers import Item, Written, _files, _made
+from skep_agent.runtimes import object_transfers
+from skep_agent.runtimes.object_transfers import Ended, Item, Written, _files, _made
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 ODD = st.sampled_from(["", ".", "..", "/", "//", "../", "\0", "a", "a/b", "\\", "é", "/etc"])
@@ -120,7 +121,7 @@ def test_02_only_plain_files_are_read(tmp_path):
     os.mkfifo(folder / "pipe")
     at, written = os.open(folder, os.O_RDONLY), Written()
     found = {}
-    for names, file in _files(at, written):
+    for names, file in _files(at, written, lambda: False):
         found[names] = file.read()
         file.close()
     os.close(at)
@@ -135,8 +136,27 @@ def test_files_in_too_many_folders_are_told_and_end_nothing(tmp_path):
     (tmp_path / "here").write_text("x")
     at, written = os.open(tmp_path, os.O_RDONLY), Written()
     names = []
-    for parts, file in _files(at, written):
+    for parts, file in _files(at, written, lambda: False):
         names.append(parts)
         file.close()
     os.close(at)
     assert (names, written.failed) == ([("here",)], 1)
+
+
+def test_folder_that_is_too_large_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(object_transfers, "MAX_OBJECTS", 3)
+    (tmp_path / "sub").mkdir()
+    for name in "abcde":
+        (tmp_path / "sub" / name).symlink_to("/nowhere")
+    at, written = os.open(tmp_path, os.O_RDONLY), Written()
+    assert list(_files(at, written, lambda: False)) == []
+    os.close(at)
+    assert written.failed == 1
+
+
+def test_walk_through_links_alone_ends_when_it_shall(tmp_path):
+    (tmp_path / "link").symlink_to("/nowhere")
+    at = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(Ended):
+        list(_files(at, Written(), lambda: True))
+    os.close(at)

@@ -1,7 +1,8 @@
 """The complete desired state of a node, from its unreleased attempts.
 
-An attempt's spec never changes but for `desired` and its cause, so specs are remembered: a node
-that is sent one more attempt costs one small query and the new one's details.
+An attempt's spec never changes but for `desired` and its cause, and the keys of storages, so specs
+are remembered: a node that is sent one more attempt costs one small query and the new one's
+details.
 
 The gateway sends it as one frame.
 """
@@ -28,6 +29,7 @@ from skep_platform.jobs.lifecycle.facts import UNSAVED
 from skep_platform.jobs.lifecycle.reporting import refuse
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, AttemptState
+from skep_platform.storage.models import Storage
 
 REMEMBERED_BYTES = 64 * 1024**2
 # What one node is sent at most, below the frame limit of the protocol. An attempt that does not fit
@@ -55,7 +57,7 @@ class NodeSpecs:
 
 def desired_state(node_id: UUID) -> NodeSpecs:
     """Return every attempt that the node holds or shall hold. One query for those known to this
-    process, and five more for all others together."""
+    process, one more where some of them have keys of storages, and five for all others together."""
     held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
     states = {pk: _State(*row) for pk, *row in held.values_list("pk", *STATE)}
     attempts, shared, to_start = [], {}, []
@@ -177,12 +179,20 @@ class _Known:
         """Return the specs in the order of `attempts`, without those that were deleted."""
         with self._lock:
             found = {pk: self._specs[pk] for pk in attempts if pk in self._specs}
+        for pk in _outdated(found):
+            del found[pk]
+            self._drop(pk)
         missing = [pk for pk in attempts if pk not in found]
         if missing:
             built = build(missing)
             self._remember(built)
             found |= built
         return {pk: found[pk] for pk in attempts if pk in found}
+
+    def _drop(self, pk: UUID) -> None:
+        with self._lock:
+            if (built := self._specs.pop(pk, None)) is not None:
+                self._bytes -= built.size
 
     def _remember(self, specs: Mapping[UUID, BuiltSpec]) -> None:
         with self._lock:
@@ -192,6 +202,16 @@ class _Known:
                     self._bytes += built.size
             while self._bytes > REMEMBERED_BYTES:
                 self._bytes -= self._specs.popitem(last=False)[1].size
+
+
+def _outdated(specs: Mapping[UUID, BuiltSpec]) -> list[UUID]:
+    """Return those with keys of storages that were changed or deleted since. One query where there
+    are any with keys."""
+    known = {pk for built in specs.values() for pk in built.buckets}
+    if not known:
+        return []
+    now = dict(Storage.objects.filter(pk__in=known).values_list("pk", "updated_at"))
+    return [pk for pk, built in specs.items() if not built.buckets.items() <= now.items()]
 
 
 _known = _Known()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -28,12 +29,14 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Mounts:
     """What the containers of one job mount. `home`: where the home of its owner is; "": nowhere.
-    `refusal`: code and message of why none of its attempts may start."""
+    `refusal`: code and message of why none of its attempts may start. `buckets`: storages of `s3`,
+    and when they were changed last."""
 
     all: list[StorageMount] = field(default_factory=list)
     s3: list[S3Mount] = field(default_factory=list)
     home: str = ""
     refusal: tuple[str, str] | None = None
+    buckets: dict[UUID, datetime] = field(default_factory=dict)
 
     @property
     def targets(self) -> list[str]:
@@ -153,6 +156,7 @@ def _add_copy(row: JobStorage, kept: Storage, job: Row, read_only: bool, mounts:
         return
     folder = row.dataset.folder if row.dataset is not None else ""
     data = kept.data
+    mounts.buckets[kept.pk] = kept.updated_at
     mounts.s3.append(
         S3Mount(
             storage=kept.name,

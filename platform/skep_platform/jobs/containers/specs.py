@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -96,6 +97,8 @@ class BuiltSpec:
     size: int
     # Code and message of why the attempt may not start; what runs already goes on.
     refusal: tuple[str, str] | None = None
+    # Storages whose keys it has, and when they were changed last.
+    buckets: Mapping[UUID, datetime] = field(default_factory=dict)
 
 
 def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
@@ -275,12 +278,13 @@ class _Builder:
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
             return {
-                pk: BuiltSpec(spec, None, _size(spec), refusals[pk]) for pk, spec in specs.items()
+                pk: BuiltSpec(spec, None, _size(spec), refusals[pk], mounts.buckets)
+                for pk, spec in specs.items()
             }
         part = _size(shared) // len(rows) + 1
         specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
         return {
-            pk: BuiltSpec(spec, shared, _size(spec) + part, refusals[pk])
+            pk: BuiltSpec(spec, shared, _size(spec) + part, refusals[pk], mounts.buckets)
             for pk, spec in specs.items()
         }
 
