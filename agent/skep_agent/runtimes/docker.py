@@ -106,6 +106,7 @@ class DockerRuntime:
         files = ScratchImages(state and state / "scratch", node)
         self._scratches = Scratches(self._engine, node, files)
         self._objects = ObjectStores(state and state / "objects", storages or StoragePolicy())
+        self.learn, self.forget = self._objects.learn, self._objects.forget
         self._storages = StorageMounts(node, storages or StoragePolicy(), self._objects.source)
         self._exits = ExitWatcher(self._engine, self._labels)
         self._stats = Stats(self._engine)
@@ -155,12 +156,6 @@ class DockerRuntime:
         self, key: AttemptKey, mounts: tuple[S3Mount, ...], progress: Callable[[Progress], None]
     ) -> None:
         await self._objects.fetch(key, mounts, progress)
-
-    def learn(self, specs: Sequence[AttemptSpec]) -> None:
-        self._objects.learn(specs)
-
-    def forget(self, attempt_id: str) -> None:
-        self._objects.forget(attempt_id)
 
     async def write_back(self, key: AttemptKey, may_go_on: Callable[[], bool]) -> None:
         await self._objects.sync(key, may_go_on)

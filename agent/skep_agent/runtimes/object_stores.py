@@ -2,18 +2,13 @@
 
 They are filled before the container is made, and written back when it has ended. The keys are kept
 in memory alone: an agent that was started anew gets them again with the next desired state, and
-then writes back what the container left. Each task has a copy of its own.
-
-In the folder of an attempt: the files of one mount below `0`, and in `0.place` where they are from,
-which is where they go back to: the server may send other mounts later, or in another order. Once a
-container may write to them, `0.json` says what they were before, and `0.given` how many MiB. It
-goes when they were written back.
+then writes back what the container left. Each task has a copy of its own. What is noted beside the
+files: see `object_notes`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import time
@@ -29,10 +24,12 @@ from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.isolation.files import Owner
 from skep_agent.isolation.mounts import StoragePolicy, check_object_store, unavailable
 from skep_agent.protocol import AttemptSpec, S3Mount
+from skep_agent.runtimes import object_notes as notes
 from skep_agent.runtimes import object_transfers as transfers
 from skep_agent.runtimes.base import AttemptKey
 from skep_agent.runtimes.docker_disk import Watched
-from skep_agent.runtimes.object_transfers import Ended, Refused, Seen
+from skep_agent.runtimes.object_notes import Left
+from skep_agent.runtimes.object_transfers import Ended, StoreRefused
 
 DOWNLOADS = UPLOADS = 4  # attempts whose mounts are copied at a time
 QUEUED_S = 60.0  # between two reports of what waits for its turn
@@ -45,7 +42,6 @@ REPORT_S = 1.0  # between two reports of the same percent
 # What stays free on the disk of the agent's state: the lesser of the two.
 RESERVE_BYTES, RESERVE_PART = 1024**3, 50
 MIB = 1024 * 1024
-BYTES_PER_INODE = 16 * 1024  # as the watch of the disk counts them
 NOT_SYNCED = "storage_not_synced"
 
 log = structlog.get_logger(__name__)
@@ -84,16 +80,6 @@ class _Turn:
             self.slots.release()
         else:
             self.work.add_done_callback(lambda _: self.slots.release())
-
-
-@dataclass(slots=True)
-class _Left:
-    """A mount that is not written back yet, as it was filled."""
-
-    number: str
-    place: dict[str, Any]
-    known: dict[str, Seen]  # what its files were when they were last in the bucket
-    problem: str = ""  # why not, when it was last tried
 
 
 @dataclass(slots=True)
@@ -195,7 +181,7 @@ class ObjectStores:
         folder = self._of(key)
         for place in sorted(folder.glob("*.place")) if folder else ():
             source = place.with_suffix("")
-            if _read(place) == _place_of(mount) and source.is_dir():
+            if notes.read(place) == notes.place_of(mount) and source.is_dir():
                 return source
         raise unavailable(f"Storage {mount.storage}: what was copied of it is not there any more.")
 
@@ -210,7 +196,7 @@ class ObjectStores:
         for mount in spec.s3:
             source = self.source(key, mount)
             try:
-                await asyncio.to_thread(_hand_over, source, owner, mount.read_only)
+                await asyncio.to_thread(notes.hand_over, source, owner, mount.read_only)
             except OSError as error:
                 raise unavailable(f"Storage {mount.storage}: {error.strerror}.") from None
 
@@ -228,9 +214,9 @@ class ObjectStores:
             return
         self._kept.add(key)
         problems: list[str] = []
-        left: list[_Left] = []
+        left: list[Left] = []
         try:
-            left = await asyncio.to_thread(_left, folder, problems)
+            left = await asyncio.to_thread(notes.left_in, folder, problems)
             await self._keys(key, may_go_on)
             await self._write_all(key, left, problems, may_go_on)
         except Ended:
@@ -244,7 +230,7 @@ class ObjectStores:
     async def _write_all(
         self,
         key: AttemptKey,
-        left: list[_Left],
+        left: list[Left],
         problems: list[str],
         may_go_on: Callable[[], bool],
     ) -> None:
@@ -275,7 +261,7 @@ class ObjectStores:
     async def _try(
         self,
         key: AttemptKey,
-        one: _Left,
+        one: Left,
         problems: list[str],
         turn: _Turn,
         may_go_on: Callable[[], bool],
@@ -293,7 +279,7 @@ class ObjectStores:
             return True
         try:
             written = await self._upload(folder, one, mount, turn, may_go_on)
-        except Refused as failure:
+        except StoreRefused as failure:
             one.problem = failure.message
             if self._mount_at(key, one.place) != mount:  # other keys came meanwhile
                 return False
@@ -324,7 +310,7 @@ class ObjectStores:
 
     def _mount_at(self, key: AttemptKey, place: dict[str, Any]) -> S3Mount | None:
         """Return the mount of that place as the server sent it last, with its keys."""
-        return next((m for m in self._known.get(key, ()) if _place_of(m) == place), None)
+        return next((m for m in self._known.get(key, ()) if notes.place_of(m) == place), None)
 
     def watched(self, container: dict[str, Any]) -> Watched:
         """Return what the disk watch has to count for a container, as the engine describes it."""
@@ -335,7 +321,7 @@ class ObjectStores:
         folders, given = [], 0
         for manifest in sorted(folder.glob("*.json")):
             folders.append(str(manifest.with_suffix("")))
-            given += _given(manifest.with_suffix(".given"))
+            given += notes.given_in(manifest.with_suffix(".given"))
         return Watched(tuple(folders), given)
 
     async def discard(self, key: AttemptKey) -> None:
@@ -410,7 +396,7 @@ class ObjectStores:
     async def _upload(
         self,
         folder: Path,
-        one: _Left,
+        one: Left,
         mount: S3Mount,
         turn: _Turn,
         may_go_on: Callable[[], bool],
@@ -420,7 +406,7 @@ class ObjectStores:
         if not may_go_on():
             raise Ended
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._uploads, _write_back, folder, one, mount, stop)
+        work = loop.run_in_executor(self._uploads, notes.write_back, folder, one, mount, stop)
         turn.use(work)
         try:
             while not work.done():
@@ -459,7 +445,7 @@ class ObjectStores:
 
             made = folder / str(number)
             made.mkdir(mode=0o755)
-            _write(made.with_suffix(".place"), _place_of(mount))
+            notes.write(made.with_suffix(".place"), notes.place_of(mount))
             at = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 transfers.download(mount, items, at, progress, stop)
@@ -492,75 +478,6 @@ def _look(work: asyncio.Future[Any]) -> None:
     """Take the error of a transfer that no one waits for any more."""
     if not work.cancelled():
         work.exception()
-
-
-def _hand_over(source: Path, owner: Owner, read_only: bool) -> None:
-    at = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        known, taken, inodes = transfers.own(at, owner.uid, owner.gid)
-    finally:
-        os.close(at)
-    if read_only:
-        return
-    given_mb = -(-max(taken, inodes * BYTES_PER_INODE) // MIB)
-    _write(source.with_suffix(".given"), given_mb)
-    _write(source.with_suffix(".json"), known)
-
-
-def _write_back(folder: Path, one: _Left, mount: S3Mount, stop: _Stop) -> transfers.Written:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    at = os.open(folder / one.number, flags)
-    try:
-        return transfers.upload(mount, at, one.known, stop)
-    finally:
-        os.close(at)
-
-
-def _left(folder: Path, problems: list[str]) -> list[_Left]:
-    """Return the mounts of an attempt that may have to be written back."""
-    found = []
-    for manifest in sorted(folder.glob("*.json")):
-        place, files = _read(manifest.with_suffix(".place")), _read(manifest)
-        if isinstance(place, dict) and isinstance(files, dict):
-            known = {name: Seen(*seen) for name, seen in files.items()}
-            found.append(_Left(manifest.stem, place, known))
-        else:
-            problems.append("What a storage had before is not known any more.")
-    return found
-
-
-def _place_of(mount: S3Mount) -> dict[str, Any]:
-    """Return what makes a mount the same: its keys may change, and how its store is reached."""
-    names = ("storage", "endpoint", "bucket", "prefix", "user_folder", "target", "read_only")
-    return {name: getattr(mount, name) for name in names}
-
-
-def _write(path: Path, what: object) -> None:
-    """Write all of it or nothing, also when the machine loses its power."""
-    part = path.with_suffix(".part")
-    with part.open("w") as file:
-        json.dump(what, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _read(path: Path) -> Any:
-    """Return None where it is broken, or not there."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _given(path: Path) -> int:
-    given = _read(path)
-    return given if isinstance(given, int) else 0
 
 
 async def _pause(seconds: float, may_go_on: Callable[[], bool]) -> None:

@@ -55,7 +55,7 @@ class Ended(Exception):
     """The transfer was given up."""
 
 
-class Refused(RuntimeFailure):
+class StoreRefused(RuntimeFailure):
     """A "storage_unavailable" that does not go away by itself: no key, or no bucket."""
 
 
@@ -167,7 +167,8 @@ def upload(
 ) -> Written:
     """Write back each plain file that is not as it is `known`, where it is noted then. Links,
     sockets and devices are left out, and nothing is removed from the bucket. It gives up early
-    where the store takes none. Raises RuntimeFailure "storage_unavailable", Refused and Ended."""
+    where the store takes none. Raises RuntimeFailure "storage_unavailable", StoreRefused and
+    Ended."""
     prefix, written = prefix_of(mount), Written()
     with (
         _store(mount) as client,
@@ -194,7 +195,7 @@ def upload(
                 break
         for error in flights.wait():
             failure = _not_copied(mount, error)
-            if isinstance(failure, Refused):
+            if isinstance(failure, StoreRefused):
                 raise failure
             written.files -= 1
             written.fail(failure.message, again=True)
@@ -424,7 +425,7 @@ def _store(mount: S3Mount) -> Iterator[Any]:
 
 def _check_address(mount: S3Mount) -> None:
     """Refuse names that lead to the machines themselves: whoever has the name chooses where it
-    leads. Raises Refused. A name that leads nowhere is left to the client, which may have a
+    leads. Raises StoreRefused. A name that leads nowhere is left to the client, which may have a
     proxy."""
     url = urlsplit(mount.endpoint)
     host = url.hostname or ""
@@ -436,7 +437,7 @@ def _check_address(mount: S3Mount) -> None:
         return
     if any(is_closed_address(str(address[0])) for *_, address in found):
         message = f"Storage {mount.storage}: its address belongs to the machines themselves."
-        raise Refused("storage_unavailable", message)
+        raise StoreRefused("storage_unavailable", message)
 
 
 def _manager(client: Any) -> TransferManager:
@@ -474,10 +475,10 @@ def _not_copied(mount: S3Mount, error: BaseException) -> RuntimeFailure:
     code = str(answer.get("Error", {}).get("Code", ""))
     code = code if _CODE.fullmatch(code) else "an error"
     if code in _REFUSED:
-        return Refused(
+        return StoreRefused(
             "storage_unavailable",
             f"Storage {mount.storage}: its store refuses this ({code}): an admin should look at the"
             " keys of the storage.",
         )
     message = f"Storage {mount.storage}: its store reports {code}."
-    return Refused("storage_unavailable", message) if code == _GONE else unavailable(message)
+    return StoreRefused("storage_unavailable", message) if code == _GONE else unavailable(message)

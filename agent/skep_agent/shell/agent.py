@@ -236,14 +236,8 @@ class Agent:
         for container in containers:
             self._fence.name(container.container_id)
         log.info("agent_started", node=self.identity.name, containers=len(containers))
-        self.dispatch(
-            ev.AgentStarted(
-                tuple(self.journal.records),
-                tuple(containers),
-                tuple(gpus),
-                lease_until,
-            )
-        )
+        records = tuple(self.journal.records)
+        self.dispatch(ev.AgentStarted(records, tuple(containers), tuple(gpus), lease_until))
         if self.machine.lease_until is not None:
             self._fence.set_lease(self.machine.lease_until)
         self._taken_over = True
