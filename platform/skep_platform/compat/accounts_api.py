@@ -75,7 +75,7 @@ class LoginFields(Fields):
     username = serializers.CharField(max_length=150)
     password = PasswordField()
     code = serializers.CharField(max_length=40, required=False, allow_blank=True)
-    expiration = serializers.IntegerField(min_value=60, required=False)
+    expiration = serializers.IntegerField(min_value=60, max_value=7 * DAY_S, required=False)
 
 
 class PaiLoginView(PublicView):
@@ -151,12 +151,12 @@ class PaiTokenLoginView(PaiLoginView):
     """The login of version 1, which also lists tokens."""
 
     def get_authenticators(self) -> list[Any]:
-        if self.request is not None and self.request.method == "GET":
-            return [ClientAuthentication()]
-        return []
+        if self.request is not None and self.request.method == "POST":
+            return []
+        return [ClientAuthentication()]
 
     def get_permissions(self) -> list[Any]:
-        return [IsAuthenticated()] if self.request.method == "GET" else [AllowAny()]
+        return [AllowAny()] if self.request.method == "POST" else [IsAuthenticated()]
 
     def get(self, request: Request) -> Response:
         return PaiTokensView.get(self, request)  # type: ignore[arg-type]

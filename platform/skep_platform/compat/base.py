@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,7 +45,7 @@ class ClientAuthentication(TokenAuthentication):
 def _basic(encoded: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         text = ""
     username, _, token = text.partition(":")
     if not token.isascii() or not token.strip() or " " in token:
@@ -113,7 +112,10 @@ def done(message: str, status: int = 200, **more: Any) -> Response:
     return Response({"message": message, **more}, status=status)
 
 
-def both(route: str, view: type[APIView], **given: Any) -> list[URLPattern]:
-    """Return the route with and without a slash at its end: OpenPAI takes either."""
-    answer = view.as_view(**given)
-    return [path(route, answer), path(f"{route}/", answer)]
+def both(
+    route: str, view: type[APIView], extra: Mapping[str, str] | None = None
+) -> list[URLPattern]:
+    """Return the route with and without a slash at its end: OpenPAI takes either. `extra` is given
+    to the view with what the address has."""
+    answer, given = view.as_view(), dict(extra or {})
+    return [path(route, answer, given), path(f"{route}/", answer, given)]

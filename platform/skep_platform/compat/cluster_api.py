@@ -17,6 +17,7 @@ from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.compat.base import CompatView
 from skep_platform.compat.job_shapes import debug_id
 from skep_platform.core.errors import NotFound, SkepError
+from skep_platform.jobs import visibility
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JOB, AttemptState
 from skep_platform.storage import queries as storages
@@ -51,13 +52,13 @@ class VcBase(CompatView):
 class PaiVirtualClustersView(VcBase):
     def get(self, request: Request) -> Response:
         """List the virtual clusters that the caller may see, by name."""
-        return Response(described(list(tenancy.visible_to(request.user)[:MOST_VCS])))
+        return Response(described(request, list(tenancy.visible_to(request.user)[:MOST_VCS])))
 
 
 class PaiVirtualClusterView(VcBase):
     def get(self, request: Request, name: str) -> Response:
         vc = tenancy.find(request.user, name)
-        return Response(described([vc])[vc.name])
+        return Response(described(request, [vc])[vc.name])
 
     def put(self, request: Request, name: str) -> Response:
         return _not_here(request)
@@ -77,9 +78,10 @@ def _not_here(request: Request) -> Response:
     raise SkepError(message, code="not_implemented")
 
 
-def described(vcs: Iterable[VirtualCluster]) -> dict[str, Any]:
-    """Return what virtual clusters own and use, by their names. Two queries and the state of the
-    cells: as in HiveD, CPUs and memory are those that belong to the GPUs."""
+def described(request: Request, vcs: Iterable[VirtualCluster]) -> dict[str, Any]:
+    """Return what virtual clusters own and use, by their names, and how many of their jobs the
+    caller may see. Two queries and the state of the cells: as in HiveD, CPUs and memory are those
+    that belong to the GPUs."""
     known = {vc.name: vc for vc in vcs}
     with current_state() as state:
         uses = usage.measure(state)
@@ -91,7 +93,9 @@ def described(vcs: Iterable[VirtualCluster]) -> dict[str, Any]:
     everything = sum(use.owned for use in uses.values()) or 1
     used = _used(known.values())
     jobs = dict(
-        Job.objects.filter(vc__in=known.values(), state__in=JOB.active)
+        Job.objects.filter(
+            visibility.of_jobs(request.user), vc__in=known.values(), state__in=JOB.active
+        )
         .order_by()
         .values_list("vc__name")
         .annotate(Count("pk"))

@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import current_user
@@ -20,7 +21,7 @@ from skep_platform.compat.base import CompatView, Fields
 from skep_platform.core.api import validated
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.parsers import body_text
-from skep_platform.core.throttling import Searches
+from skep_platform.core.throttling import Scans
 from skep_platform.jobs import bulk, queries, services, visibility
 from skep_platform.jobs.api import JOB_FILE_PARSERS
 from skep_platform.jobs.models import Job, JobAttempt, Task, TaskAttempt, TaskRole
@@ -30,7 +31,7 @@ from skep_platform.telemetry.retention import check_kept
 
 MOST, USUAL = 50_000, 5_000  # jobs of one answer
 COUNTED = 100_000  # jobs that `totalCount` counts at most
-FURTHEST = 10_000_000  # offset
+FURTHEST = 100_000  # offset: each row before it is read
 TAIL_BYTES = 16 * 1024
 RETRIES = F("retries_used") + F("free_retries") + F("preemptions")
 ORDERS: dict[str, Any] = {
@@ -47,8 +48,11 @@ ORDERS: dict[str, Any] = {
 }
 
 
-class KeywordSearches(Searches):
-    parameters = ("keyword",)
+class Lists(Scans):
+    """Lists of jobs: in any order, many at a time. Submits have limits of their own."""
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        return request.method == "POST" or super().allow_request(request, view)
 
 
 class ValueFields(Fields):
@@ -56,7 +60,7 @@ class ValueFields(Fields):
 
 
 class PaiJobsView(CompatView):
-    throttle_classes = (KeywordSearches,)
+    throttle_classes = (Lists,)
     job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
@@ -221,6 +225,8 @@ class PaiExecutionTypeView(JobBase):
         """Stop a job. START changes nothing: a job that was stopped is submitted again."""
         asked = validated(ValueFields, request)["value"]
         job = find(request, framework)
+        if asked == "START" and not queries.may_stop(request.user, job):
+            raise Forbidden("Only the owner of a job and admins change it.")
         if asked == "STOP":
             services.stop(current_user.user(request), job.pk)
         elif asked != "START":
@@ -433,7 +439,18 @@ class PaiUserJobConfigView(PaiConfigView):
     ) -> HttpResponseBase:
         """Get the job file as JSON: clients of version 1 read no YAML."""
         job = find(request, f"{username}~{name}")
-        return Response(job.spec)
+        return Response(_without_credentials(job.spec))
+
+
+def _without_credentials(value: Any) -> Any:
+    """Mask the credentials in all texts of a job file that was read."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, dict):
+        return {key: _without_credentials(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_credentials(one) for one in value]
+    return value
 
 
 class PaiUserJobExecutionView(PaiExecutionTypeView):

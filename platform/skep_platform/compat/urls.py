@@ -13,8 +13,6 @@ JOB = "jobs/<str:framework>"
 ATTEMPT = f"{JOB}/attempts/<int:attempt>"
 TASK = f"{ATTEMPT}/taskRoles/<str:role>/taskIndex/<int:index>/attempts"
 LOGS = f"{TASK}/<int:retry>/logs"
-USER = "users/<str:username>"
-USER = "users/<str:username>"
 USER_FIELDS = ("extension", "virtualcluster", "password", "email", "admin")
 GROUP_FIELDS = ("description", "externalname", "extension")
 
@@ -39,19 +37,21 @@ routes: list[URLPattern] = [
     *both("users/<str:username>/group", accounts_api.PaiUserGroupView),
     *both("users/<str:username>/grouplist", accounts_api.PaiUserGroupsView),
     *(
-        path(
-            f"users/<str:username>/{field}",
-            accounts_api.PaiUserFieldView.as_view(),
-            {"field": field},
-        )
+        route
         for field in USER_FIELDS
+        for route in both(
+            f"users/<str:username>/{field}", accounts_api.PaiUserFieldView, extra={"field": field}
+        )
     ),
     *both("groups", groups_api.PaiGroupsView),
     *both("groups/<str:name>", groups_api.PaiGroupView),
     *both("groups/<str:name>/userlist", groups_api.PaiGroupUsersView),
     *(
-        path(f"groups/<str:name>/{field}", groups_api.PaiGroupFieldView.as_view(), {"field": field})
+        route
         for field in GROUP_FIELDS
+        for route in both(
+            f"groups/<str:name>/{field}", groups_api.PaiGroupFieldView, extra={"field": field}
+        )
     ),
     *both("virtual-clusters", cluster_api.PaiVirtualClustersView),
     *both("virtual-clusters/<str:name>", cluster_api.PaiVirtualClusterView),

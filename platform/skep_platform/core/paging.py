@@ -31,6 +31,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 Row = TypeVar("Row")  # a model, or what `values` of its rows are
 ROWS = 50  # per page, without `limit`
 MAX_ROWS = 500
+# What reading a cursor that no page has given out raises.
+INVALID = (
+    ArithmeticError,
+    AttributeError,
+    DataError,
+    RecursionError,
+    TypeError,
+    ValidationError,
+    ValueError,
+)
 PAGE_PARAMETERS = [
     OpenApiParameter("limit", int, description="Rows per page, at most 500 (default 50)."),
     OpenApiParameter("cursor", str, description="From `next` or `previous` of another page."),
@@ -87,7 +97,7 @@ def page(
         cursor = _decode(rows.model, columns, request)
         backwards = cursor is not None and cursor.backwards
         found = _read(rows, columns, descending ^ backwards, cursor, among, limit + 1, sort)
-    except (ValueError, TypeError, ValidationError, DataError, RecursionError) as error:
+    except INVALID as error:
         if not request.query_params.get("cursor"):
             raise
         raise NotFound("Invalid cursor") from error
@@ -145,7 +155,7 @@ def read_cursor(request: Request, *types: Callable[[str], Any]) -> Cursor | None
             return None
         values, backwards = given
         return Cursor(tuple(of(v) for of, v in zip(types, values, strict=True)), backwards)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except INVALID as error:
         raise NotFound("Invalid cursor") from error
 
 

@@ -154,6 +154,8 @@ class SimulatedJob:
         "rate",
         "served",
         "since_us",
+        "start_left_us",
+        "start_us",
         "submit_us",
         "submitted_at",
         "trace",
@@ -169,7 +171,7 @@ class SimulatedJob:
         self.left_us = -int(-trace.duration_s * US // 1)
         self.held_us = self.served = 0  # served: GPU-microseconds
         self.place: Place | None = None
-        self.since_us = 0
+        self.since_us = self.start_us = self.start_left_us = 0
         self.first_us: int | None = None
         self.rate = 1.0
         self.version = self.preemptions = self.ranked = 0
@@ -190,13 +192,20 @@ class SimulatedJob:
         self.since_us = now
         self.held_us += ran
         self.served += ran * self.gpus
-        self.left_us -= ran if self.rate == 1.0 else int(ran * self.rate)
+        # From the start, so that it is rounded once, however often the job is looked at.
+        run = now - self.start_us
+        self.left_us = self.start_left_us - (run if self.rate == 1.0 else int(run * self.rate))
+
+    def start(self, place: Place, now: int, rate: float) -> None:
+        self.place, self.rate = place, rate
+        self.since_us = self.start_us = now
+        self.start_left_us = self.left_us
 
     def end_us(self) -> int:
         """Return when it ends if it goes on: a duration is rounded up."""
         if self.rate == 1.0:
-            return self.since_us + self.left_us
-        return self.since_us - int(-self.left_us / self.rate // 1)
+            return self.start_us + self.start_left_us
+        return self.start_us - int(-self.start_left_us / self.rate // 1)
 
 
 @dataclass(slots=True)
@@ -311,14 +320,13 @@ class Kernel:
         self._ended[job.number] = self.now
 
     def _start(self, domain: SharedPool, job: SimulatedJob, place: Place) -> None:
-        job.place, job.since_us = place, self.now
         if job.first_us is None:
             job.first_us = self.now
         else:
             job.left_us += self.restart_us
             domain.refused.clear()
-        if self.locality:
-            job.rate = self.locality[min(len(place), len(self.locality)) - 1]
+        slow = self.locality[min(len(place), len(self.locality)) - 1] if self.locality else 1.0
+        job.start(place, self.now, slow)
         job.version += 1
         heapq.heappush(self._events, (job.end_us(), END, job.number, job.version))
         if domain.policy.keep is Keep.DISPLACE:

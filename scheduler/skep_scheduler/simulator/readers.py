@@ -7,6 +7,7 @@ A line that cannot be read is an error with file, line, column and reason; no li
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,6 +96,12 @@ class Row:
             raise self.error(field, "is not a number")
         return value
 
+    def whole(self, field: str, default: str = "") -> int:
+        value = self.number(field, default)
+        if not math.isfinite(value):
+            raise self.error(field, "is not a number")
+        return int(value)
+
     def at_least(
         self, field: str, least: float, *, whole: bool = False, default: str = ""
     ) -> float:
@@ -166,9 +173,9 @@ def _generic(row: Row, index: int) -> TraceJob:
         row.gpus(),
         row.text("vc"),
         row.text("user"),
-        int(row.number("priority", "0")),
+        row.whole("priority", "0"),
         model=row.text("model"),
-        batch=int(row.number("batch", "0")),
+        batch=row.whole("batch", "0"),
         iterations=row.number("iterations", "0"),
         deadline_s=row.number("deadline_s") if deadline else None,
     )
@@ -181,9 +188,9 @@ def _muri(row: Row, index: int) -> TraceJob:
         row.number("submit_time") / 1000,
         row.at_least("duration", 0) / 1000,
         row.gpus(),
-        priority=int(row.number("priority", "0")),
+        priority=row.whole("priority", "0"),
         model=row.text("model"),
-        batch=int(row.number("batch", "0")),
+        batch=row.whole("batch", "0"),
         iterations=row.at_least("iterations", 0),
         iteration_s=row.at_least("iteration_time", 0) * 1.015 / 1000,
         stages_s=(
@@ -251,11 +258,11 @@ def _pods(row: Row, index: int) -> TraceJob:
         row.text("name"),
         created,
         max(deleted - created, 0.0),
-        int(row.number("num_gpu", "0")),
+        row.whole("num_gpu", "0"),
         user=row.text("qos"),
-        gpu_milli=int(row.number("gpu_milli", "0")),
-        cpu_millis=int(row.number("cpu_milli", "0")),
-        memory_mb=int(row.number("memory_mib", "0")),
+        gpu_milli=row.whole("gpu_milli", "0"),
+        cpu_millis=row.whole("cpu_milli", "0"),
+        memory_mb=row.whole("memory_mib", "0"),
         model=row.text("gpu_spec"),
     )
 

@@ -55,6 +55,12 @@ def test_version_1_logs_in_by_form_and_by_json(alice):
     assert len(client.get(address).json()["tokens"]) == 2
 
 
+def test_only_the_login_of_version_1_needs_no_token(alice):
+    for method in ("get", "head", "options"):
+        answer = getattr(Pai().client, method)("/rest-server/api/v1/token")
+        assert answer.status_code == 401, method
+
+
 def test_a_wrong_password_and_an_unknown_user_look_the_same(alice):
     for body in ({"username": "alice", "password": "x"}, {"username": "eve", "password": "x"}):
         answer = Pai().post("/authn/basic/login", body)
@@ -179,6 +185,9 @@ def test_virtual_clusters_count_what_they_own_and_use(alice, vc, node, root):
     assert (found["resourcesUsed"]["cpu"], found["resourcesUsed"]["memory"]) == (4, 2048)
     assert found["resourcesTotal"]["GPUs"] == 8
     assert found["numJobs"] == 1
+    bob = make_user("bob")
+    Membership.objects.create(vc=vc, user=bob)
+    assert Pai(bob).get("/virtual-clusters/vision").json()["numJobs"] == 0
     assert refused(mine.get("/virtual-clusters/hidden")) == (404, "NoVirtualClusterError")
     assert set(root.get("/virtual-clusters").json()) == {"vision", "hidden"}
     answer = root.put("/virtual-clusters/vision", {"vcCapacity": 3})

@@ -13,6 +13,7 @@ from tests.support.openpai_api import ROOT, Pai, refused
 from tests.support.platform_factories import make_job, make_user, make_vc
 
 from skep_platform.jobs.models import Job
+from skep_platform.tenancy.models import Membership
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.support.openpai_urls")]
 
@@ -135,6 +136,16 @@ def test_the_config_hides_secrets(pai, vc):
     assert b"******" in answer.content
 
 
+def test_no_config_shows_the_credentials_in_an_address(pai, vc):
+    file = job_file(vc, name="clone", commands=["git clone https://u:t0ken-x@git.example.org/a"])
+    assert pai.post("/jobs", json.dumps(file), "yaml").status_code == 202
+    as_json = pai.client.get("/rest-server/api/v1/user/alice/jobs/clone/config")
+    for answer in (pai.get("/jobs/alice~clone/config"), as_json):
+        assert answer.status_code == 200
+        assert b"t0ken-x" not in answer.content
+        assert b"git.example.org/a" in answer.content
+
+
 def test_a_job_is_stopped_by_its_execution_type(pai, vc):
     submit(pai, vc, name="runaway")
     answer = pai.put("/jobs/alice~runaway/executionType", {"value": "STOP"})
@@ -147,6 +158,11 @@ def test_a_job_is_stopped_by_its_execution_type(pai, vc):
     )
     again = pai.put("/jobs/alice~runaway/executionType", {"value": "START"})
     assert refused(again) == (403, "ReadOnlyJobError")
+    bob = make_user("bob")
+    Membership.objects.create(vc=vc, user=bob)
+    Job.objects.update(visibility="members")
+    other = Pai(bob).put("/jobs/alice~runaway/executionType", {"value": "START"})
+    assert refused(other) == (403, "ForbiddenUserError")
     wrong = pai.put("/jobs/alice~runaway/executionType", {"value": "PAUSE"})
     assert refused(wrong) == (400, "InvalidParametersError")
 
@@ -211,8 +227,9 @@ def test_basic_authentication_takes_a_token_and_never_a_password(pai, alice, vc)
     assert status("alice", pai.token) == 200
     assert status("bob", pai.token) == 401
     assert status("alice", "correct-horse-battery") == 401
-    pai.client.credentials(HTTP_AUTHORIZATION="Basic !!!")
-    assert refused(pai.client.get(f"{ROOT}/jobs")) == (401, "UnauthorizedUserError")
+    for broken in ("Basic !!!", "Basic \u00e9", "Basic /w=="):
+        pai.client.credentials(HTTP_AUTHORIZATION=broken)
+        assert refused(pai.client.get(f"{ROOT}/jobs")) == (401, "UnauthorizedUserError")
 
 
 def test_the_cookie_of_a_session_is_no_credential_here(alice, vc):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+from base64 import urlsafe_b64encode
 from datetime import date, timedelta
 from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.django_db
 DAY = date(2026, 11, 5)
 HOUR = 3600
 SPAN = {"since": "2026-11-01", "until": "2026-11-30"}
+INFINITE = urlsafe_b64encode(f'[1e999,"{UUID(int=0)}",false]'.encode()).decode().rstrip("=")
 
 
 def use(
@@ -234,7 +237,7 @@ class TestByJob:
         ]
         assert sorted(users) == ["ann", "bob"]
 
-    @pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA", "W251bGwsIngiLGZhbHNlXQ"])
+    @pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA", "W251bGwsIngiLGZhbHNlXQ", INFINITE])
     def test_a_cursor_that_no_page_gave_out_is_refused(self, jobs, cursor):
         answer = Api(jobs["ann"]).get("/usage", by="job", cursor=cursor, **SPAN)
         assert answer.status_code == 404

@@ -12,7 +12,7 @@ from skep_scheduler import policies
 from skep_scheduler.model import DEFAULTS, PolicyChoice
 from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.antman import AntMan
-from skep_scheduler.policies.base import OrderPolicy
+from skep_scheduler.policies.base import BackfillMode, OrderPolicy
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
@@ -54,8 +54,14 @@ class Setup:
         return self.trace.jobs
 
     def order(self, known: tuple[type[Any], ...] = KERNEL) -> OrderPolicy:
-        """Return the order policy that it names, with its parameters. Raises `PolicyError`."""
-        return policies.make_order(PolicyChoice(self.policy, self.parameters), DEFAULTS, known)
+        """Return the order policy that it names, with its parameters. Raises `PolicyError`, and
+        `WorkloadError` for reservations, which only the live engine makes."""
+        choice = PolicyChoice(self.policy, self.parameters)
+        made = policies.make_order(choice, DEFAULTS, known)
+        if made.backfill_mode is BackfillMode.RESERVE:
+            message = f"{self.policy}: backfill=reserve needs --placement cells"
+            raise WorkloadError(message, "bad_option")
+        return made
 
 
 Runner = Callable[[Setup, Hardware], Outcome]

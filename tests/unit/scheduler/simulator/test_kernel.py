@@ -118,6 +118,14 @@ def test_a_job_on_two_nodes_is_slower_where_locality_counts() -> None:
     assert ends(outcome) == {"j0": 160, "j1": 240}
 
 
+@settings(max_examples=100, deadline=None)
+@given(facts=JOBS, policy=st.sampled_from(ANY))
+def test_a_slow_job_loses_nothing_by_being_looked_at(facts: Any, policy: Any) -> None:
+    outcome = simulate(jobs(*facts, deadlines=True), policy, locality=(1.0, 0.854))
+    for job in outcome.jobs:
+        assert job.duration_s <= job.held_s <= job.duration_s / 0.854 + 1e-6 * (2 + job.preemptions)
+
+
 def test_jobs_wait_for_their_share_or_for_a_place() -> None:
     facts = jobs((0, 10, 5), (0, 10, 5), (0, 10, 4), (0, 10, 8))
     outcome = simulate(facts, Fifo("skip"))

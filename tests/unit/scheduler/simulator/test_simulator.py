@@ -155,3 +155,17 @@ def test_with_endless_capacity_a_job_takes_its_duration() -> None:
     cluster.run_to_end()
     for past in cluster.history.values():
         assert past.ended_at == pytest.approx(past.gang.submitted_at + past.gang.duration_s)
+
+
+def test_reservations_are_refused_where_none_are_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--jobs", "5", "--policy", "fifo:backfill=reserve"]) != 0
+    assert "--placement cells" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("column", ["priority", "batch"])
+def test_an_infinite_number_in_a_trace_is_named_by_its_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, column: str
+) -> None:
+    path = trace(tmp_path, "a,0,10,1,inf\n", f"id,submit_s,duration_s,gpus,{column}\n")
+    assert main(["--trace", str(path), "--policy", "fifo"]) != 0
+    assert "line 2" in capsys.readouterr().err
