@@ -25,6 +25,12 @@ OF_STREAMS = {
     *("exec_failed", "not_running", "port_closed", "port_not_allowed", "too_many_streams"),
 }
 
+# Said of a save of a container as an image, which does not touch its task.
+OF_SAVES = {
+    *("push_denied", "push_failed", "save_changed", "save_failed", "save_has_secret"),
+    *("may_not_save", "save_timeout", "save_too_large"),
+}
+
 
 def failed(rank: int = 0, at: float = 0.0, **reported: Any) -> Failed:
     known: dict[str, Any] = {
@@ -172,7 +178,7 @@ def test_what_befalls_the_job_as_a_whole_has_a_diagnosis(code: str, name: str) -
 
 
 def test_every_error_code_of_agent_and_platform_has_a_diagnosis() -> None:
-    codes = set(error_codes()) - NO_CODE - OF_STREAMS
+    codes = set(error_codes()) - NO_CODE - OF_STREAMS - OF_SAVES
     assert {"image_not_found", "spec_refused", "node_lost", "start_timeout"} <= codes
     unmapped = {c for c in codes if never_ran(error_code=c).verdict.code == diagnosing.NEVER_RAN}
     assert not unmapped, "add rules with facts to diagnosis/skep_diagnosis/table.toml"
