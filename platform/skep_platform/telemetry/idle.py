@@ -159,7 +159,8 @@ WITH rule AS (
      CROSS JOIN LATERAL jsonb_array_elements_text(a.gpu_uuids) AS gpu(uuid)
       LEFT JOIN telemetry_gpurollup u
         ON u.attempt_id = a.id AND u.device_id = gpu.uuid AND u.samples > 0
-       AND u.at >= now() - w.minutes * interval '1 minute'
+       -- With the bucket in which the time begins: the newest one may not be stored yet.
+       AND u.at > now() - (w.minutes + 1) * interval '1 minute'
      GROUP BY w.id, w.minutes, w.warned_at, a.id, gpu.uuid
 )
 SELECT w.id, w.warned_at, w.minutes, w.percent, w.stop_minutes, w.gpus,

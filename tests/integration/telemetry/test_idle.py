@@ -93,6 +93,15 @@ def test_an_idle_job_is_warned_once_and_then_stopped_with_what_to_do(alice, rule
     assert fresh(job).exit_reason["code"] == "idle"
 
 
+def test_a_rule_of_one_minute_holds_while_the_newest_bucket_is_not_stored(alice, rule):
+    set_limit(None, rule, "idle_minutes", 1)
+    job = running(alice, rule, gpus=1)
+    sampled(job, 1.0, minutes=1)
+    GpuRollup.objects.update(at=timezone.now() - timedelta(seconds=70))
+    idle.watch()
+    assert event_kinds(job).count("job.idle") == 1
+
+
 @pytest.mark.parametrize(
     ("percent", "minutes", "busy_gpu", "why"),
     [
