@@ -87,3 +87,9 @@ class Gittins:
         ends = round((k - i) / (n - i), 5)
         mean = round((self._sums[k] - self._sums[i] + self.delta * (n - k)) / (n - i), 5)
         return round(ends * 1e6 / mean, 4)
+
+    def at_sample(self, attained: float) -> float:
+        """Return the index as the published simulator looks it up: that of the next service of the
+        sample, less 1. It is 0 at and beyond the largest of the sample."""
+        i = bisect_right(self.sample, attained)
+        return self.index(self.sample[i] - 1) if i < len(self.sample) else 0.0

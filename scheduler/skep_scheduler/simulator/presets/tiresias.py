@@ -2,11 +2,15 @@
 
 Whole seconds; events are merged if they are at the same second. Its policies keep their names:
 
-- `fifo` (strict), `fjf` (any job that fits, in order of submission), `sjf` (the smallest first, by
-  GPUs), `lpjf` (the largest first, by GPUs): nothing is preempted
-- `shortest`, `shortest-gpu`: least remaining time, and least remaining GPU time, with preemption
-- `dlas`, `dlas-gpu`: least attained service in three queues, in seconds and in GPU-seconds
-- `gittins`: the same queues, ordered by the Gittins index within each
+- `fifo` (strict), `fjf` (any job that fits, in order of submission), `lpjf` (the longest pending
+  first, strict): nothing is preempted. `lpjf` has a habit: it takes a job that starts from the list
+  that it walks, so that the job behind it is passed over until the next event
+- `sjf`: the smallest job first, by GPUs; `shortest`, `shortest-gpu`: least remaining time, and
+  least remaining GPU time; all three with preemption, ties by the order of the event before
+- `dlas`, `dlas-gpu`: least attained service in three queues, in seconds and in GPU-seconds;
+  `dlas-gpu-gittins`: the same queues, the largest Gittins index first within each
+- `gittins`: one queue by the Gittins index, with two habits: the *least* index is first, and the
+  service of a job that waits is taken in seconds
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from skep_scheduler.simulator.presets.las import LasQueues
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
-FIRM = ("fifo", "fjf", "sjf", "lpjf")
-DISPLACING = ("shortest", "shortest-gpu", "dlas", "dlas-gpu", "gittins")
+FIRM = ("fifo", "fjf", "lpjf")
+DISPLACING = (
+    *("sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu", "dlas-gpu-gittins", "gittins"),
+)
 POLICIES = FIRM + DISPLACING
 SERVICES = "yarn-gput1000.csv"  # the sample of services that the artifact has for its Gittins index
 NEVER = 1 << 60
@@ -66,7 +72,7 @@ def run(
                 f"job {job.id} has no whole second, no GPU, or more than the {gpus} that there are"
             )
     made = [CountedJob(job, row) for row, job in enumerate(jobs)]
-    gittins = Gittins(_services(sample)) if policy == "gittins" else None
+    gittins = Gittins(_services(sample)) if policy.endswith("gittins") else None
     _loop(made, gpus, policy, gittins, report)
     outcome = Outcome([job.result() for job in made], gpus)
     outcome.check(len(made))
@@ -95,15 +101,16 @@ def _loop(
     report: Callable[[int], None] | None,
 ) -> None:
     coming = sorted(jobs, key=lambda job: job.submitted_at, reverse=True)
-    queues: LasQueues[CountedJob] = LasQueues(
-        LIMITS if policy in ("dlas", "dlas-gpu", "gittins") else ()
-    )
+    by_queue = policy.startswith("dlas")
+    key = _key(policy, gittins)
+    queues: LasQueues[CountedJob] = LasQueues(LIMITS if by_queue else ())
     running: list[CountedJob] = []
     ended = 0
     jump = NEVER
+    look = int(gittins.delta) if gittins is not None and policy == "gittins" else NEVER
     while coming or running:
         start = coming[-1].submitted_at if coming else NEVER
-        now = min(start, min((job.last + job.left for job in running), default=NEVER), jump)
+        now = min(start, min((job.last + job.left for job in running), default=NEVER), jump, look)
         for job in running:
             job.executed += now - job.last
             job.left -= now - job.last
@@ -112,45 +119,58 @@ def _loop(
                 job.ended_at, job.running = now, False
                 queues.remove(job)
                 ended += 1
-            else:
-                by_gpus = job.gpus if policy != "dlas" else 1
-                queues.demote(job, job.executed * by_gpus)
+            elif by_queue:
+                queues.demote(job, job.executed * (job.gpus if policy != "dlas" else 1))
         while coming and coming[-1].submitted_at <= now:
             queues.add(coming.pop())
-        running = _choose(queues, policy, gittins, gpus, now)
-        queues.settle()
-        jump = _next_demotion(running, queues, policy, now)
+        if key is not None:
+            for queue in queues.lists:  # a list keeps its order from event to event: ties go by it
+                queue.sort(key=key)
+        running = _choose(queues.in_order(), policy, gpus, now)
+        if by_queue or policy in FIRM:
+            queues.settle()
+        jump = _next_demotion(running, queues, policy, now) if by_queue else NEVER
+        # The artifact looks at its index after a quantum too, and that quantum grows.
+        look = look + now if look != NEVER else NEVER
         if report is not None:
             report(ended)
 
 
-def _choose(
-    queues: LasQueues[CountedJob], policy: str, gittins: Gittins | None, gpus: int, now: int
-) -> list[CountedJob]:
-    order: Iterable[CountedJob] = list(queues.in_order())
+def _key(policy: str, gittins: Gittins | None) -> Callable[[CountedJob], Any] | None:
+    """Return what the jobs of a list are sorted by, least first; None: they stay as they are."""
+    if policy == "sjf":
+        return lambda job: job.gpus
+    if policy == "shortest":
+        return lambda job: job.left
+    if policy == "shortest-gpu":
+        return lambda job: job.left * job.gpus
+    if gittins is None:
+        return None
+    index = gittins.at_sample
+    if policy == "gittins":
+        # The artifact's habits: the least index first, and seconds instead of GPU-seconds for a
+        # job that waits.
+        return lambda job: index(job.executed * (job.gpus if job.running else 1))
+    return lambda job: (-index(job.executed * job.gpus), job.submitted_at)
+
+
+def _choose(order: Iterable[CountedJob], policy: str, gpus: int, now: int) -> list[CountedJob]:
+    jobs = list(order)
     if policy in FIRM:
-        # Who runs goes on; of the others, in order of submission unless it says otherwise.
-        size = {"sjf": 1, "lpjf": -1}.get(policy, 0)
-        order = sorted(order, key=lambda job: (not job.running, size * job.gpus, job.row))
-    elif policy.startswith("shortest"):
-        by_gpus = policy == "shortest-gpu"
-        order = sorted(order, key=lambda job: job.left * (job.gpus if by_gpus else 1))
-    elif gittins is not None:
-        index = gittins.index
-
-        def key(job: CountedJob) -> Any:
-            return job.queue, -index(job.executed * job.gpus), job.submitted_at
-
-        order = sorted(order, key=key)
+        jobs.sort(key=lambda job: not job.running)  # who runs goes on
     chosen: list[CountedJob] = []
     free = gpus
-    strict = False
-    for job in order:
+    strict = passed = False
+    for job in jobs:
+        if passed:  # `lpjf` takes a job from the list that it walks, and so passes over the next
+            passed = False
+            continue
         fits = job.gpus <= free and not strict
-        strict = strict or (policy == "fifo" and not fits)
+        strict = strict or (policy in ("fifo", "lpjf") and not fits)
         if fits:
             free -= job.gpus
             chosen.append(job)
+            passed = policy == "lpjf" and not job.running
             if not job.running:
                 job.last = now
                 job.started_at = now if job.started_at is None else job.started_at
