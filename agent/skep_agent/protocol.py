@@ -299,8 +299,11 @@ class ContainerSample(Message):
     attempt_id: str
     cpu_percent: float  # 100 = one core
     memory_mb: int
-    network_rx_bytes: int = 0
-    network_tx_bytes: int = 0
+    # Since the container was started; None where the engine does not tell.
+    network_rx_bytes: int | None = None
+    network_tx_bytes: int | None = None
+    disk_read_bytes: int | None = None
+    disk_written_bytes: int | None = None
 
 
 class Samples(Message):

@@ -59,8 +59,10 @@ class Stats:
             attempt_id=attempt_id,
             cpu_percent=percent,
             memory_mb=_used(memory) // MIB,
-            network_rx_bytes=sum(network["rx_bytes"] for network in networks),
-            network_tx_bytes=sum(network["tx_bytes"] for network in networks),
+            network_rx_bytes=sum(each["rx_bytes"] for each in networks) if networks else None,
+            network_tx_bytes=sum(each["tx_bytes"] for each in networks) if networks else None,
+            disk_read_bytes=_disk(raw, "read"),
+            disk_written_bytes=_disk(raw, "write"),
         )
 
     def _cpu_percent(self, container_id: str, used_ns: int) -> float | None:
@@ -77,6 +79,15 @@ class Stats:
         # comes near the limit of any task that reads files. What is missed between two samples is
         # reported by the engine's OOM flag.
         self._peaks[container_id] = max(self._peaks.get(container_id, 0), _used(memory))
+
+
+def _disk(raw: dict[str, Any], way: str) -> int | None:
+    """Return the bytes that reached the disks. The page cache is not counted, nor are the file
+    systems of the network. cgroup v1 writes "Read", v2 "read"."""
+    rows = (raw.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    if not rows:
+        return None
+    return sum(int(row["value"]) for row in rows if row["op"].lower() == way)
 
 
 def _used(memory: dict[str, Any]) -> int:

@@ -26,7 +26,7 @@ from skep_platform.telemetry import queries
 from skep_platform.telemetry.download import job_download, stream_download
 from skep_platform.telemetry.job_use import asked_by, use_of
 from skep_platform.telemetry.merged_lines import to_datetime
-from skep_platform.telemetry.rollups import GpuSeries, JobMetrics, TaskSeries, job_metrics
+from skep_platform.telemetry.metrics import GpuSeries, JobMetrics, TaskSeries, job_metrics
 from skep_platform.telemetry.search import Match, SearchCursor, finder, search
 from skep_platform.telemetry.serializers import (
     DownloadQuerySerializer,
@@ -169,7 +169,7 @@ class JobMetricsView(APIView):
     def get(self, request: Request, id: UUID) -> Response:
         asked = parameters(MetricsQuerySerializer, request)
         job = jobs.find(_user(request), id)
-        return Response(_metrics(job_metrics(job, asked.get("since"))))
+        return Response(_metrics(job_metrics(job, asked.get("since"), asked.get("until"))))
 
 
 class JobUseView(APIView):

@@ -49,6 +49,10 @@ class GpuRollup(models.Model):
     utilization_sum = models.FloatField()  # percent; divide by samples
     utilization_max = models.FloatField()
     memory_used_mb_max = models.PositiveIntegerField()
+    power_w_sum = models.FloatField(null=True)  # divide by samples; null: not measured
+    # Of the first hour of an attempt: {"20": [percent, MB, W or null]}, means of FINE_S seconds
+    # that begin so many seconds after `at`.
+    fine = models.JSONField(null=True)
 
     class Meta:
         constraints = [
@@ -71,6 +75,13 @@ class TaskRollup(models.Model):
     cpu_percent_sum = models.FloatField()  # 100 = one core
     cpu_percent_max = models.FloatField()
     memory_mb_max = models.PositiveIntegerField()
+    # Bytes within these seconds; null: not measured.
+    network_rx_bytes = models.BigIntegerField(null=True)
+    network_tx_bytes = models.BigIntegerField(null=True)
+    disk_read_bytes = models.BigIntegerField(null=True)
+    disk_written_bytes = models.BigIntegerField(null=True)
+    # As of GPUs: {"20": [percent, MB, and these four in bytes per second]}.
+    fine = models.JSONField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "at"], name="task_rollup_once")]

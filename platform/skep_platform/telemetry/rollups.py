@@ -1,6 +1,6 @@
 """The use of GPUs and containers over time: samples of the nodes that are connected to this
-process, summed up in memory; newest values in Valkey and sums per minute in the database; and what
-a job reads of both.
+process, summed up in memory; newest values in Valkey and sums per minute in the database. What a
+job reads of both is in `metrics`.
 
 Only what a node may report is stored: its own devices, attempts that are on it.
 """
@@ -21,17 +21,25 @@ from uuid import UUID
 import redis
 import structlog
 from django.db import connection
-from django.utils import timezone
 
-from skep_agent.protocol import Samples
+from skep_agent.protocol import ContainerSample, Samples
 from skep_platform.core.notifications import valkey
-from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.telemetry.appending import parse_id
 
 BUCKET_S = 60
+FINE_S = 10  # of the points of an attempt's first FINE_SPAN_S
+FINE_SPAN_S = 3600
 MAX_GPUS = 256  # per node; a rogue agent cannot fill the memory with inventions
 MAX_INT = 2**31 - 1
+MAX_BYTES = 2**44  # between two samples
+MAX_POWER_W = 10_000.0
 GPU_UUID = re.compile(r"[A-Za-z0-9/_.:-]{1,80}")
+
+
+# What is summed up beside percent and memory: watts of a GPU, or bytes of a container that were
+# received, sent, read and written since the sample before. None: not measured.
+More = tuple[float | None, ...]
+GPU_MORE = ("power_w",)
 
 
 @dataclass(slots=True)
@@ -42,18 +50,35 @@ class Sum:
     total: float = 0.0  # percent
     top: float = 0.0  # percent
     memory_mb: int = 0  # the most that was used
+    more: More = ()
+    fine: dict[int, Sum] = field(default_factory=dict)  # by seconds since the bucket began
 
-    def add(self, percent: float, memory_mb: int) -> None:
+    def add(self, percent: float, memory_mb: int, more: More, slot: int | None = None) -> None:
+        """Take a sample; `slot`: also into the part of the bucket that begins there."""
         self.samples += 1
         self.total += percent
         self.top = max(self.top, percent)
         self.memory_mb = max(self.memory_mb, memory_mb)
+        self.more = _plus(self.more, more)
+        if slot is not None:
+            self.fine.setdefault(slot, Sum()).add(percent, memory_mb, more)
 
     def merge(self, other: Sum) -> None:
         self.samples += other.samples
         self.total += other.total
         self.top = max(self.top, other.top)
         self.memory_mb = max(self.memory_mb, other.memory_mb)
+        self.more = _plus(self.more, other.more)
+        for slot, part in other.fine.items():
+            self.fine.setdefault(slot, Sum()).merge(part)
+
+
+def _plus(one: More, other: More) -> More:
+    if not one:
+        return other
+    return tuple(
+        b if a is None else a if b is None else a + b for a, b in zip(one, other, strict=True)
+    )
 
 
 @dataclass(slots=True)
@@ -62,7 +87,27 @@ class NodeUse:
     holders: Mapping[str, str] = field(default_factory=dict)  # GPU UUID -> attempt id
     live_gpus: dict[str, str] = field(default_factory=dict)  # not yet written to Valkey
     live_tasks: dict[str, str] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)  # attempt id -> when it was held first
+    counters: dict[str, More] = field(default_factory=dict)  # attempt id -> its newest ones
     sessions: int = 0  # open in this process
+
+    def is_young(self, attempt: str, now: float) -> bool:
+        return now - self.since.setdefault(attempt, now) < FINE_SPAN_S
+
+    def spent(self, task: ContainerSample) -> More:
+        """Return what the counters of a container rose by since its sample before."""
+        now = (
+            *(task.network_rx_bytes, task.network_tx_bytes),
+            *(task.disk_read_bytes, task.disk_written_bytes),
+        )
+        before = self.counters.get(task.attempt_id)
+        self.counters[task.attempt_id] = now
+        if before is None:
+            return (None,) * len(now)
+        return tuple(
+            None if a is None or b is None or not 0 <= b - a <= MAX_BYTES else b - a
+            for a, b in zip(before, now, strict=True)
+        )
 
 
 # (node, GPU UUID, attempt id or "", start of the bucket), (node, attempt id, start of the bucket)
@@ -106,10 +151,14 @@ class ClusterUse:
             node = self._nodes.setdefault(node_id, NodeUse())
             node.attempts = frozenset(gpus)
             node.holders = {uuid: attempt for attempt, uuids in gpus.items() for uuid in uuids}
+            for known in (node.since, node.counters):
+                for attempt in [one for one in known if one not in node.attempts]:
+                    del known[attempt]
 
     def add(self, node_id: UUID, samples: Samples, now: float | None = None) -> None:
         now = time.time() if now is None else now
         bucket = int(now) // BUCKET_S * BUCKET_S
+        slot = (int(now) - bucket) // FINE_S * FINE_S
         with self._lock:
             node = self._nodes.setdefault(node_id, NodeUse())
             for gpu in samples.gpus[:MAX_GPUS]:
@@ -117,15 +166,21 @@ class ClusterUse:
                     continue
                 holder = node.holders.get(gpu.uuid, "")
                 percent, memory = _percent(gpu.utilization, 100), _whole(gpu.memory_used_mb)
-                node.live_gpus[gpu.uuid] = _json(now, util=percent, mem=memory)
+                node.live_gpus[gpu.uuid] = _json(
+                    now, util=percent, mem=memory, power=_power(gpu.power_w)
+                )
                 key = (node_id, gpu.uuid, holder, bucket)
-                self._buckets.gpus.setdefault(key, Sum()).add(percent, memory)
+                young = bool(holder) and node.is_young(holder, now)
+                found = self._buckets.gpus.setdefault(key, Sum())
+                found.add(percent, memory, (_power(gpu.power_w),), slot if young else None)
             for task in samples.containers:
                 if task.attempt_id in node.attempts:
                     percent, memory = _percent(task.cpu_percent, 1e6), _whole(task.memory_mb)
                     node.live_tasks[task.attempt_id] = _json(now, cpu=percent, mem=memory)
                     task_key = (node_id, task.attempt_id, bucket)
-                    self._buckets.tasks.setdefault(task_key, Sum()).add(percent, memory)
+                    young, more = node.is_young(task.attempt_id, now), node.spent(task)
+                    found = self._buckets.tasks.setdefault(task_key, Sum())
+                    found.add(percent, memory, more, slot if young else None)
 
     def take_live(self) -> Live:
         """Values that are new since the last call, per node: of GPUs, of containers."""
@@ -135,9 +190,14 @@ class ClusterUse:
                 node.live_gpus, node.live_tasks = {}, {}
         return {n: live for n, live in taken.items() if live[0] or live[1]}
 
-    def take_buckets(self) -> Buckets:
+    def take_buckets(self, now: float | None = None) -> Buckets:
+        """Return what was summed up since the last call. The part of a bucket that still goes on
+        stays, so that it is stored once and whole."""
+        begun = int(time.time() if now is None else now) // FINE_S * FINE_S
         with self._lock:
             taken, self._buckets = self._buckets, Buckets()
+            _keep_part(taken.gpus, self._buckets.gpus, begun)
+            _keep_part(taken.tasks, self._buckets.tasks, begun)
         return taken
 
     def put_back(self, taken: Buckets) -> None:
@@ -149,12 +209,28 @@ class ClusterUse:
                 self._buckets.tasks.setdefault(task_key, Sum()).merge(task)
 
 
-def _json(now: float, **values: float) -> str:
+def _keep_part(taken: dict[Any, Sum], kept: dict[Any, Sum], begun: int) -> None:
+    """Move the parts that begin at `begun`."""
+    for key, found in list(taken.items()):
+        part = found.fine.pop(begun - key[-1], None)
+        if part is not None:
+            kept[key] = Sum(more=(None,) * len(found.more), fine={begun - key[-1]: part})
+            if not found.samples and not found.fine:
+                del taken[key]
+
+
+def _json(now: float, **values: float | None) -> str:
     return json.dumps({"t": round(now, 1)} | values)
 
 
 def _percent(value: float, most: float) -> float:
     return round(min(max(value, 0.0), most), 1) if math.isfinite(value) else 0.0
+
+
+def _power(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return round(min(max(value, 0.0), MAX_POWER_W), 1)
 
 
 def _whole(value: int) -> int:
@@ -167,7 +243,8 @@ LIVE_S = 60
 
 
 def gpu_live_key(node_id: object) -> str:
-    """Hash of GPU UUID -> JSON {"t": seconds since the epoch, "util": percent, "mem": MB}."""
+    """Hash of GPU UUID -> JSON {"t": seconds since the epoch, "util": percent, "mem": MB,
+    "power": W or null}."""
     return f"skep:gpu:live:{node_id}"
 
 
@@ -194,10 +271,12 @@ def store_live(live: Live) -> None:
 
 STORE_GPUS = """
 INSERT INTO telemetry_gpurollup AS r (device_id, attempt_id, at, seconds, samples,
-                                      utilization_sum, utilization_max, memory_used_mb_max)
-SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory
+                                      utilization_sum, utilization_max, memory_used_mb_max, fine,
+                                      power_w_sum)
+SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fine::jsonb, v.power
   FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[],
-              %s::float8[], %s::int[]) v (node, device, attempt, at, samples, total, top, memory)
+              %s::float8[], %s::int[], %s::text[], %s::float8[])
+       v (node, device, attempt, at, samples, total, top, memory, fine, power)
   JOIN cluster_device d ON d.uuid = v.device AND d.node_id = v.node
   LEFT JOIN jobs_taskattempt a ON a.id = v.attempt
  WHERE v.attempt IS NULL OR a.node_id = v.node
@@ -206,22 +285,37 @@ SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory
    SET samples = r.samples + excluded.samples,
        utilization_sum = r.utilization_sum + excluded.utilization_sum,
        utilization_max = greatest(r.utilization_max, excluded.utilization_max),
-       memory_used_mb_max = greatest(r.memory_used_mb_max, excluded.memory_used_mb_max)
+       memory_used_mb_max = greatest(r.memory_used_mb_max, excluded.memory_used_mb_max),
+       power_w_sum = coalesce(r.power_w_sum + excluded.power_w_sum, excluded.power_w_sum,
+                              r.power_w_sum),
+       fine = coalesce(r.fine || excluded.fine, excluded.fine, r.fine)
 """
 
 STORE_TASKS = """
 INSERT INTO telemetry_taskrollup AS r (attempt_id, at, seconds, samples, cpu_percent_sum,
-                                       cpu_percent_max, memory_mb_max)
-SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory
+                                       cpu_percent_max, memory_mb_max, fine, network_rx_bytes,
+                                       network_tx_bytes, disk_read_bytes, disk_written_bytes)
+SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fine::jsonb, v.received, v.sent,
+       v.read, v.written
   FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[], %s::float8[],
-              %s::int[]) v (node, attempt, at, samples, total, top, memory)
+              %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+       v (node, attempt, at, samples, total, top, memory, fine, received, sent, read, written)
   JOIN jobs_taskattempt a ON a.id = v.attempt AND a.node_id = v.node
  ORDER BY v.attempt, v.at
     ON CONFLICT (attempt_id, at) DO UPDATE
    SET samples = r.samples + excluded.samples,
        cpu_percent_sum = r.cpu_percent_sum + excluded.cpu_percent_sum,
        cpu_percent_max = greatest(r.cpu_percent_max, excluded.cpu_percent_max),
-       memory_mb_max = greatest(r.memory_mb_max, excluded.memory_mb_max)
+       memory_mb_max = greatest(r.memory_mb_max, excluded.memory_mb_max),
+       network_rx_bytes = coalesce(r.network_rx_bytes + excluded.network_rx_bytes,
+                                   excluded.network_rx_bytes, r.network_rx_bytes),
+       network_tx_bytes = coalesce(r.network_tx_bytes + excluded.network_tx_bytes,
+                                   excluded.network_tx_bytes, r.network_tx_bytes),
+       disk_read_bytes = coalesce(r.disk_read_bytes + excluded.disk_read_bytes,
+                                  excluded.disk_read_bytes, r.disk_read_bytes),
+       disk_written_bytes = coalesce(r.disk_written_bytes + excluded.disk_written_bytes,
+                                     excluded.disk_written_bytes, r.disk_written_bytes),
+       fine = coalesce(r.fine || excluded.fine, excluded.fine, r.fine)
 """
 
 
@@ -247,121 +341,18 @@ def _transposed(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _sums(sums: Iterable[Sum]) -> list[list[Any]]:
-    return _transposed([(s.samples, s.total, s.top, s.memory_mb) for s in sums])
+    return _transposed([(s.samples, s.total, s.top, s.memory_mb, _fine(s), *s.more) for s in sums])
 
 
-MAX_POINTS = 300  # per series
-MAX_ALL_POINTS = 20_000  # in one answer
-MIN_POINTS = 20
-
-# [seconds since the epoch, percent, MB]
-Point = tuple[float, float, int]
-
-
-@dataclass(slots=True)
-class GpuSeries:
-    """One GPU while one attempt held it: percent of the time busy, and MB of its memory."""
-
-    uuid: str
-    attempt: TaskAttempt
-    points: list[Point] = field(default_factory=list)
+def _fine(found: Sum) -> str | None:
+    """Return the parts of a bucket as JSON."""
+    if not found.fine:
+        return None
+    return json.dumps({str(slot): _means(part) for slot, part in found.fine.items()})
 
 
-@dataclass(slots=True)
-class TaskSeries:
-    """One attempt's container: percent of a core, and MB of memory."""
-
-    attempt: TaskAttempt
-    points: list[Point] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class JobMetrics:
-    step_s: int
-    gpus: list[GpuSeries]
-    tasks: list[TaskSeries]
-
-
-GPUS = """
-SELECT attempt_id, device_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
-       sum(utilization_sum) / sum(samples), max(memory_used_mb_max)
-  FROM telemetry_gpurollup
- WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s
- GROUP BY 1, 2, 3 ORDER BY 3
-"""
-
-TASKS = """
-SELECT attempt_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
-       sum(cpu_percent_sum) / sum(samples), max(memory_mb_max)
-  FROM telemetry_taskrollup
- WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s
- GROUP BY 1, 2 ORDER BY 2
-"""
-
-
-def job_metrics(job: Job, since: datetime | None) -> JobMetrics:
-    """Every series from `since` (default: the job's start), one point per `step_s` seconds; the
-    step grows with the range and the number of series, so that an answer stays small."""
-    since = since or job.started_at or job.created_at
-    attempts = list(
-        TaskAttempt.objects.filter(job=job)
-        .select_related("task", "role", "node")
-        .order_by("task__rank", "index")
-    )
-    gpus = {(a.pk, uuid): GpuSeries(uuid, a) for a in attempts for uuid in a.gpu_uuids}
-    tasks = {a.pk: TaskSeries(a) for a in attempts}
-    step = _step((timezone.now() - since).total_seconds(), len(gpus) + len(tasks))
-    values: dict[str, Any] = {"step": step, "attempts": list(tasks), "since": since}
-    with connection.cursor() as cursor:
-        cursor.execute(GPUS, values)
-        for attempt, uuid, at, percent, memory in cursor.fetchall():
-            if series := gpus.get((attempt, uuid)):
-                series.points.append(_point(at, percent, memory))
-        cursor.execute(TASKS, values)
-        for attempt, at, percent, memory in cursor.fetchall():
-            tasks[attempt].points.append(_point(at, percent, memory))
-    _add_live(gpus, tasks)
-    return JobMetrics(
-        step, [s for s in gpus.values() if s.points], [s for s in tasks.values() if s.points]
-    )
-
-
-def _step(seconds: float, series: int) -> int:
-    points = max(MIN_POINTS, min(MAX_POINTS, MAX_ALL_POINTS // max(1, series)))
-    return BUCKET_S * max(1, math.ceil(seconds / BUCKET_S / points))
-
-
-def _point(at: Any, percent: float, memory: int) -> Point:
-    return float(at), round(percent, 1), memory
-
-
-def _add_live(gpus: dict[tuple[UUID, str], GpuSeries], tasks: dict[UUID, TaskSeries]) -> None:
-    """The newest values of attempts that still hold their GPUs; none when Valkey is down."""
-    held = [s for s in gpus.values() if s.attempt.released_at is None]
-    alive = [s for s in tasks.values() if s.attempt.released_at is None]
-    wanted = [(gpu_live_key(s.attempt.node_id), s.uuid) for s in held]
-    wanted += [(task_live_key(s.attempt.node_id), str(s.attempt.pk)) for s in alive]
-    values = _live(wanted)
-    for gpu, value in zip(held, values, strict=False):
-        _append(gpu.points, value, "util")
-    for task, value in zip(alive, values[len(held) :], strict=False):
-        _append(task.points, value, "cpu")
-
-
-def _live(wanted: Iterable[tuple[str, str]]) -> list[bytes | None]:
-    pipeline = valkey().pipeline(transaction=False)
-    for key, name in wanted:
-        pipeline.hget(key, name)
-    try:
-        return cast("list[bytes | None]", pipeline.execute())
-    except (redis.RedisError, OSError) as error:
-        log.warning("live_values_unread", error=type(error).__name__)
-        return []
-
-
-def _append(points: list[Point], value: bytes | None, name: str) -> None:
-    if value is None:
-        return
-    live = json.loads(value)
-    if not points or live["t"] > points[-1][0]:
-        points.append((live["t"], live[name], live["mem"]))
+def _means(part: Sum) -> list[float | None]:
+    # Watts are those of each sample, and bytes those of all.
+    divisor = part.samples if len(part.more) == len(GPU_MORE) else FINE_S
+    more = [None if value is None else round(value / divisor, 1) for value in part.more]
+    return [round(part.total / part.samples, 1), part.memory_mb, *more]

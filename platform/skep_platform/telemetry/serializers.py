@@ -115,7 +115,15 @@ class MetricsQuerySerializer(Serializer):
         required=False, help_text="seconds since the epoch, or ISO 8601; default: the job's start"
     )
 
+    until = serializers.CharField(required=False, help_text="the same; default: now")
+
     def validate_since(self, text: str) -> datetime:
+        return self._moment(text)
+
+    def validate_until(self, text: str) -> datetime:
+        return self._moment(text)
+
+    def _moment(self, text: str) -> datetime:
         with suppress(ValueError, OverflowError, OSError):
             return datetime.fromtimestamp(float(text), UTC)
         with suppress(ValueError):
@@ -182,7 +190,9 @@ class StreamLogSerializer(Serializer):
 
 
 class PointsField(serializers.ListField):
-    child = serializers.ListField(child=serializers.FloatField(), min_length=3, max_length=3)
+    child = serializers.ListField(
+        child=serializers.FloatField(allow_null=True), min_length=3, max_length=7
+    )
 
 
 class GpuSeriesSerializer(Serializer):
@@ -192,14 +202,19 @@ class GpuSeriesSerializer(Serializer):
     attempt_id = serializers.UUIDField()
     role = serializers.CharField()
     index = serializers.IntegerField()
-    points = PointsField(help_text="[seconds since the epoch, percent busy, memory MB]")
+    points = PointsField(
+        help_text="[seconds since the epoch, percent busy, memory MB, W]; W: null if not measured"
+    )
 
 
 class TaskSeriesSerializer(Serializer):
     attempt_id = serializers.UUIDField()
     role = serializers.CharField()
     index = serializers.IntegerField()
-    points = PointsField(help_text="[seconds since the epoch, percent of a core, memory MB]")
+    points = PointsField(
+        help_text="[seconds since the epoch, percent of a core, memory MB, and in bytes per second "
+        "what was received, sent, read from disks and written]; null: not measured"
+    )
 
 
 class JobMetricsSerializer(Serializer):

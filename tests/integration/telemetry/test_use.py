@@ -17,14 +17,15 @@ from skep_agent.protocol import AttemptSpec, ContainerSample, GpuSample, ImageSp
 from skep_platform.core.notifications import valkey
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.telemetry import retention, rollups, services
-from skep_platform.telemetry.models import GpuRollup, TaskRollup
-from skep_platform.telemetry.rollups import (
+from skep_platform.telemetry.metrics import (
     MAX_ALL_POINTS,
     MAX_POINTS,
     MIN_POINTS,
-    ClusterUse,
     _step,
+    job_metrics,
 )
+from skep_platform.telemetry.models import GpuRollup, TaskRollup
+from skep_platform.telemetry.rollups import ClusterUse
 
 pytestmark = pytest.mark.django_db
 
@@ -90,6 +91,73 @@ def test_samples_of_a_minute_become_one_row_each_however_often_they_are_flushed(
     assert GpuRollup.objects.count() == 4
     task = TaskRollup.objects.earliest("at")
     assert (task.samples, task.cpu_percent_sum, task.memory_mb_max) == (3, 120.0, 90)
+
+
+def counted(attempt: TaskAttempt, received: int, power_w: float | None = None) -> Samples:
+    """What the counters of a container stand at, which has read twice of what it received."""
+    found = sample(attempt, 50)
+    (task,), gpus = found.containers, found.gpus
+    counters = {"network_rx_bytes": received, "disk_read_bytes": 2 * received}
+    return found.model_copy(
+        update={
+            "containers": [task.model_copy(update=counters)],
+            "gpus": [gpu.model_copy(update={"power_w": power_w}) for gpu in gpus],
+        }
+    )
+
+
+def test_the_first_hour_has_a_point_for_each_ten_seconds(use):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    start = int(time.time()) // 60 * 60 - 120
+    attempt.job.started_at = datetime.fromtimestamp(start, UTC)
+    for second in range(0, 90, 5):
+        use.add(attempt.node_id, counted(attempt, 1000 * second, 100.0 + second), start + second)
+        if second == 45:
+            use.put_back(use.take_buckets(start + second))
+            rollups.store_rollups(use.take_buckets(start + second))
+    rollups.store_rollups(use.take_buckets(start + 100))
+    found = job_metrics(attempt.job, None)
+    assert found.step_s == 10
+    (gpu,), (task,) = found.gpus, found.tasks
+    assert [point[0] - start for point in gpu.points] == list(range(0, 90, 10))
+    assert [point[3] for point in gpu.points] == [102.5 + ten for ten in range(0, 90, 10)]
+    # The first sample only says where the counters stand.
+    assert [point[3] for point in task.points] == [500.0] + [1000.0] * 8
+    assert [point[5] for point in task.points] == [1000.0] + [2000.0] * 8
+    assert {point[4] for point in task.points} == {None}
+    minute = TaskRollup.objects.earliest("at")
+    assert (minute.samples, minute.network_rx_bytes, minute.disk_read_bytes) == (
+        12,
+        55_000,
+        110_000,
+    )
+    assert GpuRollup.objects.earliest("at").power_w_sum == sum(100 + s for s in range(0, 60, 5))
+
+
+def test_later_points_are_of_a_minute(use):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    start = int(time.time()) // 60 * 60 - 7200
+    use.add(attempt.node_id, sample(attempt, 1), start - 3600)
+    for second in (0, 30, 60):
+        use.add(attempt.node_id, counted(attempt, 600 * second), start + second)
+    rollups.store_rollups(use.take_buckets())
+    since, until = (datetime.fromtimestamp(start + s, UTC) for s in (0, 120))
+    found = job_metrics(attempt.job, since, until)
+    assert found.step_s == 60
+    assert [(p[0] - start, p[3]) for p in found.tasks[0].points] == [(0, 300.0), (60, 300.0)]
+    assert not GpuRollup.objects.filter(at=since).exclude(fine=None).exists()
+
+
+@pytest.mark.parametrize("rises", [-1, 2**50])
+def test_counters_that_cannot_be_are_not_counted(use, rises):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    for second, received in ((0, 1000), (5, 1000 + rises), (10, 1500 + rises)):
+        use.add(attempt.node_id, counted(attempt, received), 1_800_000_000 + second)
+    rollups.store_rollups(use.take_buckets())
+    assert TaskRollup.objects.get().network_rx_bytes == 500
 
 
 def test_a_flush_is_two_statements_for_any_number_of_nodes(django_assert_num_queries):
@@ -209,11 +277,15 @@ class TestMetrics:
         assert (gpu["model"], gpu["node"]) == ("A100", attempt.node.name)
         assert (gpu["role"], gpu["index"]) == ("worker", 0)
         t = start.timestamp()
-        assert gpu["points"][:3] == [[t, 0.0, 0], [t + 60, 1.0, 1], [t + 120, 2.0, 2]]
-        assert gpu["points"][3][1:] == [77.0, 7]
+        assert gpu["points"][:3] == [
+            [t, 0.0, 0, None],
+            [t + 60, 1.0, 1, None],
+            [t + 120, 2.0, 2, None],
+        ]
+        assert gpu["points"][3][1:] == [77.0, 7, None]
         assert time.time() - 60 < gpu["points"][3][0] <= time.time() + 0.1  # reported in tenths
         [task] = found["tasks"]
-        assert task["points"][0][1:] == [154.0, 21]
+        assert task["points"][0][1:] == [154.0, 21, None, None, None, None]
 
     def test_a_long_time_has_a_larger_step(self):
         attempt = running_attempt(gpus=1)

@@ -116,10 +116,13 @@ export const jobUse = (id: string) =>
     refetchInterval: ({ state }) => (state.data ? false : 5000),
   });
 
-export const metrics = (id: string) =>
+/** From `since` to `until`, in seconds since the epoch; without them all that is kept. */
+export const metrics = (id: string, span: { since?: string; until?: string } = {}) =>
   queryOptions({
-    queryKey: ["metrics", id],
-    queryFn: () => unwrap(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } } })),
+    queryKey: ["metrics", id, span],
+    queryFn: () =>
+      unwrap(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id }, query: span } })),
+    placeholderData: (previous) => previous,
   });
 
 /** What the list of jobs can be filtered by, as the cause of a failure. */

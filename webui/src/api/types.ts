@@ -52,7 +52,8 @@ export type LogPage = Schemas["JobLogs"];
 export type Stream = LogChunk["stream"];
 export type Metrics = Schemas["JobMetrics"];
 /** Seconds since the epoch, and two values. */
-export type Point = number[];
+/** [time, …]; null: not measured. */
+export type Point = (number | null)[];
 
 export type VirtualCluster = Schemas["VirtualCluster"];
 export type Member = Schemas["Member"];

@@ -2,6 +2,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { lineColor } from "./charts";
+import type { Mark } from "./marks";
 import { formatValue, type PlotLine, plotRows, valueAt, type XAxis } from "./plotData";
 import { plotOptions } from "./plotOptions";
 import css from "./MetricPlot.module.css";
@@ -16,11 +17,15 @@ interface Props {
   log: boolean;
   /** Of the x axis, where others share it. */
   range?: [number, number] | undefined;
+  /** Of an axis of time. */
+  marks?: Mark[];
 }
+
+const NO_MARKS: Mark[] = [];
 
 /** One metric, with a line for each attempt or run; drag to look closer, double-click to see all
  * again. */
-export function MetricPlot({ title, lines, x, log, range }: Props) {
+export function MetricPlot({ title, lines, x, log, range, marks = NO_MARKS }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -38,6 +43,7 @@ export function MetricPlot({ title, lines, x, log, range }: Props) {
       log,
       scheme,
       range: from !== undefined && to !== undefined ? [from, to] : undefined,
+      marks,
       width: parent.clientWidth,
       height: HEIGHT,
       onCursor: setCursor,
@@ -52,11 +58,11 @@ export function MetricPlot({ title, lines, x, log, range }: Props) {
       observer.disconnect();
       made.destroy();
     };
-  }, [colors, x, log, scheme, from, to]);
+  }, [colors, x, log, scheme, from, to, marks]);
 
   useEffect(() => {
     plot.current?.setData([data.x, ...data.rows]);
-  }, [data, colors, x, log, scheme, from, to]);
+  }, [data, colors, x, log, scheme, from, to, marks]);
 
   const at = cursor ?? data.x.length - 1;
   return (

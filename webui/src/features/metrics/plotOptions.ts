@@ -1,5 +1,6 @@
 import uPlot from "uplot";
 import { cssToken, lineColor, type Scheme, TIME_CURSOR, timeLabels } from "./charts";
+import { drawMarks, type Mark } from "./marks";
 import { formatElapsed, formatValue, type XAxis } from "./plotData";
 
 interface PlotInput {
@@ -10,6 +11,7 @@ interface PlotInput {
   range: [number, number] | undefined;
   width: number;
   height: number;
+  marks: Mark[];
   onCursor: (index: number | null) => void;
 }
 
@@ -55,7 +57,10 @@ export function plotOptions(wish: PlotInput): uPlot.Options {
         points: LONE_POINTS,
       })),
     ],
-    hooks: { setCursor: [(plot) => wish.onCursor(plot.cursor.idx ?? null)] },
+    hooks: {
+      setCursor: [(plot) => wish.onCursor(plot.cursor.idx ?? null)],
+      draw: wish.x === "time" ? [drawMarks(wish.marks)] : [],
+    },
   };
 }
 

@@ -2,6 +2,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import { lineColor } from "@/features/metrics/charts";
+import type { Mark } from "@/features/metrics/marks";
 import { pluralize } from "@/format/numbers";
 import { chartOptions } from "./chartOptions";
 import { align, MAX_LINES, type Series, summarize } from "./series";
@@ -19,10 +20,11 @@ interface Props {
   step: number;
   max?: number;
   format: (value: number) => string;
+  marks: Mark[];
 }
 
 /** Lines over time; drag to look closer, double-click to see all again. */
-export function Chart({ title, lines, each, step, max, format }: Props) {
+export function Chart({ title, lines, each, step, max, format, marks }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -44,6 +46,7 @@ export function Chart({ title, lines, each, step, max, format }: Props) {
       scheme,
       max,
       format,
+      marks,
       width: parent.clientWidth,
       height: HEIGHT,
       onCursor: setCursor,
@@ -58,11 +61,11 @@ export function Chart({ title, lines, each, step, max, format }: Props) {
       observer.disconnect();
       made.destroy();
     };
-  }, [labels, summary, scheme, max, format]);
+  }, [labels, summary, scheme, max, format, marks]);
 
   useEffect(() => {
     plot.current?.setData([data.times, ...data.rows]);
-  }, [data, labels, summary, scheme, max, format]);
+  }, [data, labels, summary, scheme, max, format, marks]);
 
   const at = cursor ?? data.times.length - 1;
   return (

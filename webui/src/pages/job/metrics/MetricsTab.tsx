@@ -1,15 +1,17 @@
-import { MultiSelect } from "@mantine/core";
+import { MultiSelect, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { metrics } from "@/api/jobs";
+import { jobAttempts, metrics } from "@/api/jobs";
 import type { Job, Metrics } from "@/api/types";
 import { userMetrics, type UserMetrics as OwnMetrics } from "@/api/userMetrics";
+import type { Mark } from "@/features/metrics/marks";
 import { isFinished } from "@/features/jobs/permissions";
 import { taskName } from "@/format/names";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { Chart } from "./Chart";
-import { gpuSeries, inUnit, taskSeries } from "./series";
+import { attemptMarks } from "./attemptMarks";
+import { gpuSeries, inUnit, isMeasured, taskSeries } from "./series";
 import { RankUses } from "./RankUses";
 import { UserMetrics } from "./UserMetrics";
 import css from "./MetricsTab.module.css";
@@ -24,15 +26,52 @@ const UNITS = {
   GB: (value: number) => `${short(value)} GB`,
 };
 
+const watts = (value: number) => `${wholeFormat.format(value)} W`;
+const perSecond = (value: number) => `${short(value)} MB/s`;
+const HOUR_S = 3600;
+const SPANS = [
+  { value: "all", label: "All" },
+  { value: "first", label: "First hour" },
+  { value: "last", label: "Last hour" },
+];
+
+/** What to ask the server for. The last hour begins at a full minute, so that it is one question
+ * for a minute. */
+function spanToAsk(job: Job, span: string): { since?: string; until?: string } {
+  const start = job.started_at ? Date.parse(job.started_at) / 1000 : 0;
+  if (span === "first" && start) return { until: String(start + HOUR_S) };
+  const end = job.finished_at ? Date.parse(job.finished_at) : Date.now();
+  if (span === "last") return { since: String(Math.floor(end / 60_000) * 60 - HOUR_S) };
+  return {};
+}
+
+/** Whether the job runs for so long that an hour of it is worth a look. */
+function isLong(job: Job): boolean {
+  if (!job.started_at) return false;
+  const end = job.finished_at ? Date.parse(job.finished_at) : Date.now();
+  return end - Date.parse(job.started_at) > HOUR_S * 1000;
+}
+
+const NO_MARKS: Mark[] = [];
+const RATES = [
+  ["Network received", "received"],
+  ["Network sent", "sent"],
+  ["Disk read", "read"],
+  ["Disk written", "written"],
+] as const;
+
 export default function MetricsTab({ job }: { job: Job }) {
+  const [span, setSpan] = useState("all");
   const read = useQuery({
-    ...metrics(job.id),
+    ...metrics(job.id, spanToAsk(job, span)),
     refetchInterval: ({ state }) => {
       if (isFinished(job.state)) return false;
       return state.data?.tasks.some((task) => task.points.length > 0) ? 30_000 : 5000;
     },
   });
   const own = useQuery(userMetrics(job.id, !isFinished(job.state))).data;
+  const attempts = useQuery({ ...jobAttempts(job.id), enabled: job.attempt > 1 }).data;
+  const marks = useMemo(() => (attempts ? attemptMarks(attempts) : NO_MARKS), [attempts]);
   if (read.isPending) return <SkeletonRows rows={6} />;
   if (!read.data) {
     return <ErrorState error={read.error} what="metrics" retry={() => void read.refetch()} />;
@@ -41,7 +80,7 @@ export default function MetricsTab({ job }: { job: Job }) {
   if (!sampled && own?.attempts.some((one) => one.metrics.length > 0)) {
     return (
       <div className={css.page} tabIndex={0} role="group" aria-label="Charts">
-        <UserMetrics data={own} times={undefined} />
+        <UserMetrics data={own} times={undefined} marks={marks} />
       </div>
     );
   }
@@ -63,7 +102,7 @@ export default function MetricsTab({ job }: { job: Job }) {
       </EmptyState>
     );
   }
-  return <Charts job={job} data={read.data} own={own} />;
+  return <Charts job={job} data={read.data} own={own} marks={marks} span={span} onSpan={setSpan} />;
 }
 
 /** From the first sample to the last one, in seconds since the epoch. */
@@ -79,9 +118,12 @@ interface ChartsProps {
   job: Job;
   data: Metrics;
   own: OwnMetrics | undefined;
+  marks: Mark[];
+  span: string;
+  onSpan: (span: string) => void;
 }
 
-function Charts({ job, data, own }: ChartsProps) {
+function Charts({ job, data, own, marks, span, onSpan }: ChartsProps) {
   const [picked, setPicked] = useState<string[]>([]);
   const names = useMemo(() => [...new Set(data.tasks.map(taskName))], [data]);
   const shown = useMemo(() => {
@@ -96,6 +138,11 @@ function Charts({ job, data, own }: ChartsProps) {
       gpuMemory: inUnit(gpuSeries(shown.gpus, "memory")),
       cpu: taskSeries(shown.tasks, "cpu"),
       memory: inUnit(taskSeries(shown.tasks, "memory")),
+      power: gpuSeries(shown.gpus, "power"),
+      received: taskSeries(shown.tasks, "received"),
+      sent: taskSeries(shown.tasks, "sent"),
+      read: taskSeries(shown.tasks, "read"),
+      written: taskSeries(shown.tasks, "written"),
     }),
     [shown],
   );
@@ -104,7 +151,16 @@ function Charts({ job, data, own }: ChartsProps) {
 
   return (
     <div className={css.page} tabIndex={0} role="group" aria-label="Charts">
-      {own ? <UserMetrics data={own} times={times} /> : null}
+      {own ? <UserMetrics data={own} times={times} marks={marks} /> : null}
+      {isLong(job) ? (
+        <SegmentedControl
+          aria-label="Time shown"
+          data={SPANS}
+          value={span}
+          onChange={onSpan}
+          className={css.span}
+        />
+      ) : null}
       {names.length > 1 ? (
         <MultiSelect
           aria-label="Tasks to draw"
@@ -126,6 +182,7 @@ function Charts({ job, data, own }: ChartsProps) {
               lines={lines.utilization}
               each="GPU"
               step={data.step_s}
+              marks={marks}
               max={100}
               format={percent}
             />
@@ -134,6 +191,7 @@ function Charts({ job, data, own }: ChartsProps) {
               lines={lines.gpuMemory.lines}
               each="GPU"
               step={data.step_s}
+              marks={marks}
               format={UNITS[lines.gpuMemory.unit]}
             />
           </>
@@ -143,6 +201,7 @@ function Charts({ job, data, own }: ChartsProps) {
           lines={lines.cpu}
           each="task"
           step={data.step_s}
+          marks={marks}
           format={short}
         />
         <Chart
@@ -150,8 +209,32 @@ function Charts({ job, data, own }: ChartsProps) {
           lines={lines.memory.lines}
           each="task"
           step={data.step_s}
+          marks={marks}
           format={UNITS[lines.memory.unit]}
         />
+        {isMeasured(lines.power) ? (
+          <Chart
+            title="GPU power"
+            lines={lines.power}
+            each="GPU"
+            step={data.step_s}
+            marks={marks}
+            format={watts}
+          />
+        ) : null}
+        {RATES.map(([title, rate]) =>
+          isMeasured(lines[rate]) ? (
+            <Chart
+              key={rate}
+              title={title}
+              lines={lines[rate]}
+              each="task"
+              step={data.step_s}
+              marks={marks}
+              format={perSecond}
+            />
+          ) : null,
+        )}
       </div>
       {job.tasks > 1 ? <RankUses job={job} /> : null}
     </div>

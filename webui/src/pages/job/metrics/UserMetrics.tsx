@@ -2,6 +2,7 @@ import { Checkbox, SegmentedControl } from "@mantine/core";
 import { useMemo, useState } from "react";
 import type { UserMetrics as Data } from "@/api/userMetrics";
 import { MetricPlot } from "@/features/metrics/MetricPlot";
+import type { Mark } from "@/features/metrics/marks";
 import { formatValue, type PlotLine, pointsOf, type XAxis } from "@/features/metrics/plotData";
 import { pluralize } from "@/format/numbers";
 import { Icon } from "@/ui/Icon";
@@ -16,10 +17,11 @@ interface Props {
   data: Data;
   /** Of the other charts of the page, in seconds since the epoch. */
   times: [number, number] | undefined;
+  marks: Mark[];
 }
 
 /** What the job measured itself: a plot for each metric, with a line for each attempt. */
-export function UserMetrics({ data, times }: Props) {
+export function UserMetrics({ data, times, marks }: Props) {
   const [x, setX] = useState<XAxis>("time");
   const [log, setLog] = useState(false);
   const plots = useMemo(() => plotsOf(data, x), [data, x]);
@@ -44,7 +46,15 @@ export function UserMetrics({ data, times }: Props) {
       <Warnings data={data} />
       <div className={css.grid}>
         {plots.map(([name, lines]) => (
-          <MetricPlot key={name} title={name} lines={lines} x={x} log={log} range={range} />
+          <MetricPlot
+            key={name}
+            title={name}
+            lines={lines}
+            x={x}
+            log={log}
+            range={range}
+            marks={marks}
+          />
         ))}
       </div>
       <Dropped data={data} />

@@ -6,6 +6,7 @@ import {
   TIME_CURSOR,
   timeLabels,
 } from "@/features/metrics/charts";
+import { drawMarks, type Mark } from "@/features/metrics/marks";
 
 interface ChartInput {
   labels: string[];
@@ -14,6 +15,7 @@ interface ChartInput {
   scheme: Scheme;
   width: number;
   height: number;
+  marks: Mark[];
   max?: number;
   format: (value: number) => string;
   onCursor: (index: number | null) => void;
@@ -49,6 +51,7 @@ export function chartOptions(wish: ChartInput): uPlot.Options {
     bands: summary ? [{ series: [3, 1], fill: `${cssToken("--accent")}33` }] : undefined,
     hooks: {
       setCursor: [(plot) => wish.onCursor(plot.cursor.idx ?? null)],
+      draw: [drawMarks(wish.marks)],
     },
   };
 }

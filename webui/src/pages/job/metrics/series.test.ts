@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { align, gpuSeries, inUnit, summarize, taskSeries, type Series } from "./series";
+import { align, gpuSeries, inUnit, isMeasured, summarize, taskSeries, type Series } from "./series";
 
 test("samples of different tasks meet at the step they lie in", () => {
   const lines = [
@@ -37,6 +37,23 @@ test("units are those a person reads", () => {
   const [memory] = gpuSeries([{ ...gpu, points: [[0, 97, 2048]] }], "memory");
   const [cpu] = taskSeries([{ attempt_id: "", role: "w", index: 1, points: [[0, 250, 0]] }], "cpu");
   expect([busy?.values, memory?.values, cpu?.values]).toEqual([[97], [2048], [2.5]]);
+  const power = gpuSeries(
+    [
+      {
+        ...gpu,
+        points: [
+          [0, 97, 2048, 350],
+          [10, 97, 2048, null],
+        ],
+      },
+    ],
+    "power",
+  );
+  expect(power[0]?.values).toEqual([350, null]);
+  const rates = [[0, 250, 0, 3_000_000, null, null, null]];
+  const task = { attempt_id: "", role: "w", index: 1, points: rates };
+  expect(taskSeries([task], "received")[0]?.values).toEqual([3]);
+  expect(isMeasured(taskSeries([task], "sent"))).toBe(false);
   expect(inUnit([memory as Series])).toMatchObject({ unit: "GB", lines: [{ values: [2] }] });
   expect(inUnit([{ ...(memory as Series), values: [300] }]).unit).toBe("MB");
   expect([busy?.label, cpu?.label]).toEqual(["abcdef12", "w-1"]);

@@ -5,47 +5,55 @@ import { shortUuid, taskName } from "@/format/names";
 export interface Series {
   label: string;
   times: number[];
-  values: number[];
+  values: (number | null)[];
 }
 
 /** More lines than this are drawn as their mean between the lowest and the highest. */
 export const MAX_LINES = 10;
 
-type GpuMetric = "utilization" | "memory";
-type TaskMetric = "cpu" | "memory";
+/** Where a metric stands in a point. */
+const OF_GPU = { utilization: 1, memory: 2, power: 3 };
+const OF_TASK = { cpu: 1, memory: 2, received: 3, sent: 4, read: 5, written: 6 };
 
-/** Percent, or megabytes. */
-export function gpuSeries(gpus: Metrics["gpus"], metric: GpuMetric): Series[] {
+/** Percent, megabytes or watts. */
+export function gpuSeries(gpus: Metrics["gpus"], metric: keyof typeof OF_GPU): Series[] {
   const many = new Set(gpus.map((gpu) => taskName(gpu))).size > 1;
   return gpus.map((gpu) => {
     const label = many ? `${taskName(gpu)} ${shortUuid(gpu.uuid)}` : shortUuid(gpu.uuid);
-    return line(label, gpu.points, ([, busy = 0, memory = 0]) =>
-      metric === "utilization" ? busy : memory,
-    );
+    return line(label, gpu.points, OF_GPU[metric]);
   });
 }
 
-/** Cores, or megabytes. */
-export function taskSeries(tasks: Metrics["tasks"], metric: TaskMetric): Series[] {
-  return tasks.map((task) =>
-    line(taskName(task), task.points, ([, percent = 0, memory = 0]) =>
-      metric === "cpu" ? percent / 100 : memory,
-    ),
-  );
+/** Cores, megabytes, or megabytes per second. */
+export function taskSeries(tasks: Metrics["tasks"], metric: keyof typeof OF_TASK): Series[] {
+  const divisor = { cpu: 100, memory: 1 }[metric as string] ?? 1_000_000;
+  return tasks.map((task) => line(taskName(task), task.points, OF_TASK[metric], divisor));
 }
 
-function line(label: string, points: Point[], value: (point: Point) => number): Series {
-  return { label, times: points.map(([time = 0]) => time), values: points.map(value) };
+function line(label: string, points: Point[], place: number, divisor = 1): Series {
+  return {
+    label,
+    times: points.map(([time]) => time ?? 0),
+    values: points.map((point) => {
+      const value = point[place];
+      return value == null ? null : value / divisor;
+    }),
+  };
+}
+
+/** Whether anything of it was measured. */
+export function isMeasured(lines: Series[]): boolean {
+  return lines.some((each) => each.values.some((value) => value !== null));
 }
 
 /** Megabytes as gigabytes, unless all of them are less than one. */
 export function inUnit(lines: Series[]): { lines: Series[]; unit: "MB" | "GB" } {
-  if (lines.every((each) => each.values.every((value) => value < 1024))) {
+  if (lines.every((each) => each.values.every((value) => (value ?? 0) < 1024))) {
     return { lines, unit: "MB" };
   }
   const scaled = lines.map((each) => ({
     ...each,
-    values: each.values.map((value) => value / 1024),
+    values: each.values.map((value) => (value === null ? null : value / 1024)),
   }));
   return { lines: scaled, unit: "GB" };
 }
