@@ -26,11 +26,13 @@ GPUS_OF_PHILLY_NODE = 8
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Equal nodes."""
+    """Equal nodes. CPU and memory of each are 0 where the source does not have them."""
 
     nodes: int
     gpus: int
     model: str
+    cpu_millis: int = 0
+    memory_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,7 @@ def _read(path: Path) -> Hardware:
     if {"nodes", "gpus", "model"} <= header:
         return _groups(path, rows)
     if {"sn", "gpu", "model"} <= header:
-        made = [
-            NodeGroup(1, _whole(path, n, row, "gpu"), row["model"]) for n, row in enumerate(rows, 2)
-        ]
-        return Hardware(tuple(made))
+        return Hardware(tuple(_node(path, line, row) for line, row in enumerate(rows, 2)))
     raise _bad(
         f"{path}, line 1: the columns {sorted(header)} are none of a cluster's; it has "
         "`nodes,gpus,model`, or those of a known specification"
@@ -114,9 +113,17 @@ def _groups(path: Path, rows: Sequence[Mapping[str, str]]) -> Hardware:
     return Hardware(tuple(groups), vcs)
 
 
-def _whole(path: Path, line: int, row: Mapping[str, str], column: str) -> int:
+def _node(path: Path, line: int, row: Mapping[str, str]) -> NodeGroup:
+    sizes = [
+        _whole(path, line, row, column, 1 << 40) if row.get(column) else 0
+        for column in ("cpu_milli", "memory_mib")
+    ]
+    return NodeGroup(1, _whole(path, line, row, "gpu"), row["model"], *sizes)
+
+
+def _whole(path: Path, line: int, row: Mapping[str, str], column: str, most: int = 100_000) -> int:
     text = (row.get(column) or "").strip()
-    if not text.isdigit() or int(text) < 1 or int(text) > 100_000:
+    if not text.isdigit() or len(text) > 20 or not 1 <= int(text) <= most:
         raise _bad(f"{path}, line {line}, column {column}: {text!r} is not a number from 1 on")
     return int(text)
 

@@ -14,9 +14,9 @@ from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.antman import AntMan
 from skep_scheduler.policies.base import BackfillMode, OrderPolicy
 from skep_scheduler.policies.edf import Edf
-from skep_scheduler.simulator.clusters import Hardware
+from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
-from skep_scheduler.simulator.presets import elasticflow, gandiva, gavel, muri, tiresias
+from skep_scheduler.simulator.presets import elasticflow, gandiva, gavel, muri, openb, tiresias
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import (
@@ -89,7 +89,7 @@ class Preset:
         shape = self.cluster(setup.trace) if callable(self.cluster) else self.cluster
         if shape is None:
             raise WorkloadError(f"preset {self.name} needs --cluster", "bad_cluster")
-        return Hardware.of_shape(shape)
+        return read_cluster(shape)
 
     def runner(self, policy: str) -> Runner:
         """Return what runs a policy. Raises `WorkloadError`."""
@@ -286,6 +286,27 @@ def _gavel_allox(setup: Setup, hardware: Hardware) -> Outcome:
     return gavel.run_allox(profiles, workers, setup.seed, float(lambda_s), setup.report)
 
 
+def _openb(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "openb")
+    _no_parameters(setup)
+    return openb.run(setup.jobs, hardware, setup.policy, setup.seed, setup.report)
+
+
+def _no_parameters(setup: Setup) -> None:
+    if setup.parameters:
+        raise WorkloadError(f"{setup.policy} has no parameters here", "bad_policy_parameter")
+
+
+def _openb_nodes(trace: Trace) -> str:
+    """Return the list of nodes beside the pods."""
+    for folder in near(trace):
+        if (folder / openb.NODES).is_file():
+            return str(folder / openb.NODES)
+    raise WorkloadError(
+        f"{trace.name}: no {openb.NODES} beside it; give the nodes with --cluster", "bad_cluster"
+    )
+
+
 def _is_t4(trace: Trace) -> bool:
     return any(job.model in ("cifar10", "imagenet", "ncf", "yolov3") for job in trace.jobs)
 
@@ -354,6 +375,12 @@ PRESETS: tuple[Preset, ...] = (
     ),
     Preset("elasticflow-t4", "the same on 16 nodes of 4 T4", "16x4xT4", _ELASTICFLOW),
     Preset("elasticflow-a100", "the same on A100", _elasticflow_cluster, _ELASTICFLOW),
+    Preset(
+        "openb",
+        "the experiment of FGD (ATC 2023): pods of parts of GPUs that never leave",
+        _openb_nodes,
+        dict.fromkeys(openb.POLICIES, _openb),
+    ),
     *(
         Preset(
             name,

@@ -14,7 +14,7 @@ from skep_scheduler.simulator.command import SimulateRequest, execute, plan_runs
 def run(path: str, policy: str, **request: Any) -> dict[str, Any]:
     (only,) = plan_runs(SimulateRequest(trace(path), policies=(policy,), **request))
     line, _ = execute(only)
-    assert line["finished"] + line["refused"] == line["jobs"]
+    assert line["finished"] + line.get("placed", 0) + line["refused"] == line["jobs"]
     return line
 
 
@@ -169,3 +169,48 @@ def test_allox_in_gavels_simulator(number: int) -> None:
     assert line["jobs"] == line["finished"] == 1000
     assert line["avg_jct_s"] == wanted["mean_jct_s"]
     assert line["utilisation"] == wanted["utilization"]
+
+
+FGD = {"bestfit": "bestfit", "dotprod": "dotprod", "fgd": "fgd"}
+FGD |= {"gpupacking": "packing", "gpuclustering": "clustering"}
+FGD_SEEDS = {"fgd": "06-FGD", "bestfit": "05-BestFit", "dotprod": "02-DotProd"}
+FGD_SEEDS |= {"gpupacking": "04-GpuPacking", "gpuclustering": "03-GpuClustering"}
+FGD_SEEDS |= {"random": "01-Random"}
+PODS = ("default", "gpushare40", "gpushare100", "multigpu20")
+
+
+@pytest.mark.parametrize(
+    ("pods", "policy"),
+    [
+        pytest.param(
+            pods, policy, marks=[] if pods == "default" or policy == "fgd" else [pytest.mark.long]
+        )
+        for pods in PODS
+        for policy in FGD
+    ],
+)
+def test_the_fragmentation_of_openb_in_the_order_of_its_files(pods: str, policy: str) -> None:
+    """fgd_atc23.json, `deterministic_variant`."""
+    name = f"openb_pod_list_{pods}"
+    wanted = published("fgd_atc23.json")["deterministic_variant"]["results"][name][FGD[policy]]
+    line = run(f"alibaba/{name}.csv", policy, preset="openb")
+    assert line["used_gpu_milli"] == wanted["used_gpu_milli"]
+    assert (line["jobs"], line["refused"]) == (wanted["pods"], wanted["failed"])
+    assert line["typical_pods"] == wanted["typical_pods"]
+    assert round(line["frag_percent"], 3) == wanted["frag_percent"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pods", PODS)
+@pytest.mark.parametrize("policy", FGD_SEEDS)
+def test_the_fragmentation_of_openb_in_random_orders(pods: str, policy: str) -> None:
+    """fgd_atc23.json, ten seeds: the mean within 0.3 points, each within the band and 0.5."""
+    name = f"openb_pod_list_{pods}"
+    wanted = published("fgd_atc23.json")["workloads"][name][FGD_SEEDS[policy]]
+    request = SimulateRequest(
+        trace(f"alibaba/{name}.csv"), policies=(policy,), preset="openb", seeds="42-51"
+    )
+    found = [execute(one)[0]["alloc_percent"] for one in plan_runs(request)]
+    assert sum(found) / 10 == pytest.approx(wanted["alloc_percent_mean"]["130"], abs=0.3)
+    assert wanted["at_130_min"] - 0.5 <= min(found)
+    assert max(found) <= wanted["at_130_max"] + 0.5
