@@ -186,6 +186,7 @@ class Api:
     node_images = Pages(calls.node_images)
     save_image = Method(calls.save_image)
     image_saves = Pages(calls.image_saves)
+    cancel_image_save = Method(calls.cancel_image_save)
     saved_images = Pages(calls.saved_images)
     prefetch_image = Method(calls.prefetch_image)
     prefetches = Pages(calls.prefetches)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -108,6 +110,16 @@ def pushed(registry: Registry, reference: str) -> tuple[dict, dict, str]:
     return manifest, config.json(), answer.headers["docker-content-digest"]
 
 
+def newest_layer(registry: Registry, reference: str) -> list[str]:
+    """Return the names in the last layer of what the registry has."""
+    manifest, _, _ = pushed(registry, reference)
+    repository = reference.removeprefix(f"{registry.address}/").rpartition(":")[0]
+    address = f"http://{registry.address}/v2/{repository}/blobs/{manifest['layers'][-1]['digest']}"
+    blob = httpx.get(address, auth=(USER, PASSWORD)).raise_for_status().content
+    with tarfile.open(fileobj=io.BytesIO(blob)) as files:
+        return files.getnames()
+
+
 @pytest.fixture(params=["on its image", "as one layer"])
 def layered(request, monkeypatch) -> bool:
     """How the engine keeps images: with containerd it loads none without all layers."""
@@ -159,6 +171,35 @@ async def test_what_the_task_changed_is_pushed_on_top_of_its_image_and_nothing_o
     looked = make_spec(target, looks).model_copy(update={"image": mine})
     ended = await run(node, looked)
     assert ended.stdout.split() == ["installed"] * 3 + ["new", "more", "new", "0"], ended
+
+
+@pytest.fixture
+def with_a_driver(cluster, busybox, docker_engine, tmp_path) -> Iterator[str]:
+    """A task into which a library, a file and a folder of the node are mounted, as nvidia's runtime
+    does it, with the link that it makes."""
+    lib, fw = "/usr/lib/libfake.so.570.86", "/lib/firmware/fake/570.86/gsp.bin"
+    (tmp_path / "file").write_text("of the node")
+    binds = [f"{tmp_path}/file:{lib}:ro", f"{tmp_path}/file:{fw}:ro", f"{tmp_path}:/mnt/data:ro"]
+    made = docker_engine.containers.run(
+        busybox,
+        ["sh", "-c", "ln -s libfake.so.570.86 /usr/lib/libfake.so.1; touch /ready; sleep 600"],
+        volumes=binds,
+        labels={"skep.cluster": cluster, "skep.node": "node-1"},
+        detach=True,
+    )
+    waiting = ["sh", "-c", "until [ -e /ready ]; do sleep 0.1; done"]
+    assert made.exec_run(waiting).exit_code == 0
+    yield made.id
+    made.remove(force=True)
+
+
+async def test_mount_points_of_the_nodes_driver_are_not_in_the_image(
+    node, registry, docker_engine, target, with_a_driver
+):
+    await node.save(with_a_driver, order(target))
+    names = newest_layer(registry, target)
+    assert "ready" in names
+    assert [one for one in names if "fake" in one or "firmware" in one or "mnt" in one] == []
 
 
 async def test_33_the_node_keeps_neither_the_image_nor_its_name_and_no_one_gets_it_by_that(

@@ -245,6 +245,7 @@ EXPECTED = {
     "POST jobs/<id>/move": row(401, 404, 404, 409, 409, 409),
     "GET jobs/<id>/image-saves": row(401, 404, 404, "ok", 403, "ok"),
     "POST jobs/<id>/image-saves": row(401, 404, 404, 403, 403, 403),  # not where the VC forbids it
+    "DELETE image-saves/<id>": row(401, 404, 404, "ok", 403, "ok"),
     "GET me/saved-images": LOGGED_IN,
     "PUT jobs/<id>/priority": row(401, 404, 404, "ok", "ok", "ok"),
     "PUT jobs/<id>/visibility": row(401, 404, 404, "ok", 403, "ok"),

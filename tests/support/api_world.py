@@ -28,7 +28,8 @@ from skep_platform.images.models import Prefetch
 from skep_platform.images.services import create as create_image
 from skep_platform.interactive.models import App
 from skep_platform.jobs import saved_views
-from skep_platform.jobs.models import JobShare
+from skep_platform.jobs.image_saves import ImageSave
+from skep_platform.jobs.models import JobShare, TaskAttempt
 from skep_platform.notifications import webhooks
 from skep_platform.notifications.models import Delivery, Notification
 from skep_platform.storage import datasets
@@ -188,12 +189,27 @@ def world() -> World:
         "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),
         "apps": str(app.pk),
         "attempts": str(attempt.pk),
+        "image-saves": str(image_save_of(attempt).pk),
         "auth": str(token.public_id),
         "me": "1",
         "me/sessions": "0190a3f0-0000-7000-8000-000000000001",
         "tokens": str(of_account.public_id),
     }
     return World(callers, ids)
+
+
+def image_save_of(attempt: TaskAttempt) -> ImageSave:
+    """One that waits for its node; the attempt can be saved once more."""
+    return ImageSave.objects.create(
+        job=attempt.job,
+        epoch=1,
+        task="worker-0",
+        node=attempt.node,
+        vc=attempt.job.vc,
+        created_by=attempt.job.owner,
+        reference="registry.example.org/team/x:1",
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
 
 
 def notifications_of(user: User) -> tuple[Notification, Delivery]:

@@ -26,7 +26,7 @@ import structlog
 
 from skep_agent.containers import RuntimeFailure, SavedImage
 from skep_agent.isolation.create import NodeFacts, check_image
-from skep_agent.runtimes import saved_layer
+from skep_agent.runtimes import mount_points, saved_layer
 from skep_agent.runtimes.base import SaveOrder
 from skep_agent.runtimes.docker_engine import AnswerTooLong, Engine, EngineError
 from skep_agent.runtimes.docker_images import PRIVATE_MARK, Images, familiar
@@ -84,6 +84,7 @@ class Saver:
                 IMAGE_READS * (base.get("Size") or 0) + order.max_bytes + EXTRA_READ_BYTES,
                 folders,
                 threading.Event(),
+                await asyncio.to_thread(mount_points.of_container, found),
             )
             layer = await self._layer(found["Id"], spool, limits, whole)
             if not order.still_running():
@@ -121,7 +122,7 @@ class Saver:
     async def _layer(
         self, container_id: str, spool: IO[bytes], limits: LayerLimits, whole: bool
     ) -> Layer:
-        changes = None if whole else await self._changes(container_id)
+        changes = None if whole else await self._changes(container_id, limits.mounts)
         try:
             return await self._engine.call(
                 lambda api: _written(api, container_id, spool, changes, limits), repeat=False
@@ -129,13 +130,13 @@ class Saver:
         finally:
             limits.cancelled.set()
 
-    async def _changes(self, container_id: str) -> Changes:
+    async def _changes(self, container_id: str, mounts: frozenset[str]) -> Changes:
         try:
             path = f"/containers/{container_id}/changes"
             answer = await self._engine.read(path, MAX_CHANGES_BYTES)
         except AnswerTooLong:
             raise saved_layer.too_many_files() from None
-        return await asyncio.to_thread(Changes.of, answer)
+        return await asyncio.to_thread(Changes.of, answer, mounts)
 
     async def _load(self, config: bytes, layers: int, spool: IO[bytes]) -> str:
         """Load the image without a name, and return its id."""

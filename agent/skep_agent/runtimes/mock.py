@@ -17,6 +17,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     oom=1                 end as killed for memory
     disk_full=1           the node's disk is full at the end
     save_error=CODE       a save of it as an image fails so
+    save_for=forever      a save of it does not end
 
 An image reference may end in `?pull_seconds=2&pull_error=image_not_found`. What runs beside a task
 is described in `mock_exec`.
@@ -290,6 +291,8 @@ class MockRuntime:
             raise RuntimeFailure(code, f"mock {code}")
         if not order.still_running():
             raise RuntimeFailure("not_running", "The task does not run any more.")
+        if container.words.get("save_for") == "forever":
+            await asyncio.Event().wait()
         order.pushed(50)
         digest = hashlib.sha256(order.target.reference.encode()).hexdigest()
         return SavedImage(f"sha256:{digest}", _SAVED_BYTES)

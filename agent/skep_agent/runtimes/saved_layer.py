@@ -3,7 +3,8 @@
 The engine's own commit cannot be used: it puts the container's environment, its command and all
 files below FILES_DIR into the image. Here a layer is written out of the container's root file
 system as the engine exports it, with what the task changed and nothing of the platform, and the
-configuration is that of the image which the container was made from.
+configuration is that of the image which the container was made from. Mount points that a runtime
+made in the container are left out: see `mount_points`.
 
 Runs on a thread, and is given up when `cancelled` is set.
 """
@@ -25,6 +26,7 @@ from typing import IO, Any
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import FILES_DIR
+from skep_agent.runtimes.mount_points import folders_of, libraries_in, library_of
 
 PIECE_BYTES = 256 * 1024
 MAX_ENTRIES = 2_000_000
@@ -42,7 +44,7 @@ _KEPT = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels"),
     *("StopSignal", "Shell", "Healthcheck", "OnBuild"),
 )
-_DELETED = 2  # of the engine's kinds of change
+_ADDED, _DELETED = 1, 2  # of the engine's kinds of change
 _END_BYTES = 2 * tarfile.BLOCKSIZE
 
 
@@ -57,25 +59,45 @@ class MissingTargets(Exception):
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Paths without a leading slash. `deleted` may come again as a folder: then it hides what the
-    image has there."""
+    image has there. `links`: what is left out if it is a link to a library that is mounted."""
 
     kept: frozenset[str]
     deleted: frozenset[str]
+    links: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, answer: bytes) -> Changes:
-        """Return what the engine's list says. For a thread: it is long, and is read row by row, so
-        that other threads are not kept waiting."""
+    def of(cls, answer: bytes, mounts: frozenset[str] = frozenset()) -> Changes:
+        """Return what the engine's list says, without what was made only to mount something there.
+        For a thread: it is long, and is read row by row, so that other threads are not kept
+        waiting."""
         kept: set[str] = set()
         deleted: set[str] = set()
+        folders, libraries = folders_of(mounts), libraries_in(mounts)
+        empty: set[str] = set()  # folders that have nothing but mount points
+        links: set[str] = set()
         for row in _rows(answer.decode("utf-8", "replace")):
-            path = str(row["Path"]).strip("/")
-            if path and not _is_ours(path):
-                (deleted if row["Kind"] == _DELETED else kept).add(path)
-        return cls(frozenset(kept), frozenset(deleted))
+            path, kind = str(row["Path"]).strip("/"), row["Kind"]
+            if not path or _is_ours(path):
+                continue
+            if kind == _DELETED:
+                deleted.add(path)
+            elif kind == _ADDED and path in folders:
+                empty.add(path)
+            elif kind != _ADDED or path not in mounts:
+                kept.add(path)
+                if kind == _ADDED and library_of(path) in libraries:
+                    links.add(path)
+        kept_above: set[str] = set()
+        for path in kept if empty else ():
+            above = path
+            while empty and (above := above.rpartition("/")[0]):
+                if above in empty:
+                    empty.remove(above)
+                    kept_above.add(above)
+        return cls(frozenset(kept | kept_above), frozenset(deleted), frozenset(links))
 
     def also(self, paths: set[str]) -> Changes:
-        return Changes(self.kept | paths, self.deleted)
+        return Changes(self.kept | paths, self.deleted, self.links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +107,7 @@ class LayerLimits:
     max_read: int  # bytes of the whole archive
     folders: tuple[str, ...]  # on the disks that it takes space of
     cancelled: threading.Event
+    mounts: frozenset[str] = frozenset()  # the mount points of the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +206,7 @@ class _Writer:
                 # What it leads to would not be known as the platform's.
                 message = f"/{path} of the container is no folder. Make it one and save again."
                 raise RuntimeFailure("save_failed", message)
-            if path in ("", ".") or not self._is_wanted(path):
+            if path in ("", ".") or not self._is_wanted(path) or self._is_for_a_mount(entry, path):
                 continue
             self._add(whole, entry, path)
             self._look_at_disk()
@@ -197,6 +220,16 @@ class _Writer:
         if _is_ours(path):
             return False
         return changes is None or path in changes.kept or path in changes.deleted
+
+    def _is_for_a_mount(self, entry: tarfile.TarInfo, path: str) -> bool:
+        """Return whether it is an empty file on which something is mounted, where it is not known
+        whether the image has it, or a link to a library that is mounted beside it."""
+        if self.changes is None:
+            return entry.isreg() and entry.size == 0 and path in self.limits.mounts
+        if path not in self.changes.links or not entry.issym():
+            return False
+        target = PurePosixPath(path).parent / entry.linkname
+        return library_of(str(target).strip("/")) == library_of(path)
 
     def _add(self, whole: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
         self.entries += 1

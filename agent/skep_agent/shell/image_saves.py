@@ -50,6 +50,7 @@ class ContainerSaves:
         listed = {spec.save_id: spec for spec in message.saves}
         for gone in self._wanted.keys() - listed.keys():
             self._tasks.cancel(gone)
+            self._tasks.cancel(("progress", gone))
             self._ended.pop(gone, None)
         for save_id in listed:
             if ended := self._ended.get(save_id):

@@ -141,6 +141,11 @@ def image_saves(job_id: str, **params: Any) -> Call[Page[models.ImageSave]]:
     return Call("GET", f"jobs/{job_id}/image-saves", Page[models.ImageSave], params=given(params))
 
 
+def cancel_image_save(save_id: str) -> Call[None]:
+    """Give up a save of a container as an image that is under way."""
+    return Call("DELETE", f"image-saves/{save_id}", None)
+
+
 def saved_images(**params: Any) -> Call[Page[models.ImageSave]]:
     """Iterate over the images that you saved from containers, the newest first."""
     return Call("GET", "me/saved-images", Page[models.ImageSave], params=given(params))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skep_client.client import Skep
     from skep_client.models import Image, ImageSave, NodePrefetch
 
+ENDED = ("DONE", "FAILED")
 LOOK_S = 1.0  # between two looks at how far a save is
 
 Name = Annotated[str, typer.Argument(metavar="IMAGE", help="Name in the catalogue.")]
@@ -233,10 +234,18 @@ def saved(
     job: Annotated[
         str, typer.Argument(help="Show the saves of this job, with those that failed.")
     ] = "",
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Give up those of the job that are under way.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the images that you saved from containers."""
+    """List the images that you saved from containers, or cancel the saves of a job."""
+    if cancel and not job:
+        raise typer.BadParameter("Give the job whose saves to cancel.")
     with client() as skep:
+        if cancel:
+            _cancel(skep, find_job(skep, job).id)
+            return
         found = list(skep.image_saves(find_job(skep, job).id) if job else skep.saved_images())
     if as_json:
         print_json(found)
@@ -251,10 +260,27 @@ def saved(
     )  # fmt: skip
 
 
+def _cancel(skep: Skep, job_id: str) -> None:
+    """Cancel what is under way of a job; a save may end by itself meanwhile."""
+    from skep_client.errors import SkepError
+
+    under_way = [one for one in skep.image_saves(job_id) if one.state not in ENDED]
+    for one in under_way:
+        try:
+            skep.cancel_image_save(one.id)
+        except SkepError as error:
+            if error.code != "save_ended":
+                raise
+        else:
+            say(f"Cancelled {one.task} as {one.reference}.")
+    if not under_way:
+        say("No save is under way.")
+
+
 def _ended(skep: Skep, job_id: str, made: ImageSave) -> ImageSave:
     import time
 
-    while made.state not in ("DONE", "FAILED"):
+    while made.state not in ENDED:
         time.sleep(LOOK_S)
         made = next((one for one in skep.image_saves(job_id) if one.id == made.id), made)
     return made

@@ -334,6 +334,9 @@ ACTIONS: dict[str, Action] = {
         "A user asked to save a container of a job as an image.",
         ("POST jobs/<id>/image-saves",),
     ),
+    "job.image_save_cancel": Action(
+        "job", "A save of a container as an image was cancelled.", ("DELETE image-saves/<id>",)
+    ),
     "job.priority.update": Action(
         "job", "The priority of a job changed.", ("PUT jobs/<id>/priority",)
     ),

@@ -94,6 +94,18 @@ USER_EVENTS: tuple[UserEvent, ...] = (
         channels=(Channel.IN_PAGE, Channel.EMAIL),
         always=(Channel.IN_PAGE,),
     ),
+    UserEvent(
+        "job.image_saved",
+        "A container that you wanted saved as an image was saved.",
+        ("job.image_saved",),
+        (Channel.IN_PAGE, Channel.WEBHOOK),
+    ),
+    UserEvent(
+        "job.image_not_saved",
+        "A container that you wanted saved as an image was not saved, with the reason.",
+        ("job.image_not_saved",),
+        (Channel.IN_PAGE, Channel.WEBHOOK),
+    ),
 )
 BY_NAME = {one.name: one for one in USER_EVENTS}
 BY_KIND = {kind: one for one in USER_EVENTS for kind in one.kinds}

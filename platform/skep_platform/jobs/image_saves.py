@@ -4,6 +4,8 @@ The owner of a job asks for it, or an admin: those who may run commands in its c
 limit `save_image_mb` of the virtual cluster allows it, and its rules for images hold for the new
 name. The agent of the node gets the complete list of what is not done yet, with the credentials of
 whoever asked, or else of the virtual cluster, which are read from the sealed ones at that time.
+A save that was cancelled is on the list no more, and the agent gives it up. Who asked is notified
+of the end.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from skep_agent.registry_policy import RegistryPolicy, RegistryRefused, registry
 from skep_jobfile.plain import plain
 from skep_limits import can_be_pulled
 from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
 from skep_platform.core import notifications
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
-from skep_platform.core.events import record
+from skep_platform.core.events import notify, record
 from skep_platform.core.models import Entity
 from skep_platform.images import credentials, rules
 from skep_platform.images.node_work import NodesWithWork
@@ -41,6 +44,7 @@ LASTS = timedelta(hours=2)  # at the longest, with the wait for other saves of t
 KEPT = timedelta(days=90)
 MAX_BYTES = 2**63 - 1
 LIMIT = "save_image_mb"
+CANCELLED = "save_cancelled"  # the code of a save that someone cancelled
 
 
 class SaveState(models.TextChoices):
@@ -146,6 +150,30 @@ def request(user: User, job_id: UUID, rank: int, reference: str) -> ImageSave:
         notifications.notify_topic("job", str(job.pk))
     nodes_with_work.forget()
     return made
+
+
+def cancel(user: User, save_id: UUID) -> None:
+    """Give up a save that is under way: for who asked, and for those who may ask.
+
+    Raises NotFound, Forbidden `may_not_save`, and Conflict `save_ended`."""
+    with transaction.atomic():
+        found = ImageSave.objects.filter(pk=save_id).select_for_update(of=("self",))
+        row = found.select_related("created_by", "job", "vc").first()
+        if row is None or (row.job is None and row.created_by_id != user.pk):
+            raise NotFound(f"There is no save {save_id}.")
+        if row.job_id is not None and row.created_by_id != user.pk:
+            _own(user, row.job_id)
+        if row.state not in OPEN:
+            message = f"The save has ended already: it is {row.state}."
+            raise Conflict(message, code="save_ended", state=row.state)
+        row.state, row.code = SaveState.FAILED, CANCELLED
+        row.message = f"{user.get_username()} cancelled it."
+        _store(row, actor=user)
+        audit.record(
+            *("job.image_save_cancel", "job", row.job_id or "", row.job.name if row.job else ""),
+            vc=row.vc,
+            before={"task": row.task, "reference": row.reference},
+        )
 
 
 def of_job(user: User, job_id: UUID) -> QuerySet[ImageSave]:
@@ -297,7 +325,8 @@ def _apply(node_id: UUID, save_id: UUID, report: ImageSaveReport) -> None:
     _store(row)
 
 
-def _store(row: ImageSave) -> None:
+def _store(row: ImageSave, actor: User | None = None) -> None:
+    """`actor`: who ended it, and is not notified of it."""
     if row.state not in OPEN:
         row.ended_at = timezone.now()
         nodes_with_work.forget()
@@ -307,10 +336,19 @@ def _store(row: ImageSave) -> None:
             said = f"{row.task} was not saved as {row.reference}: {row.message}"
         kind = "job.image_saved" if done else "job.image_not_saved"
         if row.job_id:
-            record("job", row.job_id, kind, said, code=row.code, digest=row.digest)
+            by = actor.get_username() if actor else ""
+            record("job", row.job_id, kind, said, actor=by, code=row.code, digest=row.digest)
+        if actor is None or actor.pk != row.created_by_id:
+            _notify(row, kind, said)
     row.save()
     if row.job_id:
         notifications.notify_topic("job", str(row.job_id))
+
+
+def _notify(row: ImageSave, kind: str, said: str) -> None:
+    """Notify who asked, who need not be the owner of the job."""
+    url = f"/jobs/{row.job_id}" if row.job_id else "/jobs"
+    notify(kind, "user", row.created_by_id, said, name=row.reference, url=url)
 
 
 def _text(text: str, most: int) -> str:

@@ -73,6 +73,16 @@ class ImageSavesView(APIView):
         return Response(_show([made])[0], status=201)
 
 
+class ImageSaveView(APIView):
+    token_scope = Scope.SUBMIT
+
+    @extend_schema(operation_id="cancel_image_save", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, id: UUID) -> Response:
+        """Cancel a save that is under way. What its registry has by then stays there."""
+        image_saves.cancel(current_user.user(request), id)
+        return Response(status=204)
+
+
 class SavedImagesView(APIView):
     @paged("list_saved_images", ImageSaveSerializer, ["images"])
     def get(self, request: Request) -> Response:

@@ -36,6 +36,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/idle-exemption", writing_api.IdleExemptionView.as_view()),
     path("jobs/<uuid:id>/visibility", writing_api.VisibilityView.as_view()),
     path("jobs/<uuid:id>/image-saves", image_saves_api.ImageSavesView.as_view()),
+    path("image-saves/<uuid:id>", image_saves_api.ImageSaveView.as_view()),
     path("me/saved-images", image_saves_api.SavedImagesView.as_view()),
     path("jobs/<uuid:id>/shares", shares_api.SharesView.as_view()),
     path("jobs/<uuid:id>/shares/users/<str:username>", shares_api.UserShareView.as_view()),

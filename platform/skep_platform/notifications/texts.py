@@ -41,6 +41,8 @@ _TITLES = {
     ),
     "announcement.created": ("Announcement", "{count} announcements"),
     "webhook.disabled": ("Webhook {name} was disabled", "{count} webhooks were disabled"),
+    "job.image_saved": ("Image {name} was saved", "{count} images were saved"),
+    "job.image_not_saved": ("Image {name} was not saved", "{count} images were not saved"),
     TEST: ("Test notification", "{count} test notifications"),
 }
 

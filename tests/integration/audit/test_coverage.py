@@ -369,6 +369,7 @@ CASES: dict[str, Case] = {
         prepare=may_be_saved,
         secrets=("push-password",),
     ),
+    "DELETE image-saves/<id>": Case("owner"),
     "PUT jobs/<id>/priority": Case(body={"priority": 7}),
     "PUT jobs/<id>/visibility": Case("owner", {"visibility": "everyone"}),
     "PUT jobs/<id>/shares/users/<username>": Case(prepare=of_a_colleague),

@@ -112,7 +112,7 @@ WORK = {
     *("POST jobs/<id>/end-retries", "POST jobs/<id>/opportunistic", "POST jobs/<id>/move"),
     *("PUT jobs/<id>/priority", "POST files", "POST jobs/<id>/apps", "POST apps"),
     "PATCH apps/<id>",
-    "POST jobs/<id>/image-saves",
+    *("POST jobs/<id>/image-saves", "DELETE image-saves/<id>"),
     *("POST jobs/bulk/stop", "POST jobs/bulk/tags"),
     *("PUT storages/<name>/content", "DELETE storages/<name>/files"),
     *("POST datasets", "PATCH datasets/<id>", "DELETE datasets/<id>"),

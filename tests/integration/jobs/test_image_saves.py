@@ -20,6 +20,8 @@ from skep_platform.images import credentials, rules
 from skep_platform.jobs import image_saves
 from skep_platform.jobs.image_saves import ImageSave
 from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.notifications import collecting, preferences
+from skep_platform.notifications.models import Delivery
 from skep_platform.tenancy import limits
 
 pytestmark = pytest.mark.django_db
@@ -127,6 +129,67 @@ def test_a_failure_says_why_and_the_task_can_be_saved_again(ann, job, node):
     assert (row["state"], row["code"]) == ("FAILED", "save_has_secret")
     assert row["message"] == "The file /root/x holds a secret."
     assert save(ann, job).status_code == 201
+
+
+def cancel(user, made: dict):
+    return Api(user).send("DELETE", f"/image-saves/{made['id']}")
+
+
+def test_a_save_is_cancelled_and_the_node_gives_it_up(ann, job, node):
+    made = save(ann, job).json()
+    assert [one.save_id for one in frame(node).saves] == [made["id"]]
+    assert cancel(ann, made).status_code == 204
+    assert frame(node).saves == []
+    image_saves.apply_reports(node.pk, [said(made, "done", digest="sha256:late")])
+    (row,) = listed(ann, job)
+    assert (row["state"], row["code"], row["digest"]) == ("FAILED", "save_cancelled", "")
+    assert row["message"] == "ann cancelled it."
+    assert refusal(cancel(ann, made)) == (409, "save_ended")
+    assert save(ann, job).status_code == 201
+    assert notified(ann) == []  # of what one did oneself
+
+
+def test_who_may_look_in_may_cancel_and_who_asked_is_notified(ann, job, vc):
+    boss, vc_admin, stranger = make_user("root", admin=True), make_user("eve"), make_user("bob")
+    vc.memberships.create(user=vc_admin, role="admin")
+    made = save(ann, job).json()
+    assert refusal(cancel(stranger, made)) == (404, "not_found")
+    assert refusal(cancel(vc_admin, made)) == (403, "may_not_save")
+    assert cancel(boss, made).status_code == 204
+    assert notified(ann) == [f"Image {MINE} was not saved"]
+    assert notified(boss) == []
+
+
+def test_a_save_of_a_deleted_job_is_cancelled_by_who_asked_alone(ann, job):
+    made = save(ann, job).json()
+    ImageSave.objects.update(job=None)
+    assert refusal(cancel(make_user("root", admin=True), made)) == (404, "not_found")
+    assert cancel(ann, made).status_code == 204
+
+
+def notified(user) -> list[str]:
+    collecting.collect()
+    rows = Api(user).get("/notifications").json()["results"]
+    return [row["title"] for row in reversed(rows) if row["event"].startswith("job.image")]
+
+
+def test_who_asked_is_notified_of_the_end_by_the_channels_that_were_chosen(
+    ann, job, node, vc, settings
+):
+    settings.EMAIL_HOST = "127.0.0.1"
+    User.objects.filter(pk=ann.pk).update(email="ann@example.org")
+    preferences.update(ann, {"job.image_saved": {"email": True}})
+    credentials.store(vc, "registry.example.org", "robot", "of-the-vc")
+    boss = make_user("root", admin=True)
+    mine, others = save(ann, job).json(), save(boss, job, rank=1).json()
+    image_saves.apply_reports(node.pk, [said(mine, "done"), said(others, "failed", message="x")])
+    assert notified(ann) == [f"Image {MINE} was saved"]
+    assert notified(boss) == [f"Image {MINE} was not saved"]  # though it is the job of ann
+    mails = Delivery.objects.filter(channel="email").values_list("user__username", "event")
+    assert list(mails) == [("ann", "job.image_saved")]
+    (item,) = Api(ann).get("/notifications").json()["results"][0]["items"]
+    assert item["message"] == f"worker-0 was saved as the image {MINE}."
+    assert item["url"] == f"/jobs/{job.pk}"
 
 
 def test_only_who_may_look_into_the_containers_may_save_them(ann, job, vc):
@@ -246,10 +309,10 @@ def test_the_save_of_an_owner_who_was_deactivated_ends_and_one_without_a_job(ann
 def test_a_save_whose_job_was_deleted_meanwhile_ends_without_an_event(ann, job, node):
     made = save(ann, job).json()
     ImageSave.objects.update(job=None)  # as the deletion of a job leaves it
-    before = Event.objects.count()
+    before = Event.objects.filter(subject_type="job").count()
     image_saves.apply_reports(node.pk, [said(made, "failed", message="gone")])
     assert ImageSave.objects.get().state == "FAILED"
-    assert Event.objects.count() == before
+    assert Event.objects.filter(subject_type="job").count() == before
 
 
 def test_there_are_only_so_many_at_a_time_and_a_day(ann, job, monkeypatch):

@@ -90,3 +90,18 @@ async def test_an_end_is_reported_again_until_the_server_lists_it_no_more(
     await server.say(ImageSaves(saves=[wanted("s2")]))
     await end_of(server, "s2")
     assert ends() == 2
+
+
+async def test_a_save_that_was_cancelled_is_given_up_and_the_next_one_gets_its_turn(
+    server: FakeControlPlane,
+) -> None:
+    await server.desire(
+        spec("a4", command="mock run_for=forever save_for=forever"),
+        spec("a5", command="mock run_for=forever"),
+    )
+    await server.until(lambda: all("running" in server.node().phases(a) for a in ("a4", "a5")))
+    await server.say(ImageSaves(saves=[wanted("slow", "a4"), wanted("next", "a5")]))
+    await server.until(lambda: reports(server, "slow"))
+    await server.say(ImageSaves(saves=[wanted("next", "a5")]))
+    await end_of(server, "next")
+    assert [one.state for one in reports(server, "slow")] == ["saving"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pytest
 
 from skep_agent.containers import RuntimeFailure
-from skep_agent.runtimes import saved_layer
+from skep_agent.runtimes import mount_points, saved_layer
 from skep_agent.runtimes.saved_layer import Changes, LayerLimits, MissingTargets, write_layer
 
 SECRET = b"hunter2-of-the-job"
@@ -139,6 +139,70 @@ def test_paths_that_are_kept_in_memory_are_bounded(tmp_path, monkeypatch):
     with pytest.raises(RuntimeFailure) as refused:
         names_of(container, found, limits(tmp_path))
     assert refused.value.code == "save_too_large"
+
+
+LIB = "usr/lib/x86_64-linux-gnu"
+MOUNTED = (f"{LIB}/libcuda.so.570.86", "lib/firmware/nvidia/570.86/gsp.bin", "mnt/my data", "proc")
+
+
+def test_what_a_runtime_made_to_mount_a_driver_there_is_left_out_and_the_tasks_files_are_not(
+    tmp_path,
+):
+    """As nvidia's runtime leaves it: empty files for libraries, links to them, and folders."""
+    container = exported(
+        entry("lib", tarfile.DIRTYPE),
+        entry("lib/firmware", tarfile.DIRTYPE),
+        entry("lib/firmware/nvidia", tarfile.DIRTYPE),
+        entry("lib/firmware/nvidia/570.86", tarfile.DIRTYPE),
+        entry("lib/firmware/nvidia/570.86/gsp.bin"),
+        entry("mnt", tarfile.DIRTYPE),
+        entry("mnt/my data", tarfile.DIRTYPE),
+        entry("mnt/notes", tarfile.DIRTYPE),
+        entry(LIB, tarfile.DIRTYPE),
+        entry(f"{LIB}/libcuda.so", tarfile.SYMTYPE, linkname="libcuda.so.1"),
+        entry(f"{LIB}/libcuda.so.1", tarfile.SYMTYPE, linkname="libcuda.so.570.86"),
+        entry(f"{LIB}/libcuda.so.570.86"),
+        (entry(f"{LIB}/libcuda.so.mine"), b"of the task"),
+        entry(f"{LIB}/libmine.so", tarfile.SYMTYPE, linkname="libcuda.so.1"),
+        entry(f"{LIB}/libother.so.1"),
+    )
+    added = [one for one in names_of(container, None, limits(tmp_path)) if one not in ("lib", LIB)]
+    rows = json.dumps(
+        [{"Path": f"/{one}", "Kind": 1} for one in added]
+        + [{"Path": "/lib", "Kind": 0}, {"Path": f"/{LIB}", "Kind": 0}]
+    )
+    found = Changes.of(rows.encode(), frozenset(MOUNTED))
+    assert names_of(container, found, limits(tmp_path)) == [
+        *("lib", "mnt", "mnt/notes", LIB, f"{LIB}/libcuda.so.mine"),
+        *(f"{LIB}/libmine.so", f"{LIB}/libother.so.1"),
+    ]
+
+
+def test_a_file_of_the_image_that_something_is_mounted_on_stays_as_it_was(tmp_path):
+    container = exported(entry("etc", tarfile.DIRTYPE), (entry("etc/conf"), b"of the image"))
+    found = Changes.of(b'[{"Path": "/etc/conf", "Kind": 0}]', frozenset({"etc/conf"}))
+    assert names_of(container, found, limits(tmp_path)) == ["etc/conf"]
+
+
+def test_in_one_layer_with_all_files_the_empty_ones_below_mounts_are_left_out(tmp_path):
+    container = exported(
+        entry("proc", tarfile.DIRTYPE),
+        entry(LIB, tarfile.DIRTYPE),
+        entry(MOUNTED[0]),
+        entry(f"{LIB}/empty"),
+    )
+    known = limits(tmp_path, mounts=frozenset(MOUNTED))
+    assert names_of(container, None, known) == ["proc", LIB, f"{LIB}/empty"]
+
+
+def test_mount_points_are_read_as_the_kernel_writes_them():
+    text = (
+        "612 580 0:76 / / rw,relatime master:1 - overlay overlay rw,lowerdir=/a\n"
+        "613 612 0:80 / /proc rw,nosuid - proc proc rw\n"
+        "640 612 8:1 /x/libcuda.so.1 /usr/lib/libcuda.so.1 ro,nosuid - ext4 /dev/sda1 rw\n"
+        r"641 612 8:1 /y /mnt/my\040data rw - ext4 /dev/sda1 rw"
+    )
+    assert mount_points.points_in(text) == {"/", "/proc", "/usr/lib/libcuda.so.1", "/mnt/my data"}
 
 
 def test_a_hard_link_to_what_did_not_change_asks_for_its_target(tmp_path):

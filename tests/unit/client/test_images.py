@@ -125,3 +125,24 @@ def test_a_container_is_saved_and_its_end_awaited(monkeypatch):
     respx.get(path).mock(side_effect=pages)
     done = CliRunner().invoke(app, [*command, "--wait"])
     assert (done.exit_code, "It refuses. (push_denied)" in done.output) == (1, True)
+
+
+@respx.mock
+def test_the_saves_of_a_job_that_are_under_way_are_cancelled(monkeypatch):
+    monkeypatch.setattr(images, "find_job", lambda _, name: SimpleNamespace(id="j1", name=name))
+    rows = [SAVE | {"id": f"s{n}", "state": state} for n, state in enumerate(STATES)]
+    page = {"results": rows, "next": None, "previous": None}
+    path = f"{SERVER}/api/v1/jobs/j1/image-saves"
+    respx.get(path).mock(return_value=httpx.Response(200, json=page))
+    respx.delete(f"{SERVER}/api/v1/image-saves/s0").mock(return_value=httpx.Response(204))
+    ended = {"code": "save_ended", "message": "It has ended.", "details": {}}
+    respx.delete(f"{SERVER}/api/v1/image-saves/s1").mock(
+        return_value=httpx.Response(409, json=ended)
+    )
+    done = CliRunner().invoke(app, ["images", "saved", "train", "--cancel"])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == ["Cancelled worker-1 as registry.example.org/mine:1."]
+    assert CliRunner().invoke(app, ["images", "saved", "--cancel"]).exit_code == 2
+
+
+STATES = ("WAITING", "PUSHING", "DONE", "FAILED")

@@ -26,6 +26,10 @@ export function saveImage(job: string, rank: number, reference: string) {
   );
 }
 
+export function cancelImageSave(id: string) {
+  return unwrap(client.DELETE("/api/v1/image-saves/{id}", { params: { path: { id } } }));
+}
+
 /** The newest images that the user saved from containers. */
 export const savedImages = queryOptions({
   queryKey: ["saved-images"],
@@ -33,6 +37,10 @@ export const savedImages = queryOptions({
     (await unwrap(client.GET("/api/v1/me/saved-images", { params: { query: { limit: 50 } } })))
       .results,
 });
+
+export function isCancelled(save: ImageSave): boolean {
+  return save.code === "save_cancelled";
+}
 
 export function isOpen(save: ImageSave): boolean {
   return save.state !== "DONE" && save.state !== "FAILED";

@@ -1,7 +1,14 @@
 import { Button, Progress, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { imageSaves, type ImageSave, isOpen, saveImage } from "@/api/imageSaves";
+import {
+  cancelImageSave,
+  imageSaves,
+  type ImageSave,
+  isCancelled,
+  isOpen,
+  saveImage,
+} from "@/api/imageSaves";
 import type { Job, Task } from "@/api/types";
 import { taskName } from "@/format/names";
 import { formatBytes } from "@/format/numbers";
@@ -9,6 +16,7 @@ import { usePoll } from "@/live/live";
 import { CopyButton } from "@/ui/CopyButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { notifyError } from "@/ui/notify";
 import { RelativeTime } from "@/ui/Time";
 import css from "./SaveImage.module.css";
 
@@ -77,18 +85,19 @@ export function ImageSaveList({ job, task }: { job: Job; task: Task }) {
       <h3 className={css.title}>Saved as images</h3>
       <ul className={css.saves}>
         {mine.map((save) => (
-          <SaveRow key={save.id} save={save} />
+          <SaveRow key={save.id} job={job} save={save} />
         ))}
       </ul>
     </section>
   );
 }
 
-function SaveRow({ save }: { save: ImageSave }) {
+function SaveRow({ job, save }: { job: Job; save: ImageSave }) {
   return (
     <li>
       <span className={css.name}>
         {save.reference} <CopyButton text={save.reference} label="Copy the name of the image" />
+        {isOpen(save) ? <CancelButton job={job} save={save} /> : null}
       </span>
       <span className={css.note} role={isOpen(save) ? "status" : undefined}>
         {noteOf(save)}
@@ -102,8 +111,31 @@ function SaveRow({ save }: { save: ImageSave }) {
       {save.state === "PUSHING" ? (
         <Progress value={save.percent} size="sm" aria-label={`${save.percent} % pushed`} />
       ) : null}
-      {save.state === "FAILED" ? <p className={css.error}>{save.message}</p> : null}
+      {save.state === "FAILED" ? (
+        <p className={isCancelled(save) ? css.note : css.error}>{save.message}</p>
+      ) : null}
     </li>
+  );
+}
+
+function CancelButton({ job, save }: { job: Job; save: ImageSave }) {
+  const queries = useQueryClient();
+  const cancelling = useMutation({
+    mutationFn: () => cancelImageSave(save.id),
+    onError: (error) => notifyError(error, "It was not cancelled"),
+    onSettled: () => queries.invalidateQueries({ queryKey: imageSaves(job.id).queryKey }),
+  });
+  return (
+    <Button
+      className={css.cancel}
+      variant="default"
+      size="compact-xs"
+      loading={cancelling.isPending}
+      aria-label={`Cancel saving ${save.reference}`}
+      onClick={() => cancelling.mutate()}
+    >
+      Cancel
+    </Button>
   );
 }
 
@@ -118,6 +150,6 @@ function noteOf(save: ImageSave): string {
     case "DONE":
       return save.size ? `Saved ${formatBytes(save.size)} of changes` : "Saved";
     case "FAILED":
-      return "Not saved";
+      return isCancelled(save) ? "Cancelled" : "Not saved";
   }
 }
