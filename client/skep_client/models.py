@@ -818,6 +818,28 @@ class PolicyParameter(Model):
     choices: list[str] = Field(default_factory=list)
 
 
+class Prediction(Model):
+    median_s: int = 0
+    low_s: int | None = None
+    high_s: int | None = None
+    source: str = ""
+    jobs: int = 0
+
+
+class PredictionScore(Model):
+    source: str = ""
+    jobs: int = 0
+    intervals: int = 0
+    coverage: float | None = None
+    median_error: float | None = None
+
+
+class PredictionScores(Model):
+    days: int = 0
+    promised_coverage: float = 0
+    sources: list[PredictionScore] = Field(default_factory=list)
+
+
 class Prefetch(Model):
     id: str
     image: str = ""
@@ -1690,6 +1712,7 @@ class Job(JobSummary):
     stop_grace_s: int = 0
     checkpoint_signal: str = ""
     checkpoint_grace_s: int = 0
+    prediction: Prediction | None = None
     max_duration_s: int | None = None
     ends_at: datetime | None = None
     deadline_at: datetime | None = None

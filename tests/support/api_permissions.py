@@ -155,6 +155,7 @@ EXPECTED = {
     "DELETE nodes/join-tokens/<token_id>": ADMIN,
     "POST nodes/join": EVERYBODY,
     "GET health": ADMIN,
+    "GET predictions": ADMIN,
     "GET cells": LOGGED_IN,
     "GET cells/physical": LOGGED_IN,
     "GET cells/assignment": ADMIN,

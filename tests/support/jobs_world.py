@@ -6,7 +6,10 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
+
+from django.utils import timezone
 
 from skep_agent.protocol import AttemptFact
 from skep_platform.accounts.models import User
@@ -62,6 +65,18 @@ def _role(
 
 def submit(user: User, vc: VirtualCluster, **changes: Any) -> Job:
     return services.submit(user, json.dumps(job_file(vc, **changes)))
+
+
+def ran(
+    user: User, vc: VirtualCluster, name: str, seconds: float, state: str = "SUCCEEDED", **file: Any
+) -> Job:
+    """A job of this name that ended a day ago, after so many seconds."""
+    job = submit(user, vc, name=name, **file)
+    start = timezone.now() - timedelta(days=1)
+    end = start + timedelta(seconds=seconds)
+    Job.objects.filter(pk=job.pk).update(state=state, started_at=start, finished_at=end)
+    job.refresh_from_db()
+    return job
 
 
 def tick(times: int = 1) -> set[str]:

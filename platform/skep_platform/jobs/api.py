@@ -252,6 +252,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "parent": _parent(request, job),
         "api_token": _token_scope(job),
         "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
+        "prediction": job.prediction,
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),

@@ -41,6 +41,8 @@ class Job(Entity):
     duration_s = models.PositiveIntegerField(null=True)  # as declared; null: not known
     # The median of how long earlier jobs like it ran, at its submission; null: there was none.
     predicted_s = models.PositiveIntegerField(null=True)
+    prediction = models.JSONField(null=True)  # see submission.prediction.Prediction
+    command_key = models.CharField(max_length=16, blank=True, default="", db_default="")
     max_duration_s = models.PositiveIntegerField(null=True)  # of one job attempt, from its start
     deadline_at = models.DateTimeField(null=True)  # when its owner wants it to be done
     rdma = models.BooleanField(default=False)  # a role of it asks for InfiniBand devices
@@ -201,6 +203,12 @@ class Job(Entity):
             models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
             models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
             models.Index(fields=["state", "-created_at"], name="job_by_state"),
+            # Durations of jobs with the same commands, for the prediction of the next one.
+            models.Index(
+                fields=["owner", "command_key", "-created_at"],
+                condition=Q(state="SUCCEEDED", started_at__isnull=False, finished_at__isnull=False),
+                name="job_by_command",
+            ),
             # Those that their owners opened to others: few.
             models.Index(
                 fields=["-created_at", "id"],

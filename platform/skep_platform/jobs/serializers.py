@@ -12,6 +12,7 @@ from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.reasons import ForecastSerializer, ReasonSerializer, WaitReasonSerializer
 from skep_platform.jobs.states import AttemptState, JobState
+from skep_platform.jobs.submission.prediction import SOURCES
 from skep_platform.tenancy.models import Visibility
 
 Serializer = serializers.Serializer[Any]
@@ -164,6 +165,20 @@ class ParentSerializer(Serializer):
     name = serializers.CharField()
 
 
+class PredictionSerializer(Serializer):
+    median_s = serializers.IntegerField(help_text="From its start to its success.")
+    low_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="It runs at least so long, and at most `high_s`, in 80 % of the cases. "
+        "Null: too few jobs were like it.",
+    )
+    high_s = serializers.IntegerField(allow_null=True)
+    source = serializers.ChoiceField(  # type: ignore[assignment]
+        SOURCES, help_text="How they were like it: by name, by command, or by number of GPUs."
+    )
+    jobs = serializers.IntegerField(help_text="Earlier jobs of its owner that were like it.")
+
+
 class JobSerializer(JobSummarySerializer):
     parent = ParentSerializer(
         allow_null=True, help_text="The job that submitted it by its API token, if you may see it."
@@ -181,6 +196,9 @@ class JobSerializer(JobSummarySerializer):
     stop_grace_s = serializers.IntegerField()
     checkpoint_signal = serializers.CharField(help_text="Sent first when it is preempted.")
     checkpoint_grace_s = serializers.IntegerField()
+    prediction = PredictionSerializer(
+        allow_null=True, help_text="How long it probably runs; null: no earlier job was like it."
+    )
     max_duration_s = serializers.IntegerField(allow_null=True, help_text="Of one attempt.")
     ends_at = serializers.DateTimeField(allow_null=True, help_text="Then that is over.")
     deadline_at = serializers.DateTimeField(allow_null=True)

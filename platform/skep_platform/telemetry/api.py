@@ -17,12 +17,13 @@ from rest_framework.views import APIView
 
 from skep_agent.frames import count_segments
 from skep_platform.accounts.models import User
-from skep_platform.core.api import parameters
+from skep_platform.core.api import IsAdmin, parameters
 from skep_platform.core.errors import NotFound
 from skep_platform.core.throttling import Searches
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import TaskAttempt
-from skep_platform.telemetry import queries
+from skep_platform.jobs.submission.prediction import COVERAGE
+from skep_platform.telemetry import calibration, queries
 from skep_platform.telemetry.download import job_download, stream_download
 from skep_platform.telemetry.job_use import asked_by, use_of
 from skep_platform.telemetry.merged_lines import to_datetime
@@ -35,6 +36,7 @@ from skep_platform.telemetry.serializers import (
     JobMetricsSerializer,
     JobUseSerializer,
     MetricsQuerySerializer,
+    PredictionScoresSerializer,
     SearchQuerySerializer,
     SearchSerializer,
     StreamLogSerializer,
@@ -182,6 +184,20 @@ class JobUseView(APIView):
         job = jobs.find(_user(request), id)
         use, asked = use_of(job), asked_by(job)
         return Response(JobUseSerializer(model_to_dict(use) | {"asked": asked}).data)
+
+
+class PredictionsView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="get_predictions", responses=PredictionScoresSerializer)
+    def get(self, request: Request) -> Response:
+        """How well the durations of jobs were predicted over the last 30 days."""
+        answer = {
+            "days": calibration.DAYS,
+            "promised_coverage": COVERAGE,
+            "sources": calibration.last_days(),
+        }
+        return Response(PredictionScoresSerializer(answer).data)
 
 
 def _user(request: Request) -> User:

@@ -15,8 +15,10 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from skep_platform.core import notifications
+from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import NotFound
 from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
+from skep_platform.telemetry import calibration
 from skep_platform.telemetry.models import JobUse
 
 BATCH = 50  # jobs per round
@@ -36,7 +38,8 @@ def count_due() -> int:
     uses = [_use(job, roles.get(job.pk, []), hours.get(job.pk, 0.0)) for job in jobs]
     with transaction.atomic():
         JobUse.objects.bulk_create(uses, ignore_conflicts=True)
-        Job.objects.filter(pk__in=ids).update(use_counted=True)
+        mine = {job for (job,) in fetch(MARK, [ids])}
+        calibration.count(job for job in jobs if job.pk in mine)
         for job in ids:
             notifications.notify_topic("job", job)
     return len(jobs)
@@ -84,6 +87,11 @@ def _use(job: Job, roles: Sequence[RoleUse], gpu_hours: float) -> JobUse:
 def _most(values: Any) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
+
+# Those that another round counted at the same time are not returned.
+MARK = """
+UPDATE jobs_job SET use_counted = true WHERE id = ANY(%s) AND NOT use_counted RETURNING id
+"""
 
 HOURS = """
 SELECT job_id, sum(jsonb_array_length(a.gpu_uuids) * extract(epoch FROM

@@ -99,6 +99,24 @@ class JobUse(models.Model):
     advice = models.JSONField(default=list)  # [{code, message, details}]
 
 
+class PredictionDay(models.Model):
+    """How well durations were predicted of the jobs that succeeded on one day; see
+    `calibration`."""
+
+    day = models.DateField()
+    source = models.CharField(max_length=8, blank=True)  # of the prediction; "": there was none
+    jobs = models.PositiveIntegerField(default=0)
+    intervals = models.PositiveIntegerField(default=0)  # of them had an interval
+    within = models.PositiveIntegerField(default=0)  # of these ended within it
+    # Jobs by the part by which the prediction was off, see `calibration.BOUNDS`.
+    errors = ArrayField(models.PositiveIntegerField())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["day", "source"], name="prediction_day_once")
+        ]
+
+
 class MetricLog(models.Model):
     """How far the log of a task attempt was read for metrics; see `user_metrics`."""
 

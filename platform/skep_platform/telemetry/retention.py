@@ -25,6 +25,7 @@ from skep_platform.core.errors import Gone
 from skep_platform.core.events import delete_oldest, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
+from skep_platform.telemetry import calibration
 from skep_platform.telemetry.models import (
     GpuRollup,
     LogChunk,
@@ -101,6 +102,7 @@ def delete_old_rollups() -> int:
     if days <= 0:
         return 0
     before = timezone.now() - timedelta(days=days)
+    calibration.delete_old()
     # The log of a job that goes on must not be read once more.
     over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
     return (

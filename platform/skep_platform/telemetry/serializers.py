@@ -132,6 +132,28 @@ class MetricsQuerySerializer(Serializer):
         raise serializers.ValidationError("Seconds since the epoch or an ISO 8601 time.")
 
 
+class PredictionScoreSerializer(Serializer):
+    source = serializers.CharField(  # type: ignore[assignment]
+        allow_blank=True,
+        help_text="Earlier jobs of the same name, with the same command, or on as many GPUs "
+        "(gpus); empty: jobs without a prediction.",
+    )
+    jobs = serializers.IntegerField(help_text="That succeeded.")
+    intervals = serializers.IntegerField(help_text="Of them were predicted with an interval.")
+    coverage = serializers.FloatField(
+        allow_null=True, help_text="Share of the intervals that held the duration."
+    )
+    median_error = serializers.FloatField(
+        allow_null=True, help_text="|predicted - actual| / actual, of half of the jobs at most."
+    )
+
+
+class PredictionScoresSerializer(Serializer):
+    days = serializers.IntegerField()
+    promised_coverage = serializers.FloatField()
+    sources = PredictionScoreSerializer(many=True)
+
+
 class LogPlaceSerializer(Serializer):
     """Whose output it is, and where in it."""
 

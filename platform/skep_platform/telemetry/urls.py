@@ -15,5 +15,6 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/metrics/user", user_metrics_api.UserMetricsView.as_view()),
     path("jobs/compare", user_metrics_api.CompareView.as_view()),
     path("jobs/<uuid:id>/use", api.JobUseView.as_view()),
+    path("predictions", api.PredictionsView.as_view()),
     path("attempts/<uuid:id>/logs/<str:stream>", api.StreamLogView.as_view()),
 ]

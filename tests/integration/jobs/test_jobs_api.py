@@ -26,7 +26,15 @@ SUMMARY = {
 }
 DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
-    *("max_duration_s", "ends_at", "deadline_at", "network_mode", "environment", "work_dir"),
+    *(
+        "prediction",
+        "max_duration_s",
+        "ends_at",
+        "deadline_at",
+        "network_mode",
+        "environment",
+        "work_dir",
+    ),
     *(
         "begun_at",
         "retry_at",

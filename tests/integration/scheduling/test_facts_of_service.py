@@ -10,11 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.integration.scheduling.test_world import History
-from tests.support.jobs_world import attempts_of, partly_placed, placed, report, submit, tick
+from tests.support.jobs_world import attempts_of, partly_placed, placed, ran, report, submit, tick
 from tests.support.platform_factories import make_node, make_user, make_vc, release
 
 from skep_platform.jobs.models import Job, Lease, TaskAttempt
-from skep_platform.jobs.submission.prediction import MEDIAN, base_name, predicted_duration
 from skep_platform.scheduling import read_facts
 from skep_platform.scheduling.models import AttainedService
 from skep_platform.scheduling.source import StateSource
@@ -22,64 +21,15 @@ from skep_platform.scheduling.source import StateSource
 pytestmark = pytest.mark.django_db
 
 
-def ran(user, vc, name: str, seconds: float, state: str = "SUCCEEDED") -> None:
-    """A job of this name that has ended."""
-    job = submit(user, vc, name=name)
-    start = timezone.now() - timedelta(days=1)
-    end = start + timedelta(seconds=seconds)
-    Job.objects.filter(pk=job.pk).update(state=state, started_at=start, finished_at=end)
-
-
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        ("train-12", "train"),
-        ("train_0a1b2c3d", "train"),
-        ("train.3", "train"),
-        ("resnet50", "resnet50"),
-        ("train-2-7", "train-2"),
-        ("7", "7"),
-    ],
-)
-def test_a_number_at_the_end_only_counts_submissions_of_one_job(name, base):
-    assert base_name(name) == base
-
-
-def test_a_duration_is_predicted_by_the_owners_earlier_jobs_of_the_name(alice, vc):
-    for number, seconds in enumerate((60, 100, 5000)):
-        ran(alice, vc, f"train-{number}", seconds)
-    ran(alice, vc, "train-8", 7, state="FAILED")
-    ran(alice, vc, "trainer-1", 9)
-    bob = make_user("bob")
-    ran(bob, make_vc("other", members=[bob], quotas={"A100": 1}), "train", 3)
-    assert submit(alice, vc, name="train-77").predicted_s == 100
-    assert submit(alice, vc, name="train").predicted_s == 100
-    assert submit(alice, vc, name="new").predicted_s is None
-    with CaptureQueriesContext(connection) as queries:
-        predicted_duration(alice, "train")
-    assert len(queries) == 1
-
-
-def test_a_prediction_reads_an_index_of_names_without_their_numbers(alice, vc):
-    """However many jobs its owner has. The planner prefers to read a small table as a whole."""
-    ran(alice, vc, "train-1", 60)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute("SET LOCAL enable_bitmapscan = off")
-        cursor.execute(f"EXPLAIN {MEDIAN}", {"owner": alice.pk, "base": "train", "like_it": 20})
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "Index Scan using job_by_base_name" in plan
-    assert "Index Cond: ((owner_id =" in plan
-    assert "AND (COALESCE(" in plan
-
-
 def test_shortest_first_orders_a_live_queue_by_predicted_durations(admin, alice):
-    vc = make_vc("vision", members=[alice], quotas={"A100": 1})
+    newcomer = make_user("newcomer")
+    vc = make_vc("vision", members=[alice, newcomer], quotas={"A100": 1})
     make_node("gpu-1", gpus=1)
     assert admin.patch("/virtual-clusters/vision", {"policy": {"name": "sjf"}}).status_code == 200
-    for name, seconds in (("long-1", 9000), ("short-1", 30)):
-        ran(alice, vc, name, seconds)
-    unknown, long, short = (submit(alice, vc, name=n) for n in ("first", "long-2", "short-2"))
+    for name, seconds in (("long", 9000), ("short", 30)):
+        ran(alice, vc, f"{name}-1", seconds)
+    jobs = [(newcomer, "first"), (alice, "long-2"), (alice, "short-2")]
+    unknown, long, short = (submit(user, vc, name=name) for user, name in jobs)
     order = []
     for _ in range(3):
         (job_id,) = tick()

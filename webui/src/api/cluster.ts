@@ -83,6 +83,11 @@ export const health = queryOptions({
   queryFn: () => unwrap(client.GET("/api/v1/health")),
 });
 
+export const predictions = queryOptions({
+  queryKey: ["predictions"],
+  queryFn: () => unwrap(client.GET("/api/v1/predictions")),
+});
+
 export function undrain(name: string) {
   return unwrap(client.POST("/api/v1/nodes/{name}/undrain", { params: { path: { name } } }));
 }

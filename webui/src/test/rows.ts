@@ -112,6 +112,7 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     may_clone: true,
     retries_ended: false,
     more_memory: null,
+    prediction: null,
     ...part,
   };
 }

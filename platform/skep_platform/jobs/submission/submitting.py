@@ -43,7 +43,7 @@ from skep_platform.jobs.submission.job_file import (
     converted,
     examine,
 )
-from skep_platform.jobs.submission.prediction import predicted_duration
+from skep_platform.jobs.submission.prediction import command_key, predict
 from skep_platform.jobs.submission.storages import AskedStorages
 from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler.inventory import gpu_model
@@ -347,14 +347,15 @@ SECRET: Any = {"secrets": True, "prerequisites": {"__all__": {"auth"}}}
 
 def new_row(user: User, vc: VirtualCluster, spec: ReadJob) -> Job:
     """Return the row of a new job, not stored yet, with what is known of how long it runs."""
-    job = job_row(user, vc, spec, predicted_duration(user, spec.job.name))
+    job = job_row(user, vc, spec)
+    if found := predict(user, job.name, job.command_key, job.gpus):
+        job.predicted_s, job.prediction = found.median_s, found.as_json()
     job.max_duration_s = allowances.longest(vc, job.max_duration_s)
     return job
 
 
-def job_row(user: User, vc: VirtualCluster, read: ReadJob, predicted_s: int | None = None) -> Job:
-    """Return the row of a new job out of its job file, not stored yet. No query: `predicted_s` is
-    the duration in seconds that is expected of it."""
+def job_row(user: User, vc: VirtualCluster, read: ReadJob) -> Job:
+    """Return the row of a new job out of its job file, not stored yet. No query."""
     spec, skep = read.job, read.job.extras.skep
     files = skep.working_files
     return Job(
@@ -371,7 +372,7 @@ def job_row(user: User, vc: VirtualCluster, read: ReadJob, predicted_s: int | No
         visibility=skep.visibility or "",
         notified_events=_notified_events(spec),
         duration_s=skep.duration,
-        predicted_s=predicted_s,
+        command_key=command_key(spec),
         max_duration_s=skep.max_duration,
         deadline_at=skep.deadline,
         network_mode=skep.network or "",

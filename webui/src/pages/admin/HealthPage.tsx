@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { health } from "@/api/cluster";
+import { health, predictions } from "@/api/cluster";
 import type { components } from "@/api/schema";
 import { formatBytes } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
@@ -57,9 +57,64 @@ export function HealthPage() {
           ))}
         </ul>
       ) : null}
+      <Predictions />
     </>
   );
 }
+
+const SOURCES: Record<string, string> = {
+  name: "Earlier jobs of the same name",
+  command: "Earlier jobs with the same command",
+  gpus: "Earlier jobs on as many GPUs",
+  "": "No prediction",
+};
+
+/** How well the durations of jobs were predicted: an interval has to hold what it promises. */
+function Predictions() {
+  const { data } = useQuery(predictions);
+  if (!data || data.sources.length === 0) return null;
+  const all = data.sources.reduce((sum, { jobs }) => sum + jobs, 0);
+  return (
+    <section aria-labelledby="predictions" className={css.predictions}>
+      <h2 id="predictions">Predicted durations</h2>
+      <p className="dim">
+        Jobs that succeeded in the last {data.days} days. An interval promises to hold the duration
+        in {percent(data.promised_coverage)} of the cases.
+      </p>
+      <div className={css.scroll} tabIndex={0} role="group" aria-label="Predicted durations">
+        <table className={css.table}>
+          <thead>
+            <tr>
+              <th scope="col">Predicted by</th>
+              <th scope="col">Jobs</th>
+              <th scope="col">Held by the interval</th>
+              <th scope="col">Typical error</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.sources.map(({ source, jobs, intervals, coverage, median_error }) => (
+              <tr key={source}>
+                <th scope="row">{SOURCES[source] ?? source}</th>
+                <td className="num">
+                  {jobs.toLocaleString("en")} <span className="dim">({percent(jobs / all)})</span>
+                </td>
+                <td className="num">
+                  {coverage === null ? "–" : percent(coverage)}{" "}
+                  {intervals ? (
+                    <span className="dim">of {intervals.toLocaleString("en")}</span>
+                  ) : null}
+                </td>
+                <td className="num">{median_error === null ? "–" : percent(median_error)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const percent = (share: number) => `${Math.round(share * 100)}%`;
 
 /** The nodes it is about are looked at, drained or declared lost on the page of the cluster. */
 function AlertAction({ alert }: { alert: Alert }) {

@@ -15,6 +15,7 @@ import { ElapsedTime, RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import { PriorityEditor } from "./actions/PriorityEditor";
 import { taskStates, waitTime } from "./labels";
+import { expectation, predictionSource } from "./prediction";
 import css from "./JobDetails.module.css";
 
 export function JobDetails({ job }: { job: Job }) {
@@ -65,6 +66,7 @@ export function JobDetails({ job }: { job: Job }) {
       <DescriptionItem name="Run time">
         <ElapsedTime start={job.started_at} end={job.finished_at} />
       </DescriptionItem>
+      <Prediction job={job} />
       <Limits job={job} />
       {job.attempt > 1 ? (
         <DescriptionItem name="Attempt">
@@ -95,6 +97,31 @@ export function JobDetails({ job }: { job: Job }) {
         </button>
       ) : null}
     </DescriptionList>
+  );
+}
+
+/** How long it probably runs, and for a running job when it probably ends. */
+function Prediction({ job }: { job: Job }) {
+  const now = useNow();
+  const { prediction, duration_s: declared } = job;
+  if (isFinished(job.state) || (!prediction && !declared)) return null;
+  if (!prediction) {
+    return (
+      <DescriptionItem name="Expected to run">
+        <span className="num">{formatDuration(declared ?? 0)}</span>{" "}
+        <span className="dim">as declared</span>
+      </DescriptionItem>
+    );
+  }
+  const start = job.state === "RUNNING" && job.started_at ? Date.parse(job.started_at) : null;
+  const { text, note } = expectation(prediction, start, now);
+  return (
+    <DescriptionItem name={start === null ? "Expected to run" : "Expected to end"}>
+      <span className="num" title={predictionSource(prediction)}>
+        {text}
+      </span>{" "}
+      <span className="dim">{note}</span>
+    </DescriptionItem>
   );
 }
 
@@ -129,7 +156,8 @@ function detailsOf(job: Job): [string, ReactNode][] {
   const variables = Object.entries(job.environment);
   const { working_files: files, git } = job;
   const details: [string, ReactNode][] = [];
-  if (job.duration_s) details.push(["Expected to run", formatDuration(job.duration_s)]);
+  if (job.duration_s && job.prediction)
+    details.push(["Declared duration", formatDuration(job.duration_s)]);
   if (job.pinned_cell) details.push(["Pinned cell", job.pinned_cell]);
   if (job.within) details.push(["Within one", job.within]);
   if (job.network_mode) details.push(["Network", job.network_mode]);

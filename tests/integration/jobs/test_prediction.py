@@ -1,0 +1,148 @@
+"""Predicted durations: made at submission of the owner's earlier jobs, and scored at the end."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from tests.support.jobs_world import job_file, ran, submit
+from tests.support.platform_api import Api
+from tests.support.platform_factories import make_user, make_vc
+
+from skep_jobfile import JobFile
+from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission.prediction import (
+    DURATIONS,
+    ENOUGH,
+    LIKE_IT,
+    LOOKED_AT,
+    command_key,
+    predict,
+)
+from skep_platform.telemetry import calibration, job_use
+from skep_platform.telemetry.models import PredictionDay
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_duration_is_predicted_by_the_owners_earlier_jobs_of_the_name(alice, vc):
+    for number, seconds in enumerate((60, 100, 5000)):
+        ran(alice, vc, f"train-{number}", seconds)
+    ran(alice, vc, "train-8", 7, state="FAILED")
+    ran(alice, vc, "trainer-1", 9, commands=["other"])
+    bob = make_user("bob")
+    ran(bob, make_vc("other", members=[bob], quotas={"A100": 1}), "train", 3)
+    job = submit(alice, vc, name="train-77")
+    assert (job.predicted_s, job.prediction["source"], job.prediction["jobs"]) == (100, "name", 3)
+    assert job.prediction["low_s"] is None  # of three jobs nothing is promised
+    with CaptureQueriesContext(connection) as queries:
+        predict(alice, "train", "", 1)
+    assert len(queries) == 1
+
+
+def test_a_new_name_is_predicted_by_jobs_with_the_same_command(alice, vc):
+    for number in range(ENOUGH):
+        commands = [f"python train.py --rate 0.{number}"]
+        ran(alice, vc, f"{'abcdefghi'[number]}{number}x", 100 + number, commands=commands)
+    job = submit(alice, vc, name="new", commands=["python train.py --rate 1e-3"])
+    assert job.prediction == {
+        "median_s": 104,
+        "low_s": 100,
+        "high_s": 108,
+        "source": "command",
+        "jobs": ENOUGH,
+    }
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()["prediction"]
+    assert shown == job.prediction
+
+
+def test_a_job_like_no_other_is_predicted_by_its_gpus_and_a_first_one_not_at_all(alice, vc):
+    assert submit(alice, vc, name="first", commands=["a"], gpus=2).prediction is None
+    ran(alice, vc, "second", 40, commands=["b"], gpus=2)
+    assert submit(alice, vc, name="third", commands=["c"], gpus=4).prediction is None
+    job = submit(alice, vc, name="fourth", commands=["d"], gpus=2)
+    assert (job.predicted_s, job.prediction["source"]) == (40, "gpus")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"commands": ["run --lr 0.1"]}, {"commands": ["run --lr 3e-4"]}, True),
+        ({"commands": ["run"]}, {"commands": ["walk"]}, False),
+        ({"gpus": 1}, {"gpus": 2}, False),
+        ({"instances": 1}, {"instances": 2}, False),
+    ],
+)
+def test_commands_are_the_same_but_for_their_numbers(one, other, same):
+    keys = [command_key(JobFile.model_validate(job_file("vc", **file))) for file in (one, other)]
+    assert (keys[0] == keys[1]) is same
+
+
+def test_a_prediction_reads_indexes(alice, vc):
+    """However many jobs its owner has. The planner prefers to read a small table as a whole."""
+    ran(alice, vc, "train-1", 60)
+    values = {"owner": alice.pk, "base": "train", "command": "0", "gpus": 1}
+    values |= {"like_it": LIKE_IT, "looked_at": LOOKED_AT, "enough": ENOUGH}
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+        cursor.execute("SET LOCAL enable_sort = off")
+        cursor.execute(f"EXPLAIN (ANALYZE) {DURATIONS}", values)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Index Scan using job_by_base_name" in plan
+    assert "Index Scan using job_by_command" in plan
+    assert "Index Scan using job_by_owner" in plan
+    # What the name answers is not looked for by other ways.
+    assert "never executed" in plan
+
+
+def finished(user, vc, name: str, seconds: float) -> Job:
+    job = ran(user, vc, name, seconds)
+    Job.objects.filter(pk=job.pk).update(use_counted=False)
+    return job
+
+
+def test_predictions_are_scored_once_by_day_and_source(alice, vc, admin):
+    for number in range(ENOUGH):
+        finished(alice, vc, f"train-{number}", 100 + 10 * number)
+    finished(alice, vc, "train-20", 150)  # within 100 to 180 s
+    finished(alice, vc, "train-21", 900)
+    finished(alice, vc, "train-22", 5).refresh_from_db()
+    Job.objects.filter(name="train-22").update(state="FAILED")
+    assert job_use.count_due() == ENOUGH + 3
+    assert job_use.count_due() == 0
+    answer = admin.get("/predictions").json()
+    assert answer["promised_coverage"] == 0.8
+    scores = {score["source"]: score for score in answer["sources"]}
+    assert set(scores) == {"", "name"}
+    assert (scores[""]["jobs"], scores[""]["median_error"]) == (1, None)
+    assert (scores["name"]["jobs"], scores["name"]["intervals"]) == (ENOUGH + 1, 2)
+    assert scores["name"]["coverage"] == 0.5
+    assert 0.05 < scores["name"]["median_error"] < 0.4
+
+
+def test_a_round_beside_another_one_scores_nothing_twice(alice, vc):
+    job = finished(alice, vc, "train-1", 60)
+    stale = [Job.objects.get(pk=job.pk)]
+    assert job_use.count_due() == 1
+    assert PredictionDay.objects.get().jobs == 1
+    calibration.count(stale)  # what the second round would do without the mark
+    assert PredictionDay.objects.get().jobs == 2
+    Job.objects.filter(pk=job.pk).update(use_counted=True)
+    assert job_use.count_due() == 0
+
+
+def test_old_days_are_not_read_and_deleted_at_last():
+    today = timezone.now().date()
+    for age in (0, 31, 401):
+        errors = [1] + [0] * len(calibration.BOUNDS)
+        PredictionDay.objects.create(
+            day=today - timedelta(days=age), source="name", jobs=1, errors=errors
+        )
+    assert [score.jobs for score in calibration.last_days()] == [1]
+    assert calibration.delete_old() == 1
+    assert json.loads(json.dumps(calibration.last_days()[0].median_error)) == 0.01
