@@ -58,6 +58,9 @@ def simulate(
         typer.Option("--vc", metavar="VC=MODEL:GPUS", help="A virtual cluster. May be repeated."),
     ] = None,
     grace: Annotated[float, typer.Option(help="With cells: seconds to leave.")] = 30.0,
+    speedup: Annotated[
+        str, typer.Option(help="Of elastic policies: linear, amdahl:F or profile.")
+    ] = "",
     jobs: Annotated[int, typer.Option(help="How many jobs to make up.")] = 200,
     load: Annotated[float, typer.Option(help="Load of jobs that are made up.")] = 0.9,
     processes: Annotated[
@@ -91,6 +94,7 @@ def simulate(
         load,
         tuple(vc or ()),
         grace,
+        speedup,
     )
     lines: list[dict[str, Any]] = []
     series = []

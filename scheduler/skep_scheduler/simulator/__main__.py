@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         load=args.load,
         vcs=tuple(args.vc),
         grace_s=args.grace,
+        speedup=args.speedup,
     )
     try:
         for line, _ in execute_all(plan_runs(request), 1, lambda ended, total: None):
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", default="", help=", ".join(preset.name for preset in PRESETS))
     parser.add_argument("--profiles", type=Path, help="throughputs of the models of the trace")
     parser.add_argument("--placement", default="", help="cells, nodes, first or count")
+    parser.add_argument("--speedup", default="", help="elastic: linear, amdahl:F or profile")
     parser.add_argument("--grace", type=float, default=30.0, help="seconds to leave (default: 30)")
     return parser
 

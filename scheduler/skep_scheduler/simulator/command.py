@@ -22,6 +22,11 @@ from skep_scheduler.policies import PolicyError
 from skep_scheduler.simulator.cluster import SimulatedCluster
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.presets import registry
+from skep_scheduler.simulator.presets.elastic_native import (
+    ELASTIC,
+    check_speedup,
+    speedup_of,
+)
 from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.speed import LOCALITIES
 from skep_scheduler.simulator.workload import (
@@ -37,6 +42,7 @@ Series = Sequence[tuple[float, int, int]]
 PLACEMENTS = ("cells", "nodes", "first", "count")
 MAX_RUNS = 1000
 DEFAULT_CLUSTER = "8x8xV100"
+ELASTIC_NAMES = frozenset(policy.name for policy in ELASTIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class SimulateRequest:
     policies: names, each with parameters behind it if wanted: `fifo:backfill=skip`
     placement: `cells` runs the live engine; `nodes` (best fit), `first` (first fit) and `count`
         run the event kernel; "" chooses: the engine for a policy that only it has
+    speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
 
@@ -62,6 +69,7 @@ class SimulateRequest:
     load: float = 0.9
     vcs: tuple[str, ...] = ()
     grace_s: float = 30.0
+    speedup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
     """
     begun = time.perf_counter()
     series: Series = ()
+    figures: Line
     if run.live:
         figures = _live(run)
     else:
@@ -132,10 +141,14 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
             request.placement or "nodes",
             request.locality,
             request.restart_s,
+            request.speedup,
             report,
         )
         outcome = registry.find(run.preset).run(setup)
-        figures, series = outcome.figures(), outcome.series
+        figures, series = {**outcome.figures()}, outcome.series
+        if run.preset == "native" and run.choice.name in ELASTIC_NAMES:
+            profiles = registry.speedup_profiles(setup)
+            figures["speedup"] = speedup_of(request.speedup, profiles)
     line: Line = {
         "policy": run.label,
         "preset": run.preset,
@@ -285,6 +298,7 @@ def _check(request: SimulateRequest) -> None:
         raise WorkloadError("--restart and --grace are from 0 to 86400 seconds", "bad_option")
     if request.trace is None and not (1 <= request.jobs <= 1_000_000 and 0 < request.load <= 10):
         raise WorkloadError("--jobs is 1 or more, --load is above 0 and at most 10", "bad_option")
+    check_speedup(request.speedup)
     if request.vcs and request.preset not in ("", "native"):
         raise WorkloadError("--vc is not for presets of artifacts", "bad_option")
 

@@ -41,11 +41,13 @@ class SlotJob:
         self.held = self.preemptions = 0
         self.gpu_s = 0
         self.refused = False
+        self.met_planned: bool | None = None  # where a preset does not go by `ended_at`
 
     def result(self) -> JobResult:
         met = None
         if self.deadline_at is not None:
             met = self.ended_at is not None and self.ended_at <= self.deadline_at
+            met = met if self.met_planned is None else self.met_planned
         return JobResult(
             self.id,
             self.trace.gpus,

@@ -16,7 +16,16 @@ from skep_scheduler.policies.base import BackfillMode, OrderPolicy
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
-from skep_scheduler.simulator.presets import elasticflow, gandiva, gavel, muri, openb, tiresias
+from skep_scheduler.simulator.presets import (
+    elastic_native,
+    elasticflow,
+    elasticflow_own,
+    gandiva,
+    gavel,
+    muri,
+    openb,
+    tiresias,
+)
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import (
@@ -47,6 +56,7 @@ class Setup:
     placement: str = "nodes"
     locality: str = "none"
     restart_s: float = 0.0
+    speedup: str = ""
     report: Callable[[int], None] | None = None
 
     @property
@@ -233,12 +243,39 @@ def _elasticflow_edf(setup: Setup, hardware: Hardware) -> Outcome:
     )
 
 
+def _elasticflow_own(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "elasticflow")
+    return elasticflow_own.run_elasticflow(
+        setup.jobs, hardware.gpus, elastic_profiles(setup), setup.report
+    )
+
+
 def _elasticflow_gandiva(setup: Setup, hardware: Hardware) -> Outcome:
     _expect(setup, "elasticflow")
     nodes = hardware.node_sizes()
     if len(set(nodes)) != 1:
         raise WorkloadError("gandiva of this preset needs nodes of one size", "bad_cluster")
     return gandiva.run(setup.jobs, len(nodes), nodes[0], setup.report)
+
+
+def _elastic(setup: Setup, hardware: Hardware) -> Outcome:
+    choice = PolicyChoice(setup.policy, setup.parameters)
+    model = speedup_profiles(setup) or setup.speedup
+    return elastic_native.run_native(
+        choice, setup.jobs, hardware.gpus, model, setup.restart_s, setup.report
+    )
+
+
+def speedup_profiles(setup: Setup) -> Profiles | None:
+    """Return the throughputs that an elastic policy goes by; None: by a formula."""
+    if setup.speedup == "profile" or (not setup.speedup and setup.profiles is not None):
+        return elastic_profiles(setup)
+    if setup.speedup or setup.trace.format != "elasticflow":
+        return None
+    try:
+        return elastic_profiles(setup)
+    except WorkloadError:
+        return None
 
 
 def elastic_profiles(setup: Setup) -> Profiles:
@@ -329,14 +366,21 @@ def _expect(setup: Setup, *formats: str) -> None:
         )
 
 
+_ELASTIC: Mapping[str, Runner] = {policy.name: _elastic for policy in elastic_native.ELASTIC}
 _ORDERS: Mapping[str, Runner] = {policy.name: _kernel for policy in KERNEL}
 _ELASTICFLOW: Mapping[str, Runner] = {
     "edf": _elasticflow_edf,
+    "elasticflow": _elasticflow_own,
     "gandiva": _elasticflow_gandiva,
     "tiresias": _elasticflow_tiresias,
 }
 PRESETS: tuple[Preset, ...] = (
-    Preset("native", "our own rules, without the habits of an artifact", "8x8xV100", _ORDERS),
+    Preset(
+        "native",
+        "our own rules, without the habits of an artifact",
+        "8x8xV100",
+        {**_ORDERS, **_ELASTIC},
+    ),
     Preset(
         "philly-week",
         "Philly, 1 to 7 October 2017; each virtual cluster alone on its nodes (best fit)",

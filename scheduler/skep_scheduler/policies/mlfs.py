@@ -1,0 +1,122 @@
+"""MLFS (Wang et al., CoNEXT 2020): an order by what a job learns and what it lacks, and early stop.
+
+MLF-H, section 3.2, for a job that is not model-parallel (one task, S_k = S_J, no children). In
+iteration I of job J with losses l and urgency L_J:
+
+- `P_ML = L_J (1 / I) (dl(I - 1) / sum of dl)`: early iterations lower the loss most; without losses
+  the last factor is 1 / I
+- `P_C = g_d / (d - t) + g_r / r + g_w w`: d deadline, r remaining time, w time waited, in hours
+- `P = alpha P_ML + (1 - alpha) P_C`, the largest first, looked at each round of 60 s
+
+The paper gives no units. With `normalise=yes` P_ML and P_C are divided by their maxima over all
+jobs; `no` is the literal text. A deadline that has passed counts nothing. Jobs run at the size that
+they ask for, and those of lower priority yield. Where several servers fit, the paper takes the one
+nearest to an ideal load; the simulator counts GPUs and has no servers here.
+
+MLF-C, section 3.4: while the cluster is overloaded (jobs wait, or its load is above 90 %), jobs
+that allow it stop earlier: `stop_option` goes from fixed iterations to the best predicted accuracy,
+and then to the required one. `predicted_final` goes by the fitted loss (`optimus.fit_loss`).
+Our reading of the paper: there is no public code for the traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from math import floor, inf
+from typing import ClassVar
+
+from skep_scheduler.policies.base import parameter
+from skep_scheduler.policies.elastic import ElasticFacts, Sizes
+from skep_scheduler.policies.optimus import fit_loss
+
+ITERATIONS = 100  # of a job, where its trace has none: its work in parts
+
+
+@dataclass(frozen=True, slots=True)
+class Mlfs:
+    """Jobs that lower their loss most, are due soon, end soon or waited long come first; running
+    ones yield."""
+
+    name: ClassVar[str] = "mlfs"
+
+    alpha: float = parameter(0.3, "Weight of what it learns.", minimum=0, maximum=1)
+    deadline_weight: float = parameter(0.3, "Weight of its deadline.", minimum=0, maximum=1000)
+    left_weight: float = parameter(0.3, "Weight of its remaining time.", minimum=0, maximum=1000)
+    wait_weight: float = parameter(0.35, "Weight of its wait.", minimum=0, maximum=1000)
+    normalise: str = parameter(
+        "yes", "Whether both parts are divided by their maxima.", choices=("yes", "no")
+    )
+    round_s: float = parameter(60.0, "Seconds between two decisions.", minimum=1, maximum=86400)
+
+    def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:
+        given, free = dict[str, int](), gpus
+        ranked = sorted(zip(self.priorities(jobs, now), jobs, strict=True), key=lambda one: -one[0])
+        for _, job in ranked:
+            size = min(job.gpus, job.largest)
+            if size <= free and job.rate(size) > 0:
+                given[job.id] = size
+                free -= size
+        waits = len(given) < len(jobs)
+        rounds = floor(now / self.round_s + 1e-9) + 1
+        return Sizes(given, wake_at=rounds * self.round_s if waits else inf)
+
+    def priorities(self, jobs: Sequence[ElasticFacts], now: float) -> list[float]:
+        """Return P of each job."""
+        learned = [learning(job.total - job.left, job.total) for job in jobs]
+        lacking = [self._lacking(job, now) for job in jobs]
+        if self.normalise == "yes":
+            learned = [value / (max(learned) or 1.0) for value in learned]
+            lacking = [value / (max(lacking) or 1.0) for value in lacking]
+        return [
+            self.alpha * ml + (1 - self.alpha) * c for ml, c in zip(learned, lacking, strict=True)
+        ]
+
+    def _lacking(self, job: ElasticFacts, now: float) -> float:
+        size = min(job.gpus, job.largest)
+        due_h = (job.deadline_at - now) / 3600
+        left_h = max(job.left_s(size), 1.0) / 3600
+        ran_s = job.attained_gpu_s / size
+        waited_h = max(now - job.submitted_at - ran_s, 0.0) / 3600
+        due = self.deadline_weight / due_h if due_h > 0 else 0.0
+        return due + self.left_weight / left_h + self.wait_weight * waited_h
+
+
+def learning(
+    done: float, total: float, losses: Sequence[float] = (), urgency: float = 1.0
+) -> float:
+    """Return P_ML of a job that made `done` of `total` work; `losses` of its iterations so far."""
+    if len(losses) < 2:
+        iteration = floor(ITERATIONS * done / total) + 1
+        return urgency / iteration / iteration
+    falls = [max(before - after, 0.0) for before, after in pairwise(losses)]
+    fallen = sum(falls)
+    return urgency / len(losses) * (falls[-1] / fallen if fallen else 0.0)
+
+
+class StopOption(IntEnum):
+    """When a job ends."""
+
+    ITERATIONS = 1  # after its iterations
+    BEST = 2  # when no better accuracy is predicted
+    REQUIRED = 3  # when it has the accuracy that it asks for
+
+
+def stop_option(present: StopOption, allowed: StopOption, *, overloaded: bool) -> StopOption:
+    """Return the option of a job now: one further under overload, at most the allowed one."""
+    if not overloaded:
+        return present
+    return StopOption(min(max(allowed, present), present + 1))
+
+
+def is_overloaded(waiting: int, load: float, threshold: float = 0.9) -> bool:
+    """Return whether jobs wait, or the mean load of the cluster is above the threshold."""
+    return waiting > 0 or load > threshold
+
+
+def predicted_final(losses: Sequence[float], iterations: int) -> float | None:
+    """Return the loss that is predicted after all iterations; None: too few are known."""
+    curve = fit_loss(losses)
+    return None if curve is None else curve(iterations)

@@ -1,0 +1,241 @@
+"""The event kernel of elastic policies: jobs whose number of GPUs changes while they run.
+
+Time is a whole number of microseconds, as in `kernel`. Of one instant ends come first, then
+arrivals, then wake-ups, then one decision (`policies.elastic`). Where a size changes the job holds
+its GPUs for `restart_s` without progress; the first start costs nothing. GPUs are counted, without
+nodes. A rate that stays is never rounded twice: an end is computed once for each size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf, log2
+from typing import Any
+
+from skep_scheduler.policies.elastic import ElasticFacts, ElasticPolicy, Sizes
+from skep_scheduler.simulator.results import JobResult, Outcome
+from skep_scheduler.simulator.workload import TraceJob, WorkloadError
+
+US = 1_000_000
+NEVER = 1 << 62
+Speedup = Callable[[int], float]
+
+
+class ElasticJobRun:
+    """A job in time. `facts` is what the policy sees, up to date at each decision."""
+
+    def __init__(self, trace: TraceJob, facts: ElasticFacts) -> None:
+        self.trace, self.facts = trace, facts
+        self.submit_us = round(trace.submit_s * US)
+        self.start_us = self.busy_from_us = self.submit_us
+        self.start_left, self.rate = facts.left, 0.0
+        self.end_us = NEVER
+        self.first_us: int | None = None
+        self.ended_us: int | None = None
+        self.held_us = self.gpu_us = self.preemptions = self.rescales = 0
+        self.touched_us = self.submit_us
+        self.refused = ""
+
+    def touch(self, now: int) -> None:
+        """Bring its facts up to now."""
+        facts, passed = self.facts, now - self.touched_us
+        self.touched_us = now
+        if facts.held and passed > 0:
+            self.held_us += passed
+            self.gpu_us += passed * facts.held
+            facts.attained_gpu_s = self.gpu_us / US
+            made = max(now - self.busy_from_us, 0) / US * self.rate
+            facts.left = max(self.start_left - made, 0.0)
+
+    def resize(self, gpus: int, now: int, restart_us: int) -> None:
+        facts = self.facts
+        if gpus == facts.held:
+            return
+        cost = 0 if self.first_us is None or not gpus else restart_us
+        if gpus and self.first_us is None:
+            self.first_us = now
+        elif gpus:
+            self.rescales += 1
+        self.preemptions += facts.held > 0 and gpus == 0
+        facts.held, facts.rescaled_at = gpus, now / US
+        self.rate = facts.rate(gpus) if gpus else 0.0
+        self.start_left, self.busy_from_us = facts.left, now + cost
+        self.end_us = NEVER
+        if self.rate > 0:
+            self.end_us = self.busy_from_us + ceil(facts.left / self.rate * US - 1e-6)
+
+    def result(self) -> JobResult:
+        trace = self.trace
+        ended_at = None
+        if self.ended_us is not None:
+            ended_at = trace.submit_s + (self.ended_us - self.submit_us) / US
+        due = trace.deadline_s
+        return JobResult(
+            trace.id,
+            trace.gpus,
+            trace.submit_s,
+            None if self.first_us is None else self.first_us / US,
+            ended_at,
+            self.held_us / US,
+            trace.duration_s,
+            trace.vc,
+            trace.user,
+            self.preemptions,
+            gpu_s=self.gpu_us / US,
+            met=None if due is None else ended_at is not None and ended_at <= due + 1e-6,
+            refused=self.refused,
+        )
+
+
+def run_elastic(
+    jobs: Sequence[ElasticJobRun],
+    policy: ElasticPolicy,
+    gpus: int,
+    restart_s: float = 0.0,
+    report: Any = None,
+) -> Outcome:
+    """Run jobs to their ends, on `gpus` GPUs. Raises nothing of its own: it asserts that no more
+    GPUs are given than there are, and that no job is lost."""
+    restart_us = int(restart_s * US)
+    coming = sorted(jobs, key=lambda job: job.submit_us, reverse=True)
+    active: list[ElasticJobRun] = []
+    wake_us, ended, series, idle = NEVER, 0, list[tuple[float, int, int]](), 0
+    while coming or active:
+        now = min(coming[-1].submit_us if coming else NEVER, wake_us)
+        now = min([now, *(job.end_us for job in active)])
+        if now == NEVER:
+            break  # what waits now waits for ever
+        for job in active:
+            job.touch(now)
+            if job.end_us <= now:
+                job.ended_us, job.facts.held = now, 0
+        before = len(active)
+        active = [job for job in active if job.ended_us is None]
+        ended += before - len(active)
+        while coming and coming[-1].submit_us <= now:
+            active.append(coming.pop())
+        wake_us = NEVER
+        if active:
+            sizes = policy.decide([job.facts for job in active], gpus, now / US)
+            active = _carry_out(active, sizes, gpus, now, restart_us)
+            if sizes.wake_at != inf:
+                wake_us = max(ceil(sizes.wake_at * US - 1e-3), now + 1)
+        used = sum(job.facts.held for job in active)
+        idle = 0 if used or coming else idle + 1
+        if idle > 2:
+            break  # no decision will ever give these a GPU
+        series.append((now / US, sum(not job.facts.held for job in active), used))
+        if report is not None:
+            report(ended)
+    thin = series[:: max(len(series) // 500, 1)]
+    rescales = sum(job.rescales for job in jobs)
+    outcome = Outcome(
+        [job.result() for job in jobs], gpus, series=thin, more={"rescales": rescales}
+    )
+    outcome.check(len(jobs))
+    return outcome
+
+
+def _carry_out(
+    active: list[ElasticJobRun], sizes: Sizes, gpus: int, now: int, restart_us: int
+) -> list[ElasticJobRun]:
+    given = 0
+    for job in active:
+        size = sizes.gpus.get(job.facts.id, 0)
+        given += size
+        job.refused = sizes.refuse.get(job.facts.id, "")
+        job.facts.admitted = True
+        job.resize(0 if job.refused else size, now, restart_us)
+    assert given <= gpus, f"{given} of {gpus} GPUs are given"
+    return [job for job in active if not job.refused]
+
+
+def read_speedup(text: str) -> Speedup:
+    """Return the speed-up on so many GPUs over one: `linear`, or `amdahl:F` with the part F of the
+    work that no GPU shares. Raises `WorkloadError`."""
+    name, _, value = text.partition(":")
+    if name == "linear" and not value:
+        return float
+    if name == "amdahl":
+        try:
+            serial = float(value)
+        except ValueError:
+            serial = -1.0
+        if 0 <= serial <= 1:
+            return lambda gpus: 1 / (serial + (1 - serial) / gpus)
+    raise WorkloadError(
+        f"--speedup {text!r} is neither linear, amdahl:F with F from 0 to 1, nor profile",
+        "bad_option",
+    )
+
+
+def by_speedup(
+    trace_jobs: Sequence[TraceJob], speedup: Speedup, gpus: int, restart_s: float
+) -> list[ElasticJobRun]:
+    """Return jobs whose work is seconds at the size that they ask for. Raises `WorkloadError`."""
+    made = []
+    for job in trace_jobs:
+        if not job.duration_s > 0 or job.gpus < 1:
+            raise WorkloadError(
+                f"job {job.id} has no duration or no GPU; its work needs --speedup profile"
+            )
+        base = speedup(job.gpus)
+
+        def rate(size: int, base: float = base) -> float:
+            return speedup(size) / base
+
+        made.append(_made(job, rate, (1, gpus), job.duration_s, restart_s))
+    return made
+
+
+def by_profile(
+    trace_jobs: Sequence[TraceJob],
+    sizes_of: Callable[[TraceJob], Any],
+    gpus: int,
+    restart_s: float,
+) -> list[ElasticJobRun]:
+    """Return jobs whose work is steps, with the rates of a profile. Between two sizes that were
+    measured it is linear in the logarithm of the size."""
+    made = []
+    for job in trace_jobs:
+        known = {size: rate for size, rate in sizes_of(job).items() if rate > 0}
+        if not job.iterations > 0 or not known:
+            raise WorkloadError(f"job {job.id} has no steps, or no rate in the profile")
+        sizes = min(known), min(gpus, max(known))
+        made.append(_made(job, _interpolating(known), sizes, job.iterations, restart_s))
+    return made
+
+
+def _interpolating(known: dict[int, float]) -> Callable[[int], float]:
+    sizes = sorted(known)
+    memo: dict[int, float] = dict(known)
+
+    def rate(size: int) -> float:
+        found = memo.get(size)
+        if found is None:
+            if size < sizes[0] or size > sizes[-1]:
+                found = 0.0
+            else:
+                low = max(one for one in sizes if one < size)
+                high = min(one for one in sizes if one > size)
+                part = (log2(size) - log2(low)) / (log2(high) - log2(low))
+                found = known[low] + part * (known[high] - known[low])
+            memo[size] = found
+        return found
+
+    return rate
+
+
+def _made(
+    job: TraceJob,
+    rate: Callable[[int], float],
+    sizes: tuple[int, int],
+    work: float,
+    restart_s: float,
+) -> ElasticJobRun:
+    least, largest = sizes
+    deadline = inf if job.deadline_s is None else job.deadline_s
+    facts = ElasticFacts(
+        job.id, job.submit_s, job.gpus, rate, largest, work, work, deadline, restart_s, least=least
+    )
+    return ElasticJobRun(job, facts)
