@@ -1,7 +1,7 @@
 """Karuna (Chen et al., SIGCOMM 2016), a rule for network flows, as a policy for GPUs.
 
 Flows become jobs and rates become GPUs. Type 1, with a deadline: it gets the least level k_j with
-`left_j <= rate_j(k_j) (deadline - t)`, computed anew at each round: nobody with a deadline gets
+`left_j <= rate_j(k_j) (deadline - t)`, computed anew at each round: no job with a deadline gets
 more while others wait. Type 2, of known size: shortest remaining time first. Type 3, of unknown
 size: queues by attained service, first come first served within one. Types 2 and 3 run at the size
 that they ask for on what is left. A job of type 1 that cannot meet its deadline any more becomes

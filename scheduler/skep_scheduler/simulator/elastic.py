@@ -2,7 +2,7 @@
 
 Time is a whole number of microseconds, as in `kernel`. Of one instant ends come first, then
 arrivals, then wake-ups, then one decision (`policies.elastic`). Where a size changes the job holds
-its GPUs for `restart_s` without progress; the first start costs nothing. GPUs are counted, without
+its GPUs for `rescale_s` without progress; the first start costs nothing. GPUs are counted, without
 nodes. A rate that stays is never rounded twice: an end is computed once for each size.
 """
 
@@ -47,11 +47,11 @@ class ElasticJobRun:
             made = max(now - self.busy_from_us, 0) / US * self.rate
             facts.left = max(self.start_left - made, 0.0)
 
-    def resize(self, gpus: int, now: int, restart_us: int) -> None:
+    def resize(self, gpus: int, now: int) -> None:
         facts = self.facts
         if gpus == facts.held:
             return
-        cost = 0 if self.first_us is None or not gpus else restart_us
+        cost = 0 if self.first_us is None or not gpus else int(facts.rescale_s * US)
         if gpus and self.first_us is None:
             self.first_us = now
         elif gpus:
@@ -91,12 +91,10 @@ def run_elastic(
     jobs: Sequence[ElasticJobRun],
     policy: ElasticPolicy,
     gpus: int,
-    restart_s: float = 0.0,
     report: Any = None,
 ) -> Outcome:
-    """Run jobs to their ends, on `gpus` GPUs. Raises nothing of its own: it asserts that no more
-    GPUs are given than there are, and that no job is lost."""
-    restart_us = int(restart_s * US)
+    """Run jobs to their ends, on `gpus` GPUs. Raises `WorkloadError` without a library that the
+    policy needs; asserts that no more GPUs are given than there are, and that no job is lost."""
     coming = sorted(jobs, key=lambda job: job.submit_us, reverse=True)
     active: list[ElasticJobRun] = []
     wake_us, ended, series, idle = NEVER, 0, list[tuple[float, int, int]](), 0
@@ -116,8 +114,8 @@ def run_elastic(
             active.append(coming.pop())
         wake_us = NEVER
         if active:
-            sizes = policy.decide([job.facts for job in active], gpus, now / US)
-            active = _carry_out(active, sizes, gpus, now, restart_us)
+            sizes = _decided(policy, active, gpus, now)
+            active = _carry_out(active, sizes, gpus, now)
             if sizes.wake_at != inf:
                 wake_us = max(ceil(sizes.wake_at * US - 1e-3), now + 1)
         used = sum(job.facts.held for job in active)
@@ -136,8 +134,18 @@ def run_elastic(
     return outcome
 
 
+def _decided(policy: ElasticPolicy, active: list[ElasticJobRun], gpus: int, now: int) -> Sizes:
+    try:
+        return policy.decide([job.facts for job in active], gpus, now / US)
+    except ModuleNotFoundError as error:
+        raise WorkloadError(
+            f"{policy.name} solves a program and needs {error.name}: pip install 'skep[policies]'",
+            "missing_library",
+        ) from error
+
+
 def _carry_out(
-    active: list[ElasticJobRun], sizes: Sizes, gpus: int, now: int, restart_us: int
+    active: list[ElasticJobRun], sizes: Sizes, gpus: int, now: int
 ) -> list[ElasticJobRun]:
     given = 0
     for job in active:
@@ -145,7 +153,7 @@ def _carry_out(
         given += size
         job.refused = sizes.refuse.get(job.facts.id, "")
         job.facts.admitted = True
-        job.resize(0 if job.refused else size, now, restart_us)
+        job.resize(0 if job.refused else size, now)
     assert given <= gpus, f"{given} of {gpus} GPUs are given"
     return [job for job in active if not job.refused]
 

@@ -14,6 +14,7 @@ from typing import Any
 from skep_scheduler import policies
 from skep_scheduler.model import DEFAULTS, PolicyChoice
 from skep_scheduler.policies.afs import Afs, Coddl
+from skep_scheduler.policies.chronus import Chronus
 from skep_scheduler.policies.elastic import ElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.karuna import Karuna
@@ -24,7 +25,7 @@ from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import Profiles
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
-ELASTIC: tuple[type[Any], ...] = (Afs, Coddl, ElasticFlow, Karuna, Mlfs, Optimus)
+ELASTIC: tuple[type[Any], ...] = (Afs, Chronus, Coddl, ElasticFlow, Karuna, Mlfs, Optimus)
 ASSUMED = "amdahl:0.1"
 
 
@@ -48,7 +49,7 @@ def run_native(
             return known.sizes(job.model, job.batch)
 
         runs = by_profile(jobs, sizes_of, gpus, restart_s)
-    return run_elastic(runs, policy, gpus, restart_s, report)
+    return run_elastic(runs, policy, gpus, report)
 
 
 def speedup_of(text: str, profiles: Profiles | None) -> str:

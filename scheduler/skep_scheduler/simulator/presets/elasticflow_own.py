@@ -1,5 +1,5 @@
 """ElasticFlow's own policy in presets `elasticflow*`: the loop of its artifact around the rule of
-`policies.elasticflow`.
+`policies.elasticflow`; and Chronus, which the artifact compares itself with.
 
 Habits of the loop: every event costs each running job an overhead (2 s; 7 s on 256 GPUs or more,
 the median of what the artifact charges); an arrival within a slot of the last event waits for the
@@ -10,11 +10,14 @@ job ends at that time; and a job counts as late by the end that was planned last
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf
+from dataclasses import replace
+from math import ceil, inf, log2
 from typing import Any
 
+from skep_scheduler.policies.chronus import Chronus, rounded
 from skep_scheduler.policies.elasticflow import plan_all, share_out
 from skep_scheduler.policies.size_plan import ElasticJob, FreeProfile
+from skep_scheduler.simulator.elastic import by_speedup, read_speedup, run_elastic
 from skep_scheduler.simulator.presets.elasticflow import (
     SLOT_S,
     Elastic,
@@ -150,3 +153,15 @@ def _next_event(
         nearest = ordered.pop()
         take(nearest)
     return int(found_at), [Planned(job) for job in new]
+
+
+def run_chronus(
+    jobs: Sequence[TraceJob], gpus: int, policy: Chronus, report: Any = None
+) -> Outcome:
+    """Run under Chronus: sizes as asked for, durations of the trace, and 0.1 s to save and
+    `0.4 (1 + log2 n)` s to resume on n GPUs. Arrivals are looked at when a term starts."""
+    whole = [replace(job, gpus=rounded(job.gpus)) for job in jobs]
+    runs = by_speedup(whole, read_speedup("linear"), gpus, 0.0)
+    for run in runs:
+        run.facts.rescale_s = 0.1 + 0.4 * (1 + log2(run.facts.gpus))
+    return run_elastic(runs, policy, gpus, report)

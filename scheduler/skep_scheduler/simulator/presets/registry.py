@@ -13,6 +13,7 @@ from skep_scheduler.model import DEFAULTS, PolicyChoice
 from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.antman import AntMan
 from skep_scheduler.policies.base import BackfillMode, OrderPolicy
+from skep_scheduler.policies.chronus import Chronus
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
@@ -250,6 +251,15 @@ def _elasticflow_own(setup: Setup, hardware: Hardware) -> Outcome:
     )
 
 
+def _elasticflow_chronus(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "elasticflow")
+    given = {"term_s": 240.0, **dict(setup.parameters)}
+    choice = PolicyChoice(setup.policy, tuple(given.items()))
+    known: tuple[type[Any], ...] = (Chronus,)
+    policy: Any = policies.make_order(choice, DEFAULTS, known)
+    return elasticflow_own.run_chronus(setup.jobs, hardware.gpus, policy, setup.report)
+
+
 def _elasticflow_gandiva(setup: Setup, hardware: Hardware) -> Outcome:
     _expect(setup, "elasticflow")
     nodes = hardware.node_sizes()
@@ -369,6 +379,7 @@ def _expect(setup: Setup, *formats: str) -> None:
 _ELASTIC: Mapping[str, Runner] = {policy.name: _elastic for policy in elastic_native.ELASTIC}
 _ORDERS: Mapping[str, Runner] = {policy.name: _kernel for policy in KERNEL}
 _ELASTICFLOW: Mapping[str, Runner] = {
+    "chronus": _elasticflow_chronus,
     "edf": _elasticflow_edf,
     "elasticflow": _elasticflow_own,
     "gandiva": _elasticflow_gandiva,

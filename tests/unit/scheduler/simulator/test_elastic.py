@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep_scheduler.policies.afs import Afs
+from skep_scheduler.policies.chronus import Chronus
 from skep_scheduler.policies.elastic import ElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.karuna import Karuna
@@ -28,7 +29,7 @@ def simulate(
     jobs: list[TraceJob], policy: ElasticPolicy, speedup: str = "amdahl:0.1", restart_s: float = 0.0
 ) -> Outcome:
     runs = by_speedup(jobs, read_speedup(speedup), GPUS, restart_s)
-    return run_elastic(runs, policy, GPUS, restart_s)
+    return run_elastic(runs, policy, GPUS)
 
 
 def srtf_on_one_server(jobs: list[TraceJob]) -> list[float]:
@@ -78,7 +79,7 @@ def test_elasticflow_never_misses_a_deadline_that_it_admitted(jobs: list[TraceJo
         assert job.met is not bool(job.refused)
 
 
-@given(traces, st.sampled_from((Afs(), ElasticFlow(), Karuna(), Mlfs(), Optimus())))
+@given(traces, st.sampled_from((Afs(), Chronus(), ElasticFlow(), Karuna(), Mlfs(), Optimus())))
 def test_every_job_ends_and_none_before_its_work_can_be_done(
     jobs: list[TraceJob], policy: ElasticPolicy
 ) -> None:

@@ -170,6 +170,14 @@ def test_elasticflows_own_policy(path: str, met: int, band: int) -> None:
     assert line["deadlines_met"] == pytest.approx(met, abs=band)
 
 
+def test_chronus_in_elasticflows_figure_8a() -> None:
+    """Figure 8a prints .262, from a proprietary solver: a band of .05."""
+    pytest.importorskip("scipy")
+    line = run("elasticflow/artifact/elasticVpollux_e.csv", "chronus", preset="elasticflow")
+    figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
+    assert line["deadline_ratio"] == pytest.approx(figure["Chronus"], abs=0.05)
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_allox_in_gavels_simulator(number: int) -> None:
     """gavel_allox.json: jobs 4000 to 4999 of six runs, mean and utilisation as printed."""
