@@ -12,6 +12,10 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from tests.support import components, engines
 
+# As `skep simulate` has it, and before a module loads numpy: threads only wait for each other on
+# machines that are busy otherwise.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # How long an example takes says more of the machine than of the code. In CI the examples are the
 # same each time: a commit is judged there, new examples are looked for everywhere else.
 hypothesis_settings.register_profile(

@@ -6,6 +6,7 @@ But for `wall_s`, equal requests give equal bytes.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -124,6 +125,8 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
 
     Raises `WorkloadError` and `PolicyError`.
     """
+    # Policies that solve programs have small matrices: threads would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     begun = time.perf_counter()
     series: Series = ()
     figures: Line

@@ -243,7 +243,7 @@ def _chronus(row: Row, index: int) -> TraceJob:
 def _sia(row: Row, index: int) -> TraceJob:
     return TraceJob(
         row.text("name"),
-        row.number("time"),
+        row.moment("time"),
         0.0,
         row.gpus("num_replicas"),
         model=row.text("application"),

@@ -25,6 +25,7 @@ from skep_scheduler.simulator.presets import (
     gavel,
     muri,
     openb,
+    sia,
     tiresias,
 )
 from skep_scheduler.simulator.readers import Trace
@@ -339,6 +340,13 @@ def _openb(setup: Setup, hardware: Hardware) -> Outcome:
     return openb.run(setup.jobs, hardware, setup.policy, setup.seed, setup.report)
 
 
+def _sia(setup: Setup, hardware: Hardware) -> Outcome:
+    if setup.policy == "gavel-tj":
+        _no_parameters(setup)
+    choice = PolicyChoice(setup.policy, setup.parameters)
+    return sia.run(setup.trace, hardware, choice, setup.profiles, setup.report)
+
+
 def _no_parameters(setup: Setup) -> None:
     if setup.parameters:
         raise WorkloadError(f"{setup.policy} has no parameters here", "bad_policy_parameter")
@@ -435,6 +443,10 @@ PRESETS: tuple[Preset, ...] = (
         "the experiment of FGD (ATC 2023): pods of parts of GPUs that never leave",
         _openb_nodes,
         dict.fromkeys(openb.POLICIES, _openb),
+    ),
+    *(
+        Preset(name, description, shape, dict.fromkeys(sia.POLICIES, _sia))
+        for name, (description, shape) in sia.CLUSTERS.items()
     ),
     *(
         Preset(
