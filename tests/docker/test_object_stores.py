@@ -22,7 +22,7 @@ from tests.support.object_store import ObjectStore, object_store
 from skep_agent.isolation.create import NodeFacts
 from skep_agent.isolation.mounts import StoragePolicy, mounts_dir
 from skep_agent.protocol import AttemptFact, AttemptSpec, S3Mount
-from skep_agent.runtimes import docker_disk, object_stores
+from skep_agent.runtimes import docker_disk, object_notes, object_stores
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -260,7 +260,10 @@ async def test_store_that_does_not_give_its_objects_is_told_by_name(
         assert hidden not in failed.message
 
 
-async def test_results_that_cannot_be_written_back_fail_the_task(server, living, task, bucket):
+async def test_results_that_cannot_be_written_back_fail_the_task_and_are_kept(
+    server, living, task, bucket, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(object_notes, "FREE_PART", 10**15)  # whatever the disk has free
     spec = task("echo r > /mnt/team/result; until [ -e /tmp/go ]; do sleep 0.1; done")
     async with living():
         await server.desire(spec)
@@ -269,9 +272,12 @@ async def test_results_that_cannot_be_written_back_fail_the_task(server, living,
         bucket.delete()
         await touch(server, spec, "/tmp/go")
         await server.until(lambda: server.node().complete(spec.attempt_id))
+        await gone(server, tmp_path)
     failed = fact(server, spec, "failed")
     assert failed.error_code == "storage_not_synced"
-    assert "team" in failed.message
+    assert "Storage team: its store refuses this (NoSuchBucket)" in failed.message
+    kept = tmp_path / "n1" / "objects-kept"
+    assert [one.read_text() for one in kept.glob("*/0/result")] == ["r\n"]
 
 
 async def test_results_are_written_back_after_the_death_of_the_agent(

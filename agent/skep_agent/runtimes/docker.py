@@ -53,7 +53,8 @@ from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolk
 from skep_agent.runtimes.docker_save import Saver
 from skep_agent.runtimes.docker_stats import MIB, Stats
 from skep_agent.runtimes.image_cache import ImageCache
-from skep_agent.runtimes.object_stores import ObjectStores, key_of
+from skep_agent.runtimes.object_notes import key_of
+from skep_agent.runtimes.object_stores import ObjectStores
 from skep_agent.runtimes.scratch_images import ScratchImages
 from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
@@ -327,6 +328,7 @@ class DockerRuntime:
         await self._scratches.remove(jobs)
 
     async def remove_leftovers(self) -> None:
+        await asyncio.to_thread(self._objects.kept.tidy)
         if self._fence is not None:  # without one the agent may have no rights to any table
             await clean_quietly(self._engine, self._unowned_since)
 

@@ -29,7 +29,8 @@ from skep_agent.runtimes import object_transfers as transfers
 from skep_agent.runtimes.base import AttemptKey
 from skep_agent.runtimes.docker_disk import Watched
 from skep_agent.runtimes.object_notes import Left
-from skep_agent.runtimes.object_transfers import Ended, StoreRefused
+from skep_agent.runtimes.object_refusals import StoreRefused
+from skep_agent.runtimes.object_transfers import Ended
 
 DOWNLOADS = UPLOADS = 4  # attempts whose mounts are copied at a time
 QUEUED_S = 60.0  # between two reports of what waits for its turn
@@ -102,6 +103,7 @@ class ObjectStores:
 
     def __init__(self, folder: Path | None, policy: StoragePolicy) -> None:
         self._folder = folder
+        self.kept = notes.KeptCopies(folder)
         self._policy = policy
         self._downloads = ThreadPoolExecutor(DOWNLOADS, thread_name_prefix="downloads")
         self._uploads = ThreadPoolExecutor(UPLOADS, thread_name_prefix="uploads")
@@ -200,6 +202,14 @@ class ObjectStores:
             except OSError as error:
                 raise unavailable(f"Storage {mount.storage}: {error.strerror}.") from None
 
+    def _keep(self, folder: Path, problems: list[str]) -> None:
+        try:
+            self.kept.mark(folder)
+        except OSError as error:
+            log.error("copies_not_kept", problem=error.strerror)
+        else:
+            problems.append(notes.NOTICE)
+
     def is_pending(self, key: AttemptKey) -> bool:
         """Return whether something of an attempt may have to be written back."""
         folder = self._of(key)
@@ -221,10 +231,12 @@ class ObjectStores:
             await self._write_all(key, left, problems, may_go_on)
         except Ended:
             problems.append("The node lost the control plane before all files were written back.")
+            raise RuntimeFailure(NOT_SYNCED, " ".join(problems)) from None
         except RuntimeFailure as failure:
             problems.append(failure.message)
         problems += [one.problem for one in left if one.problem]
         if problems:
+            await asyncio.to_thread(self._keep, folder, problems)
             raise RuntimeFailure(NOT_SYNCED, " ".join(problems))
 
     async def _write_all(
@@ -314,7 +326,7 @@ class ObjectStores:
 
     def watched(self, container: dict[str, Any]) -> Watched:
         """Return what the disk watch has to count for a container, as the engine describes it."""
-        key = key_of(container["Config"]["Labels"] or {})
+        key = notes.key_of(container["Config"]["Labels"] or {})
         folder = self._of(key) if key else None
         if folder is None:
             return Watched()
@@ -328,7 +340,7 @@ class ObjectStores:
         """Remove the folders of an attempt whose container is gone, and forget its keys."""
         folder = self._of(key)
         if folder is not None and folder.exists():
-            await asyncio.to_thread(shutil.rmtree, folder, True)
+            await asyncio.to_thread(self.kept.remove, folder)
         self._kept.discard(key)
         self._known.pop(key, None)
 
@@ -339,10 +351,12 @@ class ObjectStores:
 
     async def tidy(self, containers: Collection[AttemptKey]) -> None:
         """Remove what agents before this one left of attempts without a container."""
-        for folder in await asyncio.to_thread(_entries, self._folder) if self._folder else ():
-            key = _key_of(folder.name)
+        for folder in (
+            await asyncio.to_thread(notes.folders_in, self._folder) if self._folder else ()
+        ):
+            key = notes.attempt_in(folder.name)
             if key is None or (key not in containers and key not in self._kept):
-                await asyncio.to_thread(shutil.rmtree, folder, True)
+                await asyncio.to_thread(self.kept.remove, folder)
 
     async def _discard_after(self, work: asyncio.Future[None], key: AttemptKey) -> None:
         await asyncio.wait({work})
@@ -455,6 +469,7 @@ class ObjectStores:
 
     def _reserve(self, total: int, copying: _Copying, mounts: tuple[S3Mount, ...]) -> None:
         assert self._folder is not None
+        self.kept.tidy()
         disk = os.statvfs(self._folder)
         kept = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_PART)
         others = sum(other.left for other in list(self._copying) if other is not copying)
@@ -466,12 +481,6 @@ class ObjectStores:
 
     def _of(self, key: AttemptKey) -> Path | None:
         return self._folder / f"{key[0]}.{key[1]}" if self._folder else None
-
-
-def key_of(labels: dict[str, str]) -> AttemptKey | None:
-    """Return the attempt and the epoch of a container; None when it is not well labelled."""
-    attempt, epoch = labels.get("skep.attempt", ""), labels.get("skep.epoch", "")
-    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None
 
 
 def _look(work: asyncio.Future[Any]) -> None:
@@ -488,12 +497,3 @@ async def _pause(seconds: float, may_go_on: Callable[[], bool]) -> None:
         if not may_go_on():
             raise Ended
         await asyncio.sleep(min(rest, LOOK_S))
-
-
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.exists() else []
-
-
-def _key_of(name: str) -> AttemptKey | None:
-    attempt, _, epoch = name.rpartition(".")
-    return (attempt, int(epoch)) if attempt and epoch.isdecimal() else None

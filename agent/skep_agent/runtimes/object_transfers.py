@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 import stat
 import threading
@@ -27,6 +26,12 @@ from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.mounts import unavailable
 from skep_agent.isolation.objects import MAX_DEPTH, NoFile, file_of, key_of, prefix_of
 from skep_agent.protocol import S3Mount
+from skep_agent.runtimes.object_refusals import (
+    ObjectRefused,
+    StoreRefused,
+    failure_of,
+    refused_address,
+)
 from skep_limits import is_closed_address
 
 if TYPE_CHECKING:
@@ -43,9 +48,6 @@ LOOK_S = 0.2
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MADE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_CODE = re.compile(r"[0-9A-Za-z.]{1,64}")
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403", "401")
-_GONE = "NoSuchBucket"
 
 Progress = Callable[[int, int], None]  # bytes that were copied, and of all
 Names = tuple[str, ...]
@@ -53,10 +55,6 @@ Names = tuple[str, ...]
 
 class Ended(Exception):
     """The transfer was given up."""
-
-
-class StoreRefused(RuntimeFailure):
-    """A "storage_unavailable" that does not go away by itself: no key, or no bucket."""
 
 
 class Item(NamedTuple):
@@ -157,7 +155,7 @@ def download(
             if flights.errors:
                 break
         for problem in flights.wait():
-            raise _not_copied(mount, problem) from None
+            raise failure_of(mount, problem) from None
     if copied.done != total:
         raise unavailable(f"Storage {mount.storage} was written to while it was copied.")
 
@@ -194,11 +192,11 @@ def upload(
             if len(flights.errors) >= REQUESTS:
                 break
         for error in flights.wait():
-            failure = _not_copied(mount, error)
+            failure = failure_of(mount, error)
             if isinstance(failure, StoreRefused):
                 raise failure
             written.files -= 1
-            written.fail(failure.message, again=True)
+            written.fail(failure.message, again=not isinstance(failure, ObjectRefused))
     return written
 
 
@@ -418,7 +416,7 @@ def _store(mount: S3Mount) -> Iterator[Any]:
     try:
         yield client
     except (BotoCoreError, ClientError) as error:
-        raise _not_copied(mount, error) from None
+        raise failure_of(mount, error) from None
     finally:
         client.close()
 
@@ -436,8 +434,7 @@ def _check_address(mount: S3Mount) -> None:
     except (OSError, UnicodeError):
         return
     if any(is_closed_address(str(address[0])) for *_, address in found):
-        message = f"Storage {mount.storage}: its address belongs to the machines themselves."
-        raise StoreRefused("storage_unavailable", message)
+        raise refused_address(mount)
 
 
 def _manager(client: Any) -> TransferManager:
@@ -460,25 +457,4 @@ def _not_made(mount: S3Mount, error: OSError) -> RuntimeFailure:
             f"Storage {mount.storage} has an object whose name is that of a folder, too: rename or"
             " remove one of them."
         )
-    return _not_copied(mount, error)
-
-
-def _not_copied(mount: S3Mount, error: BaseException) -> RuntimeFailure:
-    """Say why, without a word of the store's own."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RuntimeFailure(
-            "disk_full", f"The node's disk is too full for storage {mount.storage}."
-        )
-    answer = getattr(error, "response", None)
-    if not isinstance(answer, dict):
-        return unavailable(f"Storage {mount.storage}: its store does not answer as it should.")
-    code = str(answer.get("Error", {}).get("Code", ""))
-    code = code if _CODE.fullmatch(code) else "an error"
-    if code in _REFUSED:
-        return StoreRefused(
-            "storage_unavailable",
-            f"Storage {mount.storage}: its store refuses this ({code}): an admin should look at the"
-            " keys of the storage.",
-        )
-    message = f"Storage {mount.storage}: its store reports {code}."
-    return StoreRefused("storage_unavailable", message) if code == _GONE else unavailable(message)
+    return failure_of(mount, error)

@@ -17,10 +17,11 @@ from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.files import Owner
 from skep_agent.isolation.mounts import StoragePolicy
 from skep_agent.protocol import AttemptSpec, S3Mount
-from skep_agent.runtimes import object_stores
+from skep_agent.runtimes import object_notes, object_stores
 from skep_agent.runtimes.object_stores import ObjectStores
 
 ME = Owner(os.getuid(), os.getgid())
+ANY_DISK = 10**15  # so little has to be free that no disk of a test has less
 
 
 class Gate:
@@ -162,6 +163,66 @@ async def test_outage_without_an_end_is_given_up(copies, gate, bucket, monkeypat
     gate.is_down = True
     with pytest.raises(RuntimeFailure, match="was ended after"):
         await copies.sync(key(spec), lambda: True)
+
+
+async def test_a_store_that_refuses_for_good_is_not_asked_again_and_the_files_are_kept(
+    copies, store, bucket, other, tmp_path, monkeypatch
+):
+    """The bucket of one storage is gone; that of the other one takes its files, and what was copied
+    read-only is not kept."""
+    a, b = mount(store.endpoint, bucket), mount(store.endpoint, other, "b")
+    other.put_object(Key="data", Body=b"much")
+    c = mount(store.endpoint, other, "c", target="/mnt/c", read_only=True)
+    spec = make_spec("busybox", "true", s3=[a, b, c])
+    await copies.fetch(key(spec), (a, b, c), lambda _: None)
+    await copies.hand_over(spec, ME)
+    for one in (a, b):
+        (copies.source(key(spec), one) / "mine").write_text(one.storage)
+    bucket.delete()
+    monkeypatch.setattr(object_notes, "FREE_PART", ANY_DISK)
+    monkeypatch.setattr(object_stores, "BACKOFF_S", 10_000.0)  # a second try would not end
+    with pytest.raises(RuntimeFailure) as failure:
+        await copies.sync(key(spec), lambda: True)
+    said = failure.value.message
+    assert failure.value.code == "storage_not_synced"
+    assert "Storage a: its store refuses this (NoSuchBucket): an admin should make" in said
+    assert "kept on the node for 24 hours" in said
+    assert "Storage b" not in said
+    assert texts(other)["mine"] == "b"
+
+    await copies.discard(key(spec))
+    (kept,) = (tmp_path / "objects-kept").iterdir()
+    assert kept.name == f"{spec.attempt_id}.{spec.epoch}"
+    assert [one.read_text() for one in kept.glob("*/*")] == ["a"]
+    assert not list((tmp_path / "objects").iterdir())
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    copies.kept.tidy()
+    assert kept.exists()
+    monkeypatch.setattr(object_notes, "KEPT_S", 0.0)
+    copies.kept.tidy()
+    assert not kept.exists()
+
+
+async def test_what_is_kept_goes_when_its_space_is_needed(
+    copies, store, bucket, tmp_path, monkeypatch
+):
+    spec = await filled(copies, mount(store.endpoint, bucket))
+    bucket.delete()
+    with pytest.raises(RuntimeFailure):
+        await copies.sync(key(spec), lambda: True)
+    monkeypatch.setattr(object_notes, "FREE_PART", ANY_DISK)
+    await copies.discard(key(spec))
+    assert list((tmp_path / "objects-kept").iterdir())
+    monkeypatch.setattr(object_notes, "FREE_PART", 1)  # all of it would have to be free
+    copies.kept.tidy()
+    assert not list((tmp_path / "objects-kept").iterdir())
+
+
+async def test_files_that_were_written_back_are_not_kept(copies, store, bucket, tmp_path):
+    spec = await filled(copies, mount(store.endpoint, bucket))
+    await copies.sync(key(spec), lambda: True)
+    await copies.discard(key(spec))
+    assert not (tmp_path / "objects-kept").exists()
 
 
 async def test_what_waits_for_its_turn_does_not_stall(

@@ -11,6 +11,8 @@ from skep_diagnosis.verdict import Log, Verdict, diagnose
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
 TIMEOUT = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n"
+NO = "Storage a: its store refuses this (AccessDenied): an admin should give the storage keys."
+LOST = "Storage a: its store reports InternalError."
 
 
 def judge(text: str = "", **facts: Any) -> Verdict:
@@ -35,6 +37,10 @@ def judge(text: str = "", **facts: Any) -> Verdict:
         ({"exit_code": 1, "ecc_double": True}, 128, "unknown", "node"),
         ({"disk_full": True}, 304, "unknown", "unknown"),
         ({"error_code": "image_not_found"}, 254, "permanent", "job"),
+        ({"error_code": "storage_not_synced", "error_message": LOST}, 334, "unknown", "platform"),
+        ({"error_code": "storage_not_synced", "error_message": NO}, 335, "permanent", "platform"),
+        ({"error_code": "storage_unavailable", "error_message": NO}, 335, "permanent", "platform"),
+        ({"error_code": "storage_unavailable"}, 305, "transient", "platform"),
         ({"preempted": True, "exit_code": 143}, 323, "transient", "none"),
         ({"node_lost": True}, -1001, "transient", "node"),
         ({"error_code": "node_lost"}, -1001, "transient", "node"),
