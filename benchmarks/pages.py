@@ -71,7 +71,9 @@ def main() -> None:
     )
     settings.ALLOWED_HOSTS.append("testserver")
     keep = bool(os.environ.get("SKEP_BENCH_KEEP"))
-    databases = setup_databases(verbosity=0, interactive=False, keepdb=keep)
+    databases = setup_databases(
+        verbosity=0, interactive=False, keepdb=keep, serialized_aliases=set()
+    )
     try:
         if not Job.objects.exists():
             began = time.perf_counter()
@@ -133,6 +135,9 @@ def _pages(http: httpx.Client, callers: dict[str, Api]) -> list[Page]:
         Page("usage_by_job_of_7_days", "admin", "/usage", {"by": "job", **most, **week}),
         Page("usage_by_job_of_model", "admin", "/usage", {"by": "job", **model, **most, **span}),
         Page("usage_by_job", "vc_admin", "/usage", {"by": "job", **most, **span}),
+        Page("usage_by_job_and_day", "admin", "/usage", {"by": "job,day", **span}),
+        Page("usage_by_job_and_class", "admin", "/usage", {"by": "job,class", **span}),
+        Page("usage_by_job_and_month", "vc_admin", "/usage", {"by": "job,month", **most, **span}),
         Page("usage_by_model", "admin", "/usage", {"by": "gpu_model,class", **span}),
         Page("usage_by_month_and_user", "admin", "/usage", {"by": "month,user", **span}),
         Page("usage_of_own_vc", "vc_admin", "/usage", {"by": "user", **span}),

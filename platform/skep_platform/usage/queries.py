@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BigIntegerField, ExpressionWrapper, F, Q, QuerySet, Sum
+from django.db import connection
+from django.db.models import Q, QuerySet, Sum
 from django.db.models.functions import TruncMonth
+from django.utils import timezone
 
 from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import Forbidden
@@ -54,10 +56,19 @@ SUMS = {
 # Groups are known to platform admins only.
 FOR_ADMINS = frozenset({"group"})
 # What rows may be ordered by, besides their dimensions.
-MEASURES: dict[str, Any] = {
-    "allocated": F("allocated"),
-    "used": F("used"),
-    "idle": ExpressionWrapper(F("known") - F("used"), BigIntegerField()),
+MEASURES = {"allocated": "allocated", "used": "used", "idle": "known - used"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    key: str  # of the rows
+    table: str
+    name: str
+
+
+NAMES = {
+    "user__username": _Name("user_id", "accounts_user", "username"),
+    "vc__name": _Name("vc_id", "tenancy_virtualcluster", "name"),
 }
 
 
@@ -149,14 +160,17 @@ def _spans(asked: Question) -> Q:
     if "day" in asked.by or asked.until.year == date.max.year:
         return days
     end = asked.until + timedelta(days=1)
+    if asked.until == timezone.now().date():  # no day has usage after today: the month is whole
+        end = next_month(asked.until.replace(day=1))
     month = asked.since.replace(day=1)
     first, last = month if month == asked.since else next_month(month), end.replace(day=1)
     if first >= last:
         return days
-    months = Q(monthly=True, day__gte=first, day__lt=last)
-    before = Q(monthly=False, day__gte=asked.since, day__lt=first)
-    after = Q(monthly=False, day__gte=last, day__lt=end)
-    return months | before | after
+    spans = Q(monthly=True, day__gte=first, day__lt=last)
+    for begin, over in ((asked.since, first), (last, end)):
+        if begin < over:
+            spans |= Q(monthly=False, day__gte=begin, day__lt=over)
+    return spans
 
 
 def sums(rows: QuerySet[Any], asked: Question, offset: int, most: int) -> list[Row]:
@@ -165,10 +179,39 @@ def sums(rows: QuerySet[Any], asked: Question, offset: int, most: int) -> list[R
     columns = [column for dimension in dimensions for column in dimension.columns]
     for dimension in dimensions:
         rows = rows.annotate(**dimension.annotations)
-    grouped = rows.order_by().values(*columns).annotate(**SUMS)
-    found = grouped.order_by(*_order(asked), *columns)[offset : offset + most]
+    ids = [NAMES[column].key if column in NAMES else column for column in columns]
+    grouped = rows.order_by().values(*ids).annotate(**SUMS)
+    if ids == columns and asked.order.removeprefix("-") not in MEASURES:
+        # An index may have this order; then only a part of the groups is summed up.
+        found: Iterable[Row] = grouped.order_by(*_order_of_index(asked, columns))[
+            offset : offset + most
+        ]
+    else:
+        found = _named(grouped, columns, _order(asked, columns), offset, most)
     shown = [_shown(row, asked.by) for row in found]
     return _with_names(shown) if "job" in asked.by else shown
+
+
+def _named(
+    grouped: QuerySet[Any], columns: Sequence[str], order: Sequence[str], offset: int, most: int
+) -> list[Row]:
+    """Return a part of the groups with the names that they are shown and ordered by. The names are
+    joined to the sums: joined to the rows, there are many more of them, and a part of the groups in
+    the order of a name makes the database join all of them name by name."""
+    inner, values = grouped.query.sql_with_params()
+    named = [(column, NAMES[column]) for column in columns if column in NAMES]
+    shown = "".join(f', "{one.table}"."{one.name}" AS "{column}"' for column, one in named)
+    joins = "".join(
+        f' JOIN "{one.table}" ON "{one.table}"."id" = sums."{one.key}"' for _, one in named
+    )
+    statement = (
+        f"SELECT sums.*{shown} FROM ({inner}) sums{joins}"  # noqa: S608 no values
+        f" ORDER BY {', '.join(order)} LIMIT %s OFFSET %s"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*values, most, offset])
+        titles = [one[0] for one in cursor.description]
+        return [dict(zip(titles, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _with_names(rows: list[Row]) -> list[Row]:
@@ -183,15 +226,19 @@ def total(rows: QuerySet[Any]) -> Row:
     return shown_sums(rows.aggregate(**SUMS))
 
 
-def _order(asked: Question) -> Sequence[Any]:
-    name, descending = asked.order.removeprefix("-"), asked.order.startswith("-")
-    if name in MEASURES:
-        keys: list[Any] = [MEASURES[name]]
-    elif name in asked.by:
-        keys = [F(column) for column in DIMENSIONS[name].columns]
-    else:
-        return ()
-    return [key.desc() if descending else key.asc() for key in keys]
+def _order_of_index(asked: Question, columns: Sequence[str]) -> list[str]:
+    name, sign = asked.order.removeprefix("-"), "-" if asked.order[:1] == "-" else ""
+    asked_for = DIMENSIONS[name].columns if name in asked.by else ()
+    return [*(sign + column for column in asked_for), *(c for c in columns if c not in asked_for)]
+
+
+def _order(asked: Question, columns: Sequence[str]) -> list[str]:
+    """Return what rows are ordered by, in SQL: what is asked for, then all dimensions."""
+    name, direction = asked.order.removeprefix("-"), "DESC" if asked.order[:1] == "-" else "ASC"
+    keys = [MEASURES[name]] if name in MEASURES else []
+    if name in asked.by:
+        keys = [f'"{column}"' for column in DIMENSIONS[name].columns]
+    return [*(f"{key} {direction}" for key in keys), *(f'"{column}"' for column in columns)]
 
 
 def _shown(row: Row, by: Sequence[str]) -> Row:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from base64 import urlsafe_b64encode
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import pytest
+import time_machine
 from django.db import connection
 from django.db.models import Q, Sum
 from django.test.utils import CaptureQueriesContext
@@ -243,6 +244,7 @@ class TestByJob:
         assert answer.status_code == 404
 
 
+@time_machine.travel(datetime(2026, 12, 20, 12, tzinfo=UTC))
 def test_sums_over_months_and_their_ends_are_those_of_the_days(team):
     red = Job.objects.get(name="train").vc
     for day in range(0, 200, 3):
@@ -255,6 +257,9 @@ def test_sums_over_months_and_their_ends_are_those_of_the_days(team):
         ("2026-06-30", "2026-08-01"),
         ("2026-06-15", "2026-11-15"),
         ("2026-07-31", "2026-07-31"),
+        ("2026-06-15", "2026-12-19"),
+        ("2026-06-15", "2026-12-20"),  # today
+        ("2026-12-20", "2026-12-20"),
         ("2026-05-01", "9999-01-01"),
     ]:
         span = {"since": since, "until": until}
