@@ -43,6 +43,26 @@ def match(
     return {row: gpu_type for (gpu_type, _), (_, row) in first.items()}
 
 
+def match_equal(times: Sequence[float], waited: Sequence[float], free: int) -> list[int]:
+    """Return the positions of the jobs that run first on `free` workers of one type: `match`, which
+    scipy does faster where it is installed, with the same answer."""
+    n, workers = len(times), min(free, len(times))
+    if not n or not workers:
+        return []
+    try:
+        import numpy as np
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        return sorted(match([{"": time} for time in times], waited, {"": free}))
+    places = np.repeat(np.arange(1, n + 1), workers)
+    costs = np.outer(times, places) + np.asarray(waited, dtype=float)[:, None]
+    first: dict[int, tuple[int, int]] = {}
+    for row, column in enumerate(linear_sum_assignment(costs)[1].tolist()):
+        k, worker = divmod(column, workers)
+        first[worker] = max(first.get(worker, (-1, 0)), (k, row))
+    return sorted(row for _, row in first.values())
+
+
 def assign(costs: Sequence[Sequence[float]]) -> list[int]:
     """Return the column of each row so that the sum of costs is least; there are at least as many
     columns as rows. (Shortest augmenting paths with potentials, O(rows^2 * columns).)"""

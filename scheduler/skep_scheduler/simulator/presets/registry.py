@@ -25,6 +25,7 @@ from skep_scheduler.simulator.presets import (
     gavel,
     muri,
     openb,
+    shockwave_runs,
     sia,
     tiresias,
 )
@@ -443,6 +444,12 @@ PRESETS: tuple[Preset, ...] = (
         "the experiment of FGD (ATC 2023): pods of parts of GPUs that never leave",
         _openb_nodes,
         dict.fromkeys(openb.POLICIES, _openb),
+    ),
+    Preset(
+        "shockwave",
+        "the simulator of Shockwave (NSDI 2023): jobs whose batch sizes change, on one GPU model",
+        shockwave_runs.cluster_of,
+        dict.fromkeys(shockwave_runs.POLICIES, shockwave_runs.run),
     ),
     *(
         Preset(name, description, shape, dict.fromkeys(sia.POLICIES, _sia))
