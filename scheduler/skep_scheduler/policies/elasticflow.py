@@ -13,7 +13,8 @@ admitted if every plan meets its deadline; else they are declined, together.
 Spare GPUs, section 4.2: as long as GPUs are idle now, the job whose next level has the best return
 gets it until F changes; the return is GPU time (new minus old) by added GPUs, and jobs without GPUs
 come first. The paper gives GPUs to the job whose GPU time falls most; the sign here is that of the
-published code, and the other one changes its figures by a job at most.
+published code, and the other one changes its figures by a job at most. A return is computed again
+only when it is the best of those known.
 
 A job without a deadline has an infinite one: it takes what is idle. It needs sizes, rates, steps
 and deadlines of jobs, which live jobs do not declare: it is simulated.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import inf
 from typing import ClassVar
 
@@ -42,27 +44,39 @@ def plan_all(jobs: Sequence[ElasticJob], profile: FreeProfile) -> bool:
 
 
 def share_out(jobs: Sequence[ElasticJob], profile: FreeProfile) -> None:
-    """Give what is idle now to the jobs with the best return."""
-    while (idle := profile.free[0]) > 0:
-        best: tuple[float, ElasticJob, SizePlan] | None = None
-        for job in jobs:
-            size, now = job.next_level(), job.plan.gpus
-            if not size or size - now > idle:
-                continue
-            profile.take(job.plan, -1)
-            plan = _grown(job, profile, size)
-            profile.take(job.plan)
-            if job.plan.met and not plan.met:
-                continue  # slots that are cut differently could make it late
-            gain = (plan.gpu_s - job.plan.gpu_s) / (size - now) if now else inf
-            if best is None or gain > best[0]:
-                best = gain, job, plan
-        if best is None:
+    """Give what is idle now to the jobs with the best return.
+
+    A return is computed again only when it is the best of those known: after each change all of
+    them are a little out of date, and to compute them all takes seconds with many jobs."""
+    best: list[tuple[float, int, int, SizePlan]] = []  # (-return, job, changes when computed, plan)
+    changes = 0
+
+    def propose(number: int) -> None:
+        job = jobs[number]
+        size, now = job.next_level(), job.plan.gpus
+        if not size or size - now > profile.free[0]:
             return
-        _, job, plan = best
+        profile.take(job.plan, -1)
+        plan = _grown(job, profile, size)
+        profile.take(job.plan)
+        if job.plan.met and not plan.met:
+            return  # slots that are cut differently could make it late
+        gain = (plan.gpu_s - job.plan.gpu_s) / (size - now) if now else inf
+        heappush(best, (-gain, number, changes, plan))
+
+    for number in range(len(jobs)):
+        propose(number)
+    while best and profile.free[0] > 0:
+        _, number, computed, plan = heappop(best)
+        if computed != changes:
+            propose(number)
+            continue
+        job = jobs[number]
         profile.take(job.plan, -1)
         profile.take(plan)
         job.plan = plan
+        changes += 1
+        propose(number)
 
 
 def _grown(job: ElasticJob, profile: FreeProfile, gpus: int) -> SizePlan:
