@@ -10,8 +10,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.support.api_permissions import CALLERS, EVERYBODY, EXPECTED, OWN_ONLY
-from tests.support.api_world import BODIES, ROUTES, world
+from tests.support.api_world import BODIES, ROUTES, World, world
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user
 
@@ -161,3 +163,40 @@ def test_22_no_write_takes_a_field_that_it_does_not_list(world, route, field):
     answer = world.send(caller, route, {**BODIES[route], field: 1})
     assert answer.status_code == 400, answer.content
     assert list(answer.json()["details"]["fields"]) == [field]
+
+
+HIDDEN = 404
+NOWHERE = "0190a3f0-0000-7000-8000-00000000dead"
+NAMED = ("virtual-clusters", "storages", "templates")
+KINDS = ("jobs", "attempts", "apps", "datasets", *NAMED)
+NOT_FOR_STRANGERS = [
+    route
+    for route in ROUTES
+    if route.startswith(tuple(f"GET {kind}/" for kind in KINDS))
+    and EXPECTED[route]["stranger"] == HIDDEN
+]
+
+
+def test_19_what_a_stranger_may_not_see_is_answered_like_what_does_not_exist(world):
+    """Also by as many statements, so that the time of an answer says nothing either."""
+    ids = dict.fromkeys(KINDS, NOWHERE) | dict.fromkeys(NAMED, "no-such")
+    absent = World(world.callers, world.ids | ids)
+    different = []
+    for route in NOT_FOR_STRANGERS:
+        # Twice: the first time fills caches.
+        *_, hidden, missing = [answered(one, route) for one in (world, absent, world, absent)]
+        if hidden != missing:
+            different.append(f"{route}: {hidden} {missing}")
+    assert len(NOT_FOR_STRANGERS) > 30
+    assert not different, "\n".join(different)
+
+
+def answered(world: World, route: str) -> tuple[str, int]:
+    """Return the answer to a stranger without the names in it, and how many statements it took."""
+    with CaptureQueriesContext(connection) as captured:
+        answer = world.send(world.callers["stranger"], route)
+    assert answer.status_code == HIDDEN, answer.content
+    text = answer.content.decode()
+    for name in sorted((world.ids[kind] for kind in KINDS), key=len, reverse=True):
+        text = text.replace(name, "…")
+    return text, len(captured)
