@@ -51,9 +51,9 @@ def run(
     requests = [_request(job) for job in jobs]
     typical = typical_of(requests)
     capacity = sum(sum(node.gpus) for node in nodes)
+    order = _arrivals(requests, capacity, random if seed else None)
     if seed:
         random.shuffle(nodes)
-    order = _arrivals(requests, capacity, random if seed else None)
     placer = _Placer(nodes, _rule(policy, typical), random)
     asked = used = 0
     levels: dict[int, list[float]] = {}
