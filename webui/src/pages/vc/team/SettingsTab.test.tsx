@@ -29,8 +29,16 @@ const backfill = {
   maximum: null,
   choices: ["block", "skip"],
 };
+const weights = {
+  ...backfill,
+  name: "weights",
+  default: "",
+  description: "Weights of users such as `ann:2;bob:0.5`.",
+  choices: [],
+};
 const policies = {
   policies: [
+    { name: "drf", description: "Shares.", is_default: false, parameters: [weights] },
     { name: "priority_ageing", description: "Priority.", is_default: true, parameters: [] },
     { name: "fifo", description: "Submission.", is_default: false, parameters: [backfill] },
   ],
@@ -59,4 +67,17 @@ test("the parameters of the policy are shown, and only administrators change the
   const field = await screen.findByRole("combobox", { name: "Backfill" });
   expect(field).toHaveValue("skip");
   expect(field).toBeDisabled();
+});
+
+test("a parameter that is a text is typed", async () => {
+  document.cookie = "skep_csrf=x";
+  const requests = serve({ ...read, "PATCH /virtual-clusters/vision": vc });
+  const shared = { ...vc, policy: { name: "drf", parameters: {} } };
+  renderPage(<SettingsTab vc={shared} admin={true} />);
+  await userEvent.type(await screen.findByRole("textbox", { name: "Weights" }), "ann:2");
+  await userEvent.tab();
+  const patch = requests.find((request) => request.method === "PATCH");
+  expect(await patch?.json()).toEqual({
+    policy: { name: "drf", parameters: { weights: "ann:2" } },
+  });
 });

@@ -257,6 +257,18 @@ function PolicyField({
       />
     );
   }
+  if (parameter.type === "string") {
+    return (
+      <TextInput
+        {...common}
+        defaultValue={String(value)}
+        onBlur={(event) => {
+          const typed = event.currentTarget.value.trim();
+          if (typed !== String(value)) onChange(typed);
+        }}
+      />
+    );
+  }
   return (
     <NumberInput
       {...common}
