@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
@@ -26,9 +25,10 @@ from skep_scheduler.model import (
 )
 from skep_scheduler.placement import preemption, user_limits
 from skep_scheduler.placement.base import Answer, Found, Task
-from skep_scheduler.placement.cells_placer import NodeExclusion, find, tasks_of, within_parallelism
+from skep_scheduler.placement.cells_placer import NodeExclusion, find, unplaced
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
+from skep_scheduler.policies.domain import NodeShares, VcDomain
 from skep_scheduler.policies.ordered import ordered
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
@@ -119,6 +119,7 @@ class Tick:
         self._scope = scope
         self._policy_of = policies or policy_of(state.policies, options)
         self._decisions: dict[str, Decision] = {}
+        self._node_shares = NodeShares(state)
         self._next_at = NEVER
         self.queue: list[Gang] = []
         more = {scope.vc: scope.reservations} if scope is not None else {}
@@ -191,17 +192,23 @@ class Tick:
         self._walking = name
         before = self._acts()
         self._sensitive, outer, self._next_at = False, self._next_at, NEVER
-        rank, lanes = self.decision(name).rank, list(domain.queue.lanes.values())
-        self._wake(self.decision(name).wake_at)
+        decision, lanes = self.decision(name), list(domain.queue.lanes.values())
+        rank, rises = decision.rank, decision.note_start is not None
+        self._wake(decision.wake_at)
         for gang in domain.queue.backoff.values():
             self._consider(gang)
-        own = self._reserved_in(domain)
+        own = domain.queue.positions(self.state.reservations)
         heap = [(rank(lane.gangs[0]), n, 0) for n, lane in enumerate(lanes)]
         heapq.heapify(heap)
         noted: set[int] = set()  # refusals, which live until the end of the plan
         while heap:
-            _, n, position = heapq.heappop(heap)
+            before_rank, n, position = heapq.heappop(heap)
             lane = lanes[n]
+            if rises and position >= 0:
+                now_rank = rank(lane.gangs[position])
+                if now_rank != before_rank:
+                    heapq.heappush(heap, (now_rank, n, position))
+                    continue
             refusal = self._refusal_of_rest(lane) if position >= 0 else None
             if refusal is None:
                 self._consider(lane.gangs[abs(position) - (position < 0)])
@@ -244,15 +251,6 @@ class Tick:
     def _known_refusal(self, kind: Kind) -> Refusal | None:
         return self._refused.get(kind.request) or self._refused.get(kind)
 
-    def _reserved_in(self, domain: DomainMemory) -> dict[Lane, list[int]]:
-        """Return the positions of the gangs with a reservation, by lane."""
-        found: dict[Lane, list[int]] = {}
-        for gang_id in self.state.reservations:
-            place = domain.queue.find(gang_id)
-            if place is not None:
-                found.setdefault(place[0], []).append(place[1])
-        return found
-
     def _walk_scope(self, scope: Scope) -> None:
         if scope.also is not None:
             considered = self._up_to(scope.also)
@@ -265,10 +263,23 @@ class Tick:
     def decision(self, domain: str) -> Decision:
         """Return the order of a domain: of a virtual cluster by name, "" of the idle domain."""
         if domain not in self._decisions:
-            view = View(domain, self.now, self.options)
+            view = View(domain, self.now, self.options, self._facts_of(domain))
             decision = self._decisions[domain] = self._policy_of(domain).decide(view)
             self._wake(decision.wake_at)
         return self._decisions[domain]
+
+    def _facts_of(self, domain: str) -> VcDomain | None:
+        if domain == IDLE:
+            return None
+        also = self._scope.also if self._scope is not None else None
+        also = also if also is not None and domain_of(also) == domain else None
+        return VcDomain(self.state, domain, self._node_shares, also)
+
+    def _note_start(self, gang: Gang) -> None:
+        """Note that a gang got places, or has them reserved: the order of the others may change."""
+        decision = self.decision(domain_of(gang))
+        if decision.note_start is not None:
+            decision.note_start(gang)
 
     def _remembered(self, kind: Kind, ask: Callable[[], bool]) -> bool:
         return self._memory.could_ever_start(kind, self.now, ask)
@@ -364,14 +375,14 @@ class Tick:
 
     def _displacing(self, gang: Gang, kind: Kind) -> Found | None:
         decision = self.decision(domain_of(gang))
-        if gang.opportunistic or decision.keep is not Keep.DISPLACE:
+        if gang.opportunistic or decision.keep is Keep.FIRM:
             return None
         tries, excluded = self.options.placement_tries, gang.avoids(self.now).keys()
 
         def search(others: Collection[str]) -> Answer:
             return find(self.state, gang, kind, tries, None, {*excluded, *others})
 
-        return preemption.displacing(self.state, gang, decision.order, search)
+        return preemption.displacing(self.state, gang, decision, search)
 
     def _undoes(self, found: Found) -> list[str]:
         """Gangs that this very plan gives a place or a reservation. The next plan may undo that."""
@@ -386,7 +397,7 @@ class Tick:
             self._block(gang, held_back.refusal, held_back.reservation)
             return
         placed: list[Found] = []
-        refusal, due = None, self._unplaced(gang, kind)
+        refusal, due = None, unplaced(self.state, gang, kind, self.now)
         if not due:
             delays = [moment for *_, moment in self.state.running[gang.id].delays]
             later = [moment for moment in delays if moment > self.now]
@@ -414,6 +425,7 @@ class Tick:
             put(self.state, gang, placed)
         if placed:
             tasks = tuple(task for found in placed for _, task in found.tasks)
+            self._note_start(gang)
             self._placements.append(Placement(gang.id, tasks))
         elif refusal is not None:
             self._block(gang, refusal)
@@ -432,21 +444,11 @@ class Tick:
             self._refused_tasks[kind.request if by_cells else kind, role] = answer
         return answer
 
-    def _unplaced(self, gang: Gang, kind: Kind) -> Sequence[Task]:
-        allocation = self.state.running.get(gang.id)
-        if allocation is None:
-            return within_parallelism(gang, tasks_of(kind), {})
-        positions = {member.role: i for i, member in enumerate(gang.members)}
-        later = {(role, index) for role, index, moment in allocation.delays if moment > self.now}
-        due = (task for task in allocation.unplaced if task not in later)
-        running = Counter(positions[task.role] for task in allocation.tasks)
-        tasks = sorted((positions[role], index) for role, index in due)
-        return within_parallelism(gang, tasks, running)
-
     def _start(self, gang: Gang, found: Found) -> None:
         self._apply(gang, found)
         put(self.state, gang, [found])
         self._backfill.note_start(gang, self.now)
+        self._note_start(gang)
         self._placements.append(Placement(gang.id, tuple(task for _, task in found.tasks)))
 
     def _preempt(self, gang: Gang, found: Found) -> None:
@@ -461,6 +463,7 @@ class Tick:
             self._preemptions.append(preemption.of(self.state, placement, found))
             self._backfill.note_start(gang, self.now + self.options.leave_s)
         self.state.allocations.reserve(gang, held(gang, placement))
+        self._note_start(gang)
         if refusal is not None:
             self._block(gang, refusal)
 

@@ -166,12 +166,13 @@ class Memory:
         self, state: ClusterState, name: str, decision_of: Callable[[str], Decision]
     ) -> DomainMemory:
         if name not in self.domains:
-            limit = self.options.starvation_s
+            decision = decision_of(name)
+            limit = self.options.starvation_s if decision.guards else NEVER
+            lane_of = decision.lane_of or (
+                lambda gang: gang.owner if gang.vc in state.user_limits else ""
+            )
             queue = DomainQueue(
-                decision_of(name).order,
-                state.kind_of,
-                lambda gang: starves_at(gang, limit),
-                lambda gang: gang.owner if gang.vc in state.user_limits else "",
+                decision.order, state.kind_of, lambda gang: starves_at(gang, limit), lane_of
             )
             policy = state.policies.get(name, PolicyChoice())
             self.domains[name] = DomainMemory(queue, policy)

@@ -169,7 +169,8 @@ class Backfill:
         if backfill_mode is BackfillMode.BLOCK:
             closes = refusal.code in BUSY | SHORT
         else:
-            starves = is_starving(gang, self._now, self._options)
+            guards = self._decision_of(gang.vc).guards
+            starves = guards and is_starving(gang, self._now, self._options)
             closes = refusal.code in BUSY and reservation is None and starves
         if closes and self._reservations.closed_by(gang, kind) is None:
             if not self._could_ever_start(gang, kind):

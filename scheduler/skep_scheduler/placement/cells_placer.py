@@ -55,6 +55,19 @@ def tasks_of(kind: Kind) -> list[Task]:
     return [(i, n) for i, member in enumerate(kind.members) for n in range(member.count)]
 
 
+def unplaced(state: ClusterState, gang: Gang, kind: Kind, now: float) -> Sequence[Task]:
+    """Return the tasks of an incremental gang that may be placed now."""
+    allocation = state.running.get(gang.id)
+    if allocation is None:
+        return within_parallelism(gang, tasks_of(kind), {})
+    positions = {member.role: i for i, member in enumerate(gang.members)}
+    later = {(role, index) for role, index, moment in allocation.delays if moment > now}
+    due = (task for task in allocation.unplaced if task not in later)
+    running = Counter(positions[task.role] for task in allocation.tasks)
+    tasks = sorted((positions[role], index) for role, index in due)
+    return within_parallelism(gang, tasks, running)
+
+
 def within_parallelism(gang: Gang, tasks: Sequence[Task], held: Mapping[int, int]) -> list[Task]:
     """Return the first tasks of each role that may start beside those that hold places (`held`,
     by the position of the role)."""

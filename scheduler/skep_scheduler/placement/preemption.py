@@ -4,7 +4,6 @@ places that are nominated for the preemptor can still be had."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.model import (
@@ -20,6 +19,7 @@ from skep_scheduler.model import (
     Victim,
 )
 from skep_scheduler.placement.base import Answer, Found
+from skep_scheduler.policies.base import Decision
 from skep_scheduler.state import ClusterState, owner_of
 from skep_scheduler.state.cluster import Nomination
 
@@ -48,25 +48,34 @@ def too_early(
 def displacing(
     state: ClusterState,
     gang: Gang,
-    order: Callable[[Gang], tuple[Any, ...]],
+    decision: Decision,
     search: Callable[[Collection[str]], Answer],
 ) -> Found | None:
     """Find places for a gang on those of running gangs of its virtual cluster that come later in
-    the order of a policy, for a policy with `Keep.DISPLACE`. None: that would not be enough.
+    the order of a policy, or that yield to it as the policy says, for a policy that displaces.
+    None: that would not be enough.
 
-    Gangs are released in a trial, those that leave anyway first and then the last of the order,
+    Gangs are released in a trial, those that leave anyway first and then the first that yields,
     until the gang fits; then each is put back if the gang fits beside it, so that none leaves
     without need. `search` finds places without those on some excluded nodes."""
-    mine = order(gang)
-    later = [
+    able = [
         allocation
         for allocation in (state.running[gang_id] for gang_id in state.running_of[gang.vc])
         if state.is_guaranteed(allocation.gang.id)
         and (allocation.leaving or allocation.gang.preemptible)
         and allocation.gang.priority <= gang.priority
-        and order(allocation.gang) > mine
     ]
-    later.sort(key=lambda allocation: (allocation.leaving, order(allocation.gang)), reverse=True)
+    order = decision.order
+    if decision.yielding is None:
+        mine = order(gang)
+        later = [allocation for allocation in able if order(allocation.gang) > mine]
+        later.sort(key=lambda one: (one.leaving, order(one.gang)), reverse=True)
+    else:
+        turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
+        if not turn:
+            return None
+        later = [one for one in able if one.leaving or one.gang.id in turn]
+        later.sort(key=lambda one: (not one.leaving, turn.get(one.gang.id, 0), order(one.gang)))
     with state.trial():
         released = []
         for allocation in later:

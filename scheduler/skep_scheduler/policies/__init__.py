@@ -1,40 +1,70 @@
 """Policies: which gang comes first within a virtual cluster. One module each, registered here.
 
-To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, and a line in
-`POLICIES`. The REST API, the pages and the command line learn of it from its schema.
+To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, `base.SharePolicy` or
+`base.RoundPolicy`, and a line in `POLICIES`. The REST API, the pages and the command line learn of
+it from its schema.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from skep_scheduler.model import Options, PolicyChoice
-from skep_scheduler.policies.base import OrderPolicy, Policy
+from skep_scheduler.policies.base import (
+    AnyPolicy,
+    OrderPolicy,
+    Policy,
+    RoundPolicy,
+    SharePolicy,
+)
+from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.fifo import Fifo
+from skep_scheduler.policies.gandiva_fair import GandivaFair
 from skep_scheduler.policies.ordered import Ordered
 from skep_scheduler.policies.priority_ageing import PriorityAgeing
+from skep_scheduler.policies.rounds import Rounds
+from skep_scheduler.policies.shares import Shared
 from skep_scheduler.policies.sjf import Sjf
 from skep_scheduler.policies.srsf import Srsf
 from skep_scheduler.policies.srtf import Srtf
 from skep_scheduler.policies.tiresias import Tiresias
 
-POLICIES: tuple[type[OrderPolicy], ...] = (
+POLICIES: tuple[type[AnyPolicy], ...] = (
     PriorityAgeing,
     Fifo,
     Sjf,
     Srtf,
     Srsf,
     Tiresias,
+    Drf,
+    GandivaFair,
 )
 DEFAULT = PriorityAgeing.name
+# What `skep simulate` has and a virtual cluster cannot choose, and why.
+SIMULATED_ONLY: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("afs", "coddl", "elasticflow", "karuna", "optimus", "sia"),
+        "agents cannot resize a running job",
+    ),
+    "chronus": "jobs declare no deadline",
+    "mlfs": "jobs report no loss",
+    "allox": "jobs report no rates by GPU model",
+    "antman": "nodes give whole GPUs to tasks",
+    "carbyne": "nodes give no fractions of GPU time",
+    "edf": "jobs declare no deadline",
+    "fgd": "nodes give whole GPUs to tasks",
+    "hug": "jobs ask for fixed amounts",
+}
 
 PolicyOf = Callable[[str], Policy]  # by the name of the virtual cluster; "" is the idle domain
 
 
 class PolicyError(ValueError):
-    """A choice that is not to be had. `code` is `unknown_policy` or `bad_policy_parameter`;
+    """A choice that is not to be had. `code` is `unknown_policy`, `policy_simulated_only` or
+    `bad_policy_parameter`;
     `details` are the numbers and names behind the message."""
 
     def __init__(self, code: str, message: str, **details: object) -> None:
@@ -46,7 +76,7 @@ def names() -> tuple[str, ...]:
     return tuple(policy.name for policy in POLICIES)
 
 
-def schema(policy: type[OrderPolicy]) -> dict[str, Any]:
+def schema(policy: type[AnyPolicy]) -> dict[str, Any]:
     """Return name, description and parameters of a policy as plain data."""
     return {
         "name": policy.name,
@@ -66,7 +96,7 @@ def schema(policy: type[OrderPolicy]) -> dict[str, Any]:
     }
 
 
-def check(choice: PolicyChoice, among: Iterable[type[OrderPolicy]] = POLICIES) -> type[OrderPolicy]:
+def check(choice: PolicyChoice, among: Iterable[type[AnyPolicy]] = POLICIES) -> type[AnyPolicy]:
     """Return the chosen policy. Raises `PolicyError` for an unknown policy, an unknown parameter or
     a value out of range."""
     policy = _find(choice.name, among)
@@ -86,13 +116,24 @@ def check(choice: PolicyChoice, among: Iterable[type[OrderPolicy]] = POLICIES) -
 
 def make(choice: PolicyChoice, options: Options) -> Policy:
     """Return the policy as it was chosen. Raises `PolicyError`."""
-    return Ordered(make_order(choice, options))
+    made = _make(choice, options, POLICIES)
+    if isinstance(made, RoundPolicy):
+        return Rounds(made)
+    if isinstance(made, SharePolicy):
+        return Shared(made)
+    return Ordered(made)
 
 
 def make_order(
-    choice: PolicyChoice, options: Options, among: Iterable[type[OrderPolicy]] = POLICIES
+    choice: PolicyChoice, options: Options, among: Iterable[type[OrderPolicy]]
 ) -> OrderPolicy:
     """Return the order policy as it was chosen, one of `among`. Raises `PolicyError`."""
+    made = _make(choice, options, among)
+    assert not isinstance(made, RoundPolicy | SharePolicy)
+    return made
+
+
+def _make(choice: PolicyChoice, options: Options, among: Iterable[type[AnyPolicy]]) -> AnyPolicy:
     policy, given = check(choice, among), dict(choice.parameters)
     for known in _fields(policy):
         if known.metadata["option"]:
@@ -117,11 +158,19 @@ def policy_of(choices: Mapping[str, PolicyChoice], options: Options) -> PolicyOf
     return find
 
 
-def _find(name: str, among: Iterable[type[OrderPolicy]]) -> type[OrderPolicy]:
+def _find(name: str, among: Iterable[type[AnyPolicy]]) -> type[AnyPolicy]:
     known = [policy.name for policy in among]
     for policy in among:
         if policy.name == (name or DEFAULT):
             return policy
+    if among is POLICIES and name in SIMULATED_ONLY:
+        raise PolicyError(
+            "policy_simulated_only",
+            f"{name} can only be simulated: {SIMULATED_ONLY[name]}. "
+            f"Policies of a virtual cluster are: {', '.join(known)}.",
+            policy=name,
+            known=known,
+        )
     raise PolicyError(
         "unknown_policy",
         f"There is no policy {name!r}. Policies are: {', '.join(known)}.",
@@ -130,7 +179,7 @@ def _find(name: str, among: Iterable[type[OrderPolicy]]) -> type[OrderPolicy]:
     )
 
 
-def _fields(policy: type[OrderPolicy]) -> tuple[dataclasses.Field[Any], ...]:
+def _fields(policy: type[AnyPolicy]) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(policy)  # type: ignore[arg-type]
 
 
@@ -142,10 +191,14 @@ def _known_parameters(fields: Mapping[str, object]) -> str:
     return f"Its parameters are: {', '.join(sorted(fields))}." if fields else "It has none."
 
 
-def _check_value(policy: type[OrderPolicy], known: dataclasses.Field[Any], value: object) -> None:
+def _check_value(policy: type[AnyPolicy], known: dataclasses.Field[Any], value: object) -> None:
     meta = known.metadata
     if meta["choices"]:
         good, wanted = value in meta["choices"], f"one of {', '.join(meta['choices'])}"
+    elif isinstance(known.default, str):
+        good = isinstance(value, str) and len(value) <= 4000
+        good = good and re.fullmatch(meta["pattern"], str(value)) is not None
+        wanted = "a text such as its description has"
     else:
         whole = isinstance(known.default, int)
         number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)

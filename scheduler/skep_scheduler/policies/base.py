@@ -1,5 +1,9 @@
 """The contract of policies: which gang comes first within one domain.
 
+A policy is written as one of three: `OrderPolicy` is a key per gang, `SharePolicy` a measure of
+what each tenant holds, `RoundPolicy` a share of the time per gang. `ordered`, `shares` and `rounds`
+make decisions of them. The tenants of a virtual cluster are its users.
+
 A domain is one virtual cluster (its guaranteed gangs), or the idle domain (all opportunistic gangs
 of the cluster). A policy decides who comes first and what happens behind a gang that finds no
 place. It never names cells: where a gang goes is decided by `placement`, the same for all policies.
@@ -7,10 +11,10 @@ place. It never names cells: where a gang goes is decided by `placement`, the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from skep_scheduler.model import Gang, Options
 
@@ -31,6 +35,7 @@ class Keep(StrEnum):
 
     FIRM = "firm"  # nothing: only a higher priority preempts
     DISPLACE = "displace"  # their places, where they come later in the order of the policy
+    EXACT = "exact"  # their places, where a round chose others: see `Decision.yielding`
 
 
 class Knows(Enum):
@@ -48,14 +53,44 @@ class Needs:
     otherwise: str = ""
 
 
+Amounts = Mapping[str, float]  # by resource: a leaf type (GPUs), CPU (millicores), MEMORY (MiB)
+CPU, MEMORY = "cpu", "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAmounts:
+    """What a guaranteed gang holds, or is nominated for (`placed_at` None). Gangs that leave hold
+    nothing."""
+
+    gang: Gang
+    amounts: Amounts
+    placed_at: float | None
+
+
+class DomainFacts(Protocol):
+    """The facts of a domain for policies of shares and rounds; counted when they are asked for.
+
+    waiting: guaranteed gangs that wait for a place
+    held: what each gang has that runs and does not leave, or is nominated for
+    capacity: what the virtual cluster owns, CPU and memory as the shares of its GPUs
+    demand: what a gang asks for; GPUs of any model count for the leaf type of which most are owned
+    """
+
+    def waiting(self) -> Sequence[Gang]: ...
+    def held(self) -> Sequence[HeldAmounts]: ...
+    def capacity(self) -> Amounts: ...
+    def demand(self, gang: Gang) -> Amounts: ...
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a policy sees of its domain: the moment, in seconds since the epoch, and the limits of
-    the queue. `vc` is "" in the idle domain."""
+    the queue. `vc` is "" in the idle domain, which has no `domain` facts."""
 
     vc: str
     now: float
     options: Options
+    domain: DomainFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +98,18 @@ class Decision:
     """The order of a domain at one moment.
 
     rank: the least goes first; no two gangs have the same one
-    order: the same, but for starvation, among gangs of one kind; it never changes while they wait
+    order: the same, but for starvation, among gangs of one kind and lane; it never changes while
+        they wait
     outranks: whether the first gang may delay a start that is reserved for the second one
     label: how a reason names the order, such as "first in, first out"; "" for the default
     wake_at: decide again then, even if nothing happens
+    lane_of: gangs with different values are in lanes of their own, as their order to each other
+        changes; None: it does not
+    note_start: to be called when a gang gets places: ranks of waiting gangs rise by that
+    guards: whether gangs that starve come first and close the line; False: the policy has a bound
+        of its own on how long a gang waits
+    yielding: the running gangs that may be displaced by a waiting one, the first to leave first;
+        None: those that come later in `order`
     """
 
     rank: Callable[[Gang], Rank]
@@ -76,6 +119,10 @@ class Decision:
     keep: Keep = Keep.FIRM
     label: str = ""
     wake_at: float | None = None
+    lane_of: Callable[[Gang], str] | None = None
+    note_start: Callable[[Gang], None] | None = None
+    guards: bool = True
+    yielding: Callable[[Gang], Sequence[str]] | None = None
 
 
 class Policy(Protocol):
@@ -139,6 +186,72 @@ class OrderPolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class SharePolicy(Protocol):
+    """A policy that serves the tenant with the least share first. `shares.Shared` makes decisions
+    of it. Its class is a frozen dataclass, as that of an order policy.
+
+    weights: parameter text of the tenants' weights, see `weights_of`
+    term_s: how long a gang runs before it yields to a tenant with a smaller share; 0: it never does
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    @property
+    def weights(self) -> str: ...
+    @property
+    def term_s(self) -> float: ...
+
+    def share(self, held: Amounts, capacity: Amounts, weight: float) -> float:
+        """Return the share of a tenant that holds so much. It never falls with what is held."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundView:
+    """What a round policy sees: all guaranteed gangs of its domain, with what they ask for, as of
+    the start of the round (seconds since the epoch)."""
+
+    start: float
+    gangs: Sequence[Gang]
+    demand: Callable[[Gang], Amounts]
+    capacity: Amounts
+
+
+@runtime_checkable
+class RoundPolicy(Protocol):
+    """A policy that gives each gang a share of the time. `rounds.Rounds` makes decisions of it.
+    Its class is a frozen dataclass, as that of an order policy.
+
+    round_s: the length of a round in seconds
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    @property
+    def round_s(self) -> float: ...
+
+    def shares(self, view: RoundView) -> Mapping[str, float]:
+        """Return the share of the time, 0 to 1, in which each gang runs, by gang id. A gang with 0
+        runs on what others leave idle."""
+        ...
+
+
+AnyPolicy = OrderPolicy | SharePolicy | RoundPolicy
+
+WEIGHTS = r"(?:[^:;,=\s]{1,150}:\d{1,6}(?:\.\d{1,3})?(?:;|$))*"
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Return the weights of `ann:2;bob:0.5` by user. Users that are not listed have 1."""
+    pairs = (part.rpartition(":") for part in text.split(";") if part)
+    return {name: max(float(weight), 0.001) for name, _, weight in pairs}
+
+
 def parameter(
     default: Any,
     description: str,
@@ -147,14 +260,16 @@ def parameter(
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
     option: str = "",
+    pattern: str = "",
 ) -> Any:
     """Declare a parameter of a policy. `option` names the field of `Options` that gives the default
-    where the parameter is not set."""
+    where the parameter is not set; `pattern` is what a text without choices has to match."""
     metadata = {
         "description": description,
         "minimum": minimum,
         "maximum": maximum,
         "choices": choices,
         "option": option,
+        "pattern": pattern,
     }
     return field(default=default, metadata=metadata)

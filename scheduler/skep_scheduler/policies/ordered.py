@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from skep_scheduler.model import Gang, Options
@@ -28,13 +28,19 @@ class Ordered:
         def order(gang: Gang) -> Rank:
             return key(gang, 0.0), gang.submitted_at, gang.id
 
-        def outranks(gang: Gang, other: Gang) -> bool:
-            # A gang that waits longer, or came first, delays no reservation by that alone.
-            starves = is_starving(gang, now, options), is_starving(other, now, options)
-            return (starves[0], gang.priority) > (starves[1], other.priority)
-
-        policy = self.policy
+        policy, outranks = self.policy, outranking(now, options)
         return Decision(rank, order, policy.backfill_mode, outranks, policy.keep, policy.label)
+
+
+def outranking(now: float, options: Options) -> Callable[[Gang, Gang], bool]:
+    """Return whether a gang may delay a start that is reserved for another one. A gang that waits
+    longer, or came first, delays none by that alone."""
+
+    def outranks(gang: Gang, other: Gang) -> bool:
+        starves = is_starving(gang, now, options), is_starving(other, now, options)
+        return (starves[0], gang.priority) > (starves[1], other.priority)
+
+    return outranks
 
 
 def ordered(gangs: Iterable[Gang], decision: Decision) -> list[Gang]:

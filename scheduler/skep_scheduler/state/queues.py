@@ -1,9 +1,9 @@
 """The waiting gangs of each domain in lanes, kept in order as facts arrive.
 
 A lane has gangs that are alike for a plan: one kind, one declared duration, starving or not, and
-one owner where a virtual cluster limits what each of its users may hold. What one of them is
-refused, all behind it in the lane are refused, so a plan looks at the heads of the lanes and not at
-every gang: its cost follows the number of lanes and of starts.
+one owner where a virtual cluster limits what each of its users may hold, or as its policy says.
+What one of them is refused, all behind it in the lane are refused, so a plan looks at the heads of
+the lanes and not at every gang: its cost follows the number of lanes and of starts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class DomainQueue:
     """The waiting gangs of one domain.
 
     starves_at: the moment from which on a gang starves (seconds since the epoch)
-    owner_of: whose limits a gang counts against; "" where there are none
+    owner_of: gangs with different values are in lanes of their own: owners whose limits they count
+        against, or what `Decision.lane_of` says; "" where there is neither
     backoff: gangs that are not placed before a moment, by id; they are in no lane
     """
 
@@ -103,6 +104,15 @@ class DomainQueue:
         """Return the lane of a gang and its position there; None: it is in no lane."""
         _, lane, order = self._where.get(gang_id, (None, None, ()))
         return (lane, bisect_left(lane.orders, order)) if lane is not None else None
+
+    def positions(self, gang_ids: Iterable[str]) -> dict[Lane, list[int]]:
+        """Return the positions of some gangs by lane; those that are in no lane are left out."""
+        found: dict[Lane, list[int]] = {}
+        for gang_id in gang_ids:
+            place = self.find(gang_id)
+            if place is not None:
+                found.setdefault(place[0], []).append(place[1])
+        return found
 
     def advance(self, now: float) -> bool:
         """Move the gangs whose backoff is over or that starve by now to their lanes. Returns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from skep_scheduler.policies.antman import AntMan
 from skep_scheduler.policies.base import BackfillMode, OrderPolicy
 from skep_scheduler.policies.chronus import Chronus
 from skep_scheduler.policies.edf import Edf
+from skep_scheduler.simulator import fluid
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
 from skep_scheduler.simulator.presets import (
@@ -176,19 +177,23 @@ def _philly_week(setup: Setup, hardware: Hardware) -> Outcome:
 
 def _on_pools(setup: Setup, jobs: list[TraceJob], pools: Mapping[str, GpuPool]) -> Outcome:
     policy = setup.order()
+    kernel = Kernel(
+        _with_durations(setup, jobs),
+        {vc: (pool, policy) for vc, pool in pools.items()},
+        restart_s=setup.restart_s,
+        locality=LOCALITIES[setup.locality],
+    )
+    return kernel.run(setup.report)
+
+
+def _with_durations(setup: Setup, jobs: Sequence[TraceJob]) -> Sequence[TraceJob]:
     for job in jobs:
         if not job.duration_s > 0:
             raise WorkloadError(
                 f"{setup.trace.name}: job {job.id} has no duration; its trace has work and no "
                 "time, and needs the preset of its artifact (--preset)"
             )
-    kernel = Kernel(
-        jobs,
-        {vc: (pool, policy) for vc, pool in pools.items()},
-        restart_s=setup.restart_s,
-        locality=LOCALITIES[setup.locality],
-    )
-    return kernel.run(setup.report)
+    return jobs
 
 
 def _by_submission(jobs: Any) -> list[TraceJob]:
@@ -335,6 +340,16 @@ def _gavel_allox(setup: Setup, hardware: Hardware) -> Outcome:
     return gavel.run_allox(profiles, workers, setup.seed, float(lambda_s), setup.report)
 
 
+def _fluid(setup: Setup, hardware: Hardware) -> Outcome:
+    given = dict(setup.parameters)
+    altruism = given.pop("altruism", 1.0) if setup.policy == "carbyne" else 1.0
+    if given or isinstance(altruism, str) or not 0 <= altruism <= 1:
+        message = "altruism of carbyne is from 0 to 1; there is no other parameter"
+        raise WorkloadError(message, "bad_policy_parameter")
+    jobs = _with_durations(setup, setup.jobs)
+    return fluid.run(jobs, hardware.gpus, setup.policy, float(altruism), setup.report)
+
+
 def _openb(setup: Setup, hardware: Hardware) -> Outcome:
     _expect(setup, "openb")
     _no_parameters(setup)
@@ -399,7 +414,7 @@ PRESETS: tuple[Preset, ...] = (
         "native",
         "our own rules, without the habits of an artifact",
         "8x8xV100",
-        {**_ORDERS, **_ELASTIC},
+        {**_ORDERS, **_ELASTIC, **dict.fromkeys(fluid.POLICIES, _fluid)},
     ),
     Preset(
         "philly-week",

@@ -60,6 +60,7 @@ def test_plans_with_and_without_memory_are_equal(seed: int, chosen: tuple[str, s
                     priority=rng.choice([-1, 0, 10, 10]),
                     at=cluster.now,
                     duration_s=rng.choice([None, 30.0, 200.0]),
+                    owner="xyz"[i % 3],
                 )
             )
         elif act < 0.8 and cluster.state.running:

@@ -40,6 +40,7 @@ def test_every_policy_describes_itself() -> None:
     ("choice", "code", "words"),
     [
         (PolicyChoice("lifo"), "unknown_policy", "priority_ageing, fifo"),
+        (PolicyChoice("hug"), "policy_simulated_only", "jobs ask for fixed amounts"),
         (PolicyChoice("fifo", (("depth", 1),)), "bad_policy_parameter", "no parameter 'depth'"),
         (PolicyChoice("fifo", (("backfill", "often"),)), "bad_policy_parameter", "one of block"),
         (PolicyChoice("", (("ageing_s", 0.0),)), "bad_policy_parameter", "at least 1"),
@@ -111,6 +112,7 @@ def mixes(draw: st.DrawFn) -> list[Gang]:
             priority=draw(st.sampled_from([-1, 0, 10])),
             at=float(i),
             duration_s=draw(st.sampled_from([None, 10.0, 100.0])),
+            owner=draw(st.sampled_from(["ann", "bob"])),
         )
         for i in range(number)
     ]

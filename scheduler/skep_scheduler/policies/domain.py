@@ -1,0 +1,133 @@
+"""The facts of a virtual cluster for policies of shares and rounds, read from the cluster state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from skep_scheduler.inventory import describe
+from skep_scheduler.model import Gang, Member, TaskAllocation
+from skep_scheduler.policies.base import CPU, MEMORY, Amounts, HeldAmounts
+from skep_scheduler.state import ClusterState
+
+
+@dataclass(slots=True)
+class NodeShares:
+    """The CPU and memory that come with a GPU, by leaf type: the mean over all nodes."""
+
+    state: ClusterState
+    _known: dict[str, tuple[float, float]] | None = None
+
+    def of(self, leaf: str) -> tuple[float, float]:
+        if self._known is None:
+            totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+            for node in self.state.nodes.values():
+                if node.devices:
+                    total = totals[node.devices[0].model]
+                    total[0] += len(node.devices)
+                    total[1] += node.cpu_millis
+                    total[2] += node.memory_mb
+            self._known = {
+                leaf_of(self.state, model): (cpu / gpus, memory / gpus)
+                for model, (gpus, cpu, memory) in totals.items()
+            }
+        return self._known.get(leaf, (0.0, 0.0))
+
+
+@dataclass(slots=True)
+class VcDomain:
+    """A virtual cluster and its guaranteed gangs. `also`: a gang as if it waited, too."""
+
+    state: ClusterState
+    vc: str
+    node_shares: NodeShares
+    also: Gang | None = None
+    _capacity: dict[str, float] | None = field(default=None)
+    _models: dict[str, str] = field(default_factory=dict)
+
+    def waiting(self) -> Sequence[Gang]:
+        waiting = [
+            gang
+            for gang in self.state.waiting.values()
+            if gang.vc == self.vc
+            and not gang.opportunistic
+            and gang.id not in self.state.nominated
+            and (self.also is None or gang.id != self.also.id)
+        ]
+        return [*waiting, self.also] if self.also is not None else waiting
+
+    def held(self) -> Sequence[HeldAmounts]:
+        state, found = self.state, []
+        for gang_id in sorted(state.running_of.get(self.vc, ())):
+            known = state.running[gang_id]
+            if state.is_guaranteed(gang_id) and not known.leaving:
+                found.append(HeldAmounts(known.gang, self._held(known.tasks), known.placed_at))
+        for _, nomination in sorted(state.nominated.items()):
+            if nomination.gang.vc == self.vc and not nomination.gang.opportunistic:
+                found.append(HeldAmounts(nomination.gang, self._held(nomination.tasks), None))
+        return found
+
+    def capacity(self) -> Amounts:
+        if self._capacity is None:
+            owned: defaultdict[str, float] = defaultdict(float)
+            cells = self.state.cells
+            known = cells.vcs.get(self.vc)
+            for domain in (*known.chains.values(), *known.pins.values()) if known else ():
+                leaf = cells.chains[domain.chain].shape.leaf_type
+                gpus = sum(root.spec.leaves for root in domain.roots)
+                if gpus:
+                    cpu, memory = self.node_shares.of(leaf)
+                    owned[leaf] += gpus
+                    owned[CPU] += gpus * cpu
+                    owned[MEMORY] += gpus * memory
+            self._capacity = dict(owned)
+        return self._capacity
+
+    def demand(self, gang: Gang) -> Amounts:
+        amounts: defaultdict[str, float] = defaultdict(float)
+        for member in gang.members:
+            gpus = self._gpus(member)
+            if gpus:
+                amounts[self._leaf(member)] += member.count * gpus
+            amounts[CPU] += member.count * member.cpu_millis
+            amounts[MEMORY] += member.count * member.memory_mb
+        return amounts
+
+    def _gpus(self, member: Member) -> int:
+        if member.cell_type is None:
+            return member.gpus
+        return (member.cells or 1) * int(
+            describe(self.state.cells.config, member.cell_type)["gpus"]
+        )
+
+    def _leaf(self, member: Member) -> str:
+        if member.gpu_model is not None:
+            return self._leaf_of(member.gpu_model)
+        if member.cell_type is not None:
+            for shape in self.state.built.config.shapes.values():
+                if any(level.type == member.cell_type for level in shape.levels):
+                    return shape.leaf_type
+        owned = self.capacity()
+        leaves = sorted(leaf for leaf in owned if leaf not in (CPU, MEMORY))
+        return max(leaves, key=lambda leaf: owned[leaf], default="")
+
+    def _leaf_of(self, model: str) -> str:
+        if model not in self._models:
+            self._models[model] = leaf_of(self.state, model)
+        return self._models[model]
+
+    def _held(self, tasks: Iterable[TaskAllocation]) -> Amounts:
+        amounts: defaultdict[str, float] = defaultdict(float)
+        for task in tasks:
+            if task.gpu_uuids:
+                model = self.state.models.get(task.gpu_uuids[0], "")
+                amounts[self._leaf_of(model)] += len(task.gpu_uuids)
+            amounts[CPU] += task.cpu_millis
+            amounts[MEMORY] += task.memory_mb
+        return amounts
+
+
+def leaf_of(state: ClusterState, model: str) -> str:
+    """Return the leaf type of a GPU model."""
+    return next(iter(state.leaf_types(model)), model)

@@ -1,0 +1,325 @@
+"""Policies of shares and rounds: by rule, by law, and through the engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.cluster import Cluster, gang, member, node, owns
+
+from skep_scheduler import engine, policies
+from skep_scheduler.forecast import timeline
+from skep_scheduler.model import Options, Placement, PolicyChoice, Reason
+from skep_scheduler.policies.base import weights_of
+from skep_scheduler.policies.drf import dominant_share, fill
+from skep_scheduler.policies.gandiva_fair import (
+    StrideUser,
+    Trader,
+    stride,
+    trade,
+    water_fill,
+)
+
+PATIENT = Options(starvation_s=1e9, min_run_s=10.0)
+
+
+def cluster(policy: str, nodes: int = 1, **parameters: Any) -> Cluster:
+    choice = PolicyChoice(policy, tuple(parameters.items()))
+    (vc,) = owns(a=8 * nodes)
+    vcs = [replace(vc, policy=choice)]
+    return Cluster([node(f"n{i}") for i in range(nodes)], vcs, PATIENT)
+
+
+# DRF, the divisible form: example and the four properties of the paper
+
+
+def test_progressive_filling_is_as_in_the_example_of_the_paper() -> None:
+    """Section 4.1: 9 CPUs and 18 GB; tasks of (1, 4) and of (3, 1)."""
+    capacity = {"cpu": 9.0, "memory": 18.0}
+    tasks = fill([{"cpu": 1, "memory": 4}, {"cpu": 3, "memory": 1}], capacity)
+    assert tasks == pytest.approx([3.0, 2.0])
+
+
+RESOURCES = ("V100", "A100", "cpu", "memory")
+NEEDS = st.fixed_dictionaries({name: st.integers(0, 9) for name in RESOURCES}).filter(
+    lambda needs: any(needs.values())
+)
+USERS = st.lists(NEEDS, min_size=1, max_size=5)
+TOTALS = st.fixed_dictionaries({name: st.integers(1, 100) for name in RESOURCES})
+
+
+def tasks_within(demand: dict[str, int], bundle: dict[str, float]) -> float:
+    return min(bundle[name] / need for name, need in demand.items() if need)
+
+
+@given(demands=USERS, capacity=TOTALS)
+def test_drf_fits_and_leaves_nothing_that_a_user_could_use(demands, capacity) -> None:
+    """Pareto efficiency: no user can have more, as one of the resources it needs is used up."""
+    tasks = fill(demands, capacity)
+    used = {
+        name: sum(t * d[name] for t, d in zip(tasks, demands, strict=True)) for name in capacity
+    }
+    for name, total in capacity.items():
+        assert used[name] <= total + 1e-6
+    for demand in demands:
+        assert any(need and used[name] >= capacity[name] - 1e-6 for name, need in demand.items())
+
+
+@given(demands=USERS, capacity=TOTALS)
+def test_drf_gives_each_user_at_least_an_equal_part_of_everything(demands, capacity) -> None:
+    """Sharing incentive."""
+    tasks = fill(demands, capacity)
+    equal = {name: total / len(demands) for name, total in capacity.items()}
+    for got, demand in zip(tasks, demands, strict=True):
+        assert got >= tasks_within(demand, equal) - 1e-6
+
+
+@given(demands=USERS, capacity=TOTALS)
+def test_no_user_of_drf_prefers_what_another_one_has(demands, capacity) -> None:
+    """Envy-freeness."""
+    tasks = fill(demands, capacity)
+    for got, demand in zip(tasks, demands, strict=True):
+        for theirs, other in zip(tasks, demands, strict=True):
+            bundle = {name: theirs * need for name, need in other.items()}
+            assert tasks_within(demand, bundle) <= got + 1e-6
+
+
+@given(demands=USERS, capacity=TOTALS, lie=NEEDS)
+def test_no_user_of_drf_gains_by_a_lie(demands, capacity, lie) -> None:
+    """Strategy-proofness: tasks that can run on what a lie brings are not more."""
+    honest = fill(demands, capacity)[0]
+    bundle = {n: fill([lie, *demands[1:]], capacity)[0] * need for n, need in lie.items()}
+    assert tasks_within(demands[0], bundle) <= honest + 1e-6
+
+
+# DRF in the engine
+
+
+def test_the_user_with_the_least_dominant_share_is_served_first() -> None:
+    world = cluster("drf")
+    world.run(*(gang(f"ann{i}", owner="ann", at=0.0) for i in range(4)))
+    world.submit(
+        *(gang(f"ann{i}", owner="ann", at=float(i)) for i in range(4, 10)),
+        *(gang(f"bob{i}", owner="bob", at=100.0 + i) for i in range(10)),
+    )
+    started = [placement.gang for placement in world.tick().placements]
+    assert sorted(started) == ["bob0", "bob1", "bob2", "bob3"]
+
+
+def test_shares_are_counted_again_after_each_start() -> None:
+    world = cluster("drf")
+    world.submit(
+        *(gang(f"ann{i}", owner="ann", at=float(i)) for i in range(9)),
+        *(gang(f"bob{i}", owner="bob", at=100.0 + i) for i in range(9)),
+    )
+    started = [placement.gang for placement in world.tick().placements]
+    assert started == [f"{name}{i}" for i in range(4) for name in ("ann", "bob")]
+
+
+def test_memory_counts_as_gpus_do_and_weights_multiply() -> None:
+    # Jobs of ann take two GPUs' share of the memory each: her dominant share is twice bob's.
+    large = [member(1, 1, memory_mb=2 * 32_768)]
+    world = cluster("drf", weights="ann:2")
+    world.submit(
+        *(gang(f"ann{i}", owner="ann", members=large, at=float(i)) for i in range(9)),
+        *(gang(f"bob{i}", owner="bob", at=100.0 + i) for i in range(9)),
+    )
+    started = [placement.gang for placement in world.tick().placements]
+    assert started[:6] == [f"{name}{i}" for i in range(3) for name in ("ann", "bob")]
+    assert "ann3" not in started, "the memory is used up"
+
+
+def test_a_job_that_does_not_fit_keeps_no_other_job_of_its_user_waiting() -> None:
+    world = cluster("drf")
+    world.run(gang("bob0", gpus=4, owner="bob"))
+    world.submit(
+        gang("wide", gpus=8, owner="ann", at=1.0),
+        gang("small", owner="ann", at=2.0),
+        gang("bob1", owner="bob", at=0.0),
+    )
+    started = [placement.gang for placement in world.tick().placements]
+    assert started == ["small", "bob1"]
+
+
+def test_with_terms_the_last_job_of_the_user_with_the_largest_share_yields() -> None:
+    world = cluster("drf", term_s=300.0)
+    world.run(*(gang(f"ann{i}", owner="ann", at=float(i)) for i in range(8)))
+    world.now = 100.0
+    world.submit(*(gang(f"bob{i}", owner="bob", at=100.0 + i) for i in range(8)))
+    plan = world.tick()
+    assert not plan.preemptions
+    assert plan.next_at == 300.0
+    world.now = 300.0
+    victims = [victim.gang for made in world.tick().preemptions for victim in made.victims]
+    assert victims == ["ann7", "ann6", "ann5", "ann4"]
+    world.advance(2000.0, step_s=50.0)
+    owners = sorted(g[:3] for g in world.state.running)
+    assert owners == ["ann"] * 4 + ["bob"] * 4
+    assert len(world.preempted) == 4, "two users displace each other in turn"
+
+
+# Gandiva_fair: the rule
+
+
+def test_of_two_users_one_with_twice_the_tickets_gets_twice_the_time() -> None:
+    users = [StrideUser("ann", [8], 2.0), StrideUser("bob", [8], 1.0)]
+    turns = [stride(users, 8, 60.0)[0][0] for _ in range(9)]
+    assert (turns.count("ann"), turns.count("bob")) == (6, 3)
+
+
+def test_a_large_job_is_not_starved_by_small_ones() -> None:
+    users = [StrideUser("large", [8]), StrideUser("small", [1] * 8)]
+    turns = [stride(users, 8, 60.0) for _ in range(4)]
+    assert [len(chosen) for chosen in turns] == [1, 8, 1, 8]
+
+
+def test_what_a_user_does_not_need_goes_to_the_others() -> None:
+    asked = {"ann": 1.0, "bob": 9.0, "eve": 9.0}
+    assert water_fill(8.0, asked, {}) == {"ann": 1.0, "bob": 3.5, "eve": 3.5}
+    assert water_fill(9.0, asked, {"bob": 3.0}) == {"ann": 1.0, "bob": 6.0, "eve": 2.0}
+    assert weights_of("ann:2;bob:0.5") == {"ann": 2.0, "bob": 0.5}
+
+
+TRADERS = st.lists(
+    st.tuples(st.floats(0, 10), st.floats(0, 10), st.floats(1, 8)), min_size=1, max_size=6
+)
+
+
+@given(drawn=TRADERS)
+def test_no_user_loses_throughput_by_trading_and_no_gpu_is_lost(drawn) -> None:
+    before = [Trader(str(i), *some) for i, some in enumerate(drawn)]
+    after = trade(before)
+    for old, new in zip(before, after, strict=True):
+        assert new.throughput >= old.throughput * (1 - 1e-9) - 1e-9
+        assert new.fast >= -1e-9
+        assert new.slow >= -1e-9
+    assert sum(u.fast for u in after) == pytest.approx(sum(u.fast for u in before))
+    assert sum(u.slow for u in after) == pytest.approx(sum(u.slow for u in before))
+
+
+def test_the_price_of_a_trade_is_the_second_largest_speed_up() -> None:
+    users = [Trader("a", 4, 0, 1.0), Trader("b", 0, 4, 2.0), Trader("c", 0, 40, 4.0)]
+    after = {user.name: user for user in trade(users)}
+    assert (after["a"].fast, after["a"].slow) == (0, 8)
+    assert (after["c"].fast, after["c"].slow) == (4, 32)
+
+
+# Gandiva_fair: turns in the engine
+
+ROUND = 600.0
+
+
+def turns_of(world: Cluster, rounds: int) -> dict[str, float]:
+    """Return how long each gang ran in so many rounds."""
+    world.tick()
+    world.advance(rounds * ROUND, step_s=60.0)
+    ran = {}
+    for gang_id, past in world.history.items():
+        open_s = world.now - (past.last_started_at or 0.0) if past.running else 0.0
+        ran[gang_id] = past.served_s + open_s
+    return ran
+
+
+def test_jobs_that_need_all_gpus_take_turns() -> None:
+    world = cluster("gandiva_fair")
+    world.submit(*(gang(name, gpus=8, owner=name) for name in ("ann", "bob", "eve")))
+    ran = turns_of(world, 12)
+    assert all(3.5 * ROUND < seconds < 4.5 * ROUND for seconds in ran.values()), ran
+
+
+def test_turns_are_in_proportion_to_tickets() -> None:
+    world = cluster("gandiva_fair", tickets="ann:2")
+    world.submit(*(gang(name, gpus=8, owner=name) for name in ("ann", "bob")))
+    ran = turns_of(world, 12)
+    assert ran["ann"] / ran["bob"] == pytest.approx(2.0, rel=0.2)
+
+
+def test_who_stays_within_his_share_is_never_displaced() -> None:
+    world = cluster("gandiva_fair")
+    world.submit(
+        gang("half", gpus=4, owner="ann"),
+        *(gang(f"bob{i}", gpus=4, owner="bob", at=float(i)) for i in range(3)),
+    )
+    ran = turns_of(world, 6)
+    assert "half" not in world.preempted
+    assert ran["bob0"] == pytest.approx(6 * ROUND, rel=0.05), "jobs of one user go in order"
+
+
+def test_a_user_that_comes_late_gets_his_share_at_the_next_round_and_no_more() -> None:
+    world = cluster("gandiva_fair")
+    world.submit(gang("ann", gpus=8, owner="ann"))
+    world.tick()
+    world.advance(20 * ROUND + 100.0, step_s=60.0)
+    world.submit(gang("bob", gpus=8, owner="bob", at=world.now))
+    assert not world.tick().preemptions
+    world.advance(32 * ROUND, step_s=60.0)
+    past = world.history["bob"]
+    ran = past.served_s + (world.now - past.last_started_at if past.running else 0.0)
+    assert 5 * ROUND < ran < 7 * ROUND
+
+
+MIX = st.lists(
+    st.tuples(
+        st.sampled_from(["ann", "bob", "eve"]),
+        st.sampled_from([1, 2, 4, 8, 16]),
+        st.sampled_from([0, 10, 10]),
+        st.integers(1, 20),
+    ),
+    min_size=1,
+    max_size=10,
+)
+CHOICES = (
+    PolicyChoice("drf"),
+    PolicyChoice("drf", (("term_s", 200.0), ("weights", "ann:3"))),
+    PolicyChoice("gandiva_fair", (("round_s", 60.0),)),
+    PolicyChoice("gandiva_fair", (("round_s", 300.0), ("tickets", "bob:2"))),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mix=MIX, choice=st.sampled_from(CHOICES))
+def test_every_job_ends_and_none_waits_beside_gpus_that_it_could_use(mix, choice) -> None:
+    """No starvation and work conservation; `Cluster.plan` validates the cells before each plan."""
+    (vc,) = owns(a=16)
+    world = Cluster([node("n0"), node("n1")], [replace(vc, policy=choice)], PATIENT)
+    world.keep_progress = True
+    for i, (owner, gpus, priority, length) in enumerate(mix):
+        tasks = [member(2, 8)] if gpus == 16 else [member(1, gpus)]
+        world.lifetimes[f"g{i}"] = length * 50.0
+        world.submit_later(
+            gang(f"g{i}", members=tasks, owner=owner, priority=priority, at=i * 40.0)
+        )
+    while world.now < 40.0 * len(mix) + 30_000.0 and not (world.idle() and not world.state.waiting):
+        plan = world.step([world.now + 20.0])
+        settled = not (plan.preemptions or world.state.nominated or plan.placements)
+        held = sum(len(task.gpu_uuids) for a in world.state.running.values() for task in a.tasks)
+        if settled and any(waits.gpus == 1 for waits in world.state.waiting.values()):
+            assert held == 16
+    assert all(past.ended_at is not None for past in world.history.values())
+
+
+@pytest.mark.parametrize("name", policies.names())
+def test_a_forecast_is_made_under_every_policy_without_a_trace(name: str) -> None:
+    world = cluster(name)
+    world.run(gang("runs", gpus=4, owner="ann", duration_s=900.0))
+    world.submit(gang("wide", gpus=8, owner="bob", at=1.0, duration_s=60.0))
+    before = world.state.digest()
+    small = gang("small", gpus=2, owner="eve", at=2.0, duration_s=60.0)
+    answer = engine.explain(world.state, small, 5.0, PATIENT)
+    assert isinstance(answer, Placement | Reason)
+    assert [start.gang for start in timeline(world.state, "a", 5.0, PATIENT)] == ["wide"]
+    assert world.state.digest() == before
+
+
+@pytest.mark.parametrize("text", ["ann", "ann:x", "ann:1,bob:2", "ann:-1", 7])
+def test_weights_that_cannot_be_read_are_refused(text) -> None:
+    with pytest.raises(policies.PolicyError) as caught:
+        policies.check(PolicyChoice("drf", (("weights", text),)))
+    assert caught.value.code == "bad_policy_parameter"
+
+
+def test_a_dominant_share_is_of_what_is_owned() -> None:
+    assert dominant_share({"V100": 4, "K80": 9, "cpu": 10}, {"V100": 8, "cpu": 100}) == 0.5
