@@ -23,6 +23,7 @@ BENCHMARKS = {
     "soak": "benchmarks.cells_soak",
     "world": "benchmarks.world_soak",
     "diagnosis": "benchmarks.diagnosis",
+    "sia": "benchmarks.sia_prices",
     "pages": "benchmarks.pages",
 }
 
