@@ -30,7 +30,7 @@ def measure(jobs: int) -> None:
 
 
 def made_up(jobs: int, nodes: int, seed: int) -> Choices:
-    """Speeds that grow with a power of the GPUs, on types of different speed."""
+    """Return a program of speeds that grow with a power of the GPUs, by type."""
     random = np.random.default_rng(seed)
     types = {f"type-{number}": (nodes, 8) for number in range(3)}
     columns = sia.configurations(types, {})

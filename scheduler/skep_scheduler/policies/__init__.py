@@ -46,7 +46,7 @@ DEFAULT = PriorityAgeing.name
 # What `skep simulate` has and a virtual cluster cannot choose, and why.
 SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
-        ("afs", "coddl", "elasticflow", "karuna", "optimus", "sia"),
+        ("afs", "coddl", "elasticflow", "karuna", "optimus", "pollux", "sia"),
         "agents cannot resize a running job",
     ),
     "chronus": "jobs declare no deadline",

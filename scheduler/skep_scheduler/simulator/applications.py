@@ -26,6 +26,7 @@ from skep_scheduler.simulator.workload import WorkloadError
 
 Array = np.ndarray[Any, Any]
 Counts = tuple[int, ...]  # GPUs on each node
+Seen = tuple[tuple[int, int, int], tuple[float, float]]  # (nodes, GPUs, m), (T_acc, T_step)
 MAX_NODES = 16
 PROFILED_NODES = {"aws": 16, "azure": 5, "dgx": 2, "dgx-ext": 2, "quad": 1, "rtx": 3}
 
@@ -82,8 +83,6 @@ class StepTimes:
         more = _rows(folder / f"scalability-{gpu_type}.csv", "num_nodes", "num_replicas")
         self._scalability = [tuple(float(cell) for cell in row) for row in more]
         self._surface: LinearNDInterpolator | None = None
-        # fitted: what jobs learned of it, by what they saw: times have no noise
-        self.fitted: dict[frozenset[tuple[int, int, int]], Speed] = {}
         self._known: dict[tuple[Counts, int], tuple[float, float]] = {}
 
     def times(self, counts: Counts, local: int) -> tuple[float, float]:
@@ -158,6 +157,8 @@ class Application:
         self.ends = [float(end) for end in np.min([table[:, 0] for table in columns], axis=0)]
         self._noise = [[(float(r[1]), float(r[2])) for r in table] for table in columns]
         self.times = {gpu_type: StepTimes(folder, gpu_type) for gpu_type in gpu_types}
+        # What jobs learned, by what they saw: times have no noise, so that jobs see the same.
+        self.fitted: dict[frozenset[Seen], Speed] = {}
 
     def noise(self, batch: float, epoch: int) -> tuple[float, float]:
         """Return squared norm and variance of the gradient in an epoch, at a global batch."""

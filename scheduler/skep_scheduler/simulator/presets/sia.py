@@ -26,7 +26,7 @@ CLUSTERS = {
     ),
     "sia-t4": ("the same on 16 nodes of 4 T4", "16x4xaws"),
 }
-POLICIES = ("sia", "gavel-tj")
+POLICIES = ("sia", "pollux", "gavel-tj")
 # GPU models by the names that the profiles have for the machines they were measured on.
 MODELS = {"t4": "aws", "v100": "azure", "a100": "dgx-ext", "rtx6000": "quad", "2080ti": "rtx"}
 KNOWN = ("aws", "azure", "dgx", "dgx-ext", "quad", "rtx")
@@ -47,10 +47,12 @@ def run(
         )
     types = _types(hardware)
     try:
+        from skep_scheduler.policies.pollux import Pollux
         from skep_scheduler.policies.sia import Sia
         from skep_scheduler.simulator import applications
         from skep_scheduler.simulator.presets.sia_gavel import GavelRounds
         from skep_scheduler.simulator.presets.sia_jobs import SiaJob
+        from skep_scheduler.simulator.presets.sia_pollux import PolluxRounds
         from skep_scheduler.simulator.presets.sia_rounds import (
             SiaCluster,
             SiaPolicy,
@@ -64,19 +66,24 @@ def run(
         ) from None
     cluster = SiaCluster(types)
     policy: SiaPolicy
-    if choice.name == "sia":
-        made = policies.make_order(choice, DEFAULTS, cast(Any, (Sia,)))
-        policy = SiaRounds(cast(Sia, made), cluster)
-    else:
+    if choice.name == "gavel-tj":
         policy = GavelRounds(cluster)
+    else:
+        made = policies.make_order(choice, DEFAULTS, cast(Any, (Sia, Pollux)))
+        policy = (
+            SiaRounds(made, cluster)
+            if isinstance(made, Sia)
+            else PolluxRounds(cast(Pollux, made), cluster)
+        )
     names = [job.model for job in trace.jobs]
     known = applications.read_applications(
         _profiles(trace, profiles, names), names, list(cluster.types)
     )
     # Gavel keeps the size of the request; what is larger than every type never runs.
-    fixed = choice.name != "sia"
+    fixed = choice.name == "gavel-tj"
     largest = max(cluster.capacity.values())
-    jobs = [SiaJob(job, known[job.model], fixed=fixed) for job in trace.jobs]
+    typed = choice.name != "pollux"
+    jobs = [SiaJob(job, known[job.model], fixed=fixed, typed=typed) for job in trace.jobs]
     never = [job for job in jobs if fixed and job.trace.gpus > largest]
     running = [job for job in jobs if not fixed or job.trace.gpus <= largest]
     return simulate(running, cluster, policy, report, never)

@@ -35,10 +35,14 @@ class Learned:
 
 
 class SiaJob:
-    """One job. `fixed`: it keeps the batch of its request."""
+    """One job. `fixed`: it keeps the batch of its request. `typed`: it learns of each GPU type by
+    itself; else of all of them as one, by the name ""."""
 
-    def __init__(self, trace: TraceJob, application: Application, *, fixed: bool) -> None:
-        self.trace, self.application, self.fixed = trace, application, fixed
+    def __init__(
+        self, trace: TraceJob, application: Application, *, fixed: bool, typed: bool = True
+    ) -> None:
+        self.trace, self.application = trace, application
+        self.fixed, self.typed = fixed, typed
         self.held: JobGpus | None = None
         self.restart_left = 0
         self.restarts = 0
@@ -71,7 +75,7 @@ class SiaJob:
         app, counts = self.application, self.held.counts
         nodes, gpus = len(counts), sum(counts)
         times = app.times[self.held.gpu_type]
-        learned = self.learned.get(self.held.gpu_type)
+        learned = self.learned.get(self.held.gpu_type if self.typed else "")
         if self.fixed:
             self.local, self.steps = self._split(self.held.gpu_type, counts, self.trace.batch)
         elif learned is None:
@@ -133,7 +137,7 @@ class SiaJob:
 
     def _learn(self, nodes: int, gpus: int, step: float, sync: float, noise: Noise) -> None:
         assert self.held is not None
-        learned = self.learned.setdefault(self.held.gpu_type, Learned())
+        learned = self.learned.setdefault(self.held.gpu_type if self.typed else "", Learned())
         self.noise = noise
         key = nodes, gpus, self.local
         if key in learned.seen:
@@ -141,8 +145,7 @@ class SiaJob:
         learned.seen[key] = step - sync, step
         self.most_gpus = max(self.most_gpus, gpus)
         if not self.fixed:
-            times = self.application.times[self.held.gpu_type]
-            known = frozenset(learned.seen)
-            if known not in times.fitted:
-                times.fitted[known] = fit([(*k, *v) for k, v in sorted(learned.seen.items())])
-            learned.speed = times.fitted[known]
+            fitted, known = self.application.fitted, frozenset(learned.seen.items())
+            if known not in fitted:
+                fitted[known] = fit([(*k, *v) for k, v in sorted(learned.seen.items())])
+            learned.speed = fitted[known]

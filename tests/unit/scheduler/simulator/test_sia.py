@@ -91,10 +91,11 @@ def test_sia_is_within_the_bands_of_the_artifact(workload: str) -> None:
     assert line["restarts_per_job"] == pytest.approx(wanted["restarts_per_job"], rel=0.13)
 
 
-def test_equal_runs_give_equal_lines_and_all_jobs_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["sia", "pollux"])
+def test_equal_runs_give_equal_lines_and_all_jobs_end(tmp_path: Path, policy: str) -> None:
     """The first eight jobs of a workload; the profiles are given by their folder."""
     small = first_lines(trace(WORKLOAD), 8, tmp_path / "small.csv")
-    lines = [run(small, "sia", profiles=trace("sia/profiles")) for _ in range(2)]
+    lines = [run(small, policy, profiles=trace("sia/profiles")) for _ in range(2)]
     for line in lines:
         del line["wall_s"]
     assert lines[0] == lines[1]
