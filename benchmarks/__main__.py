@@ -25,6 +25,7 @@ BENCHMARKS = {
     "diagnosis": "benchmarks.diagnosis",
     "sia": "benchmarks.sia_prices",
     "pages": "benchmarks.pages",
+    "simulate": "benchmarks.simulate",
 }
 
 
