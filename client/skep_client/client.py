@@ -176,6 +176,11 @@ class Api:
     new_webhook_secret = Method(calls.new_webhook_secret)
     delete_webhook = Method(calls.delete_webhook)
     audit = Pages(calls.audit)
+    simulated_cluster = Method(calls.simulated_cluster)
+    simulations = Pages(calls.simulations)
+    simulation = Method(calls.simulation)
+    create_simulation = Method(calls.create_simulation)
+    stop_simulation = Method(calls.stop_simulation)
     images = Pages(calls.images)
     image = Method(calls.image)
     create_image = Method(calls.create_image)
@@ -336,6 +341,11 @@ class Skep(Api):
         (csv or jsonl), and those of `audit`."""
         yield from self._streamed(calls.export_audit(params))
 
+    def export_trace(self, **params: Any) -> Iterator[bytes]:
+        """Yield the finished jobs that you may see as a trace for the simulator, piece by piece.
+        `params`: since, until, virtual_cluster."""
+        yield from self._streamed(calls.export_trace(params))
+
     def _streamed(self, call: Call[None]) -> Iterator[bytes]:
         request = request_of(self._http, self.server, self.token, call)
         try:
@@ -456,6 +466,11 @@ class AsyncSkep(Api):
     async def export_audit(self, **params: Any) -> AsyncIterator[bytes]:
         """Yield the audit entries of a filter as one transfer, piece by piece."""
         async for piece in self._streamed(calls.export_audit(params)):
+            yield piece
+
+    async def export_trace(self, **params: Any) -> AsyncIterator[bytes]:
+        """Yield the finished jobs that you may see as a trace, piece by piece."""
+        async for piece in self._streamed(calls.export_trace(params)):
             yield piece
 
     async def _streamed(self, call: Call[None]) -> AsyncIterator[bytes]:

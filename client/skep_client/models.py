@@ -316,6 +316,24 @@ class Fault(Model):
     job_name: str | None = None
 
 
+class Figures(Model):
+    policy: str = ""
+    jobs: int = 0
+    finished: int = 0
+    avg_jct_s: float = 0
+    p50_jct_s: float = 0
+    p95_jct_s: float = 0
+    p99_jct_s: float = 0
+    avg_wait_s: float = 0
+    p99_wait_s: float = 0
+    makespan_s: float = 0
+    utilisation: float = 0
+    rho_max: float = 0
+    preemptions: int = 0
+    deadlines: int = 0
+    deadlines_met: int = 0
+
+
 class ForecastJob(Model):
     id: str | None = None
     name: str | None = None
@@ -658,6 +676,12 @@ class NodeForecast(Model):
     virtual_clusters: list[LosingVc] = Field(default_factory=list)
 
 
+class NodeGroup(Model):
+    nodes: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+
+
 class NodeImage(Model):
     reference: str = ""
     size: int = 0
@@ -987,12 +1011,75 @@ class Session(Model):
     current: bool = False
 
 
+class Shares(Model):
+    virtual_cluster: str = ""
+    gpu_model: str = ""
+    gpus: int = 0
+
+
 class Shortfall(Model):
     virtual_cluster: str = ""
     chain: str = ""
     cell_type: str = ""
     asked: int = 0
     got: int = 0
+
+
+class SimulatedCluster(Model):
+    shape: str = ""
+    groups: list[NodeGroup] = Field(default_factory=list)
+    owned: list[Shares] = Field(default_factory=list)
+
+
+class SimulatedPolicy(Model):
+    name: str
+    placements: list[str] = Field(default_factory=list)
+
+
+class SimulatedRun(Model):
+    scenario: str = ""
+    figures: Figures | None = None
+    series: list[list[float]] = Field(default_factory=list)
+
+
+class SimulationError(Model):
+    code: str
+    message: str = ""
+
+
+class SimulationInputs(Model):
+    since: datetime | None = None
+    until: datetime | None = None
+    jobs: int = 0
+    load: float = 0
+    seed: int = 0
+    placement: str = ""
+    restart_s: float = 0
+    changes: list[Shares] = Field(default_factory=list)
+
+
+class SimulationOptions(Model):
+    policies: list[SimulatedPolicy] = Field(default_factory=list)
+    virtual_clusters: list[str] = Field(default_factory=list)
+    whole_cluster: bool = False
+    most_jobs: dict[str, int] = Field(default_factory=dict)
+    most_policies: int = 0
+    most_seconds: float = 0
+
+
+class SimulationSummary(Model):
+    id: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    source: str = ""
+    policies: list[str] = Field(default_factory=list)
+    jobs_total: int = 0
+    jobs_ended: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: SimulationError | None = None
 
 
 class SshKey(Model):
@@ -1598,6 +1685,23 @@ class Running(Model):
     expected_end: datetime | None = None
     opportunistic: bool = False
     preemptible: bool = False
+
+
+class Simulation(Model):
+    id: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    source: str = ""
+    policies: list[str] = Field(default_factory=list)
+    jobs_total: int = 0
+    jobs_ended: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: SimulationError | None = None
+    request: SimulationInputs | None = None
+    runs: list[SimulatedRun] = Field(default_factory=list)
 
 
 class Storage(Model):

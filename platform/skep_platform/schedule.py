@@ -109,6 +109,16 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 3600.0,
             "options": {"expires": 600},
         },
+        "run-simulations": {
+            "task": "skep.simulations.run",
+            "schedule": 5.0,
+            "options": {"expires": 10},
+        },
+        "tidy-simulations": {
+            "task": "skep.simulations.tidy",
+            "schedule": 3600.0,
+            "options": {"expires": 600},
+        },
         "tidy-usage": {
             "task": "skep.usage.tidy",
             "schedule": 3600.0,

@@ -23,6 +23,7 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.usage.urls")),
     path("api/v1/", include("skep_platform.notifications.urls")),
     path("api/v1/", include("skep_platform.cells.urls")),
+    path("api/v1/", include("skep_platform.simulations.urls")),
     path("api/v1/", include("skep_platform.gateway.urls")),
     path("api/v1/", include("skep_platform.interactive.urls")),
     path("api/v1/", include(web.api_urlpatterns)),

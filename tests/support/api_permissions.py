@@ -280,6 +280,14 @@ EXPECTED = {
     "PATCH apps/<id>": row(401, 404, 404, "ok", 404, "ok"),
     "POST apps/<id>/open": row(401, 404, 404, 403, 404, 403),  # by a session alone
     "GET attempts/<id>/logs/<stream>": MAY_SEE,
+    # Which jobs, virtual clusters and simulations: tests/integration/simulations.
+    "GET simulations": LOGGED_IN,
+    "GET simulations/trace": LOGGED_IN,
+    "GET simulations/cluster": LOGGED_IN,
+    "GET simulations/options": LOGGED_IN,
+    "POST simulations": VC_ADMINS,
+    "GET simulations/<id>": row(401, 404, 404, 404, "ok", "ok"),
+    "POST simulations/<id>/stop": row(401, 404, 404, 404, "ok", "ok"),
     "GET usage": LOGGED_IN,
     "GET virtual-clusters/<name>/report": VC_ADMINS,
     "GET virtual-clusters/<name>/report/export": VC_ADMINS,

@@ -32,11 +32,13 @@ from skep_platform.jobs.image_saves import ImageSave
 from skep_platform.jobs.models import JobShare, TaskAttempt
 from skep_platform.notifications import webhooks
 from skep_platform.notifications.models import Delivery, Notification
+from skep_platform.simulations.models import Simulation
 from skep_platform.storage import datasets
 from skep_platform.storage import services as storage
 from skep_platform.telemetry.models import JobUse
 from skep_platform.templates import services as templates
 from skep_platform.tenancy import memberships, service_accounts
+from skep_platform.tenancy.models import VirtualCluster
 
 SHA256 = "0" * 64
 TEMPLATE = json.dumps(job_file("team", name="from-a-template"))
@@ -61,6 +63,7 @@ BODIES: dict[str, Any] = {
     "POST virtual-clusters/<name>/service-accounts": {"name": "new"},
     f"PATCH {SERVICE}": {"description": "x"},
     "POST announcements": {"message": "Maintenance on Monday."},
+    "POST simulations": {"virtual_cluster": "team", "policies": ["fifo"]},
     "POST notifications/read": {"ids": []},
     "PATCH notifications/<id>": {"read": True},
     "PATCH notifications/preferences": {"events": {"job.failed": {"email": False}}},
@@ -163,6 +166,7 @@ def world() -> World:
     app = App.objects.create(job=job, name="lab", type="jupyterlab", role="worker", port=8888)
     token = ApiToken.objects.get(user=users["owner"])
     announcement = announcements.create(users["admin"], "Maintenance on Monday.")
+    simulation = simulate(users["vc_admin"], team)
     group = groups.create(users["admin"], "research")
     groups.add_members(None, group, ["owner"])
     storage.grant_group(users["admin"], made, "research")
@@ -177,6 +181,7 @@ def world() -> World:
         "virtual-clusters": "team",
         "groups": "research",
         "announcements": str(announcement.pk),
+        "simulations": str(simulation.pk),
         "nodes": "node-a",
         "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
@@ -210,6 +215,23 @@ def image_save_of(attempt: TaskAttempt) -> ImageSave:
         reference="registry.example.org/team/x:1",
         expires_at=timezone.now() + timedelta(hours=1),
     )
+
+
+def simulate(user: User, vc: VirtualCluster) -> Simulation:
+    """One that is over."""
+    request = {
+        "source": "made_up",
+        "since": "",
+        "until": "",
+        "jobs": 1,
+        "load": 0.9,
+        "seed": 0,
+        "policies": ["fifo"],
+        "placement": "nodes",
+        "changes": [],
+        "restart_s": 0.0,
+    }
+    return Simulation.objects.create(owner=user, vc=vc, state="STOPPED", request=request)
 
 
 def notifications_of(user: User) -> tuple[Notification, Delivery]:

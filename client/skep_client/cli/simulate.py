@@ -1,18 +1,31 @@
-"""`skep simulate`: run a trace of jobs under scheduling policies. Needs no server."""
+"""`skep simulate`: run a trace of jobs under scheduling policies. It needs a server only to read
+history, or the cluster as it is."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, say
+from skep_client.cli.audit import moment
+from skep_client.cli.common import Json, client, print_json, print_table, say
 from skep_client.cli.progress import count
 
+if TYPE_CHECKING:
+    from skep_client.models import SimulationSummary
+
+LIVE, HISTORY = "live", "history"
+SHOWN = 50  # simulations in the list
 Names = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,15 +38,24 @@ Names = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     app.command()(simulate)
+    app.command()(simulations)
 
 
 def simulate(
     trace: Annotated[
-        str, typer.Option(metavar="FILE", help="The jobs; without it they are made up.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The jobs; without it they are made up. history[:FROM..UNTIL]: those of the "
+            "server that you may see, such as history:7d..1d.",
+        ),
     ] = "",
     cluster: Annotated[
         str,
-        typer.Option(metavar="SHAPE", help="8x8xV100+4x8xA100, or a CSV or HiveD file."),
+        typer.Option(
+            metavar="SHAPE",
+            help="8x8xV100+4x8xA100, a CSV or HiveD file, or live: the nodes of the server.",
+        ),
     ] = "",
     policy: Names = None,
     preset: Annotated[
@@ -80,8 +102,11 @@ def simulate(
     )
     from skep_scheduler.simulator.report import render
 
+    shares = tuple(vc or ())
+    if cluster == LIVE:
+        cluster, shares = _live_cluster(placement, shares)
     request = SimulateRequest(
-        Path(trace) if trace else None,
+        None,
         cluster,
         tuple(policy or ()),
         preset,
@@ -92,14 +117,15 @@ def simulate(
         restart,
         jobs,
         load,
-        tuple(vc or ()),
+        shares,
         grace,
         speedup,
     )
     lines: list[dict[str, Any]] = []
     series = []
     try:
-        runs = plan_runs(request)
+        with _trace(trace, as_json) as path:
+            runs = plan_runs(replace(request, trace=path))
         with count("jobs", sum(len(run.trace.jobs) for run in runs)) as report:
             at_a_time = min(processes or os.cpu_count() or 1, len(runs))
             for line, points in execute_all(runs, at_a_time, lambda ended, total: report(ended)):
@@ -119,6 +145,41 @@ def simulate(
             say(f"The report is in {html}.")
 
 
+@contextmanager
+def _trace(given: str, as_json: bool) -> Iterator[Path | None]:
+    """Lend the file of a trace: the one that is named, or the history of the server as one."""
+    name, _, window = given.partition(":")
+    if name != HISTORY:
+        yield Path(given) if given else None
+        return
+    since, _, until = window.partition("..")
+    with TemporaryDirectory(prefix="skep-simulate-") as folder, client() as skep:
+        path = Path(folder) / "history"
+        with path.open("wb") as file:
+            file.writelines(skep.export_trace(since=moment(since), until=moment(until)))
+        if path.read_bytes().count(b"\n") < 2:
+            message = "No job that you may see and that used GPUs has ended in this time."
+            _refuse("no_jobs", message, {}, as_json)
+        yield path
+
+
+def _live_cluster(placement: str, shares: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the shape of the server's cluster. With cells, virtual clusters own there what they
+    own now, unless shares are given."""
+    with client() as skep:
+        known = skep.simulated_cluster()
+    if placement == "cells" and not shares:
+        shares = tuple(
+            f"{own.virtual_cluster}={_plain_model(own.gpu_model)}:{own.gpus}" for own in known.owned
+        )
+    return known.shape, shares
+
+
+def _plain_model(model: str) -> str:
+    """Return a GPU model as the shape of a cluster names it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", model)
+
+
 def _refuse(code: str, message: str, details: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say(json.dumps({"code": code, "message": message, "details": details}), err=True)
@@ -127,9 +188,43 @@ def _refuse(code: str, message: str, details: dict[str, Any], as_json: bool) -> 
     raise typer.Exit(exits.USAGE)
 
 
-def _print(lines: list[dict[str, Any]]) -> None:
-    from skep_client.cli.common import print_table
+def simulations(
+    simulation: Annotated[
+        str, typer.Argument(metavar="[ID]", help="Show its figures; without it, list them.")
+    ] = "",
+    stop: Annotated[bool, typer.Option(help="Stop it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the simulations that the server ran: those of the page Simulator. For admins, and for VC
+    admins of their virtual clusters."""
+    with client() as skep:
+        if not simulation:
+            found = list(islice(skep.simulations(), SHOWN))
+            if as_json:
+                print_json(found)
+            else:
+                print_table(("ID", "STATE", "VC", "BY", "POLICIES", "JOBS"), map(_summary, found))
+            return
+        one = skep.stop_simulation(simulation) if stop else skep.simulation(simulation)
+    if as_json:
+        print_json(one)
+        return
+    say(f"{one.state}{f': {one.error.message}' if one.error else ''}")
+    if one.runs:
+        _print([run.figures.model_dump() | _of_run(run.scenario) for run in one.runs])
 
+
+def _summary(row: SimulationSummary) -> tuple[str, ...]:
+    jobs = f"{row.jobs_ended}/{row.jobs_total}"
+    vc = row.virtual_cluster or "(all)"
+    return (row.id, row.state, vc, row.owner, ", ".join(row.policies), jobs)
+
+
+def _of_run(scenario: str) -> dict[str, Any]:
+    return {"seed": scenario.replace("_", " "), "wall_s": None}
+
+
+def _print(lines: list[dict[str, Any]]) -> None:
     rows = [
         [
             line["policy"],
@@ -141,7 +236,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
             f"{line['makespan_s']:,.0f} s",
             f"{line['utilisation']:.1%}",
             str(line["preemptions"]),
-            f"{line['wall_s']:.1f} s",
+            "" if line["wall_s"] is None else f"{line['wall_s']:.1f} s",
         ]
         for line in lines
     ]

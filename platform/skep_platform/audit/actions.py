@@ -382,6 +382,12 @@ ACTIONS: dict[str, Action] = {
     "job.exec.end": Action("job", "A command in a task, or its connection, ended."),
     "job.port_forward": Action("job", "A user connected to a port of a task."),
     "job.port_forward.end": Action("job", "A connection to a port of a task ended."),
+    "simulation.create": Action(
+        "simulation", "A simulation of policies was asked for.", ("POST simulations",)
+    ),
+    "simulation.stop": Action(
+        "simulation", "A simulation was stopped.", ("POST simulations/<id>/stop",)
+    ),
     "file.upload": Action("file", "Working files of jobs were uploaded.", ("POST files",)),
     "audit.export": Action("audit", "Entries of this log were exported."),
     "audit.drop": Action("audit", "Entries older than the retention were deleted."),

@@ -10,10 +10,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from skep_scheduler.policies import PolicyError
-from skep_scheduler.simulator.command import SimulateRequest, execute_all, plan_runs
+from skep_scheduler.simulator.command import SimulateRequest, execute, execute_all, plan_runs
 from skep_scheduler.simulator.presets.registry import PRESETS, policy_names
 from skep_scheduler.simulator.workload import WorkloadError
 
@@ -29,12 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.seeds,
         args.profiles,
         args.placement,
+        restart_s=args.restart,
         jobs=args.jobs,
         load=args.load,
         vcs=tuple(args.vc),
         grace_s=args.grace,
         speedup=args.speedup,
     )
+    if args.watch:
+        return watch(request)
     try:
         for line, _ in execute_all(plan_runs(request), 1, lambda ended, total: None):
             sys.stdout.write(json.dumps(line) + "\n")
@@ -43,6 +47,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"skep_scheduler.simulator: {error}\n")
         return 2
     return 0
+
+
+def watch(request: SimulateRequest) -> int:
+    """Print what a program that waits for the runs wants to know, one object a line: `ended` (jobs
+    of all runs so far) of `total`; for each run its `line` and `series`, which begins at 0 s; or
+    `error`, with code, message and details."""
+    try:
+        runs = plan_runs(request)
+        total, before = sum(len(run.trace.jobs) for run in runs), 0
+        _tell(ended=0, total=total)
+        for run in runs:
+            line, series = execute(run, partial(_tell_ended, before, total))
+            start = 0.0 if run.live else min(job.submit_s for job in run.trace.jobs)
+            _tell(line=line, series=[(round(at - start, 1), *more) for at, *more in series])
+            before += len(run.trace.jobs)
+            _tell(ended=before, total=total)
+    except (WorkloadError, PolicyError) as error:
+        _tell(error={"code": error.code, "message": error.message, "details": error.details})
+        return 2
+    except MemoryError:
+        message = "The simulation needs more memory than it may use. Simulate fewer jobs."
+        _tell(error={"code": "simulation_too_large", "message": message, "details": {}})
+        return 2
+    return 0
+
+
+def _tell_ended(before: int, total: int, jobs: int) -> None:
+    _tell(ended=before + jobs, total=total)
+
+
+def _tell(**facts: object) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--profiles", type=Path, help="throughputs of the models of the trace")
     parser.add_argument("--placement", default="", help="cells, nodes, first or count")
     parser.add_argument("--speedup", default="", help="elastic: linear, amdahl:F or profile")
+    parser.add_argument("--restart", type=float, default=0.0, help="seconds lost by a preemption")
+    parser.add_argument("--watch", action="store_true", help="print progress and series, too")
     parser.add_argument("--grace", type=float, default=30.0, help="seconds to leave (default: 30)")
     return parser
 

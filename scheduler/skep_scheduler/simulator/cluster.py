@@ -8,7 +8,7 @@ first, then arrivals, so that a plan sees everything that is free at that moment
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -28,6 +28,7 @@ from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
 
 NEVER = float("inf")
+SAMPLES = 250  # of the series, for each tick of a job
 
 
 class EventKind(IntEnum):
@@ -92,6 +93,8 @@ class SimulatedCluster:
         self.now = 0.0
         self.lifetimes: dict[str, float] = {}
         self.history: dict[str, History] = {}
+        self.series: list[tuple[float, int, int]] = []  # (second, jobs that wait, GPUs in use)
+        self.ended = 0
         self._events: list[Event] = []
         self.state.set_inventory(Inventory(tuple(nodes), tuple(vcs)))
 
@@ -131,6 +134,7 @@ class SimulatedCluster:
         history = self.history[gang_id]
         self._note_service(gang_id)
         history.ended_at = self.now
+        self.ended += 1
         history.starts += 1  # makes its pending events stale
         self.state.forget(gang_id)
 
@@ -148,9 +152,11 @@ class SimulatedCluster:
         self._move_to(at if at < NEVER else self.now)
         return self.tick()
 
-    def run_to_end(self, tick_limit: int | None = None) -> int:
+    def run_to_end(
+        self, tick_limit: int | None = None, report: Callable[[int], None] | None = None
+    ) -> int:
         """Let time pass until no event is left: all gangs have ended, or cannot start any more.
-        Returns the number of ticks.
+        Returns the number of ticks. `report` is called with the number of gangs that ended.
 
         Raises `RuntimeError` after `tick_limit` ticks.
         """
@@ -160,9 +166,18 @@ class SimulatedCluster:
             next_at = self.tick().next_at
             wake_at = NEVER if next_at is None or next_at <= self.now else next_at
             ticks += 1
+            if ticks % max(len(self.history) // SAMPLES, 1) == 0:
+                self._sample()
+                if report is not None:
+                    report(self.ended)
             if tick_limit is not None and ticks >= tick_limit:
                 raise RuntimeError(f"not finished after {ticks} ticks, at {self.now:.0f} s")
         return ticks
+
+    def _sample(self) -> None:
+        used = sum(map(gpus_of, self.state.running.values()))
+        waiting = len(self.state.waiting) + len(self.state.nominated)
+        self.series.append((self.now, waiting, used))
 
     def outcome(self) -> Outcome:
         """Return what became of all gangs that were submitted.
@@ -188,7 +203,8 @@ class SimulatedCluster:
                     history.preemptions,
                 )
             )
-        return Outcome(results, sum(len(node.devices) for node in self.state.nodes.values()))
+        gpus = sum(len(node.devices) for node in self.state.nodes.values())
+        return Outcome(results, gpus, series=self.series)
 
     def idle(self) -> bool:
         """Whether nothing runs and nothing is to arrive any more."""

@@ -131,7 +131,7 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
     series: Series = ()
     figures: Line
     if run.live:
-        figures = _live(run)
+        figures, series = _live(run, report)
     else:
         request = run.request
         setup = registry.Setup(
@@ -268,6 +268,23 @@ def _value(text: str) -> str | int | float:
     return text
 
 
+def check_policy(text: str, placement: str) -> None:
+    """Raise `WorkloadError` or `PolicyError` unless the policy of this text can be simulated with
+    our own rules: by the live engine (`cells`), or else by the event kernel."""
+    choice = read_policy(text)
+    if placement == "cells":
+        policies.check(choice)
+        return
+    preset = registry.find("native")
+    if choice.name in policies.names() and choice.name not in preset.policies:
+        message = f"{choice.name} is run by the live engine only: simulate it with cells"
+        raise WorkloadError(message, "policy_not_in_preset", policy=choice.name)
+    _check_known(choice)
+    runner = preset.runner(choice.name)
+    if runner is registry.run_kernel:
+        registry.Setup(Trace("", "", ()), None, choice.name, choice.parameters).order()
+
+
 def _default_policy(request: SimulateRequest, preset: registry.Preset) -> str:
     return policies.DEFAULT if not request.preset else sorted(preset.policies)[0]
 
@@ -312,7 +329,7 @@ def _made_up(request: SimulateRequest, hardware: Hardware | None, seed: int) -> 
     return Trace("synthetic", "csv", tuple(jobs))
 
 
-def _live(run: Run) -> dict[str, float | int]:
+def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, float | int], Series]:
     """Run the live engine on cells."""
     hardware = run.hardware or Hardware.of_shape(DEFAULT_CLUSTER)
     request = run.request
@@ -322,10 +339,10 @@ def _live(run: Run) -> dict[str, float | int]:
     start = min(job.submit_s for job in run.trace.jobs)
     for gang in gangs_of(_shifted(run.trace, start), nodes, vcs):
         cluster.submit_later(gang)
-    ticks = cluster.run_to_end()
+    ticks = cluster.run_to_end(report=report)
     outcome = cluster.outcome()
     outcome.check(len(run.trace.jobs))
-    return outcome.figures() | {"ticks": ticks}
+    return outcome.figures() | {"ticks": ticks}, outcome.series
 
 
 def _shifted(trace: Trace, start: float) -> list[Any]:

@@ -178,6 +178,7 @@ def _generic(row: Row, index: int) -> TraceJob:
         batch=row.whole("batch", "0"),
         iterations=row.number("iterations", "0"),
         deadline_s=row.number("deadline_s") if deadline else None,
+        gpu_model=row.text("gpu_model"),
     )
 
 

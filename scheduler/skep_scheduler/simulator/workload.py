@@ -45,6 +45,7 @@ class TraceJob:
     values: for a soft deadline, what it is worth to end by (seconds after submission, value)
     mode, weight: how its batch size changes while it trains, and its share
     gpu_milli: what it asks for of each GPU, in thousandths; cpu_millis, memory_mb: of its node
+    gpu_model: the only model of GPUs that it accepts; "": any one (the live engine follows it)
     """
 
     id: str
@@ -66,6 +67,7 @@ class TraceJob:
     gpu_milli: int = 1000
     cpu_millis: int = 0
     memory_mb: int = 0
+    gpu_model: str = ""
 
 
 def groups_of(shape: str) -> list[tuple[int, int, str]]:
@@ -170,6 +172,7 @@ def gangs_of(
             per_task,
             CPU_MILLIS_PER_GPU * per_task // 2,
             MEMORY_MB_PER_GPU * per_task // 2,
+            job.gpu_model or None,
         )
         yield Gang(
             job.id,

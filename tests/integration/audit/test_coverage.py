@@ -34,6 +34,7 @@ from skep_platform.images import credentials
 from skep_platform.jobs.lifecycle import stopping
 from skep_platform.jobs.models import Job, JobShare, TaskAttempt
 from skep_platform.notifications import preferences
+from skep_platform.simulations.models import Simulation
 from skep_platform.tenancy import limits, memberships
 from skep_platform.tenancy.models import Quota, RoleGrant, VirtualCluster
 
@@ -350,6 +351,10 @@ CASES: dict[str, Case] = {
     "POST files": Case("owner", raw=("application/gzip", packed(("hello", b"world")))),
     "POST jobs": Case("owner", job_body, secrets=(TASK_SECRET,)),
     "POST jobs/<id>/stop": Case("owner"),
+    "POST simulations": Case("vc_admin"),
+    "POST simulations/<id>/stop": Case(
+        "vc_admin", prepare=lambda w: Simulation.objects.update(state="QUEUED")
+    ),
     "POST templates": Case(
         "owner", {"name": "new", "title": "New", "text": TEMPLATE, "virtual_cluster": "team"}
     ),

@@ -14,7 +14,7 @@ TABLE = {name: entry for name, entry in vars(Api).items() if isinstance(entry, M
 # Requests that take several steps or a stream: written out in both clients.
 WRITTEN_OUT = {
     *("token", "readyz", "archive", "upload", "start_device_login", "device_token"),
-    *("download_logs", "search_logs", "export_audit"),
+    *("download_logs", "search_logs", "export_audit", "export_trace"),
 }
 
 

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import respx
 from typer.testing import CliRunner, Result
 
 from skep_client.cli import app
@@ -116,3 +118,64 @@ def test_a_trace_without_durations_names_what_it_needs(tmp_path: Path) -> None:
     assert "--preset" in result.stderr
     result = skep("--trace", str(path), "--preset", "muri-n8g8", "--policy", "srtf")
     assert "needs a trace with the columns of muri" in result.stderr
+
+
+SERVER = "http://skep.test"
+HISTORY = """id,submit_s,duration_s,gpus,vc,user,priority,deadline_s,gpu_model
+a,1790000000.0,100.0,8,red,ann,10,,
+b,1790000010.0,50.0,4,red,bob,10,,NVIDIA-A100
+"""
+CLUSTER = {
+    "shape": "1x8xNVIDIA-A100",
+    "groups": [],
+    "owned": [{"virtual_cluster": "red", "gpu_model": "NVIDIA A100", "gpus": 8}],
+}
+SIMULATION = {
+    "id": "019e0000-0000-7000-8000-000000000000",
+    "owner": "mia",
+    "state": "SUCCEEDED",
+    "policies": ["fifo"],
+    "jobs_total": 2,
+    "jobs_ended": 2,
+    "created_at": "2026-11-22T10:00:00Z",
+    "request": {"placement": "cells"},
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("SKEP_SERVER", SERVER)
+    monkeypatch.setenv("SKEP_TOKEN", "skt_x")
+    monkeypatch.setenv("COLUMNS", "200")
+    with respx.mock(base_url=f"{SERVER}/api/v1") as routes:
+        yield routes
+
+
+def test_the_history_of_the_server_runs_on_its_cluster(server: Any) -> None:
+    export = server.get("/simulations/trace").mock(httpx.Response(200, text=HISTORY))
+    server.get("/simulations/cluster").mock(httpx.Response(200, json=CLUSTER))
+    live = ("--trace", "history:2026-09-01T00:00Z..", "--cluster", "live", "--policy", "fifo")
+    found = lines(*live, "--placement", "cells")
+    assert found[0]["avg_jct_s"] == (100 + 140) / 2
+    assert (found[0]["trace"], found[0]["finished"]) == ("history", 2)
+    assert set(export.calls[0].request.url.params) == {"since"}
+
+
+def test_a_history_without_jobs_is_refused(server: Any) -> None:
+    empty = HISTORY.splitlines(keepends=True)[0]
+    server.get("/simulations/trace").mock(httpx.Response(200, text=empty))
+    result = skep("--trace", "history", "--json")
+    assert (result.exit_code, json.loads(result.stderr)["code"]) == (2, "no_jobs")
+
+
+def test_simulations_of_the_server_are_listed_and_shown(server: Any) -> None:
+    page = {"results": [SIMULATION], "next": None, "previous": None}
+    server.get("/simulations").mock(httpx.Response(200, json=page))
+    listed = CliRunner().invoke(app, ["simulations"])
+    assert "SUCCEEDED" in listed.output
+    run = lines("--jobs", "5", "--policy", "fifo")[0] | {"policy": "fifo"}
+    one = SIMULATION | {"runs": [{"scenario": "as_is", "figures": run, "series": []}]}
+    server.get(f"/simulations/{SIMULATION['id']}").mock(httpx.Response(200, json=one))
+    shown = CliRunner().invoke(app, ["simulations", str(SIMULATION["id"])])
+    assert shown.exit_code == 0, shown.output
+    assert "as is" in shown.output

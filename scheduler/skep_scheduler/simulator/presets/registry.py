@@ -141,7 +141,8 @@ def policy_names() -> tuple[str, ...]:
 # The kernel
 
 
-def _kernel(setup: Setup, hardware: Hardware) -> Outcome:
+def run_kernel(setup: Setup, hardware: Hardware) -> Outcome:
+    """Run an order policy on one pool of GPUs. Raises `WorkloadError` and `PolicyError`."""
     pool: GpuPool
     if setup.placement == "count":
         pool = CountPool(hardware.gpus)
@@ -151,7 +152,7 @@ def _kernel(setup: Setup, hardware: Hardware) -> Outcome:
 
 
 def _counted(setup: Setup, hardware: Hardware) -> Outcome:
-    return _kernel(replace(setup, placement="count"), hardware)
+    return run_kernel(replace(setup, placement="count"), hardware)
 
 
 def _philly_week(setup: Setup, hardware: Hardware) -> Outcome:
@@ -401,7 +402,7 @@ def _expect(setup: Setup, *formats: str) -> None:
 
 
 _ELASTIC: Mapping[str, Runner] = {policy.name: _elastic for policy in elastic_native.ELASTIC}
-_ORDERS: Mapping[str, Runner] = {policy.name: _kernel for policy in KERNEL}
+_ORDERS: Mapping[str, Runner] = {policy.name: run_kernel for policy in KERNEL}
 _ELASTICFLOW: Mapping[str, Runner] = {
     "chronus": _elasticflow_chronus,
     "edf": _elasticflow_edf,

@@ -1,0 +1,370 @@
+"""REST of simulations: history as a trace, the cluster as it is, and what-if questions."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import current_user
+from skep_platform.core.api import Body, parameters, validated
+from skep_platform.core.paging import page, paged
+from skep_platform.core.throttling import Exports
+from skep_platform.simulations import history, queries, running, services
+from skep_platform.simulations.models import Simulation, SimulationState
+from skep_platform.tenancy import queries as tenancy
+from skep_scheduler import policies
+from skep_scheduler.simulator.presets import registry
+
+TAGS = ["simulations"]
+SPAN = timedelta(days=30)  # of a window without a beginning
+PLACEMENTS = ["cells", "nodes"]
+MOST_POLICIES = 6
+MOST_CHANGES = 20
+MOST_GPUS = 100_000
+
+
+class TraceQuery(serializers.Serializer[Any]):
+    since = serializers.DateTimeField(
+        required=False, help_text="Jobs that were submitted from then on; default: 30 days ago."
+    )
+    until = serializers.DateTimeField(required=False, help_text="And before then; default: now.")
+    virtual_cluster = serializers.CharField(
+        required=False, max_length=63, help_text="Only its jobs."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return _with_window(attrs)
+
+
+class SharesSerializer(serializers.Serializer[Any]):
+    virtual_cluster = serializers.CharField()
+    gpu_model = serializers.CharField()
+    gpus = serializers.IntegerField()
+
+
+class NodeGroupSerializer(serializers.Serializer[Any]):
+    nodes = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="Of each node.")
+    gpu_model = serializers.CharField()
+
+
+class SimulatedClusterSerializer(serializers.Serializer[Any]):
+    shape = serializers.CharField(help_text="As `skep simulate --cluster` takes it.")
+    groups = NodeGroupSerializer(many=True)
+    owned = SharesSerializer(many=True, help_text="By the virtual clusters that you may know.")
+
+
+class SimulatedPolicySerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    placements = serializers.ListField(child=serializers.ChoiceField(PLACEMENTS))
+
+
+class SimulationOptionsSerializer(serializers.Serializer[Any]):
+    policies = SimulatedPolicySerializer(many=True)
+    virtual_clusters = serializers.ListField(
+        child=serializers.CharField(), help_text="Those whose jobs you may simulate."
+    )
+    whole_cluster = serializers.BooleanField(help_text="You may simulate the whole cluster.")
+    most_jobs = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Of one simulation, by placement."
+    )
+    most_policies = serializers.IntegerField()
+    most_seconds = serializers.FloatField()
+
+
+class ChangeBody(Body):
+    virtual_cluster = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=63,
+        help_text="Who gets or gives them; empty: nobody owns them.",
+    )
+    gpu_model = serializers.CharField(max_length=100)
+    gpus = serializers.IntegerField(
+        min_value=-MOST_GPUS, max_value=MOST_GPUS, help_text="More, or fewer than now."
+    )
+
+
+class SimulationBody(Body):
+    virtual_cluster = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=63,
+        help_text="Simulate it alone, on what it owns; empty: the whole cluster (admins).",
+    )
+    source = serializers.ChoiceField(
+        ["history", "made_up"],
+        required=False,
+        default="history",
+        help_text="Jobs that ended, or made-up ones.",
+    )
+    since = serializers.DateTimeField(required=False)
+    until = serializers.DateTimeField(required=False)
+    jobs = serializers.IntegerField(
+        required=False, default=500, min_value=1, max_value=50_000, help_text="Of made-up ones."
+    )
+    load = serializers.FloatField(
+        required=False, default=0.9, min_value=0.05, max_value=5.0, help_text="Of made-up ones."
+    )
+    seed = serializers.IntegerField(required=False, default=0, min_value=0, max_value=999_999_999)
+    policies = serializers.ListField(
+        child=serializers.CharField(max_length=200), min_length=1, max_length=MOST_POLICIES
+    )
+    placement = serializers.ChoiceField(
+        PLACEMENTS,
+        required=False,
+        default="cells",
+        help_text="cells: as the live scheduler does it; nodes: faster, one pool of all GPUs.",
+    )
+    changes = ChangeBody(many=True, required=False, default=list)
+    restart_s = serializers.FloatField(
+        required=False, default=0.0, min_value=0.0, max_value=86_400.0
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if len(attrs["changes"]) > MOST_CHANGES:
+            raise serializers.ValidationError({"changes": [f"At most {MOST_CHANGES}."]})
+        most = running.MOST_JOBS[attrs["placement"]]
+        if attrs["source"] == "made_up" and attrs["jobs"] > most:
+            raise serializers.ValidationError({"jobs": [f"At most {most} with this placement."]})
+        vc = attrs["virtual_cluster"]
+        if vc and any(change["virtual_cluster"] not in ("", vc) for change in attrs["changes"]):
+            message = "Only the virtual cluster that is simulated can change."
+            raise serializers.ValidationError({"changes": [message]})
+        return _with_window(attrs)
+
+
+class FiguresSerializer(serializers.Serializer[Any]):
+    policy = serializers.CharField()
+    jobs = serializers.IntegerField()
+    finished = serializers.IntegerField()
+    avg_jct_s = serializers.FloatField()
+    p50_jct_s = serializers.FloatField()
+    p95_jct_s = serializers.FloatField()
+    p99_jct_s = serializers.FloatField()
+    avg_wait_s = serializers.FloatField()
+    p99_wait_s = serializers.FloatField()
+    makespan_s = serializers.FloatField()
+    utilisation = serializers.FloatField()
+    rho_max = serializers.FloatField()
+    preemptions = serializers.IntegerField()
+    deadlines = serializers.IntegerField()
+    deadlines_met = serializers.IntegerField()
+
+
+class SimulatedRunSerializer(serializers.Serializer[Any]):
+    scenario = serializers.ChoiceField(["as_is", "changed"])
+    figures = FiguresSerializer()
+    series = serializers.ListField(
+        child=serializers.ListField(child=serializers.FloatField()),
+        help_text="[second, jobs that wait, GPUs in use]; the first job comes at 0 s.",
+    )
+
+
+class SimulationErrorSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class SimulationSummarySerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    owner = serializers.CharField()
+    virtual_cluster = serializers.CharField(help_text="Empty: the whole cluster.")
+    state = serializers.ChoiceField(SimulationState.values)
+    source = serializers.CharField()
+    policies = serializers.ListField(child=serializers.CharField())
+    jobs_total = serializers.IntegerField(help_text="Of all runs together.")
+    jobs_ended = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+    error = SimulationErrorSerializer(allow_null=True)
+
+
+class SimulationInputsSerializer(serializers.Serializer[Any]):
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+    jobs = serializers.IntegerField()
+    load = serializers.FloatField()
+    seed = serializers.IntegerField()
+    placement = serializers.ChoiceField(PLACEMENTS)
+    restart_s = serializers.FloatField()
+    changes = SharesSerializer(many=True)
+
+
+class SimulationSerializer(SimulationSummarySerializer):
+    request = SimulationInputsSerializer()
+    runs = SimulatedRunSerializer(many=True, help_text="Empty until it has succeeded.")
+
+
+class SimulationsView(APIView):
+    @paged("list_simulations", SimulationSummarySerializer, TAGS)
+    def get(self, request: Request) -> Response:
+        """List simulations, newest first: all for admins, those of their virtual clusters for VC
+        admins."""
+        rows = queries.visible_to(request.user).defer("result")
+        return page(request, rows, _summaries, "id", descending=True)
+
+    @extend_schema(
+        operation_id="create_simulation",
+        request=SimulationBody,
+        responses={201: SimulationSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """Simulate policies in the background. An admin may simulate the whole cluster, a VC admin
+        the own virtual cluster. One at a time for each user."""
+        body = validated(SimulationBody, request)
+        vc = queries.scope(request.user, body.pop("virtual_cluster"))
+        for name in ("since", "until"):
+            body[name] = body[name].isoformat()
+        made = services.create(current_user.user(request), vc, body)
+        return Response(_shown(made), status=201)
+
+
+class SimulationView(APIView):
+    @extend_schema(operation_id="get_simulation", responses=SimulationSerializer, tags=TAGS)
+    def get(self, request: Request, id: UUID) -> Response:
+        """Return a simulation, with the figures and the series of its runs once it has
+        succeeded."""
+        return Response(_shown(queries.find(request.user, id)))
+
+
+class StopView(APIView):
+    @extend_schema(
+        operation_id="stop_simulation", request=None, responses=SimulationSerializer, tags=TAGS
+    )
+    def post(self, request: Request, id: UUID) -> Response:
+        """Stop a simulation. One that is over stays as it is."""
+        found = queries.find(request.user, id)
+        services.stop(found)
+        return Response(_shown(found))
+
+
+class TraceView(APIView):
+    throttle_classes = (Exports,)
+
+    @extend_schema(
+        operation_id="export_trace",
+        parameters=[TraceQuery],
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+        tags=TAGS,
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Download the finished jobs that you may see as a trace for the simulator, by submission,
+        at most 100,000."""
+        asked = parameters(TraceQuery, request)
+        name = asked.get("virtual_cluster")
+        vc = tenancy.find(request.user, name).pk if name else None
+        window = history.Window(asked["since"], asked["until"], vc)
+        content = history.csv_pieces(request.user, window)
+        answer = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
+        answer["Content-Disposition"] = 'attachment; filename="history.csv"'
+        return answer
+
+
+class ClusterView(APIView):
+    @extend_schema(
+        operation_id="get_simulated_cluster", responses=SimulatedClusterSerializer, tags=TAGS
+    )
+    def get(self, request: Request) -> Response:
+        """Return the cluster as it is, for the simulator."""
+        known = history.cluster(request.user)
+        body = {
+            "shape": "+".join(
+                f"{nodes}x{gpus}x{running.plain_model(model)}"
+                for nodes, gpus, model in known.groups
+            ),
+            "groups": [
+                {"nodes": nodes, "gpus": gpus, "gpu_model": model}
+                for nodes, gpus, model in known.groups
+            ],
+            "owned": [
+                {"virtual_cluster": vc, "gpu_model": model, "gpus": gpus}
+                for vc, of_models in known.owned.items()
+                for model, gpus in of_models.items()
+            ],
+        }
+        return Response(SimulatedClusterSerializer(body).data)
+
+
+class OptionsView(APIView):
+    @extend_schema(
+        operation_id="get_simulation_options", responses=SimulationOptionsSerializer, tags=TAGS
+    )
+    def get(self, request: Request) -> Response:
+        """Return the policies that can be simulated, and what you may simulate."""
+        user = request.user
+        vcs = tenancy.visible_to(user).order_by("name")
+        if not tenancy.is_admin(user):
+            vcs = vcs.filter(pk__in=tenancy.managed_by(user))
+        live, fast = policies.names(), registry.find("native").policies
+        body = {
+            "policies": [
+                {
+                    "name": name,
+                    "placements": [
+                        *(["cells"] if name in live else []),
+                        *(["nodes"] if name in fast else []),
+                    ],
+                }
+                for name in [*live, *sorted(set(fast) - set(live))]
+            ],
+            "virtual_clusters": list(vcs.values_list("name", flat=True)),
+            "whole_cluster": tenancy.is_admin(user),
+            "most_jobs": running.MOST_JOBS,
+            "most_policies": MOST_POLICIES,
+            "most_seconds": running.MOST_S,
+        }
+        return Response(SimulationOptionsSerializer(body).data)
+
+
+def _with_window(attrs: dict[str, Any]) -> dict[str, Any]:
+    until: datetime = attrs.get("until") or timezone.now()
+    since: datetime = attrs.get("since") or until - SPAN
+    if not timedelta(0) < until - since <= history.MOST_SPAN:
+        message = f"`since` is before `until`, by at most {history.MOST_SPAN.days} days."
+        raise serializers.ValidationError({"since": [message]})
+    return attrs | {"since": since, "until": until}
+
+
+def _summaries(rows: list[Simulation]) -> list[Any]:
+    return list(SimulationSummarySerializer([_summary(row) for row in rows], many=True).data)
+
+
+def _summary(row: Simulation) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "owner": row.owner.get_username(),
+        "virtual_cluster": row.vc.name if row.vc else "",
+        "state": row.state,
+        "source": row.request["source"],
+        "policies": row.request["policies"],
+        "jobs_total": row.jobs_total,
+        "jobs_ended": row.jobs_ended,
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "error": row.error,
+    }
+
+
+def _shown(row: Simulation) -> Any:
+    runs = (row.result or {}).get("runs", [])
+    window: dict[str, Any] = {"since": None, "until": None}
+    if row.request["source"] == "history":
+        window = {name: datetime.fromisoformat(row.request[name]) for name in window}
+    body = _summary(row) | {"request": row.request | window, "runs": runs}
+    return SimulationSerializer(body).data

@@ -1,0 +1,288 @@
+"""Runs a simulation in a process of its own, under limits of time and memory.
+
+The process gets a trace and the shape of a cluster, and nothing of ours: no key, no address of the
+database. It runs behind everything else of the machine. Its lines are the progress, and then the
+figures of each policy.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import resource
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import structlog
+
+from skep_platform.core.errors import SkepError
+from skep_platform.core.parse_pool import ENVIRONMENT
+from skep_platform.simulations import history, services
+from skep_platform.simulations.models import Simulation, SimulationState
+
+log = structlog.get_logger(__name__)
+
+MIB = 1024**2
+MOST_S = 300.0  # of all runs of a simulation together
+MOST_MIB = 1024
+MOST_JOBS = {"cells": 2_000, "nodes": 50_000}
+MOST_POINTS = 240  # of a series
+LOOK_S = 1.0
+BEHIND = 10  # the nice value
+GPUS_OF_NODE = 8  # of a model of which there is no node yet
+HERE, CHANGED = "as_is", "changed"
+
+
+class Stopped(Exception):
+    """Somebody asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A cluster to run the policies on. `shape`: NODESxGPUSxMODEL, joined by +; `shares`: what
+    virtual clusters own, as VC=MODEL:GPUS."""
+
+    name: str
+    shape: str
+    shares: tuple[str, ...]
+
+
+def run_next() -> None:
+    """Run the simulation that waits longest, unless one runs."""
+    found = services.claim()
+    if found is None:
+        return
+    try:
+        result = {"runs": _run(found)}
+    except Stopped:
+        services.finish(found.pk, SimulationState.STOPPED)
+    except SkepError as error:
+        services.finish(found.pk, SimulationState.FAILED, error=error.as_dict())
+    except Exception:
+        log.exception("simulation_failed", simulation=str(found.pk))
+        message = "The simulation failed; the log of the server has the cause."
+        error = SkepError(message, code="simulation_failed")
+        services.finish(found.pk, SimulationState.FAILED, error=error.as_dict())
+    else:
+        services.finish(found.pk, SimulationState.SUCCEEDED, result=result)
+
+
+def _run(simulation: Simulation) -> list[dict[str, Any]]:
+    request = simulation.request
+    scenarios = scenarios_of(simulation)
+    with TemporaryDirectory(prefix="skep-simulation-") as folder:
+        trace = Path(folder) / "history.csv"
+        jobs = request["jobs"]
+        if request["source"] == "history":
+            jobs = _write(simulation, trace)
+        watch = _Watch(simulation, jobs * len(request["policies"]) * len(scenarios))
+        return [
+            {"scenario": scenario.name} | found
+            for scenario in scenarios
+            for found in watch.runs(_command(request, scenario, trace))
+        ]
+
+
+def _write(simulation: Simulation, path: Path) -> int:
+    """Write the trace. Returns the number of jobs. Raises SkepError `no_jobs`, `too_many_jobs`."""
+    request, most = simulation.request, MOST_JOBS[simulation.request["placement"]]
+    window = history.Window(
+        datetime.fromisoformat(request["since"]),
+        datetime.fromisoformat(request["until"]),
+        simulation.vc_id,
+        # What a virtual cluster gets alone on its cells; others' idle GPUs are not among them.
+        guaranteed=simulation.vc_id is not None,
+    )
+    number = 0
+    model = history.COLUMNS.index("gpu_model")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(history.COLUMNS)
+        for row in history.rows(simulation.owner, window, most + 1):
+            number += 1
+            row[model] = plain_model(row[model])
+            lines.writerow(row)
+    if number > most:
+        raise SkepError(
+            f"More than {most:,} jobs ended in this time. Choose a shorter one"
+            + ("." if request["placement"] == "nodes" else ", or simulate without cells."),
+            code="too_many_jobs",
+            most=most,
+        )
+    if not number:
+        message = "No job that used GPUs was submitted in this time and has ended. Choose another."
+        raise SkepError(message, code="no_jobs")
+    return number
+
+
+def scenarios_of(simulation: Simulation) -> list[Scenario]:
+    """Return the cluster as it is, and as it would be with the changes. Raises SkepError
+    `no_gpus`."""
+    request = simulation.request
+    known = history.cluster(simulation.owner)
+    vc = simulation.vc.name if simulation.vc else ""
+    sizes: dict[str, int] = {}
+    for _, gpus, model in known.groups:
+        sizes[model] = max(gpus, sizes.get(model, 0))
+    owned = {
+        name: dict(of_models) for name, of_models in known.owned.items() if not vc or name == vc
+    }
+    groups = [] if vc else list(known.groups)
+    found = [_scenario(HERE, groups, owned, sizes, request["placement"])]
+    if request["changes"]:
+        more: dict[str, int] = {}
+        for change in request["changes"]:
+            model, name = change["gpu_model"], change["virtual_cluster"] or vc
+            of_vc = owned.setdefault(name, {}) if name else {}
+            of_vc[model] = max(of_vc.get(model, 0) + change["gpus"], 0)
+            more[model] = more.get(model, 0) + change["gpus"]
+        if not vc:
+            for model, gpus in more.items():
+                groups += _nodes(model, gpus, sizes)
+        found.append(_scenario(CHANGED, groups, owned, sizes, request["placement"]))
+    return found
+
+
+def _scenario(
+    name: str,
+    groups: Sequence[tuple[int, int, str]],
+    owned: Mapping[str, Mapping[str, int]],
+    sizes: Mapping[str, int],
+    placement: str,
+) -> Scenario:
+    """Without groups, what is owned is all that there is."""
+    given = list(groups) or [
+        group
+        for of_models in owned.values()
+        for model, gpus in of_models.items()
+        for group in _nodes(model, gpus, sizes)
+    ]
+    if not given:
+        message = "There are no GPUs to simulate: the virtual cluster owns none."
+        raise SkepError(message, code="no_gpus")
+    shares = [
+        f"{vc}={plain_model(model)}:{gpus}"
+        for vc, of_models in owned.items()
+        for model, gpus in of_models.items()
+        if gpus
+    ]
+    shape = "+".join(f"{nodes}x{gpus}x{plain_model(model)}" for nodes, gpus, model in given)
+    return Scenario(name, shape, tuple(shares) if placement == "cells" else ())
+
+
+def _nodes(model: str, gpus: int, sizes: Mapping[str, int]) -> list[tuple[int, int, str]]:
+    """Return nodes with so many GPUs together, of the size that those of the model have."""
+    whole, rest = divmod(max(gpus, 0), sizes.get(model, GPUS_OF_NODE))
+    found = [(whole, sizes.get(model, GPUS_OF_NODE), model), (1, rest, model)]
+    return [group for group in found if group[0] and group[1]]
+
+
+def plain_model(model: str) -> str:
+    """Return a GPU model as the shape of a cluster names it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", model)
+
+
+def _command(request: Mapping[str, Any], scenario: Scenario, trace: Path) -> list[str]:
+    options = [
+        *("--watch", "--cluster", scenario.shape, "--placement", request["placement"]),
+        *("--seeds", str(request["seed"]), "--restart", str(request["restart_s"])),
+    ]
+    if request["source"] == "history":
+        options += ["--trace", str(trace)]
+    else:
+        options += ["--jobs", str(request["jobs"]), "--load", str(request["load"])]
+    for policy in request["policies"]:
+        options += ["--policy", policy]
+    for share in scenario.shares:
+        options += ["--vc", share]
+    return [sys.executable, "-m", "skep_scheduler.simulator", *options]
+
+
+class _Watch:
+    """Follows the processes of one simulation, and ends them when their time is over."""
+
+    def __init__(self, simulation: Simulation, total: int) -> None:
+        self.pk = simulation.pk
+        self.total, self.before, self.ended = total, 0, 0
+        self.until = time.monotonic() + MOST_S
+        self._look()
+
+    def runs(self, command: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the figures and the series of each policy. Raises Stopped, and SkepError."""
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            start_new_session=True,
+        )
+        found = []
+        try:
+            with suppress(ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (MOST_MIB * MIB,) * 2)
+                resource.prlimit(process.pid, resource.RLIMIT_CPU, (int(MOST_S) + 10,) * 2)
+                os.setpriority(os.PRIO_PROCESS, process.pid, BEHIND)
+            for facts in self._facts(process):
+                if "error" in facts:
+                    raise SkepError(
+                        facts["error"]["message"],
+                        code=facts["error"]["code"],
+                        **facts["error"]["details"],
+                    )
+                if "ended" in facts:
+                    self.ended = facts["ended"]
+                else:
+                    found.append({"figures": facts["line"], "series": _thinned(facts["series"])})
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self.before += self.ended
+        self.ended = 0
+        self._look()
+        return found
+
+    def _facts(self, process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+        """Yield what it says until it ends."""
+        assert process.stdout is not None
+        descriptor, text = process.stdout.fileno(), b""
+        looked = time.monotonic()
+        while True:
+            ready, _, _ = select.select([descriptor], [], [], LOOK_S)
+            if time.monotonic() - looked >= LOOK_S:
+                looked = time.monotonic()
+                self._look()
+            if not ready:
+                continue
+            piece = os.read(descriptor, 1 << 20)
+            if not piece:
+                break
+            *lines, text = (text + piece).split(b"\n")
+            yield from map(json.loads, lines)
+        if process.wait() not in (0, 2):
+            message = "The simulation needed more time or memory than it may use. Choose less."
+            raise SkepError(message, code="simulation_too_large", seconds=MOST_S, mib=MOST_MIB)
+
+    def _look(self) -> None:
+        if not services.progress(self.pk, self.before + self.ended, self.total):
+            raise Stopped
+        if time.monotonic() > self.until:
+            message = f"It took longer than {MOST_S:g} s. Choose fewer jobs or policies."
+            raise SkepError(message, code="simulation_too_large", seconds=MOST_S, mib=MOST_MIB)
+
+
+def _thinned(series: Sequence[Any]) -> list[Any]:
+    step = max(-(-len(series) // MOST_POINTS), 1)
+    return [*series[::step], *series[-1:]] if len(series) > step else list(series)

@@ -1,0 +1,151 @@
+"""All writes of simulations: asking, stopping, and what their worker says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import IntegrityError, transaction
+from django.db.models import Count
+from django.db.models.functions import Now
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
+from skep_platform.core.errors import Conflict, SkepError
+from skep_platform.core.notifications import notify_topic
+from skep_platform.simulations.models import ACTIVE, Simulation, SimulationState
+from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler.policies import PolicyError
+from skep_scheduler.simulator.command import check_policy
+from skep_scheduler.simulator.workload import WorkloadError
+
+log = structlog.get_logger(__name__)
+
+KEPT = timedelta(days=90)
+MOST_KEPT = 100  # of one user
+# After this long without a word of its worker, a simulation has failed.
+LOST_AFTER = timedelta(seconds=60)
+
+
+def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Simulation:
+    """Queue a simulation. `request` as `api.SimulationBody` has checked it.
+
+    Raises Conflict `simulation_active` while another one of the user is not over, and SkepError for
+    a policy that is not to be had.
+    """
+    for policy in request["policies"]:
+        try:
+            check_policy(policy, request["placement"])
+        except (WorkloadError, PolicyError) as error:
+            raise SkepError(error.message, code=error.code, **error.details) from None
+    try:
+        with transaction.atomic():
+            made = Simulation.objects.create(owner=user, vc=vc, request=request)
+            audit.record(
+                "simulation.create",
+                "simulation",
+                made.pk,
+                vc=vc,
+                policies=request["policies"],
+                source=request["source"],
+            )
+    except IntegrityError:
+        raise Conflict(
+            "Another simulation of yours is not over. Wait for it, or stop it.",
+            code="simulation_active",
+        ) from None
+    transaction.on_commit(_hint, robust=True)
+    return made
+
+
+def stop(simulation: Simulation) -> None:
+    """Ask a simulation to stop; one that has not begun is stopped at once. One that is over is left
+    as it is."""
+    with transaction.atomic():
+        rows = Simulation.objects.filter(pk=simulation.pk, state__in=ACTIVE)
+        if not rows.update(stop_requested=True):
+            return
+        audit.record("simulation.stop", "simulation", simulation.pk, vc=simulation.vc)
+        rows.filter(state=SimulationState.QUEUED).update(
+            state=SimulationState.STOPPED, finished_at=Now()
+        )
+    simulation.refresh_from_db()
+
+
+def claim() -> Simulation | None:
+    """Return the simulation that is to run now, marked as running; None while another one runs."""
+    fail_lost()
+    try:
+        with transaction.atomic():
+            queued = Simulation.objects.filter(state=SimulationState.QUEUED).order_by("pk")
+            found = queued.select_for_update(skip_locked=True).first()
+            if found is None:
+                return None
+            found.state = SimulationState.RUNNING
+            found.started_at = found.alive_at = timezone.now()
+            found.save()
+    except IntegrityError:
+        return None  # one runs
+    notify_topic("simulation", found.pk)
+    return found
+
+
+def fail_lost() -> None:
+    """End simulations whose worker is gone."""
+    message = "The worker that ran it was stopped. Simulate again."
+    rows = Simulation.objects.filter(
+        state=SimulationState.RUNNING, alive_at__lt=timezone.now() - LOST_AFTER
+    )
+    rows.update(
+        state=SimulationState.FAILED,
+        finished_at=Now(),
+        error={"code": "worker_lost", "message": message, "details": {}},
+    )
+
+
+def progress(pk: UUID, ended: int, total: int) -> bool:
+    """Store how far it is. Returns whether it goes on: False when it was stopped, or given up as
+    lost."""
+    rows = Simulation.objects.filter(pk=pk, state=SimulationState.RUNNING, stop_requested=False)
+    return bool(rows.update(jobs_ended=ended, jobs_total=total, alive_at=Now()))
+
+
+def finish(
+    pk: UUID,
+    state: SimulationState,
+    *,
+    result: dict[str, Any] | None = None,
+    error: dict[str, Any] | None = None,
+) -> None:
+    rows = Simulation.objects.filter(pk=pk, state=SimulationState.RUNNING)
+    rows.update(state=state, result=result, error=error, finished_at=Now())
+    notify_topic("simulation", pk)
+
+
+def tidy() -> None:
+    """Delete old simulations, and those beyond MOST_KEPT of a user."""
+    Simulation.objects.filter(finished_at__lt=timezone.now() - KEPT).delete()
+    for owner in (
+        Simulation.objects.order_by()
+        .values("owner")
+        .annotate(n=Count("pk"))
+        .filter(n__gt=MOST_KEPT)
+        .values_list("owner", flat=True)[:1000]
+    ):
+        rows = Simulation.objects.filter(owner=owner, finished_at__isnull=False).order_by("-pk")
+        newest = rows.values_list("pk", flat=True)[:MOST_KEPT]
+        rows.exclude(pk__in=list(newest)).delete()
+
+
+def _hint() -> None:
+    """Make it begin at once; without a broker the periodic task does it."""
+    from skep_platform.simulations.tasks import run
+
+    try:
+        run.apply_async(expires=60, retry=False)
+    except OperationalError as error:
+        log.warning("simulation_not_hinted", error=type(error).__name__)
