@@ -22,7 +22,7 @@ from skep_client.cli.common import Json, client, print_json, print_table, say
 from skep_client.cli.progress import count
 
 if TYPE_CHECKING:
-    from skep_client.models import SimulationSummary
+    from skep_client.models import SimulatedRun, SimulationSummary
 
 LIVE, HISTORY = "live", "history"
 SHOWN = 50  # simulations in the list
@@ -211,7 +211,7 @@ def simulations(
         return
     say(f"{one.state}{f': {one.error.message}' if one.error else ''}")
     if one.runs:
-        _print([run.figures.model_dump() | _of_run(run.scenario) for run in one.runs])
+        _print([_figures(run) for run in one.runs if run.figures])
 
 
 def _summary(row: SimulationSummary) -> tuple[str, ...]:
@@ -220,8 +220,10 @@ def _summary(row: SimulationSummary) -> tuple[str, ...]:
     return (row.id, row.state, vc, row.owner, ", ".join(row.policies), jobs)
 
 
-def _of_run(scenario: str) -> dict[str, Any]:
-    return {"seed": scenario.replace("_", " "), "wall_s": None}
+def _figures(run: SimulatedRun) -> dict[str, Any]:
+    """Return the figures of a run of the server, with its cluster in place of the seed."""
+    assert run.figures is not None
+    return run.figures.model_dump() | {"seed": run.scenario.replace("_", " "), "wall_s": None}
 
 
 def _print(lines: list[dict[str, Any]]) -> None:

@@ -104,7 +104,7 @@ class SimulationBody(Body):
         max_length=63,
         help_text="Simulate it alone, on what it owns; empty: the whole cluster (admins).",
     )
-    source = serializers.ChoiceField(
+    source = serializers.ChoiceField(  # type: ignore[assignment]
         ["history", "made_up"],
         required=False,
         default="history",
@@ -183,7 +183,7 @@ class SimulationSummarySerializer(serializers.Serializer[Any]):
     owner = serializers.CharField()
     virtual_cluster = serializers.CharField(help_text="Empty: the whole cluster.")
     state = serializers.ChoiceField(SimulationState.values)
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment]
     policies = serializers.ListField(child=serializers.CharField())
     jobs_total = serializers.IntegerField(help_text="Of all runs together.")
     jobs_ended = serializers.IntegerField()
@@ -242,7 +242,7 @@ class SimulationView(APIView):
         return Response(_shown(queries.find(request.user, id)))
 
 
-class StopView(APIView):
+class SimulationStopView(APIView):
     @extend_schema(
         operation_id="stop_simulation", request=None, responses=SimulationSerializer, tags=TAGS
     )
@@ -275,7 +275,7 @@ class TraceView(APIView):
         return answer
 
 
-class ClusterView(APIView):
+class SimulatedClusterView(APIView):
     @extend_schema(
         operation_id="get_simulated_cluster", responses=SimulatedClusterSerializer, tags=TAGS
     )

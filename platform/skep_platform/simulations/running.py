@@ -72,8 +72,8 @@ def run_next() -> None:
     except Exception:
         log.exception("simulation_failed", simulation=str(found.pk))
         message = "The simulation failed; the log of the server has the cause."
-        error = SkepError(message, code="simulation_failed")
-        services.finish(found.pk, SimulationState.FAILED, error=error.as_dict())
+        failure = SkepError(message, code="simulation_failed").as_dict()
+        services.finish(found.pk, SimulationState.FAILED, error=failure)
     else:
         services.finish(found.pk, SimulationState.SUCCEEDED, result=result)
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from celery import current_app
 from django.db import IntegrityError, transaction
 from django.db.models import Count
 from django.db.models.functions import Now
@@ -32,7 +33,7 @@ LOST_AFTER = timedelta(seconds=60)
 
 
 def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Simulation:
-    """Queue a simulation. `request` as `api.SimulationBody` has checked it.
+    """Create a simulation that waits for its turn. `request` as `api.SimulationBody` has checked it.
 
     Raises Conflict `simulation_active` while another one of the user is not over, and SkepError for
     a policy that is not to be had.
@@ -143,9 +144,7 @@ def tidy() -> None:
 
 def _hint() -> None:
     """Make it begin at once; without a broker the periodic task does it."""
-    from skep_platform.simulations.tasks import run
-
     try:
-        run.apply_async(expires=60, retry=False)
+        current_app.send_task("skep.simulations.run", expires=60, retry=False)
     except OperationalError as error:
         log.warning("simulation_not_hinted", error=type(error).__name__)

@@ -7,8 +7,8 @@ from skep_platform.simulations import api
 urlpatterns: list[URLPattern] = [
     path("simulations", api.SimulationsView.as_view()),
     path("simulations/trace", api.TraceView.as_view()),
-    path("simulations/cluster", api.ClusterView.as_view()),
+    path("simulations/cluster", api.SimulatedClusterView.as_view()),
     path("simulations/options", api.OptionsView.as_view()),
     path("simulations/<uuid:id>", api.SimulationView.as_view()),
-    path("simulations/<uuid:id>/stop", api.StopView.as_view()),
+    path("simulations/<uuid:id>/stop", api.SimulationStopView.as_view()),
 ]

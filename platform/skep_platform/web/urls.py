@@ -11,7 +11,7 @@ from skep_platform.web.views import index
 PAGES = (
     *("login", "reset-password", "forgot-password", "confirm-email", "device"),
     *("jobs", "templates", "cluster", "virtual-clusters", "images", "storages"),
-    *("apps", "datasets"),
+    *("apps", "datasets", "simulator"),
     *("users", "groups", "tokens", "cells", "audit", "health", "usage", "profile", "settings"),
     "about",
     *("notifications", "announcements", "unsubscribe"),

@@ -91,6 +91,7 @@ async def _content(answer: Any) -> bytes:
     return b"".join([piece async for piece in answer.streaming_content])
 
 
+@pytest.mark.django_db(transaction=True)  # it is read in threads
 def test_a_trace_has_the_jobs_that_the_caller_may_see(world):
     def users(name: str) -> list[str]:
         return [row["user"] for row in trace(Api(world[name]))]
@@ -103,6 +104,7 @@ def test_a_trace_has_the_jobs_that_the_caller_may_see(world):
     assert refusal(read(Api(world["eve"]), {"virtual_cluster": "red"})) == (404, "not_found")
 
 
+@pytest.mark.django_db(transaction=True)  # it is read in threads
 def test_a_job_of_a_trace_ran_as_long_as_its_attempts_together(world):
     make_job(world["red"], world["ann"])  # waits
     ended(world["red"], world["ann"], at=30, gpus=0)
@@ -114,6 +116,7 @@ def test_a_job_of_a_trace_ran_as_long_as_its_attempts_together(world):
     assert len(trace(Api(world["boss"]))) == 2
 
 
+@pytest.mark.django_db(transaction=True)  # it is read in threads
 def test_a_trace_is_read_in_pieces_without_a_job_twice(world, monkeypatch):
     monkeypatch.setattr(history, "PIECE", 2)
     for _ in range(4):

@@ -17,6 +17,7 @@ const MAIN_LINKS = [
   { to: "/cluster", label: "Cluster", icon: "cluster" },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: "hives" },
   { to: "/usage", label: "Usage", icon: "usage" },
+  { to: "/simulator", label: "Simulator", icon: "undo" },
   { to: "/images", label: "Images", icon: "image" },
   { to: "/storages", label: "Storages", icon: "folder" },
   { to: "/datasets", label: "Datasets", icon: "tag" },

@@ -7,6 +7,7 @@ import { jobsSearch } from "@/pages/jobs/searchParams";
 import { jobSearch } from "@/pages/job/searchParams";
 import { compareSearch } from "@/pages/compare/searchParams";
 import { submitSearch } from "@/pages/submit/searchParams";
+import { simulatorSearch } from "@/pages/simulator/searchParams";
 import { templatesSearch } from "@/pages/templates/searchParams";
 import { usageSearch } from "@/pages/usage/searchParams";
 import { vcSearch } from "@/pages/vc/searchParams";
@@ -132,6 +133,19 @@ const usage = createRoute({
   path: "/usage",
   validateSearch: usageSearch,
   component: lazyPage(() => import("@/pages/usage/UsagePage"), "UsagePage"),
+});
+
+const simulator = createRoute({
+  getParentRoute: () => shell,
+  path: "/simulator",
+  validateSearch: simulatorSearch,
+  component: lazyPage(() => import("@/pages/simulator/SimulatorPage"), "SimulatorPage"),
+});
+
+const simulation = createRoute({
+  getParentRoute: () => shell,
+  path: "/simulator/$id",
+  component: lazyPage(() => import("@/pages/simulator/SimulationPage"), "SimulationPage"),
 });
 
 const templates = createRoute({
@@ -300,6 +314,8 @@ export const router = createRouter({
       virtualClusters,
       virtualCluster,
       usage,
+      simulator,
+      simulation,
       templates,
       template,
       images,

@@ -200,6 +200,17 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
         allowDeselect={false}
         onChange={(name) => name && change.mutate({ name, parameters: {} })}
       />
+      {vc.may_manage ? (
+        <LinkButton
+          to="/simulator"
+          search={{ vc: vc.name, policies: comparison(chosen.name) }}
+          variant="subtle"
+          size="xs"
+          mt="xs"
+        >
+          Compare with another one on the jobs of the last month
+        </LinkButton>
+      ) : null}
       {known?.parameters.map((parameter) => (
         <PolicyField
           key={`${known.name} ${parameter.name}`}
@@ -216,6 +227,11 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
       ))}
     </section>
   );
+}
+
+/** The chosen policy first, and one that is not. */
+function comparison(chosen: string): string {
+  return `${chosen},${chosen === "srtf" ? "fifo" : "srtf"}`;
 }
 
 function labelOf(policy: Policy): string {

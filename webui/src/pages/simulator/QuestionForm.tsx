@@ -1,0 +1,271 @@
+import { Button, MultiSelect, NumberInput, SegmentedControl, Select } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { errorMessage } from "@/api/errors";
+import {
+  createSimulation,
+  type Placement,
+  simulatedCluster,
+  type SimulationBody,
+  type SimulationOptions,
+  simulations,
+} from "@/api/simulations";
+import { shortModel } from "@/format/names";
+import { Icon } from "@/ui/Icon";
+import type { SimulatorSearch } from "./searchParams";
+import { policyLabel } from "./words";
+import css from "./simulator.module.css";
+
+const WHOLE = "";
+const DAY_MS = 86_400_000;
+const DEFAULT_POLICIES = ["priority_ageing", "srtf"];
+
+type Source = SimulationBody["source"];
+
+interface Change {
+  vc: string;
+  model: string;
+  gpus: number;
+}
+
+/** Policies, jobs, and what is to be different. */
+export function QuestionForm({ options }: { options: SimulationOptions }) {
+  const search: SimulatorSearch = useSearch({ from: "/shell/simulator" });
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [vc, setVc] = useState(firstScope(options, search.vc));
+  const [source, setSource] = useState<Source>("history");
+  const [days, setDays] = useState("30");
+  const [jobs, setJobs] = useState<number | string>(300);
+  const [load, setLoad] = useState<number | string>(90);
+  const [seed, setSeed] = useState<number | string>(0);
+  const [placement, setPlacement] = useState<Placement>("cells");
+  const [policies, setPolicies] = useState(search.policies?.split(",") ?? DEFAULT_POLICIES);
+  const [changes, setChanges] = useState<Change[]>([]);
+  const known = options.policies.filter(({ placements }) => placements.includes(placement));
+  const chosen = policies.filter((name) => known.some((policy) => policy.name === name));
+  const asking = useMutation({
+    mutationFn: createSimulation,
+    onSuccess: async (made) => {
+      void queries.invalidateQueries({ queryKey: simulations.queryKey });
+      await navigate({ to: "/simulator/$id", params: { id: made.id } });
+    },
+  });
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    asking.mutate({
+      virtual_cluster: vc,
+      source,
+      since: new Date(Date.now() - Number(days) * DAY_MS).toISOString(),
+      until: new Date().toISOString(),
+      jobs: Number(jobs),
+      load: Number(load) / 100,
+      seed: Number(seed),
+      restart_s: 0,
+      placement,
+      policies: chosen,
+      changes: changes
+        .filter(({ gpus }) => gpus !== 0)
+        .map((change) => ({
+          virtual_cluster: vc || change.vc,
+          gpu_model: change.model,
+          gpus: change.gpus,
+        })),
+    });
+  }
+
+  return (
+    <form className={css.form} onSubmit={submit} aria-label="What to simulate">
+      <div className={css.line}>
+        <Select
+          label="Whose jobs and GPUs"
+          data={scopesOf(options)}
+          value={vc}
+          onChange={(value) => {
+            setVc(value ?? WHOLE);
+            setChanges([]);
+          }}
+          allowDeselect={false}
+          w={220}
+        />
+        <Select
+          label="Jobs"
+          data={[
+            { value: "7", label: "of the last 7 days" },
+            { value: "30", label: "of the last 30 days" },
+            { value: "90", label: "of the last 90 days" },
+            { value: "made_up", label: "made up" },
+          ]}
+          value={source === "history" ? days : "made_up"}
+          onChange={(value) => {
+            setSource(value === "made_up" ? "made_up" : "history");
+            if (value && value !== "made_up") setDays(value);
+          }}
+          allowDeselect={false}
+          w={190}
+        />
+        {source === "made_up" ? (
+          <>
+            <NumberInput
+              label="Number of jobs"
+              value={jobs}
+              onChange={setJobs}
+              min={1}
+              max={options.most_jobs[placement]}
+              allowDecimal={false}
+              w={130}
+            />
+            <NumberInput
+              label="Load"
+              suffix="%"
+              value={load}
+              onChange={setLoad}
+              min={5}
+              max={500}
+              w={90}
+            />
+            <NumberInput
+              label="Seed"
+              value={seed}
+              onChange={setSeed}
+              min={0}
+              allowDecimal={false}
+              w={90}
+            />
+          </>
+        ) : null}
+      </div>
+      <div className={css.line}>
+        <MultiSelect
+          label="Policies"
+          description={`Up to ${options.most_policies}, side by side; the others are compared to the first.`}
+          data={known.map(({ name }) => ({ value: name, label: policyLabel(name) }))}
+          value={chosen}
+          onChange={setPolicies}
+          maxValues={options.most_policies}
+          searchable
+          className={css.wide}
+        />
+        <SegmentedControl
+          aria-label="How jobs find GPUs"
+          value={placement}
+          onChange={(value) => {
+            setPlacement(value as Placement);
+          }}
+          data={[
+            { value: "cells", label: "As the live scheduler" },
+            { value: "nodes", label: "Fast, one pool" },
+          ]}
+        />
+      </div>
+      <p className={css.about}>
+        {placement === "cells"
+          ? "The live engine with cells, reservations and preemption"
+          : "Without virtual clusters and cells"}
+        : up to {options.most_jobs[placement]?.toLocaleString("en")} jobs and{" "}
+        {options.most_seconds / 60} minutes.
+      </p>
+      <Changes options={options} vc={vc} changes={changes} onChange={setChanges} />
+      {asking.error ? (
+        <p className={css.error} role="alert">
+          {errorMessage(asking.error)}
+        </p>
+      ) : null}
+      <div>
+        <Button type="submit" loading={asking.isPending} disabled={chosen.length === 0}>
+          Simulate
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+interface ChangesProps {
+  options: SimulationOptions;
+  vc: string;
+  changes: Change[];
+  onChange: (changes: Change[]) => void;
+}
+
+/** What if a virtual cluster had more GPUs, or fewer? */
+function Changes({ options, vc, changes, onChange }: ChangesProps) {
+  const { data: cluster } = useQuery(simulatedCluster);
+  const models = [...new Set(cluster?.groups.map(({ gpu_model }) => gpu_model))];
+  const set = (index: number, part: Partial<Change>) =>
+    onChange(changes.map((change, at) => (at === index ? { ...change, ...part } : change)));
+  return (
+    <fieldset className={css.group}>
+      <legend>What if</legend>
+      {changes.map((change, index) => (
+        <div className={css.line} key={index}>
+          {vc ? null : (
+            <Select
+              aria-label="Virtual cluster that changes"
+              data={[
+                ...options.virtual_clusters.map((name) => ({ value: name, label: name })),
+                { value: WHOLE, label: "nobody's GPUs" },
+              ]}
+              value={change.vc}
+              onChange={(value) => set(index, { vc: value ?? WHOLE })}
+              allowDeselect={false}
+              w={170}
+            />
+          )}
+          <NumberInput
+            aria-label="GPUs more, or fewer"
+            value={change.gpus}
+            onChange={(value) => set(index, { gpus: Number(value) })}
+            prefix={change.gpus > 0 ? "+" : ""}
+            min={-100_000}
+            max={100_000}
+            allowDecimal={false}
+            w={100}
+          />
+          <Select
+            aria-label="GPU model"
+            data={models.map((model) => ({ value: model, label: shortModel(model) }))}
+            value={change.model}
+            onChange={(value) => set(index, { model: value ?? "" })}
+            allowDeselect={false}
+            w={190}
+          />
+          <Button
+            variant="subtle"
+            onClick={() => onChange(changes.filter((_, at) => at !== index))}
+            aria-label="Remove this change"
+          >
+            <Icon name="cross" size={14} />
+          </Button>
+        </div>
+      ))}
+      <div>
+        <Button
+          variant="default"
+          size="xs"
+          leftSection={<Icon name="plus" size={12} />}
+          disabled={models.length === 0}
+          onClick={() =>
+            onChange([
+              ...changes,
+              { vc: options.virtual_clusters[0] ?? WHOLE, model: models[0] ?? "", gpus: 16 },
+            ])
+          }
+        >
+          {vc ? `${vc} had more or fewer GPUs` : "a virtual cluster had more or fewer GPUs"}
+        </Button>
+      </div>
+    </fieldset>
+  );
+}
+
+function scopesOf(options: SimulationOptions) {
+  const vcs = options.virtual_clusters.map((name) => ({ value: name, label: name }));
+  return options.whole_cluster ? [{ value: WHOLE, label: "the whole cluster" }, ...vcs] : vcs;
+}
+
+function firstScope(options: SimulationOptions, wanted: string | undefined): string {
+  if (wanted && options.virtual_clusters.includes(wanted)) return wanted;
+  return options.whole_cluster ? WHOLE : (options.virtual_clusters[0] ?? WHOLE);
+}

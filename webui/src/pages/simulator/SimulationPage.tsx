@@ -1,0 +1,266 @@
+import { Button, Progress, useComputedColorScheme } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { useMemo } from "react";
+import {
+  isActive,
+  type SimulatedRun,
+  type Simulation,
+  simulation,
+  stopSimulation,
+} from "@/api/simulations";
+import { lineColor } from "@/features/metrics/charts";
+import { MetricPlot } from "@/features/metrics/MetricPlot";
+import type { PlotLine } from "@/features/metrics/plotData";
+import { shortModel } from "@/format/names";
+import { formatPercent, pluralize } from "@/format/numbers";
+import { formatDateTime, formatDuration } from "@/format/time";
+import { EmptyState } from "@/ui/EmptyState";
+import { LinkButton } from "@/ui/LinkButton";
+import { notifyError } from "@/ui/notify";
+import { PageHeader } from "@/ui/PageHeader";
+import { QueryState } from "@/ui/QueryState";
+import { DataTable } from "@/ui/table/DataTable";
+import type { Column } from "@/ui/table/columns";
+import { comparedTo, percentDone, runLabel, scopeOf, stateLabel } from "./words";
+import css from "./simulator.module.css";
+
+/** One simulation: how far it is, and then its policies side by side. */
+export function SimulationPage() {
+  const { id } = useParams({ from: "/shell/simulator/$id" });
+  const found = useQuery(simulation(id));
+  return (
+    <>
+      <PageHeader
+        title="Simulation"
+        above={
+          <Link to="/simulator" className="link">
+            Simulator
+          </Link>
+        }
+        note={found.data ? stateLabel(found.data.state) : null}
+      >
+        {found.data && isActive(found.data) ? <StopButton id={id} /> : null}
+      </PageHeader>
+      <div className={css.page}>
+        <QueryState query={found} what="simulation" rows={6} height={64}>
+          {(data) => (
+            <>
+              <Facts simulation={data} />
+              <Content simulation={data} />
+            </>
+          )}
+        </QueryState>
+      </div>
+    </>
+  );
+}
+
+function StopButton({ id }: { id: string }) {
+  const queries = useQueryClient();
+  const stop = useMutation({
+    mutationFn: () => stopSimulation(id),
+    onSuccess: (data) => queries.setQueryData(simulation(id).queryKey, data),
+    onError: (error) => notifyError(error, "The simulation was not stopped"),
+  });
+  return (
+    <Button variant="default" loading={stop.isPending} onClick={() => stop.mutate()}>
+      Stop
+    </Button>
+  );
+}
+
+function Facts({ simulation: { request, source, owner, ...found } }: { simulation: Simulation }) {
+  const { since, until } = request;
+  return (
+    <div className={css.facts}>
+      <span>
+        Of <b>{scopeOf(found)}</b>
+      </span>
+      <span>
+        {source === "history" && since && until
+          ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
+          : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
+      </span>
+      <span>{request.placement === "cells" ? "As the live scheduler" : "Fast, one pool"}</span>
+      {request.changes.map((change) => (
+        <span key={`${change.virtual_cluster} ${change.gpu_model}`}>
+          What if: {change.gpus > 0 ? "+" : "−"}
+          {Math.abs(change.gpus).toLocaleString("en")} {shortModel(change.gpu_model)}{" "}
+          {change.virtual_cluster ? `for ${change.virtual_cluster}` : ""}
+        </span>
+      ))}
+      <span className="dim">by {owner}</span>
+    </div>
+  );
+}
+
+function Content({ simulation: found }: { simulation: Simulation }) {
+  if (isActive(found)) return <Waiting simulation={found} />;
+  if (found.runs.length > 0) return <Results runs={found.runs} />;
+  return (
+    <EmptyState
+      title={found.error ? "It has no result" : "It was stopped"}
+      tone={found.error ? "bad" : "calm"}
+      action={
+        <LinkButton to="/simulator" variant="default">
+          Simulate again
+        </LinkButton>
+      }
+    >
+      {found.error?.message}
+    </EmptyState>
+  );
+}
+
+function Waiting({ simulation: found }: { simulation: Simulation }) {
+  const percent = percentDone(found);
+  return (
+    <div className={css.progress} role="status">
+      <Progress
+        value={percent}
+        aria-label="Progress"
+        animated={found.state === "RUNNING"}
+        size="lg"
+      />
+      <span>
+        {found.state === "QUEUED"
+          ? "It begins as soon as no other simulation runs."
+          : `${found.jobs_ended.toLocaleString("en")} of ${pluralize(found.jobs_total, "job")} have ended, over all runs.`}{" "}
+        You may leave the page; the result stays at this address.
+      </span>
+    </div>
+  );
+}
+
+function Results({ runs }: { runs: SimulatedRun[] }) {
+  const columns = useMemo(() => columnsOf(runs), [runs]);
+  return (
+    <>
+      <div className={css.plots}>
+        <Bars runs={runs} title="Mean completion time" value={(run) => run.figures.avg_jct_s} />
+        <Bars runs={runs} title="Mean wait" value={(run) => run.figures.avg_wait_s} />
+        <MetricPlot
+          title="Jobs that wait, by time since the first one"
+          lines={linesOf(runs, 1)}
+          x="elapsed"
+          log={false}
+        />
+        <MetricPlot
+          title="GPUs in use, by time since the first job"
+          lines={linesOf(runs, 2)}
+          x="elapsed"
+          log={false}
+        />
+      </div>
+      <DataTable
+        label="Figures of each policy"
+        columns={columns}
+        rows={runs}
+        rowId={(run) => `${run.scenario} ${run.figures.policy}`}
+        minWidth={960}
+      />
+      <Unfinished runs={runs} />
+    </>
+  );
+}
+
+/** Says so where a policy did not run the same jobs as the others. */
+function Unfinished({ runs }: { runs: SimulatedRun[] }) {
+  const left = runs.filter(({ figures }) => figures.finished < figures.jobs);
+  if (left.length === 0) return null;
+  return (
+    <p className={css.facts}>
+      Jobs that ask for more GPUs than there are never start, and are not counted:{" "}
+      {left
+        .map((run) => `${run.figures.jobs - run.figures.finished} under ${runLabel(run, runs)}`)
+        .join("; ")}
+      .
+    </p>
+  );
+}
+
+interface BarsProps {
+  runs: SimulatedRun[];
+  title: string;
+  value: (run: SimulatedRun) => number;
+}
+
+function Bars({ runs, title, value }: BarsProps) {
+  const scheme = useComputedColorScheme("light");
+  const most = Math.max(...runs.map(value), 1e-9);
+  const first = runs[0] ? value(runs[0]) : 0;
+  return (
+    <figure className={css.bars}>
+      <figcaption>{title}</figcaption>
+      <ul>
+        {runs.map((run, index) => (
+          <li key={runLabel(run, runs)}>
+            <span>{runLabel(run, runs)}</span>
+            <span className={css.bar}>
+              <i
+                aria-hidden="true"
+                style={{
+                  width: `${(62 * value(run)) / most}%`,
+                  background: lineColor(index, scheme),
+                }}
+              />
+              <b className="num">{formatDuration(value(run))}</b>
+              <small className="num">{comparedTo(first, value(run))}</small>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </figure>
+  );
+}
+
+function linesOf(runs: SimulatedRun[], column: 1 | 2): PlotLine[] {
+  return runs.map((run, color) => ({
+    label: runLabel(run, runs),
+    color,
+    points: run.series.map((point): [number, number] => [point[0] ?? 0, point[column] ?? 0]),
+  }));
+}
+
+type Figures = SimulatedRun["figures"];
+
+function columnsOf(runs: SimulatedRun[]): Column<SimulatedRun>[] {
+  const column = (
+    id: string,
+    header: string,
+    value: (figures: Figures) => number,
+    text: (value: number) => string = formatDuration,
+  ): Column<SimulatedRun> => ({
+    id,
+    header,
+    width: "minmax(86px, 1fr)",
+    align: "end",
+    cell: (run) => <span className="num">{text(value(run.figures))}</span>,
+    sortValue: (run) => value(run.figures),
+  });
+  const whole = (value: number) => value.toLocaleString("en");
+  return [
+    {
+      id: "policy",
+      header: "Policy",
+      width: "minmax(150px, 2fr)",
+      cell: (run) => <b>{runLabel(run, runs)}</b>,
+      sortValue: (run) => runLabel(run, runs),
+    },
+    column("finished", "Jobs", (figures) => figures.finished, whole),
+    column("mean", "Mean JCT", (figures) => figures.avg_jct_s),
+    column("median", "Median", (figures) => figures.p50_jct_s),
+    column("p99", "99%", (figures) => figures.p99_jct_s),
+    column("wait", "Mean wait", (figures) => figures.avg_wait_s),
+    column("makespan", "Makespan", (figures) => figures.makespan_s),
+    column("used", "GPUs used", (figures) => 100 * figures.utilisation, formatPercent),
+    column(
+      "rho",
+      "Worst ρ",
+      (figures) => figures.rho_max,
+      (value) => value.toFixed(2),
+    ),
+    column("preemptions", "Preemptions", (figures) => figures.preemptions, whole),
+  ];
+}
