@@ -64,6 +64,10 @@ def test_a_virtual_cluster_shows_its_jobs_in_cells_queue_and_time_line(visit):
     visit("vc")
 
 
+def test_policies_are_compared_on_made_up_jobs_and_on_history(visit):
+    visit("simulator")
+
+
 def test_quotas_are_given_and_refused(visit):
     visit("quota")
 

@@ -33,7 +33,7 @@ LOST_AFTER = timedelta(seconds=60)
 
 
 def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Simulation:
-    """Create a simulation that waits for its turn. `request` as `api.SimulationBody` has checked it.
+    """Create a simulation that waits for its turn. `request` is what `api.SimulationBody` checked.
 
     Raises Conflict `simulation_active` while another one of the user is not over, and SkepError for
     a policy that is not to be had.

@@ -87,6 +87,8 @@ function views({ running, failed, waiting }) {
     ].map((tab) => [`/virtual-clusters/default?tab=${tab}`]),
     ["/virtual-clusters/default?over=nodes"],
     ["/usage"],
+    ["/simulator"],
+    ["/simulator/00000000-0000-7000-8000-000000000000"],
     ["/usage?by=user&plot=class&range=90d"],
     ["/images"],
     ["/storages"],

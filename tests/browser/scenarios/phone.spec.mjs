@@ -83,6 +83,8 @@ const PAGES = [
     "settings",
   ].map((tab) => `/virtual-clusters/default?tab=${tab}`),
   "/usage",
+  "/simulator",
+  "/simulator/00000000-0000-7000-8000-000000000000",
   "/images",
   "/storages",
   "/storages/there-is-none",
