@@ -332,21 +332,15 @@ class Skep(Api):
         return True
 
     def download_logs(self, job_id: str, **params: Any) -> Iterator[bytes]:
-        """Yield the merged log as one transfer, piece by piece, as far as it is stored now.
-        `params`: rank, role, stream, attempt, prefix, progress; see the REST API."""
-        yield from self._streamed(calls.download_logs(job_id, params))
+        """Yield the merged log as far as it is stored now. `params`: those of the REST API."""
+        yield from self.stream(calls.download_logs(job_id, params))
 
     def export_audit(self, **params: Any) -> Iterator[bytes]:
-        """Yield the audit entries of a filter as one transfer, piece by piece. `params`: format
-        (csv or jsonl), and those of `audit`."""
-        yield from self._streamed(calls.export_audit(params))
+        """Yield all audit entries. `params`: format (csv or jsonl), and those of `audit`."""
+        yield from self.stream(calls.export_audit(params))
 
-    def export_trace(self, **params: Any) -> Iterator[bytes]:
-        """Yield the finished jobs that you may see as a trace for the simulator, piece by piece.
-        `params`: since, until, virtual_cluster."""
-        yield from self._streamed(calls.export_trace(params))
-
-    def _streamed(self, call: Call[None]) -> Iterator[bytes]:
+    def stream(self, call: Call[None]) -> Iterator[bytes]:
+        """Yield the answer of a call piece by piece, such as that of `calls.export_trace`."""
         request = request_of(self._http, self.server, self.token, call)
         try:
             response = self._http.send(request, stream=True)
@@ -458,22 +452,16 @@ class AsyncSkep(Api):
         await self.run(calls.upload(Body(archive.path, progress)))
         return True
 
-    async def download_logs(self, job_id: str, **params: Any) -> AsyncIterator[bytes]:
+    def download_logs(self, job_id: str, **params: Any) -> AsyncIterator[bytes]:
         """Yield the merged log as one transfer, piece by piece, as far as it is stored now."""
-        async for piece in self._streamed(calls.download_logs(job_id, params)):
-            yield piece
+        return self.stream(calls.download_logs(job_id, params))
 
-    async def export_audit(self, **params: Any) -> AsyncIterator[bytes]:
+    def export_audit(self, **params: Any) -> AsyncIterator[bytes]:
         """Yield the audit entries of a filter as one transfer, piece by piece."""
-        async for piece in self._streamed(calls.export_audit(params)):
-            yield piece
+        return self.stream(calls.export_audit(params))
 
-    async def export_trace(self, **params: Any) -> AsyncIterator[bytes]:
-        """Yield the finished jobs that you may see as a trace, piece by piece."""
-        async for piece in self._streamed(calls.export_trace(params)):
-            yield piece
-
-    async def _streamed(self, call: Call[None]) -> AsyncIterator[bytes]:
+    async def stream(self, call: Call[None]) -> AsyncIterator[bytes]:
+        """Yield the answer of a call piece by piece."""
         request = request_of(self._http, self.server, self.token, call)
         try:
             response = await self._http.send(request, stream=True)

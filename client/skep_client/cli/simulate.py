@@ -152,11 +152,15 @@ def _trace(given: str, as_json: bool) -> Iterator[Path | None]:
     if name != HISTORY:
         yield Path(given) if given else None
         return
+    from skep_client.calls import export_trace
+
     since, _, until = window.partition("..")
     with TemporaryDirectory(prefix="skep-simulate-") as folder, client() as skep:
         path = Path(folder) / "history"
         with path.open("wb") as file:
-            file.writelines(skep.export_trace(since=moment(since), until=moment(until)))
+            file.writelines(
+                skep.stream(export_trace({"since": moment(since), "until": moment(until)}))
+            )
         if path.read_bytes().count(b"\n") < 2:
             message = "No job that you may see and that used GPUs has ended in this time."
             _refuse("no_jobs", message, {}, as_json)

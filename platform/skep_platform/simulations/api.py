@@ -88,7 +88,7 @@ class ChangeBody(Body):
         default="",
         allow_blank=True,
         max_length=63,
-        help_text="Who gets or gives them; empty: nobody owns them.",
+        help_text="Who gets or gives them; empty: no one owns them.",
     )
     gpu_model = serializers.CharField(max_length=100)
     gpus = serializers.IntegerField(

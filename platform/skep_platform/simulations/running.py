@@ -45,7 +45,7 @@ HERE, CHANGED = "as_is", "changed"
 
 
 class Stopped(Exception):
-    """Somebody asked for it."""
+    """Raised when a user stopped the simulation."""
 
 
 @dataclass(frozen=True, slots=True)

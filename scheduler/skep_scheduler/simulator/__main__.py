@@ -56,28 +56,28 @@ def watch(request: SimulateRequest) -> int:
     try:
         runs = plan_runs(request)
         total, before = sum(len(run.trace.jobs) for run in runs), 0
-        _tell(ended=0, total=total)
+        _report(ended=0, total=total)
         for run in runs:
-            line, series = execute(run, partial(_tell_ended, before, total))
+            line, series = execute(run, partial(_report_ended, before, total))
             start = 0.0 if run.live else min(job.submit_s for job in run.trace.jobs)
-            _tell(line=line, series=[(round(at - start, 1), *more) for at, *more in series])
+            _report(line=line, series=[(round(at - start, 1), *more) for at, *more in series])
             before += len(run.trace.jobs)
-            _tell(ended=before, total=total)
+            _report(ended=before, total=total)
     except (WorkloadError, PolicyError) as error:
-        _tell(error={"code": error.code, "message": error.message, "details": error.details})
+        _report(error={"code": error.code, "message": error.message, "details": error.details})
         return 2
     except MemoryError:
         message = "The simulation needs more memory than it may use. Simulate fewer jobs."
-        _tell(error={"code": "simulation_too_large", "message": message, "details": {}})
+        _report(error={"code": "simulation_too_large", "message": message, "details": {}})
         return 2
     return 0
 
 
-def _tell_ended(before: int, total: int, jobs: int) -> None:
-    _tell(ended=before + jobs, total=total)
+def _report_ended(before: int, total: int, jobs: int) -> None:
+    _report(ended=before + jobs, total=total)
 
 
-def _tell(**facts: object) -> None:
+def _report(**facts: object) -> None:
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 

@@ -205,7 +205,7 @@ function Changes({ options, vc, changes, onChange }: ChangesProps) {
               aria-label="Virtual cluster that changes"
               data={[
                 ...options.virtual_clusters.map((name) => ({ value: name, label: name })),
-                { value: WHOLE, label: "nobody's GPUs" },
+                { value: WHOLE, label: "GPUs that no one owns" },
               ]}
               value={change.vc}
               onChange={(value) => set(index, { vc: value ?? WHOLE })}
