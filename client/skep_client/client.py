@@ -320,8 +320,7 @@ class Skep(Api):
             cursor = next_cursor(found)
 
     def upload(self, archive: Archive, progress: Progress | None = None) -> bool:
-        """Upload an archive; return whether its bytes had to be sent. The server keeps what it
-        received once for 30 days."""
+        """Upload an archive, and return whether its bytes had to be sent."""
         try:
             self.run(calls.archive(archive.sha256))
             return False
@@ -353,8 +352,7 @@ class Skep(Api):
             raise ServerUnreachable(f"The transfer broke off: {error}") from error
 
     def search_logs(self, job_id: str, **params: Any) -> Iterator[models.Match]:
-        """Yield the lines of the merged log with a text in them (`q`; `regex`, `ignore_case`), in
-        order."""
+        """Yield the lines of the merged log with a text (`q`; `regex`, `ignore_case`), in order."""
         cursor: str | None = ""
         while cursor is not None:
             found = self.run(calls.search_logs(job_id, **params, cursor=cursor))

@@ -58,8 +58,7 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
     asking.mutate({
       virtual_cluster: vc,
       source,
-      since: new Date(Date.now() - Number(days) * DAY_MS).toISOString(),
-      until: new Date().toISOString(),
+      ...lastDays(Number(days)),
       jobs: Number(jobs),
       load: Number(load) / 100,
       seed: Number(seed),
@@ -180,6 +179,11 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
       </div>
     </form>
   );
+}
+
+function lastDays(days: number) {
+  const now = Date.now();
+  return { since: new Date(now - days * DAY_MS).toISOString(), until: new Date(now).toISOString() };
 }
 
 interface ChangesProps {
