@@ -75,6 +75,12 @@ def simulate(
     restart: Annotated[
         float, typer.Option(help="Seconds that a preempted job loses when it starts again.")
     ] = 0.0,
+    migration: Annotated[
+        float, typer.Option(help="Seconds that it loses besides if that is on other nodes.")
+    ] = 0.0,
+    speeds: Annotated[
+        str, typer.Option(metavar="MODEL=SPEED,...", help="V100=1,A100=2.1: how fast GPUs are.")
+    ] = "",
     vc: Annotated[
         list[str] | None,
         typer.Option("--vc", metavar="VC=MODEL:GPUS", help="A virtual cluster. May be repeated."),
@@ -120,6 +126,8 @@ def simulate(
         shares,
         grace,
         speedup,
+        migration,
+        speeds,
     )
     lines: list[dict[str, Any]] = []
     series = []

@@ -29,7 +29,7 @@ from skep_scheduler.simulator.presets.elastic_native import (
     speedup_of,
 )
 from skep_scheduler.simulator.readers import Trace, read
-from skep_scheduler.simulator.speed import LOCALITIES
+from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
     WorkloadError,
     gangs_of,
@@ -53,6 +53,8 @@ class SimulateRequest:
     policies: names, each with parameters behind it if wanted: `fifo:backfill=skip`
     placement: `cells` runs the live engine; `nodes` (best fit), `first` (first fit) and `count`
         run the event kernel; "" chooses: the engine for a policy that only it has
+    migration_s, speeds: of the event kernel, what a start on other nodes costs, and how fast GPUs
+        of each model are: `V100=1,A100=2.1`
     speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
@@ -71,6 +73,8 @@ class SimulateRequest:
     vcs: tuple[str, ...] = ()
     grace_s: float = 30.0
     speedup: str = ""
+    migration_s: float = 0.0
+    speeds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
             request.locality,
             request.restart_s,
             request.speedup,
+            request.migration_s,
+            request.speeds,
             report,
         )
         outcome = registry.find(run.preset).run(setup)
@@ -314,8 +320,14 @@ def _check(request: SimulateRequest) -> None:
         raise WorkloadError(f"--placement is one of {', '.join(PLACEMENTS)}", "bad_option")
     if request.locality not in LOCALITIES:
         raise WorkloadError(f"--locality is one of {', '.join(LOCALITIES)}", "bad_option")
-    if not 0 <= request.restart_s <= 86_400 or not 0 <= request.grace_s <= 86_400:
-        raise WorkloadError("--restart and --grace are from 0 to 86400 seconds", "bad_option")
+    costs = request.restart_s, request.migration_s, request.grace_s
+    if not all(0 <= cost <= 86_400 for cost in costs):
+        message = "--restart, --migration and --grace are from 0 to 86400 seconds"
+        raise WorkloadError(message, "bad_option")
+    on_nodes = request.placement in ("", "nodes", "first") and request.preset in ("", "native")
+    if (read_speeds(request.speeds) or request.migration_s) and not on_nodes:
+        message = "--speeds and --migration need nodes: --placement nodes or first, no preset"
+        raise WorkloadError(message, "bad_option")
     if request.trace is None and not (1 <= request.jobs <= 1_000_000 and 0 < request.load <= 10):
         raise WorkloadError("--jobs is 1 or more, --load is above 0 and at most 10", "bad_option")
     check_speedup(request.speedup)

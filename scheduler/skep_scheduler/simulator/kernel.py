@@ -146,6 +146,8 @@ class SimulatedJob:
         "held_us",
         "id",
         "left_us",
+        "migrations",
+        "nodes",
         "number",
         "place",
         "preemptions",
@@ -174,7 +176,8 @@ class SimulatedJob:
         self.since_us = self.start_us = self.start_left_us = 0
         self.first_us: int | None = None
         self.rate = 1.0
-        self.version = self.preemptions = self.ranked = 0
+        self.version = self.preemptions = self.migrations = self.ranked = 0
+        self.nodes: set[int] = set()  # where it ran last, if migrations cost something
 
     @property
     def left_s(self) -> float:
@@ -215,7 +218,8 @@ class SharedPool:
     pool: GpuPool
     policy: OrderPolicy
     waiting: dict[int, list[tuple[Key, float, int, SimulatedJob]]] = field(default_factory=dict)
-    running: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    # By number of GPUs and rate.
+    running: dict[tuple[int, float], list[tuple[Any, ...]]] = field(default_factory=dict)
     never: list[SimulatedJob] = field(default_factory=list)
     # By number of GPUs: the cause for which jobs of this size wait since `accounted_us`.
     causes: dict[int, str] = field(default_factory=dict)
@@ -247,13 +251,17 @@ class Kernel:
         domains: Mapping[str, tuple[GpuPool, OrderPolicy]],
         *,
         restart_s: float = 0.0,
+        migration_s: float = 0.0,
         locality: Sequence[float] = (),
+        speeds: Sequence[float] = (),
     ) -> None:
         """`domains` by the virtual cluster of a job; "" is for all others. `restart_s` is paid,
-        with the GPUs held, by a job that starts again. `locality`: the speed of a job on 1, 2, ...
-        nodes, the last one for more; empty: 1."""
+        with the GPUs held, by a job that starts again, and `migration_s` besides where it does so
+        on other nodes. `locality`: the speed of a job on 1, 2, ... nodes, the last one for more;
+        `speeds`: that of each node, the slowest of a job's counts; empty: 1."""
         self.domains = {name: SharedPool(*made) for name, made in domains.items()}
-        self.restart_us = int(restart_s * US)
+        self.restart_us, self.migration_us = int(restart_s * US), int(migration_s * US)
+        self.speeds = tuple(speeds)
         self.locality = tuple(locality)
         self.jobs = [
             SimulatedJob(job, number, round(job.submit_s * US)) for number, job in enumerate(jobs)
@@ -320,13 +328,21 @@ class Kernel:
         self._ended[job.number] = self.now
 
     def _start(self, domain: SharedPool, job: SimulatedJob, place: Place) -> None:
+        rate = self.locality[min(len(place), len(self.locality)) - 1] if self.locality else 1.0
+        if self.speeds:
+            rate *= min(self.speeds[node] for node, _ in place)
         if job.first_us is None:
             job.first_us = self.now
         else:
-            job.left_us += self.restart_us
+            paid = self.restart_us
+            if self.migration_us and {node for node, _ in place} != job.nodes:
+                paid += self.migration_us
+                job.migrations += 1
+            job.left_us += paid if rate == 1.0 else int(paid * rate)
             domain.refused.clear()
-        slow = self.locality[min(len(place), len(self.locality)) - 1] if self.locality else 1.0
-        job.start(place, self.now, slow)
+        if self.migration_us:
+            job.nodes = {node for node, _ in place}
+        job.start(place, self.now, rate)
         job.version += 1
         heapq.heappush(self._events, (job.end_us(), END, job.number, job.version))
         if domain.policy.keep is Keep.DISPLACE:
@@ -343,10 +359,11 @@ class Kernel:
                 # One heap for all: a key changes only when it crosses a limit.
                 crosses = self.now - int(-(at * US - job.served) // job.gpus)
                 heapq.heappush(self._events, (crosses, CROSS, job.number, job.version))
-            surrogate, size = tuple(-part for part in key), 0
+            surrogate, size = tuple(-part for part in key), (0, 1.0)
         else:
-            # What is left falls equally fast for all jobs of one size: the end stands for it.
-            surrogate, size = (-key[0], -job.end_us(), *(-part for part in key[1:])), job.gpus
+            # What is left falls equally fast for all of one size and rate: the end stands for it.
+            surrogate = (-key[0], -job.end_us(), *(-part for part in key[1:]))
+            size = job.gpus, job.rate
         job.ranked += 1  # an earlier entry of it is stale
         entry = (surrogate, -job.submitted_at, -job.number, job.ranked, job)
         heapq.heappush(domain.running.setdefault(size, []), entry)
@@ -390,11 +407,11 @@ class Kernel:
         """Take the places of running jobs that come later in the order, the last ones first."""
         policy, pool, now = domain.policy, domain.pool, self.now / US
         mine = policy.key(job, now)
-        released: list[tuple[int, tuple[Any, ...]]] = []
+        released: list[tuple[tuple[int, float], tuple[Any, ...]]] = []
         place = None
         while place is None:
-            worst, size = None, 0
-            for gpus, heap in domain.running.items():
+            worst, size = None, (0, 1.0)
+            for kind, heap in domain.running.items():
                 while heap and _is_stale(heap[0]):
                     heapq.heappop(heap)
                 if heap:
@@ -402,7 +419,7 @@ class Kernel:
                     other.touch(self.now)
                     rank = policy.key(other, now), other.submitted_at, other.number
                     if worst is None or rank > worst:
-                        worst, size = rank, gpus
+                        worst, size = rank, kind
             if worst is None or not mine < worst[0]:
                 break
             entry = heapq.heappop(domain.running[size])
@@ -454,6 +471,7 @@ class Kernel:
                     job.trace.vc,
                     job.trace.user,
                     job.preemptions,
+                    job.migrations,
                     met=None if deadline is None else ended_at is not None and ended_at <= deadline,
                 )
             )

@@ -29,6 +29,21 @@ PHILLY_TWO_SERVERS_SHARED = 74.1 / 114.8
 LOCALITIES = {"none": (), "philly": (PHILLY_ONE_SERVER, PHILLY_TWO_SERVERS)}
 
 
+def read_speeds(text: str) -> dict[str, float]:
+    """Return how fast GPUs are by model in small letters, of `V100=1,A100=2.1`; traces were
+    recorded at speed 1. Raises `WorkloadError`."""
+    speeds = {}
+    for part in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*([^=\s]+)\s*=\s*(\d{1,6}(?:\.\d{1,6})?)\s*", part)
+        if match is None or not 0.001 <= float(match[2]) <= 1000:
+            raise WorkloadError(
+                f"--speeds {text!r}: {part!r} is not MODEL=SPEED, with a speed from 0.001 to 1000",
+                "bad_option",
+            )
+        speeds[match[1].lower()] = float(match[2])
+    return speeds
+
+
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """`table` has steps per second by (model, global batch), and then by number of GPUs."""

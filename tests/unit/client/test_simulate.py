@@ -120,6 +120,15 @@ def test_a_trace_without_durations_names_what_it_needs(tmp_path: Path) -> None:
     assert "needs a trace with the columns of muri" in result.stderr
 
 
+def test_faster_gpus_end_jobs_earlier() -> None:
+    run = ("--jobs", "40", "--cluster", "1x8xV100+1x8xA100", "--policy", "srtf")
+    slow, fast = lines(*run), lines(*run, "--speeds", "V100=1,a100=2.1", "--migration", "30")
+    assert fast[0]["avg_jct_s"] < slow[0]["avg_jct_s"]
+    for given in ("H100=2", "A100=fast", "A100=0"):
+        result = skep(*run, "--speeds", given, "--json")
+        assert (result.exit_code, json.loads(result.stderr)["code"]) == (2, "bad_option")
+
+
 SERVER = "http://skep.test"
 HISTORY = """id,submit_s,duration_s,gpus,vc,user,priority,deadline_s,gpu_model
 a,1790000000.0,100.0,8,red,ann,10,,

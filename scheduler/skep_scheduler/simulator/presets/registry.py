@@ -36,6 +36,7 @@ from skep_scheduler.simulator.speed import (
     LOCALITIES,
     Profiles,
     read_profiles,
+    read_speeds,
     read_typed_profiles,
 )
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
@@ -61,6 +62,8 @@ class Setup:
     locality: str = "none"
     restart_s: float = 0.0
     speedup: str = ""
+    migration_s: float = 0.0
+    speeds: str = ""
     report: Callable[[int], None] | None = None
 
     @property
@@ -147,8 +150,26 @@ def run_kernel(setup: Setup, hardware: Hardware) -> Outcome:
     if setup.placement == "count":
         pool = CountPool(hardware.gpus)
     else:
-        pool = NodePool(hardware.node_sizes(), best_fit=setup.placement == "nodes")
+        nodes = sorted(_nodes(hardware, read_speeds(setup.speeds)), key=lambda node: -node[1])
+        pool = NodePool([gpus for gpus, _ in nodes], best_fit=setup.placement == "nodes")
+        if setup.speeds:
+            speeds = [speed for _, speed in nodes]
+            return _on_pools(setup, _by_submission(setup.jobs), {"": pool}, speeds)
     return _on_pools(setup, _by_submission(setup.jobs), {"": pool})
+
+
+def _nodes(hardware: Hardware, speeds: Mapping[str, float]) -> list[tuple[int, float]]:
+    """Return the GPUs and the speed of each node. Raises `WorkloadError`."""
+    unknown = speeds.keys() - {group.model.lower() for group in hardware.groups}
+    if unknown:
+        raise WorkloadError(
+            f"--speeds: the cluster has no GPUs of {', '.join(sorted(unknown))}", "bad_option"
+        )
+    return [
+        (group.gpus, speeds.get(group.model.lower(), 1.0))
+        for group in hardware.groups
+        for _ in range(group.nodes)
+    ]
 
 
 def _counted(setup: Setup, hardware: Hardware) -> Outcome:
@@ -176,13 +197,20 @@ def _philly_week(setup: Setup, hardware: Hardware) -> Outcome:
     )
 
 
-def _on_pools(setup: Setup, jobs: list[TraceJob], pools: Mapping[str, GpuPool]) -> Outcome:
+def _on_pools(
+    setup: Setup,
+    jobs: list[TraceJob],
+    pools: Mapping[str, GpuPool],
+    speeds: Sequence[float] = (),
+) -> Outcome:
     policy = setup.order()
     kernel = Kernel(
         _with_durations(setup, jobs),
         {vc: (pool, policy) for vc, pool in pools.items()},
         restart_s=setup.restart_s,
+        migration_s=setup.migration_s,
         locality=LOCALITIES[setup.locality],
+        speeds=speeds,
     )
     return kernel.run(setup.report)
 

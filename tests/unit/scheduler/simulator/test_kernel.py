@@ -152,3 +152,24 @@ def test_a_job_larger_than_a_node_takes_whole_nodes_and_one_for_the_rest() -> No
 def test_a_job_larger_than_the_cluster_never_starts_and_is_no_other_jobs_matter() -> None:
     outcome = simulate(jobs((0, 10, 99), (1, 10, 8)), Fifo())
     assert ends(outcome) == {"j0": None, "j1": 11}
+
+
+def test_a_job_runs_as_fast_as_the_slowest_of_its_nodes() -> None:
+    facts = jobs((0, 210, 1), (0, 210, 1), (1000, 210, 2))
+    outcome = simulate(facts, Fifo(), NodePool([1, 1]), speeds=(2.1, 1.0))
+    assert ends(outcome) == {"j0": 100, "j1": 210, "j2": 1210}
+
+
+@pytest.mark.parametrize(
+    ("speeds", "end"), [((1.0, 1.0), 345), ((1.0, 2.0), 305), ((2.0, 1.0), 225)]
+)
+def test_a_start_on_another_node_costs_a_migration_at_any_speed(
+    speeds: tuple[float, float], end: float
+) -> None:
+    """A short job of two GPUs takes the place of the long one, which goes on where another one
+    has ended, after 35 s without progress."""
+    facts = jobs((0, 50, 1), (0, 300, 1), (40, 20, 2))
+    outcome = simulate(facts, Srtf(), NodePool([1, 2]), restart_s=5, migration_s=30, speeds=speeds)
+    assert ends(outcome)["j1"] == end
+    assert [job.migrations for job in outcome.jobs] == [0, 1, 0]
+    assert outcome.figures()["migrations"] == 1
