@@ -22,11 +22,11 @@ test("policies are compared on made-up jobs and on history", async ({
     jobFile({ name: freshName("ran"), command: "sleep 1", gpus: 2 }),
   );
   await page.getByRole("link", { name: "Simulator" }).click();
-  await page.getByRole("textbox", { name: "Jobs", exact: true }).click();
+  await page.getByRole("combobox", { name: "Jobs", exact: true }).click();
   await page.getByRole("option", { name: "made up" }).click();
-  await page.getByRole("textbox", { name: "Number of jobs" }).fill("150");
+  await page.getByLabel("Number of jobs").fill("60");
   await page.getByRole("button", { name: /had more or fewer GPUs/ }).click();
-  await page.getByRole("textbox", { name: "GPUs more, or fewer" }).fill("8");
+  await page.getByLabel("GPUs more, or fewer").fill("8");
   await shootBoth(page, "simulator-form");
   await page.getByRole("button", { name: "Simulate", exact: true }).click();
 
