@@ -371,8 +371,7 @@ class Skep(Api):
         return the_one(plain, found, self.me().username if len(found) > 1 else "")
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
-        """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds; the
-        job goes on then."""
+        """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with Subscription(self.server, self.token, "job", job_id) as changes:
             while True:

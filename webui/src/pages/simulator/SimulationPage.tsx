@@ -22,7 +22,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { comparedTo, percentDone, runLabel, scopeOf, stateLabel } from "./words";
+import { comparedTo, percentDone, runLabel, scopeOf, stateLabel } from "./labels";
 import css from "./simulator.module.css";
 
 /** One simulation: how far it is, and then its policies side by side. */

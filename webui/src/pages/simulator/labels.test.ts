@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { SimulatedRun } from "@/api/simulations";
-import { comparedTo, percentDone, policyLabel, runLabel } from "./words";
+import { comparedTo, percentDone, policyLabel, runLabel } from "./labels";
 
 const run = (scenario: "as_is" | "changed") =>
   ({ scenario, figures: { policy: "fifo" } }) as unknown as SimulatedRun;
