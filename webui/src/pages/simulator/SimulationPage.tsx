@@ -25,6 +25,9 @@ import type { Column } from "@/ui/table/columns";
 import { comparedTo, percentDone, runLabel, scopeOf, stateLabel } from "./labels";
 import css from "./simulator.module.css";
 
+/** How wide the flank of a step is drawn. */
+const STEP_S = 0.5;
+
 /** One simulation: how far it is, and then its policies side by side. */
 export function SimulationPage() {
   const { id } = useParams({ from: "/shell/simulator/$id" });
@@ -215,11 +218,18 @@ function Bars({ runs, title, value }: BarsProps) {
   );
 }
 
+/** Steps: what was counted holds until it is counted anew. */
 function linesOf(runs: SimulatedRun[], column: 1 | 2): PlotLine[] {
   return runs.map((run, color) => ({
     label: runLabel(run, runs),
     color,
-    points: run.series.map((point): [number, number] => [point[0] ?? 0, point[column] ?? 0]),
+    points: run.series.flatMap((point, index): [number, number][] => {
+      const at = point[0] ?? 0;
+      const before = run.series[index - 1];
+      const step: [number, number] = [at, point[column] ?? 0];
+      if (!before || at - (before[0] ?? 0) <= STEP_S) return [step];
+      return [[at - STEP_S, before[column] ?? 0], step];
+    }),
   }));
 }
 
