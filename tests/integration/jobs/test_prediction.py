@@ -38,7 +38,7 @@ def test_a_duration_is_predicted_by_the_owners_earlier_jobs_of_the_name(alice, v
     ran(bob, make_vc("other", members=[bob], quotas={"A100": 1}), "train", 3)
     job = submit(alice, vc, name="train-77")
     assert (job.predicted_s, job.prediction["source"], job.prediction["jobs"]) == (100, "name", 3)
-    assert job.prediction["low_s"] is None  # of three jobs nothing is promised
+    assert job.prediction["low_s"] is None  # three jobs make no interval
     with CaptureQueriesContext(connection) as queries:
         predict(alice, "train", "", 1)
     assert len(queries) == 1

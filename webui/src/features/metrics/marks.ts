@@ -9,7 +9,7 @@ export interface Mark {
 
 const MIN_GAP = 60; // CSS pixels between two labels
 
-/** Draws a dashed line at each mark, and its label where there is room beside the one before. */
+/** Draws a dashed line at each mark, and its label where it fits beside the one before. */
 export function drawMarks(marks: Mark[]): (plot: uPlot) => void {
   return (plot) => {
     const { ctx, bbox } = plot;

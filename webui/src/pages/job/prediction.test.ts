@@ -34,7 +34,7 @@ describe("what is expected of a job", () => {
     });
   });
 
-  it("promises no interval of a few jobs", () => {
+  it("shows no interval of a few jobs", () => {
     const few = { ...prediction, low_s: null, high_s: null, jobs: 2 };
     expect(expectation(few, null, NOW)).toEqual({ text: "about 30m 00s", note: "" });
     expect(predictionSource(few)).toBe("By 2 earlier jobs of its owner with this name.");
