@@ -25,6 +25,7 @@ from skep_scheduler.simulator.presets import (
     gandiva,
     gavel,
     muri,
+    muri_themis,
     openb,
     shockwave_runs,
     sia,
@@ -254,6 +255,12 @@ def _muri_antman(setup: Setup, hardware: Hardware) -> Outcome:
     return muri.run_antman(setup.jobs, hardware.node_sizes(), policy, setup.report)
 
 
+def _muri_themis(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "muri")
+    _no_parameters(setup)
+    return muri_themis.run_themis(_plain(setup), hardware.node_sizes(), setup.report)
+
+
 def _limits(setup: Setup) -> tuple[int, ...]:
     policy = setup.order((Tiresias,))
     assert isinstance(policy, Tiresias)
@@ -473,6 +480,7 @@ PRESETS: tuple[Preset, ...] = (
             "tiresias-l": _muri_tiresias,
             "tiresias": _muri_tiresias,
             "antman": _muri_antman,
+            "themis": _muri_themis,
         },
     ),
     Preset(

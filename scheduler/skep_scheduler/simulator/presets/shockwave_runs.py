@@ -10,6 +10,7 @@ from skep_scheduler.policies.shockwave import Settings
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.presets import shockwave
 from skep_scheduler.simulator.presets.shockwave_planner import Shockwave, read_settings, with_
+from skep_scheduler.simulator.presets.themis_auction import Auctions
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import TypedProfiles, read_typed_profiles
@@ -32,7 +33,7 @@ class GivenSetup(Protocol):
 
 
 THROUGHPUTS = "tacc_throughputs.json"
-POLICIES = (*shockwave.ALIASES, "shockwave")
+POLICIES = (*shockwave.ALIASES, "shockwave", "themis_auction")
 # The GPUs on which the artifact runs its traces, by their number of jobs.
 GPUS_OF = {120: 32, 220: 64, 460: 128, 900: 256}
 CONFIGS = {32: "tacc_32gpus", 64: "scale_64gpus", 128: "scale_128gpus", 256: "scale_256gpus"}
@@ -76,6 +77,8 @@ def run(setup: GivenSetup, hardware: Hardware) -> Outcome:
     if own:
         settings = _settings(setup.trace, config, hardware.gpus)
         options.planner = Shockwave(hardware.gpus, with_(settings, numbers))
+    elif setup.policy == "themis_auction":
+        options.planner = Auctions(hardware.gpus)
     else:
         policy = shockwave.ALIASES[setup.policy]
         options.shares = shockwave.shares_of(policy, hardware.gpus)

@@ -1,0 +1,99 @@
+"""Themis (Mahajan et al., NSDI 2020): finish-time fairness by an auction of free GPUs.
+
+Section 4. `rho_j = shared_j / ideal_j`: when job j ends as things are, by when it would end with
+1/J of the cluster. When terms end and GPUs are free, they are offered to the `1 - f` fraction of
+jobs with the largest rho. Each bids `V_j(k) = 1 / rho_j(held + k)` for every number k of GPUs.
+
+- The winners' `k_j` maximise `prod_j V_j(k_j)` with `sum_j k_j <= free` (proportional fairness).
+- Hidden payment: winner i keeps the part `c_i` of `k_i`, rounded down to whole gangs, with `c_i`
+  the product of the others' values beside it, by that which they would have without it. So bids
+  that overstate do not pay.
+- What is left goes to the jobs that can use it, bidders or not, a gang at a time, largest rho
+  first.
+
+There is no public code: this is our reading of the paper, in whole gangs; its bound of 1/e for what
+a winner keeps holds for values in proportion to divisible shares.
+`one_model.finish_time_fair` is the min-max rho that others run in its name. Default: f = 0.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, exp, log
+
+FAIRNESS = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Bidder:
+    """A job: its rho with 0, 1, 2, … gangs more, and the GPUs of a gang. Its rho never rises with
+    more gangs; the last entry is the most that it can use."""
+
+    rhos: tuple[float, ...]
+    gang: int = 1
+
+    @property
+    def rho(self) -> float:
+        return self.rhos[0]
+
+    def most(self, free: int) -> int:
+        return min(len(self.rhos) - 1, free // self.gang)
+
+
+def bidders(jobs: Sequence[Bidder], fairness: float = FAIRNESS) -> list[int]:
+    """Return the positions of those to whom free GPUs are offered, largest rho first."""
+    order = sorted(range(len(jobs)), key=lambda j: -jobs[j].rho)
+    return order[: max(1, ceil((1 - fairness) * len(jobs) - 1e-9))] if jobs else []
+
+
+def auction(jobs: Sequence[Bidder], free: int, fairness: float = FAIRNESS) -> list[int]:
+    """Return how many gangs each job gets of the free GPUs."""
+    bidding = bidders(jobs, fairness)
+    bids = [jobs[j] for j in bidding]
+    won = proportional(bids, free)
+    granted = [0] * len(jobs)
+    for i, j in enumerate(bidding):
+        if won[i]:
+            others = bids[:i] + bids[i + 1 :]
+            beside = sum(
+                -log(bid.rhos[k]) for bid, k in zip(others, won[:i] + won[i + 1 :], strict=True)
+            )
+            without = sum(
+                -log(bid.rhos[k]) for bid, k in zip(others, proportional(others, free), strict=True)
+            )
+            granted[j] = int(won[i] * exp(min(beside - without, 0.0)) + 1e-9)
+    left = free - sum(jobs[j].gang * k for j, k in enumerate(granted))
+    while True:
+        able = [
+            j for j, job in enumerate(jobs) if granted[j] + 1 < len(job.rhos) and job.gang <= left
+        ]
+        if not able:
+            return granted
+        worst = max(able, key=lambda j: (jobs[j].rhos[granted[j]], -j))
+        granted[worst] += 1
+        left -= jobs[worst].gang
+
+
+def proportional(bids: Sequence[Bidder], free: int) -> list[int]:
+    """Return the gangs of each bidder with the largest product of values: exact, by dynamic
+    programming over GPUs, O(bidders * free^2)."""
+    best = [0.0] * (free + 1)  # the least sum of log(rho) of the first bidders on so many GPUs
+    chosen: list[list[int]] = []
+    for bid in bids:
+        logs = [log(rho) for rho in bid.rhos]
+        row = []
+        following = []
+        for gpus in range(free + 1):
+            gangs = min(
+                range(bid.most(gpus) + 1), key=lambda k: (best[gpus - k * bid.gang] + logs[k], k)
+            )
+            row.append(gangs)
+            following.append(best[gpus - gangs * bid.gang] + logs[gangs])
+        best = following
+        chosen.append(row)
+    answer = [0] * len(bids)
+    for i in range(len(bids) - 1, -1, -1):
+        answer[i] = chosen[i][free]
+        free -= answer[i] * bids[i].gang
+    return answer
