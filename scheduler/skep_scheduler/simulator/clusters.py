@@ -60,6 +60,20 @@ class Hardware:
     def node_sizes(self) -> list[int]:
         return [group.gpus for group in self.groups for _ in range(group.nodes)]
 
+    def nodes_with(self, speeds: Mapping[str, float]) -> list[tuple[int, float]]:
+        """Return the GPUs and the speed of each node, by speeds of models in small letters. Raises
+        `WorkloadError` for a model that the cluster has not."""
+        unknown = speeds.keys() - {group.model.lower() for group in self.groups}
+        if unknown:
+            raise WorkloadError(
+                f"--speeds: the cluster has no GPUs of {', '.join(sorted(unknown))}", "bad_option"
+            )
+        return [
+            (group.gpus, speeds.get(group.model.lower(), 1.0))
+            for group in self.groups
+            for _ in range(group.nodes)
+        ]
+
 
 def read_cluster(text: str) -> Hardware:
     """Return the cluster of a shape, or of a file. Raises `WorkloadError`."""

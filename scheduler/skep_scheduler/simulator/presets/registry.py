@@ -151,26 +151,12 @@ def run_kernel(setup: Setup, hardware: Hardware) -> Outcome:
     if setup.placement == "count":
         pool = CountPool(hardware.gpus)
     else:
-        nodes = sorted(_nodes(hardware, read_speeds(setup.speeds)), key=lambda node: -node[1])
+        nodes = sorted(hardware.nodes_with(read_speeds(setup.speeds)), key=lambda node: -node[1])
         pool = NodePool([gpus for gpus, _ in nodes], best_fit=setup.placement == "nodes")
         if setup.speeds:
             speeds = [speed for _, speed in nodes]
             return _on_pools(setup, _by_submission(setup.jobs), {"": pool}, speeds)
     return _on_pools(setup, _by_submission(setup.jobs), {"": pool})
-
-
-def _nodes(hardware: Hardware, speeds: Mapping[str, float]) -> list[tuple[int, float]]:
-    """Return the GPUs and the speed of each node. Raises `WorkloadError`."""
-    unknown = speeds.keys() - {group.model.lower() for group in hardware.groups}
-    if unknown:
-        raise WorkloadError(
-            f"--speeds: the cluster has no GPUs of {', '.join(sorted(unknown))}", "bad_option"
-        )
-    return [
-        (group.gpus, speeds.get(group.model.lower(), 1.0))
-        for group in hardware.groups
-        for _ in range(group.nodes)
-    ]
 
 
 def _counted(setup: Setup, hardware: Hardware) -> Outcome:
