@@ -23,7 +23,7 @@ from skep_scheduler.simulator.presets import (
     elasticflow,
     elasticflow_own,
     gandiva,
-    gavel,
+    gavel_policies,
     muri,
     muri_themis,
     openb,
@@ -38,7 +38,6 @@ from skep_scheduler.simulator.speed import (
     Profiles,
     read_profiles,
     read_speeds,
-    read_typed_profiles,
 )
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
@@ -337,29 +336,20 @@ def near(trace: Trace) -> tuple[Path, ...]:
     return () if trace.path is None else tuple(trace.path.resolve().parents[:3])
 
 
-def _gavel_allox(setup: Setup, hardware: Hardware) -> Outcome:
-    given = dict(setup.parameters)
-    lambda_s = given.pop("lambda_s", gavel.LAMBDA_S)
-    if given or isinstance(lambda_s, str) or not 60 <= lambda_s <= 1e6:
-        raise WorkloadError(
-            "allox has the parameter lambda_s, the mean gap of arrivals: a number of seconds from "
-            "60 to 1000000",
-            "bad_policy_parameter",
-        )
+def _gavel(setup: Setup, hardware: Hardware) -> Outcome:
     workers = {group.model.lower(): group.nodes * group.gpus for group in hardware.groups}
-    if set(workers) != set(gavel.TYPES):
-        raise WorkloadError("preset gavel needs a cluster of v100, p100 and k80", "bad_cluster")
     path = setup.profiles
     if path is None:
-        found = (folder / gavel.THROUGHPUTS for folder in near(setup.trace))
+        found = (folder / gavel_policies.THROUGHPUTS for folder in near(setup.trace))
         path = next((file for file in found if file.is_file()), None)
     if path is None:
         raise WorkloadError(
-            f"preset gavel needs throughputs: {gavel.THROUGHPUTS} of Gavel, with --profiles",
+            f"preset gavel needs throughputs: {gavel_policies.THROUGHPUTS} of Gavel, with "
+            "--profiles",
             "bad_profile",
         )
-    profiles = read_typed_profiles(path)
-    return gavel.run_allox(profiles, workers, setup.seed, float(lambda_s), setup.report)
+    parameters = dict(setup.parameters)
+    return gavel_policies.run(setup.policy, parameters, path, workers, setup.seed, setup.report)
 
 
 def _fluid(setup: Setup, hardware: Hardware) -> Outcome:
@@ -498,7 +488,7 @@ PRESETS: tuple[Preset, ...] = (
             name,
             "the simulator of Gavel (OSDI 2020) on 36 V100, 36 P100 and 36 K80, continuous jobs",
             "36x1xv100+36x1xp100+36x1xk80",
-            {"allox": _gavel_allox},
+            dict.fromkeys(gavel_policies.POLICIES, _gavel),
             makes_jobs=True,
         )
         for name in ("gavel", "gavel-36")

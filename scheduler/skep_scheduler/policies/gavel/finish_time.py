@@ -1,0 +1,102 @@
+"""Finish-time fairness in Gavel (Narayanan et al., OSDI 2020, section 4.2), after Themis.
+
+    min over X of max over jobs j of  (elapsed_j + left_j / thr(j, X)) / T_iso_j
+
+elapsed_j is the time since j came, left_j its steps to go, thr(j, X) its rate under X. T_iso_j is
+how long j takes on its own part of the cluster, 1/J of the GPUs of each type: left_j by its rate
+there now, and for the steps that are made, by its rate there at the decisions before.
+
+For a given ratio rho this asks for thr(j, X) >= left_j / (rho * T_iso_j - elapsed_j), so that rho
+is the root of s(rho) = 1, where s is the factor by which all these rates can be multiplied: a
+linear program. It rises with rho, and falls to the root in a few steps of regula falsi.
+
+- `Ftf`: by the rates
+- agnostic: all types count as the first one (v100), as in the artifact
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skep_scheduler.policies.gavel.problem import Job, Problem, Shares, isolated
+from skep_scheduler.policies.gavel.program import Allocation, Program
+
+ACCURACY = 1e-4
+STEPS = 60
+
+
+class Ftf:
+    """It keeps the isolated time of the steps that were made."""
+
+    def __init__(self, *, agnostic: bool = False) -> None:
+        self._agnostic = agnostic
+        self._isolated: dict[int, float] = {}
+        self._before: dict[int, tuple[float, float]] = {}  # job: (left, isolated rate)
+
+    def __call__(self, problem: Problem) -> Shares:
+        if self._agnostic:
+            types = len(problem.types)
+            jobs = [replace(job, rates=job.rates[:1] * types) for job in problem.jobs]
+            problem = replace(problem, jobs=jobs)
+        goals: list[tuple[Job, float]] = []
+        before: dict[int, tuple[float, float]] = {}
+        spent: dict[int, float] = {}
+        for job in problem.jobs:
+            rate = isolated(problem, job)
+            if rate <= 0:
+                continue
+            left, known = self._before.get(job.number, (job.left, rate))
+            spent[job.number] = self._isolated.get(job.number, 0.0) + (left - job.left) / known
+            before[job.number] = job.left, rate
+            goals.append((job, spent[job.number] + job.left / rate))
+        self._isolated, self._before = spent, before
+        return fairest(problem, goals)
+
+
+def fairest(problem: Problem, goals: list[tuple[Job, float]]) -> Shares:
+    """Return shares whose largest ratio to the isolated times is least."""
+    if not goals:
+        return {}
+    _, shares = solve(problem, goals)
+    return shares
+
+
+def solve(problem: Problem, goals: list[tuple[Job, float]]) -> tuple[float, Shares]:
+    """Return the least ratio and its shares; `goals` are jobs with their isolated times."""
+    # Below this no share is enough: each job alone on its fastest type for all its time.
+    low = max((job.elapsed + job.left / max(job.rates)) / time for job, time in goals)
+    low_factor, shares = _factor(problem, goals, low, centre=True)
+    if low_factor >= 1 - ACCURACY:
+        return low, shares
+    high, high_factor = 2 * low, _factor(problem, goals, 2 * low)[0]
+    while high_factor < 1:
+        low, low_factor = high, high_factor
+        high *= 2
+        high_factor = _factor(problem, goals, high)[0]
+    for _ in range(STEPS):
+        if high <= low * (1 + ACCURACY) or high_factor <= 1 + ACCURACY:
+            break
+        part = (1 - low_factor) / (high_factor - low_factor)
+        ratio = low + (high - low) * min(max(part * 1.02, 0.02), 0.98)
+        factor = _factor(problem, goals, ratio)[0]
+        if factor < 1:
+            low, low_factor = ratio, factor
+        else:
+            high, high_factor = ratio, factor
+    return high, _factor(problem, goals, high, centre=True)[1]
+
+
+def _factor(
+    problem: Problem, goals: list[tuple[Job, float]], ratio: float, *, centre: bool = False
+) -> tuple[float, Shares]:
+    """Return by how much the rates that a ratio asks for can be multiplied."""
+    program = Program()
+    factor = program.column(1.0)
+    allocation = Allocation(program, problem, [[job] for job, _ in goals])
+    for (job, time), made in zip(goals, allocation.made, strict=True):
+        need = job.left / max(ratio * time - job.elapsed, 1e-9)
+        program.row([*((column, rate / need) for column, rate in made), (factor, -1.0)], low=0.0)
+    values = program.solve(centre=centre)
+    if values is None:
+        return 0.0, {}
+    return values[factor], allocation.shares(values) if centre else {}
