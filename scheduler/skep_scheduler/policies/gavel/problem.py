@@ -42,7 +42,8 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Jobs in the order of their arrival, and the GPUs of each type. `beside` has the rates of both
-    jobs of a pair of kinds, one entry for each type; a pair that is absent cannot be packed."""
+    jobs of a pair of kinds, one entry for each type, and mirrored those of the kinds the other way
+    round; a pair that is absent cannot be packed."""
 
     types: tuple[str, ...]
     gpus: tuple[int, ...]

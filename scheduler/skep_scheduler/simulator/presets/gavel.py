@@ -120,6 +120,7 @@ class Rounds:
         self._jobs: dict[int, RoundJob] = {}
         self._combinations: dict[Combination, _Combination] = {}
         self._of: dict[int, list[_Combination]] = {}  # by job
+        self._on: dict[int, int] = {}  # the type of each job that ran in the round before
         self._spent = [0.0] * len(TYPES)
         # By type: with a share, ranked, that did not run since; those that did; without a share.
         self._fresh: list[list[_Combination]] = [[] for _ in TYPES]
@@ -237,6 +238,7 @@ class Rounds:
             self._shuffler.shuffle(order)
         running = []
         taken: set[int] = set()
+        on: dict[int, int] = {}
         for at in order:
             left = self._gpus[at]
             for combination in self._ranked(at, taken):
@@ -249,11 +251,18 @@ class Rounds:
                     for job, rate in zip(combination.jobs, combination.rates[at], strict=True):
                         made = min(int(rate * ROUND_S), job.steps - job.made)
                         job.started = now if job.started is None else job.started
+                        on[job.number] = at
                         steps.append(made)
                         end = max(end, now + made / rate)
                     running.append((end, combination, at, tuple(steps)))
                 if not left or len(taken) == len(self._jobs):
                     break
+        for number, before in self._on.items():
+            if number in self._jobs and number not in on:
+                self._jobs[number].preemptions += 1
+            elif on.get(number, before) != before:
+                self._jobs[number].migrations += 1
+        self._on = on
         return running
 
     def _ranked(self, at: int, taken: set[int]) -> Iterator[_Combination]:
@@ -293,6 +302,8 @@ class Rounds:
                 job.ended,
                 job.held,
                 job.duration,
+                preemptions=job.preemptions,
+                migrations=job.migrations,
                 met=None
                 if not job.slo
                 else job.ended is not None and job.ended <= job.arrival + job.slo * job.duration,

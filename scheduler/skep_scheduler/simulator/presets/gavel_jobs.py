@@ -41,7 +41,9 @@ class RoundJob:
         "held",
         "kind",
         "made",
+        "migrations",
         "number",
+        "preemptions",
         "rates",
         "slo",
         "started",
@@ -56,6 +58,7 @@ class RoundJob:
         self.steps = duration * rates[0]
         self.made = self.held = 0.0
         self.slo = 0.0
+        self.preemptions = self.migrations = 0
         self.started: float | None = None
         self.ended: float | None = None
 
