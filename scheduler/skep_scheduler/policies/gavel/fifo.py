@@ -1,6 +1,6 @@
 """First in, first out in Gavel (Narayanan et al., OSDI 2020): each job a whole type, by arrival.
 
-- `Fifo` (habit of the artifact): a job keeps its type for life. It gets the *last* type by name
+- `FifoForLife` (habit of the artifact): a job keeps its type for life. It gets the *last* type by name
   that is still listed, which is v100 here. A type is taken off the list when the last listed one
   is used up, and which one is drawn at random, so that v100 can be overbooked: its jobs then share
   it by rounds. The place of a job that ended goes to the first of the queue.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from skep_scheduler.policies.gavel.problem import Combination, Job, Problem, Shares
+from skep_scheduler.policies.gavel.problem import Combination, Job, ShareProblem, Shares
 
 THRESHOLD = 1.5  # normalised rate of a pair that is worth packing
 
@@ -25,14 +25,14 @@ class Draws(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
-class Fifo:
+class FifoForLife:
     """FIFO that knows no rates; `random` decides which type is taken off its list."""
 
     def __init__(self, random: Draws) -> None:
         self._random = random
         self._held: dict[int, tuple[int, int]] = {}  # job: (type, GPUs)
 
-    def __call__(self, problem: Problem) -> Shares:
+    def __call__(self, problem: ShareProblem) -> Shares:
         jobs = {job.number: job for job in problem.jobs}
         left = list(problem.gpus)
         queue = [job for number, job in jobs.items() if number not in self._held]
@@ -62,13 +62,13 @@ class Fifo:
         left[at] -= job.gpus
 
 
-def fifo_perf(problem: Problem) -> Shares:
+def fifo_perf(problem: ShareProblem) -> Shares:
     """Return the fastest free type of each job, by arrival."""
     placed, _ = _fastest(problem)
     return {(job.number,): _whole(problem, at) for job, at in placed}
 
 
-def fifo_packed(problem: Problem) -> Shares:
+def fifo_packed(problem: ShareProblem) -> Shares:
     """Return the same, and companions for those that wait."""
     placed, waiting = _fastest(problem)
     alone = {job.number: (job, at) for job, at in placed}
@@ -90,7 +90,7 @@ def fifo_packed(problem: Problem) -> Shares:
     return shares | {pair: _whole(problem, at) for pair, at in pairs.items()}
 
 
-def _fastest(problem: Problem) -> tuple[list[tuple[Job, int]], list[Job]]:
+def _fastest(problem: ShareProblem) -> tuple[list[tuple[Job, int]], list[Job]]:
     """Return the jobs with their types, and those that wait. The one that did not fit is in
     neither (habit of the artifact)."""
     left = list(problem.gpus)
@@ -109,5 +109,5 @@ def _fastest(problem: Problem) -> tuple[list[tuple[Job, int]], list[Job]]:
     return placed, []
 
 
-def _whole(problem: Problem, at: int) -> tuple[float, ...]:
+def _whole(problem: ShareProblem, at: int) -> tuple[float, ...]:
     return tuple(float(other == at) for other in range(len(problem.types)))

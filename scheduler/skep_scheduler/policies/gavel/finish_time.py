@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skep_scheduler.policies.gavel.problem import Job, Problem, Shares, isolated
-from skep_scheduler.policies.gavel.program import Allocation, Program
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated
+from skep_scheduler.policies.gavel.program import Program, ShareColumns
 
 ACCURACY = 1e-4
 STEPS = 60
@@ -33,7 +33,7 @@ class Ftf:
         self._isolated: dict[int, float] = {}
         self._before: dict[int, tuple[float, float]] = {}  # job: (left, isolated rate)
 
-    def __call__(self, problem: Problem) -> Shares:
+    def __call__(self, problem: ShareProblem) -> Shares:
         if self._agnostic:
             types = len(problem.types)
             jobs = [replace(job, rates=job.rates[:1] * types) for job in problem.jobs]
@@ -53,7 +53,7 @@ class Ftf:
         return fairest(problem, goals)
 
 
-def fairest(problem: Problem, goals: list[tuple[Job, float]]) -> Shares:
+def fairest(problem: ShareProblem, goals: list[tuple[Job, float]]) -> Shares:
     """Return shares whose largest ratio to the isolated times is least."""
     if not goals:
         return {}
@@ -61,7 +61,7 @@ def fairest(problem: Problem, goals: list[tuple[Job, float]]) -> Shares:
     return shares
 
 
-def solve(problem: Problem, goals: list[tuple[Job, float]]) -> tuple[float, Shares]:
+def solve(problem: ShareProblem, goals: list[tuple[Job, float]]) -> tuple[float, Shares]:
     """Return the least ratio and its shares; `goals` are jobs with their isolated times."""
     # Below this no share is enough: each job alone on its fastest type for all its time.
     low = max((job.elapsed + job.left / max(job.rates)) / time for job, time in goals)
@@ -87,12 +87,12 @@ def solve(problem: Problem, goals: list[tuple[Job, float]]) -> tuple[float, Shar
 
 
 def _factor(
-    problem: Problem, goals: list[tuple[Job, float]], ratio: float, *, centre: bool = False
+    problem: ShareProblem, goals: list[tuple[Job, float]], ratio: float, *, centre: bool = False
 ) -> tuple[float, Shares]:
     """Return by how much the rates that a ratio asks for can be multiplied."""
     program = Program()
     factor = program.column(1.0)
-    allocation = Allocation(program, problem, [[job] for job, _ in goals])
+    allocation = ShareColumns(program, problem, [[job] for job, _ in goals])
     for (job, time), made in zip(goals, allocation.made, strict=True):
         need = job.left / max(ratio * time - job.elapsed, 1e-9)
         program.row([*((column, rate / need) for column, rate in made), (factor, -1.0)], low=0.0)

@@ -14,23 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from skep_scheduler.policies.gavel.problem import Combination, Job, Problem, Shares
+from skep_scheduler.policies.gavel.problem import Combination, Job, ShareProblem, Shares
 
 
-class Draws(Protocol):
+class Samples(Protocol):
     """A source of random numbers, such as `random.Random`."""
 
     def sample(self, population: Sequence[Job], k: int) -> list[Job]: ...
 
 
-class Gandiva:
+class EqualTime:
     """Equal time for combinations; it keeps who is packed with whom."""
 
-    def __init__(self, random: Draws) -> None:
+    def __init__(self, random: Samples) -> None:
         self._random = random
         self._companion: dict[int, int] = {}
 
-    def __call__(self, problem: Problem) -> Shares:
+    def __call__(self, problem: ShareProblem) -> Shares:
         jobs = {job.number: job for job in problem.jobs}
         for one, two in list(self._companion.items()):
             if one not in jobs or two not in jobs or _gain(problem, jobs[one], jobs[two]) < 1.0:
@@ -61,7 +61,7 @@ class Gandiva:
                 self._companion[one.number], self._companion[two.number] = two.number, one.number
 
 
-def _gain(problem: Problem, one: Job, two: Job) -> float:
+def _gain(problem: ShareProblem, one: Job, two: Job) -> float:
     """Return the sum of normalised rates over all types, 0 where one of them stands still."""
     first, second = (one, two) if one.number < two.number else (two, one)
     total = 0.0

@@ -21,21 +21,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from skep_scheduler.policies.gavel.problem import Job, Problem, Shares, proportional
-from skep_scheduler.policies.gavel.program import Allocation, Program
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, proportional
+from skep_scheduler.policies.gavel.program import Program, ShareColumns
 
 
-def max_min(problem: Problem) -> Shares:
+def max_min(problem: ShareProblem) -> Shares:
     """Return the shares of least attained service by the rates."""
     return _solve(problem, problem.kinds(), packed=False)
 
 
-def max_min_packed(problem: Problem) -> Shares:
+def max_min_packed(problem: ShareProblem) -> Shares:
     """Return the same where two jobs may share their GPUs."""
     return _solve(problem, problem.kinds(), packed=True)
 
 
-def max_min_agnostic(problem: Problem) -> Shares:
+def max_min_agnostic(problem: ShareProblem) -> Shares:
     """Return the shares of least attained service where all rates count as equal."""
     jobs = problem.jobs
     if len({(job.gpus, job.weight) for job in jobs}) > 1:
@@ -50,7 +50,7 @@ def max_min_agnostic(problem: Problem) -> Shares:
     return {(job.number,): share for job in jobs}
 
 
-def water_filling(problem: Problem) -> Shares:
+def water_filling(problem: ShareProblem) -> Shares:
     """Return the lexicographic optimum: no job can rise but at the cost of one that has no more."""
     groups = _able(problem.kinds())
     fixed: dict[int, float] = {}
@@ -58,7 +58,7 @@ def water_filling(problem: Problem) -> Shares:
     while len(fixed) < len(groups):
         program = Program()
         least = program.column(1.0)
-        allocation = Allocation(program, problem, groups)
+        allocation = ShareColumns(program, problem, groups)
         rows = {}
         for at, row in enumerate(_normalised(problem, groups, allocation)):
             if at in fixed:
@@ -78,7 +78,7 @@ def water_filling(problem: Problem) -> Shares:
     return shares
 
 
-def objective(problem: Problem, shares: Shares) -> float:
+def objective(problem: ShareProblem, shares: Shares) -> float:
     """Return what the rule maximises: the least normalised rate of all jobs."""
     made = dict.fromkeys((job.number for job in problem.jobs), 0.0)
     jobs = {job.number: job for job in problem.jobs}
@@ -96,13 +96,13 @@ def objective(problem: Problem, shares: Shares) -> float:
     )
 
 
-def _solve(problem: Problem, kinds: list[list[Job]], *, packed: bool) -> Shares:
+def _solve(problem: ShareProblem, kinds: list[list[Job]], *, packed: bool) -> Shares:
     groups = _able(kinds)
     if not groups:
         return {}
     program = Program()
     least = program.column(1.0)
-    allocation = Allocation(program, problem, groups, packed=packed)
+    allocation = ShareColumns(program, problem, groups, packed=packed)
     for row in _normalised(problem, groups, allocation):
         program.row([*row, (least, -1.0)], low=0.0)
     values = program.solve()
@@ -115,7 +115,7 @@ def _able(groups: Sequence[list[Job]]) -> list[list[Job]]:
 
 
 def _normalised(
-    problem: Problem, groups: Sequence[Sequence[Job]], allocation: Allocation
+    problem: ShareProblem, groups: Sequence[Sequence[Job]], allocation: ShareColumns
 ) -> list[list[tuple[int, float]]]:
     rows = []
     for group, made in zip(groups, allocation.made, strict=True):

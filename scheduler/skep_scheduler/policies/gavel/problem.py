@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ShareProblem:
     """Jobs in the order of their arrival, and the GPUs of each type. `beside` has the rates of both
     jobs of a pair of kinds, one entry for each type, and mirrored those of the kinds the other way
     round; a pair that is absent cannot be packed."""
@@ -68,13 +68,13 @@ class Problem:
         return tuple((a, b) if a > 0 and b > 0 else (0.0, 0.0) for a, b in rates)
 
 
-def proportional(problem: Problem, job: Job) -> float:
+def proportional(problem: ShareProblem, job: Job) -> float:
     """Return the rate of a job that spends its whole time on the types by their number of GPUs."""
     total = sum(problem.gpus)
     return sum(r * n for r, n in zip(job.rates, problem.gpus, strict=True)) / total
 
 
-def isolated(problem: Problem, job: Job) -> float:
+def isolated(problem: ShareProblem, job: Job) -> float:
     """Return the rate of a job on its own part of the cluster: 1/J of the GPUs of each type."""
     parts = [gpus / (len(problem.jobs) * job.gpus) for gpus in problem.gpus]
     whole = max(sum(parts), 1.0)

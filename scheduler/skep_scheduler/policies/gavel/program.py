@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import comb, inf
 from typing import Any
 
-from skep_scheduler.policies.gavel.problem import Combination, Job, Problem, Shares
+from skep_scheduler.policies.gavel.problem import Combination, Job, ShareProblem, Shares
 
 TINY = 1e-6  # a share below it is a rounding error of the solver
 
@@ -92,7 +92,7 @@ class Program:
         return list(solution.col_value)
 
 
-class Allocation:
+class ShareColumns:
     """The columns X of a problem within a program: of each group of jobs (a kind, or a single job)
     and each type the time of all its jobs together, and the same of pairs of groups.
 
@@ -102,7 +102,7 @@ class Allocation:
     def __init__(
         self,
         program: Program,
-        problem: Problem,
+        problem: ShareProblem,
         groups: Sequence[Sequence[Job]],
         *,
         packed: bool = False,

@@ -18,29 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skep_scheduler.policies.gavel.problem import Job, Problem, Shares
-from skep_scheduler.policies.gavel.program import Allocation, Program
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares
+from skep_scheduler.policies.gavel.program import Program, ShareColumns
 
 SHORTEST_S, LONGEST_S = 100.0, 1e6
 INTERVAL = 1.05
 
 
-def min_makespan(problem: Problem) -> Shares:
+def min_makespan(problem: ShareProblem) -> Shares:
     """Return shares with which all jobs end soonest."""
     return _soonest(problem, [[job] for job in problem.jobs if max(job.rates) > 0], packed=False)
 
 
-def min_makespan_packed(problem: Problem) -> Shares:
+def min_makespan_packed(problem: ShareProblem) -> Shares:
     """Return the same where two jobs may share their GPUs."""
     able = [kind for kind in problem.kinds() if max(kind[0].rates) > 0]
     return _soonest(problem, able, packed=True)
 
 
-def makespan(problem: Problem, groups: Sequence[Sequence[Job]], *, packed: bool) -> float:
+def makespan(problem: ShareProblem, groups: Sequence[Sequence[Job]], *, packed: bool) -> float:
     """Return the least T."""
     program = Program()
     least = program.column(-1.0)
-    allocation = Allocation(program, problem, groups, packed=packed, scale=least)
+    allocation = ShareColumns(program, problem, groups, packed=packed, scale=least)
     for group, made in zip(groups, allocation.made, strict=True):
         program.row(made, low=sum(job.left for job in group))
     values = program.solve(centre=False)
@@ -62,14 +62,14 @@ def halved(least: float) -> float:
     return high
 
 
-def _soonest(problem: Problem, groups: list[list[Job]], *, packed: bool) -> Shares:
+def _soonest(problem: ShareProblem, groups: list[list[Job]], *, packed: bool) -> Shares:
     if not groups:
         return {}
     seconds = halved(makespan(problem, groups, packed=packed))
     program = Program()
     # As much beyond what is needed as can be, the same part for all.
     beyond = program.column(1.0)
-    allocation = Allocation(program, problem, groups, packed=packed)
+    allocation = ShareColumns(program, problem, groups, packed=packed)
     for group, made in zip(groups, allocation.made, strict=True):
         need = sum(job.left for job in group) / seconds
         program.row([*((column, rate / need) for column, rate in made), (beyond, -1.0)], low=0.0)
@@ -77,12 +77,12 @@ def _soonest(problem: Problem, groups: list[list[Job]], *, packed: bool) -> Shar
     return {} if values is None else allocation.shares(values)
 
 
-def max_sum(problem: Problem) -> Shares:
+def max_sum(problem: ShareProblem) -> Shares:
     """Return shares with the largest total throughput."""
     program = Program()
     total = program.column(1.0)
     groups = problem.kinds()
-    allocation = Allocation(program, problem, groups)
+    allocation = ShareColumns(program, problem, groups)
     every = [entry for made in allocation.made for entry in made]
     program.row([*every, (total, -1.0)], low=0.0)
     values = program.solve()
@@ -95,7 +95,7 @@ class Cost:
     def __init__(self, prices: Sequence[float], *, slo: bool = False) -> None:
         self._prices, self._slo = tuple(prices), slo
 
-    def __call__(self, problem: Problem) -> Shares:
+    def __call__(self, problem: ShareProblem) -> Shares:
         if not problem.jobs:
             return {}
         due = [job for job in problem.jobs if self._slo and job.due is not None and job.due > 0]
@@ -107,11 +107,11 @@ class Cost:
         found = self._best(problem, groups, len(due))
         return self._best(problem, groups, 0) if found is None and due else found or {}
 
-    def _best(self, problem: Problem, groups: list[list[Job]], due: int) -> Shares | None:
+    def _best(self, problem: ShareProblem, groups: list[list[Job]], due: int) -> Shares | None:
         """Return the shares with the best ratio, None where the first `due` jobs cannot be met."""
         program = Program()
         scale = program.column()
-        allocation = Allocation(program, problem, groups, scale=scale)
+        allocation = ShareColumns(program, problem, groups, scale=scale)
         total = program.column(1.0)
         made = [entry for own in allocation.made for entry in own]
         program.row([*made, (total, -1.0)], low=0.0)
@@ -129,10 +129,10 @@ class Cost:
         return self._largest(problem, groups, due, values[total])
 
     def _largest(
-        self, problem: Problem, groups: list[list[Job]], due: int, ratio: float
+        self, problem: ShareProblem, groups: list[list[Job]], due: int, ratio: float
     ) -> Shares | None:
         program = Program()
-        allocation = Allocation(program, problem, groups)
+        allocation = ShareColumns(program, problem, groups)
         total, price = program.column(1.0), program.column()
         made = [entry for own in allocation.made for entry in own]
         program.row([*made, (total, -1.0)], low=0.0, high=0.0)

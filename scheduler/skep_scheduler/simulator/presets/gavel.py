@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from random import Random
 
-from skep_scheduler.policies.gavel.problem import Combination, Problem, Shares
+from skep_scheduler.policies.gavel.problem import Combination, ShareProblem, Shares
 from skep_scheduler.simulator.presets.gavel_jobs import TYPES, Jobs, RoundJob
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.speed import JobType, TypedProfiles
@@ -32,7 +32,7 @@ WINDOW = (4000, 5000)
 LAMBDA_S = 9000.0
 NOTHING = (0.0, 0.0, 0.0)
 
-Rule = Callable[[Problem], Shares]
+Rule = Callable[[ShareProblem], Shares]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Rounds:
 
     def _reset(self, now: float, elapsed: float) -> None:
         """Settle what each combination was owed, and ask the rule."""
-        problem = Problem(
+        problem = ShareProblem(
             TYPES, self._gpus, [job.view(now) for job in self._jobs.values()], self._beside
         )
         for combination in self._combinations.values():

@@ -16,7 +16,7 @@ from random import Random
 
 from skep_scheduler.policies.allox import match
 from skep_scheduler.policies.gavel import fifo, finish_time, gandiva, max_min, totals
-from skep_scheduler.policies.gavel.problem import Problem, Shares
+from skep_scheduler.policies.gavel.problem import ShareProblem, Shares
 from skep_scheduler.policies.gavel.program import SolverMissing
 from skep_scheduler.simulator.presets.gavel import LAMBDA_S, WINDOW, Rounds, Rule, Sweep
 from skep_scheduler.simulator.presets.gavel_jobs import TYPES
@@ -53,7 +53,7 @@ class AlloX:
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
 
-    def __call__(self, problem: Problem) -> Shares:
+    def __call__(self, problem: ShareProblem) -> Shares:
         numbers = {job.number for job in problem.jobs}
         held = {number: at for number, at in self._held.items() if number in numbers}
         at_of = {name: at for at, name in enumerate(problem.types)}
@@ -71,44 +71,43 @@ class AlloX:
         return {(number,): tuple(float(at == own) for at in types) for number, own in held.items()}
 
 
-_LAS = Entry(lambda seed, prices: max_min.max_min_agnostic, shuffle=True)
-_LAS_HET = Entry(lambda seed, prices: max_min.max_min)
-_PACKED = Entry(lambda seed, prices: max_min.max_min_packed, pairs=True)
-_FTF = Entry(lambda seed, prices: finish_time.Ftf())
-_FTF_AGNOSTIC = Entry(lambda seed, prices: finish_time.Ftf(agnostic=True), shuffle=True)
-_MAKESPAN = Entry(lambda seed, prices: totals.min_makespan)
-_MAKESPAN_PACKED = Entry(lambda seed, prices: totals.min_makespan_packed, pairs=True)
-_MAX_SUM = Entry(lambda seed, prices: totals.max_sum)
-
-POLICIES: Mapping[str, Entry] = {
+_POLICIES: Mapping[str, Entry] = {
     "allox": Entry(lambda seed, prices: AlloX(), single=True),
-    "fifo": Entry(lambda seed, prices: fifo.Fifo(Random(seed)), shuffle=True, idle_fill=False),  # noqa: S311
+    "fifo": Entry(
+        lambda seed, prices: fifo.FifoForLife(Random(seed)), shuffle=True, idle_fill=False
+    ),  # noqa: S311
     "fifo_perf": Entry(lambda seed, prices: fifo.fifo_perf, idle_fill=False),
     "fifo_packed": Entry(lambda seed, prices: fifo.fifo_packed, idle_fill=False, pairs=True),
-    "gandiva": Entry(lambda seed, prices: gandiva.Gandiva(Random(seed)), pairs=True),  # noqa: S311
-    "max_min": _LAS_HET,
-    "max_min_agnostic": _LAS,
-    "max_min_packed": _PACKED,
+    "gandiva": Entry(lambda seed, prices: gandiva.EqualTime(Random(seed)), pairs=True),  # noqa: S311
+    "max_min": Entry(lambda seed, prices: max_min.max_min),
+    "max_min_agnostic": Entry(lambda seed, prices: max_min.max_min_agnostic, shuffle=True),
+    "max_min_packed": Entry(lambda seed, prices: max_min.max_min_packed, pairs=True),
     "water_filling": Entry(lambda seed, prices: max_min.water_filling),
-    "ftf": _FTF,
-    "ftf_agnostic": _FTF_AGNOSTIC,
-    "min_makespan": _MAKESPAN,
-    "min_makespan_packed": _MAKESPAN_PACKED,
-    "max_sum": _MAX_SUM,
+    "ftf": Entry(lambda seed, prices: finish_time.Ftf()),
+    "ftf_agnostic": Entry(lambda seed, prices: finish_time.Ftf(agnostic=True), shuffle=True),
+    "min_makespan": Entry(lambda seed, prices: totals.min_makespan),
+    "min_makespan_packed": Entry(lambda seed, prices: totals.min_makespan_packed, pairs=True),
+    "max_sum": Entry(lambda seed, prices: totals.max_sum),
     "cost": Entry(lambda seed, prices: totals.Cost(prices), priced=True),
     "cost_slo": Entry(lambda seed, prices: totals.Cost(prices, slo=True), priced=True, slos=True),
-    # Names of the papers and of the artifact for the same.
-    "las": _LAS,
-    "las_het": _LAS_HET,
-    "las_packed": _PACKED,
-    "max_min_fairness": _LAS,
-    "max_min_fairness_perf": _LAS_HET,
-    "max_min_fairness_packed": _PACKED,
-    "finish_time_fairness": _FTF_AGNOSTIC,
-    "finish_time_fairness_perf": _FTF,
-    "min_total_duration": _MAKESPAN,
-    "min_total_duration_packed": _MAKESPAN_PACKED,
-    "mst": _MAX_SUM,
+}
+# Names of the paper and of the artifact for the same.
+ALIASES = {
+    "las": "max_min_agnostic",
+    "las_het": "max_min",
+    "las_packed": "max_min_packed",
+    "max_min_fairness": "max_min_agnostic",
+    "max_min_fairness_perf": "max_min",
+    "max_min_fairness_packed": "max_min_packed",
+    "finish_time_fairness": "ftf_agnostic",
+    "finish_time_fairness_perf": "ftf",
+    "min_total_duration": "min_makespan",
+    "min_total_duration_packed": "min_makespan_packed",
+    "mst": "max_sum",
+}
+POLICIES: Mapping[str, Entry] = {
+    **_POLICIES,
+    **{alias: _POLICIES[name] for alias, name in ALIASES.items()},
 }
 
 

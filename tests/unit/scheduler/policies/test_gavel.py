@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep_scheduler.policies.gavel import fifo, finish_time, gandiva, max_min, totals
-from skep_scheduler.policies.gavel.problem import Job, Problem, Shares, isolated, proportional
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated, proportional
 from skep_scheduler.policies.gavel.program import SolverMissing
 
 TYPES = ("v100", "k80")
@@ -29,15 +29,15 @@ BESIDE = {
 KINDS_OF_JOBS = st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=12)
 
 
-def made_of(kinds: list[str], gpus: tuple[int, ...] = (3, 4)) -> Problem:
+def made_of(kinds: list[str], gpus: tuple[int, ...] = (3, 4)) -> ShareProblem:
     jobs = [
         Job(number, kind, *KINDS[kind], left=100.0 * (number + 1), elapsed=10.0 * number)
         for number, kind in enumerate(kinds)
     ]
-    return Problem(TYPES, gpus, jobs, BESIDE)
+    return ShareProblem(TYPES, gpus, jobs, BESIDE)
 
 
-def speed(problem: Problem, shares: Shares, job: Job) -> float:
+def speed(problem: ShareProblem, shares: Shares, job: Job) -> float:
     """The steps per second of a job under shares."""
     jobs = {other.number: other for other in problem.jobs}
     total = 0.0
@@ -52,7 +52,7 @@ def speed(problem: Problem, shares: Shares, job: Job) -> float:
     return total
 
 
-def best_of_all_corners(problem: Problem) -> float:
+def best_of_all_corners(problem: ShareProblem) -> float:
     """The least normalised rate at the best corner of all, by trying each."""
     jobs, types = problem.jobs, len(problem.gpus)
     columns = len(jobs) * types + 1
@@ -87,7 +87,7 @@ def test_no_corner_of_the_program_is_fairer(
     jobs = [
         Job(at, ("kind", own), 1, (float(own[0]), float(own[1]))) for at, own in enumerate(rates)
     ]
-    problem = Problem(TYPES, gpus, jobs)
+    problem = ShareProblem(TYPES, gpus, jobs)
     found = max_min.objective(problem, max_min.max_min(problem))
     assert found == pytest.approx(best_of_all_corners(problem), rel=1e-4)
 
@@ -103,7 +103,7 @@ RULES = {
     "min_makespan_packed": totals.min_makespan_packed,
     "max_sum": totals.max_sum,
     "cost": totals.Cost((2.0, 1.0)),
-    "gandiva": lambda problem: gandiva.Gandiva(Random(1))(problem),
+    "gandiva": lambda problem: gandiva.EqualTime(Random(1))(problem),
     "fifo_perf": fifo.fifo_perf,
     "fifo_packed": fifo.fifo_packed,
 }
@@ -140,14 +140,14 @@ def test_packing_and_water_filling_make_no_job_poorer_than_the_poorest(kinds: li
 def test_no_new_job_is_slower_than_on_its_own_part_of_the_cluster(kinds: list[str]) -> None:
     problem = made_of(kinds)
     jobs = [Job(job.number, job.kind, job.gpus, job.rates, job.left) for job in problem.jobs]
-    problem = Problem(TYPES, problem.gpus, jobs)
+    problem = ShareProblem(TYPES, problem.gpus, jobs)
     shares = finish_time.Ftf()(problem)
     for job in jobs:
         assert speed(problem, shares, job) >= isolated(problem, job) * (1 - 1e-3)
 
 
 def test_finish_time_fairness_counts_what_a_job_took_so_far() -> None:
-    problem = Problem(
+    problem = ShareProblem(
         ("v100",), (1,), [Job(0, "a", 1, (1.0,), 50.0, 300.0), Job(1, "a", 1, (1.0,), 50.0)]
     )
     rule = finish_time.Ftf()
@@ -166,54 +166,54 @@ def test_all_jobs_end_within_the_makespan() -> None:
 
 def test_cost_prefers_the_cheap_type_and_a_deadline_the_fast_one() -> None:
     job = Job(0, "a", 1, (10.0, 4.0), left=900.0, due=100.0)
-    problem = Problem(TYPES, (1, 1), [job])
+    problem = ShareProblem(TYPES, (1, 1), [job])
     assert totals.Cost((4.0, 1.0))(problem)[0,] == pytest.approx((0.0, 1.0), abs=1e-4)
     fast = totals.Cost((4.0, 1.0), slo=True)(problem)
     assert speed(problem, fast, job) >= 9.0 * (1 - 1e-4)
-    late = Problem(TYPES, (1, 1), [Job(0, "a", 1, (10.0, 4.0), left=9000.0, due=100.0)])
+    late = ShareProblem(TYPES, (1, 1), [Job(0, "a", 1, (10.0, 4.0), left=9000.0, due=100.0)])
     assert totals.Cost((4.0, 1.0), slo=True)(late) == totals.Cost((4.0, 1.0))(late)
 
 
 def test_the_largest_total_is_where_each_job_gains_most() -> None:
     jobs = [Job(0, "a", 1, (10.0, 9.0)), Job(1, "b", 1, (8.0, 1.0))]
-    shares = totals.max_sum(Problem(TYPES, (1, 1), jobs))
+    shares = totals.max_sum(ShareProblem(TYPES, (1, 1), jobs))
     assert shares[0,] == pytest.approx((0.0, 1.0), abs=1e-3)
     assert shares[1,] == pytest.approx((1.0, 0.0), abs=1e-3)
 
 
 def test_las_of_equal_sizes_spreads_all_jobs_alike() -> None:
     jobs = [Job(number, "a", 1, (1.0, 9.0)) for number in range(8)]
-    shares = max_min.max_min_agnostic(Problem(TYPES, (1, 3), jobs))
+    shares = max_min.max_min_agnostic(ShareProblem(TYPES, (1, 3), jobs))
     assert set(shares.values()) == {(0.125, 0.375)}
 
 
 def test_fifo_keeps_the_type_of_a_job_for_life_and_hands_on_its_place() -> None:
-    rule = fifo.Fifo(Random(0))
+    rule = fifo.FifoForLife(Random(0))
     jobs = [Job(number, "a", 1, (1.0, 1.0)) for number in range(4)]
-    first = rule(Problem(TYPES, (1, 2), jobs[:3]))
+    first = rule(ShareProblem(TYPES, (1, 2), jobs[:3]))
     assert first[0,] == (1.0, 0.0)  # the last type by name
-    second = rule(Problem(TYPES, (1, 2), jobs[1:]))
+    second = rule(ShareProblem(TYPES, (1, 2), jobs[1:]))
     assert second[3,] == first[0,]
     assert second[1,] == first[1,]
 
 
 def test_fifo_by_rates_takes_the_fastest_type_that_is_free() -> None:
     jobs = [Job(0, "a", 1, (5.0, 1.0)), Job(1, "b", 1, (2.0, 3.0)), Job(2, "b", 2, (9.0, 1.0))]
-    assert fifo.fifo_perf(Problem(TYPES, (1, 2), jobs)) == {(0,): (1.0, 0.0), (1,): (0.0, 1.0)}
+    assert fifo.fifo_perf(ShareProblem(TYPES, (1, 2), jobs)) == {(0,): (1.0, 0.0), (1,): (0.0, 1.0)}
 
 
 def test_fifo_packs_a_waiting_job_where_both_gain_half_as_much_again() -> None:
     def packed(gain: float) -> Shares:
         jobs = [Job(number, "a", 1, (10.0,)) for number in range(2)]
         rates = {("a", "a"): ((10 * gain, 10 * gain),)}
-        return fifo.fifo_packed(Problem(("v100",), (1,), jobs, rates))
+        return fifo.fifo_packed(ShareProblem(("v100",), (1,), jobs, rates))
 
     assert packed(0.8) == {(0, 1): (1.0,)}
     assert packed(0.7) == {(0,): (1.0,)}
 
 
 def test_gandiva_packs_only_when_gpus_are_short_and_keeps_its_pairs() -> None:
-    rule = gandiva.Gandiva(Random(3))
+    rule = gandiva.EqualTime(Random(3))
     assert set(rule(made_of(["a"] * 7))) == {(number,) for number in range(7)}
     short = rule(made_of(["a"] * 10))
     assert sum(len(key) for key in short) == 10
