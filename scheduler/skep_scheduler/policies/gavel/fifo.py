@@ -1,9 +1,9 @@
 """First in, first out in Gavel (Narayanan et al., OSDI 2020): each job a whole type, by arrival.
 
-- `FifoForLife` (habit of the artifact): a job keeps its type for life. It gets the *last* type by name
-  that is still listed, which is v100 here. A type is taken off the list when the last listed one
-  is used up, and which one is drawn at random, so that v100 can be overbooked: its jobs then share
-  it by rounds. The place of a job that ended goes to the first of the queue.
+- `FifoForLife` (habit of the artifact): a job keeps its type for life. It gets the *last* type by
+  name that is still listed, which is v100 here. A type is taken off the list when the last listed
+  one is used up, and which one is drawn at random, so that v100 can be overbooked: its jobs then
+  share it by rounds. The place of a job that ended goes to the first of the queue.
 - `fifo_perf`: chosen anew each time; each job in turn gets the type on which it is fastest and that
   has GPUs left. The first job that fits nowhere ends it.
 - `fifo_packed`: then those that wait are packed, each onto the job without companion with which the

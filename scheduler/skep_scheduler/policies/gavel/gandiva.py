@@ -20,7 +20,7 @@ from skep_scheduler.policies.gavel.problem import Combination, Job, ShareProblem
 class Samples(Protocol):
     """A source of random numbers, such as `random.Random`."""
 
-    def sample(self, population: Sequence[Job], k: int) -> list[Job]: ...
+    def sample(self, _population: Sequence[Job], _k: int, /) -> list[Job]: ...
 
 
 class EqualTime:

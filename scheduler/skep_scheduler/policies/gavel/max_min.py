@@ -72,8 +72,8 @@ def water_filling(problem: ShareProblem) -> Shares:
         # A row with a price is tight in every optimum: its jobs cannot rise.
         prices = {row: abs(program.duals[row]) for row in rows}
         highest = max(prices.values())
-        for row, at in rows.items():
-            if prices[row] >= highest * 1e-4:
+        for tight, at in rows.items():
+            if prices[tight] >= highest * 1e-4:
                 fixed[at] = values[least]
     return shares
 

@@ -105,7 +105,9 @@ class Cost:
             rest = [job for job in kind if job.number not in numbers]
             groups += [rest] if rest else []
         found = self._best(problem, groups, len(due))
-        return self._best(problem, groups, 0) if found is None and due else found or {}
+        if found is None and due:
+            found = self._best(problem, groups, 0)
+        return found or {}
 
     def _best(self, problem: ShareProblem, groups: list[list[Job]], due: int) -> Shares | None:
         """Return the shares with the best ratio, None where the first `due` jobs cannot be met."""

@@ -15,15 +15,15 @@ run until the next computation.
 from __future__ import annotations
 
 from bisect import insort_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
 
-from skep_scheduler.policies.gavel.problem import Combination, ShareProblem, Shares
+from skep_scheduler.policies.gavel.problem import Combination, Kind, ShareProblem, Shares
 from skep_scheduler.simulator.presets.gavel_jobs import TYPES, Jobs, RoundJob
 from skep_scheduler.simulator.results import JobResult, Outcome
-from skep_scheduler.simulator.speed import JobType, TypedProfiles
+from skep_scheduler.simulator.speed import TypedProfiles
 
 ROUND_S = 360
 RESET_S = 1920
@@ -80,7 +80,7 @@ class _Combination:
         "time",
     )
 
-    def __init__(self, jobs: tuple[RoundJob, ...], rates: tuple[tuple[float, ...], ...]) -> None:
+    def __init__(self, jobs: tuple[RoundJob, ...], rates: Sequence[tuple[float, ...]]) -> None:
         self.jobs, self.rates, self.gpus = jobs, rates, jobs[0].gpus
         self.numbers = tuple(job.number for job in jobs)
         self.runs_on = tuple(min(own) > 0 for own in rates)
@@ -316,7 +316,7 @@ class Rounds:
         return Outcome(results, gpus, utilisation=self._busy / (now * gpus), more=more)
 
 
-Beside = dict[tuple[JobType, JobType], tuple[tuple[float, float], ...]]
+Beside = dict[tuple[Kind, Kind], Sequence[tuple[float, float]]]
 
 
 def _beside(profiles: TypedProfiles) -> Beside:

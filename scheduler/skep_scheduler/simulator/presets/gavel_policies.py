@@ -71,11 +71,13 @@ class AlloX:
         return {(number,): tuple(float(at == own) for at in types) for number, own in held.items()}
 
 
+def _fifo(seed: int) -> Rule:
+    return fifo.FifoForLife(Random(seed))  # noqa: S311 (no secret)
+
+
 _POLICIES: Mapping[str, Entry] = {
     "allox": Entry(lambda seed, prices: AlloX(), single=True),
-    "fifo": Entry(
-        lambda seed, prices: fifo.FifoForLife(Random(seed)), shuffle=True, idle_fill=False
-    ),  # noqa: S311
+    "fifo": Entry(lambda seed, prices: _fifo(seed), shuffle=True, idle_fill=False),
     "fifo_perf": Entry(lambda seed, prices: fifo.fifo_perf, idle_fill=False),
     "fifo_packed": Entry(lambda seed, prices: fifo.fifo_packed, idle_fill=False, pairs=True),
     "gandiva": Entry(lambda seed, prices: gandiva.EqualTime(Random(seed)), pairs=True),  # noqa: S311
