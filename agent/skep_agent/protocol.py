@@ -299,7 +299,7 @@ class ContainerSample(Message):
     attempt_id: str
     cpu_percent: float  # 100 = one core
     memory_mb: int
-    # Since the container was started; None where the engine does not tell.
+    # Since the container was started; None where the engine does not report it.
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
     disk_read_bytes: int | None = None

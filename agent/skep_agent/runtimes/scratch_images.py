@@ -59,7 +59,7 @@ class ScratchImages:
 
     def make(self, spec: AttemptSpec) -> Path:
         """Make the file of a task's scratch, unless it is there. Raises RuntimeFailure
-        "create_failed", and "disk_full" where the disk has no room for all of it."""
+        "create_failed", and "disk_full" where the disk has no space for all of it."""
         path = self._path(spec)
         if path is None:
             raise RuntimeFailure("create_failed", "This agent has no folder for scratch.")

@@ -49,12 +49,18 @@ SIMULATED_ONLY: Mapping[str, str] = {
         ("afs", "coddl", "elasticflow", "karuna", "optimus", "pollux", "sia"),
         "agents cannot resize a running job",
     ),
-    "chronus": "jobs declare no deadline",
+    **dict.fromkeys(
+        ("chronus", "edf"), "deadlines that jobs declare do not reach the live scheduler"
+    ),
+    **dict.fromkeys(("gandiva",), "agents give a GPU to one task at a time"),
+    **dict.fromkeys(
+        ("ftf", "max_min", "max_sum", "min_makespan", "shockwave", "themis", "water_filling"),
+        "jobs report no rates by GPU model",
+    ),
     "mlfs": "jobs report no loss",
     "allox": "jobs report no rates by GPU model",
     "antman": "nodes give whole GPUs to tasks",
     "carbyne": "nodes give no fractions of GPU time",
-    "edf": "jobs declare no deadline",
     "fgd": "nodes give whole GPUs to tasks",
     "hug": "jobs ask for fixed amounts",
 }

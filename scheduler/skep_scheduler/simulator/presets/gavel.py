@@ -100,7 +100,7 @@ class _Combination:
         return -priority, -self.deficit[at], -share, self.place
 
 
-class Rounds:
+class SweepRounds:
     """One run of a rule."""
 
     def __init__(

@@ -18,7 +18,7 @@ from skep_scheduler.policies.allox import match
 from skep_scheduler.policies.gavel import fifo, finish_time, gandiva, max_min, totals
 from skep_scheduler.policies.gavel.problem import ShareProblem, Shares
 from skep_scheduler.policies.gavel.program import SolverMissing
-from skep_scheduler.simulator.presets.gavel import LAMBDA_S, WINDOW, Rounds, Rule, Sweep
+from skep_scheduler.simulator.presets.gavel import LAMBDA_S, WINDOW, Rule, Sweep, SweepRounds
 from skep_scheduler.simulator.presets.gavel_jobs import TYPES
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import read_typed_profiles
@@ -129,7 +129,7 @@ def run(
     if sweep.multi_gpu and max(workers.values()) < 8:
         raise WorkloadError("multi_gpu=1 needs 8 GPUs of one type", "bad_cluster")
     prices = sweep.prices or tuple(PRICES.values())
-    rounds = Rounds(entry.make(seed, prices), read_typed_profiles(throughputs), workers, sweep)
+    rounds = SweepRounds(entry.make(seed, prices), read_typed_profiles(throughputs), workers, sweep)
     try:
         return rounds.run(report)
     except SolverMissing as error:

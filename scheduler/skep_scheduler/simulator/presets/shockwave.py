@@ -140,7 +140,7 @@ class RoundOptions:
 
 
 @dataclass(slots=True)
-class Rounds:
+class ShockwaveRounds:
     """The state of the loop between two rounds."""
 
     gpus: int
@@ -200,7 +200,7 @@ def run(
     ordered = sorted(traced, key=lambda job: job.submit_s)
     jobs = [EpochJob(number, job, profiles) for number, job in enumerate(ordered)]
     coming = [job for job in reversed(jobs) if job.gpus <= gpus]
-    rounds = Rounds(gpus, options)
+    rounds = ShockwaveRounds(gpus, options)
     running: list[tuple[float, EpochJob, int]] = []
     ran: set[int] = set()
     ran_before: set[int] = set()

@@ -69,7 +69,7 @@ const SOURCES: Record<string, string> = {
   "": "No prediction",
 };
 
-/** How well the durations of jobs were predicted: an interval has to hold what it promises. */
+/** How well the durations of jobs were predicted: an interval has to hold in 80 % of the cases. */
 function Predictions() {
   const { data } = useQuery(predictions);
   if (!data || data.sources.length === 0) return null;
@@ -78,7 +78,7 @@ function Predictions() {
     <section aria-labelledby="predictions" className={css.predictions}>
       <h2 id="predictions">Predicted durations</h2>
       <p className="dim">
-        Jobs that succeeded in the last {data.days} days. An interval promises to hold the duration
+        Jobs that succeeded in the last {data.days} days. An interval is made to hold the duration
         in {percent(data.promised_coverage)} of the cases.
       </p>
       <div className={css.scroll} tabIndex={0} role="group" aria-label="Predicted durations">
