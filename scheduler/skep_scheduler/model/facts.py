@@ -136,6 +136,9 @@ class Gang:
     known for an incremental gang that holds or has held places in its present attempt: the share of
     its tasks that succeeded, since each is work of its own. The tasks of any other gang work on one
     thing together and end together, so that their number says nothing about how far they are.
+
+    `deadline_at`: when its owner needs it to be done (seconds since the epoch), or None. Nothing
+    ends it then.
     """
 
     id: str
@@ -153,6 +156,7 @@ class Gang:
     incremental: bool = False
     duration_s: float | None = None  # declared: it does not run longer; None: unknown
     predicted_s: float | None = None  # how long it will probably run; None: no prediction
+    deadline_at: float | None = None
     owner: str = ""
     attained_gpu_s: float = 0.0
     progress: float | None = None

@@ -21,6 +21,7 @@ from skep_scheduler.policies.base import (
     SharePolicy,
 )
 from skep_scheduler.policies.drf import Drf
+from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair
 from skep_scheduler.policies.ordered import Ordered
@@ -39,6 +40,7 @@ POLICIES: tuple[type[AnyPolicy], ...] = (
     Srtf,
     Srsf,
     Tiresias,
+    Edf,
     Drf,
     GandivaFair,
 )
@@ -49,9 +51,7 @@ SIMULATED_ONLY: Mapping[str, str] = {
         ("afs", "coddl", "elasticflow", "karuna", "optimus", "pollux", "sia"),
         "agents cannot resize a running job",
     ),
-    **dict.fromkeys(
-        ("chronus", "edf"), "deadlines that jobs declare do not reach the live scheduler"
-    ),
+    "chronus": "the live scheduler admits jobs whatever their deadline",
     **dict.fromkeys(("gandiva",), "agents give a GPU to one task at a time"),
     **dict.fromkeys(
         ("ftf", "max_min", "max_sum", "min_makespan", "shockwave", "themis", "water_filling"),

@@ -137,6 +137,7 @@ class JobFacts(Protocol):
     expected_s: how long it probably runs in all, at the size that it asks for
     left_s: the part of it that it has not run yet
     attained_gpu_s: the GPU-seconds that it was served so far
+    deadline_at: when its owner needs it to be done, on the same clock as `submitted_at`
     """
 
     @property
@@ -153,11 +154,6 @@ class JobFacts(Protocol):
     def left_s(self) -> float | None: ...
     @property
     def attained_gpu_s(self) -> float: ...
-
-
-class DeadlineFacts(JobFacts, Protocol):
-    """What a policy of deadlines reads besides. `deadline_at` is in seconds since the epoch."""
-
     @property
     def deadline_at(self) -> float | None: ...
 

@@ -4,7 +4,9 @@ Rule: run the jobs with the least deadline `d_j`; a running job yields to a wait
 deadline is earlier. Jobs without a deadline come last, by submission. No parameters. (Liu and
 Layland, 1973: optimal on one machine as long as all deadlines can be met.)
 
-A live job declares no deadline yet, so that this policy is simulated only.
+A live job declares its deadline as `extras.skep.deadline`. Differs from the paper in that jobs are
+gangs, so that a later job may start beside an earlier one that does not fit, and live in that a job
+which has waited long comes first and a running job is not displaced at once.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.policies.base import BackfillMode, DeadlineFacts, Keep, Key, Knows, Needs
+from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Knows, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,6 @@ class Edf:
     def backfill_mode(self) -> BackfillMode:
         return BackfillMode.SKIP
 
-    def key(self, gang: DeadlineFacts, now: float) -> Key:
+    def key(self, gang: JobFacts, now: float) -> Key:
         deadline = gang.deadline_at
         return -gang.priority, float("inf") if deadline is None else deadline

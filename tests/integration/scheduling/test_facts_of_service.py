@@ -38,6 +38,31 @@ def test_shortest_first_orders_a_live_queue_by_predicted_durations(admin, alice)
     assert order == [str(job.pk) for job in (short, long, unknown)]
 
 
+def test_earliest_deadline_first_orders_a_live_queue_by_declared_deadlines(admin, alice):
+    vc = make_vc("vision", members=[alice], quotas={"A100": 1})
+    make_node("gpu-1", gpus=1)
+    assert admin.patch("/virtual-clusters/vision", {"policy": {"name": "edf"}}).status_code == 200
+    skeps: tuple[dict[str, str], ...] = (
+        {},
+        {"deadline": "2127-02-01T18:00:00+01:00"},
+        {"deadline": "2127-02-01T16:30:00+00:00"},  # half an hour earlier
+    )
+    without, late, early = (
+        submit(alice, vc, name=f"job-{i}", skep=skep) for i, skep in enumerate(skeps)
+    )
+    source = StateSource()
+    assert source.catch_up().waiting[str(early.pk)].deadline_at == early.deadline_at.timestamp()
+    order = []
+    for _ in range(3):
+        (job_id,) = tick()
+        order.append(job_id)
+        known = source.catch_up().running[job_id].gang.deadline_at
+        assert (known is None) == (job_id == str(without.pk))
+        assert StateSource().catch_up().digest() == source.state.digest()
+        report(attempts_of(Job.objects.get(pk=job_id)), "running", "exited", "released")
+    assert order == [str(job.pk) for job in (early, late, without)]
+
+
 def test_service_of_earlier_attempts_is_attained_and_the_present_one_is_not(alice, vc):
     make_node("gpu-1", gpus=4)
     job = placed(alice, vc, gpus=2, instances=2)

@@ -48,6 +48,7 @@ class MuriJob:
         self.left = trace.iterations
         self.iteration_s = self.alone_s = trace.iteration_s
         self.overhead_s = overhead_s(trace.model, trace.gpus)
+        self.deadline_at = trace.deadline_s
         self.running = False
         self.executed = 0.0
         self.queue = 0
