@@ -39,7 +39,7 @@ class Job(Entity):
     gpus = models.PositiveIntegerField()  # of the whole gang
     tasks_total = models.PositiveIntegerField()
     duration_s = models.PositiveIntegerField(null=True)  # as declared; null: not known
-    # The median of how long earlier jobs like it ran, at its submission; null: there was none.
+    # How long policies expect it to run, as earlier jobs like it did; null: as declared.
     predicted_s = models.PositiveIntegerField(null=True)
     prediction = models.JSONField(null=True)  # see submission.prediction.Prediction
     command_key = models.CharField(max_length=16, blank=True, default="", db_default="")

@@ -66,6 +66,8 @@ def test_a_job_like_no_other_is_predicted_by_its_gpus_and_a_first_one_not_at_all
     assert submit(alice, vc, name="third", commands=["c"], gpus=4).prediction is None
     job = submit(alice, vc, name="fourth", commands=["d"], gpus=2)
     assert (job.predicted_s, job.prediction["source"]) == (40, "gpus")
+    job = submit(alice, vc, name="fifth", commands=["e"], gpus=2, skep={"duration": 900})
+    assert (job.predicted_s, job.prediction["median_s"]) == (None, 40)
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,10 @@ def new_row(user: User, vc: VirtualCluster, spec: ReadJob) -> Job:
     """Return the row of a new job, not stored yet, with what is known of how long it runs."""
     job = job_row(user, vc, spec)
     if found := predict(user, job.name, job.command_key, job.gpus):
-        job.predicted_s, job.prediction = found.median_s, found.as_json()
+        job.prediction = found.as_json()
+        # What the owner declares says more than jobs that only had as many GPUs.
+        if found.source != "gpus" or job.duration_s is None:
+            job.predicted_s = found.median_s
     job.max_duration_s = allowances.longest(vc, job.max_duration_s)
     return job
 
