@@ -242,6 +242,7 @@ def _summaries(request: Request, jobs: list[Job]) -> list[dict[str, Any]]:
 def detail(request: Request, job: Job) -> dict[str, Any]:
     roles = queries.roles_with_states(job)
     queries.jobs_for_reader(request.user, [job])
+    may_stop = queries.may_stop(request.user, job)
     return {
         **_summary(job),
         # Jobs of before this was refused may show credentials in addresses.
@@ -252,12 +253,13 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "parent": _parent(request, job),
         "api_token": _token_scope(job),
         "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
-        "prediction": job.prediction,
+        # It is made of other jobs of its owner, which other readers may not see.
+        "prediction": job.prediction if may_stop else None,
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),
         "may_exec": queries.may_exec(request.user, job),
-        "may_stop": queries.may_stop(request.user, job),
+        "may_stop": may_stop,
         "idle_exempt": job.idle_exempt,
         "may_exempt": queries.may_exempt(request.user, job),
         "may_prioritise": queries.may_prioritise(request.user, job)

@@ -197,7 +197,9 @@ class JobSerializer(JobSummarySerializer):
     checkpoint_signal = serializers.CharField(help_text="Sent first when it is preempted.")
     checkpoint_grace_s = serializers.IntegerField()
     prediction = PredictionSerializer(
-        allow_null=True, help_text="How long it probably runs; null: no earlier job was like it."
+        allow_null=True,
+        help_text="How long it probably runs, for those who may stop it; null: no earlier job of "
+        "its owner was like it.",
     )
     max_duration_s = serializers.IntegerField(allow_null=True, help_text="Of one attempt.")
     ends_at = serializers.DateTimeField(allow_null=True, help_text="Then that is over.")

@@ -60,6 +60,16 @@ def test_a_new_name_is_predicted_by_jobs_with_the_same_command(alice, vc):
     assert shown == job.prediction
 
 
+def test_who_only_looks_at_a_job_does_not_learn_how_long_others_of_its_owner_ran(alice, vc, admin):
+    ran(alice, vc, "secret", 4242)
+    job = submit(alice, vc, name="open")
+    Job.objects.filter(pk=job.pk).update(visibility="everyone")
+    answer = Api(make_user("eve")).get(f"/jobs/{job.pk}")
+    assert (answer.status_code, answer.json()["prediction"]) == (200, None)
+    assert "4242" not in answer.content.decode()
+    assert admin.get(f"/jobs/{job.pk}").json()["prediction"]["median_s"] == 4242
+
+
 def test_a_job_like_no_other_is_predicted_by_its_gpus_and_a_first_one_not_at_all(alice, vc):
     assert submit(alice, vc, name="first", commands=["a"], gpus=2).prediction is None
     ran(alice, vc, "second", 40, commands=["b"], gpus=2)
