@@ -32,6 +32,7 @@ FINE_SPAN_S = 3600
 MAX_GPUS = 256  # per node; a rogue agent cannot fill the memory with inventions
 MAX_INT = 2**31 - 1
 MAX_BYTES = 2**44  # between two samples
+MAX_STORED = 2**53  # bytes of a flush: a minute of a rogue agent's does not overflow its row
 MAX_POWER_W = 10_000.0
 GPU_UUID = re.compile(r"[A-Za-z0-9/_.:-]{1,80}")
 
@@ -341,7 +342,13 @@ def _transposed(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _sums(sums: Iterable[Sum]) -> list[list[Any]]:
-    return _transposed([(s.samples, s.total, s.top, s.memory_mb, _fine(s), *s.more) for s in sums])
+    return _transposed(
+        [(s.samples, s.total, s.top, s.memory_mb, _fine(s), *_stored(s.more)) for s in sums]
+    )
+
+
+def _stored(more: More) -> More:
+    return tuple(None if value is None else min(value, MAX_STORED) for value in more)
 
 
 def _fine(found: Sum) -> str | None:

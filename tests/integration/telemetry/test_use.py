@@ -160,6 +160,22 @@ def test_counters_that_cannot_be_are_not_counted(use, rises):
     assert TaskRollup.objects.get().network_rx_bytes == 500
 
 
+def test_a_rogue_node_does_not_keep_others_from_being_stored(use, monkeypatch):
+    """Bytes that each are possible, but so many of them that their sum is no number of a row."""
+    monkeypatch.setattr(rollups, "MAX_BYTES", 2**62)  # else it takes half a million samples
+    rogue, good = running_attempt(gpus=1), running_attempt(gpus=1)
+    hold(rogue)
+    hold(good)
+    start = 1_800_000_000 // 60 * 60
+    for number in range(6):
+        use.add(rogue.node_id, counted(rogue, number * 2**62), start)
+        use.add(good.node_id, counted(good, 100 * number), start)
+        if number in (2, 5):
+            rollups.store_rollups(use.take_buckets(start + 30))
+    assert TaskRollup.objects.get(attempt=good).network_rx_bytes == 500
+    assert TaskRollup.objects.get(attempt=rogue).network_rx_bytes == 2 * rollups.MAX_STORED
+
+
 def test_a_flush_is_two_statements_for_any_number_of_nodes(django_assert_num_queries):
     attempts = [running_attempt(gpus=4) for _ in range(5)]
     for attempt in attempts:
