@@ -17,7 +17,7 @@ from skep_platform.onebox.options import SIMULATED_CPUS, SIMULATED_MEMORY_MB, Op
 WEB_POOL = 16
 WORKER_POOL = 4
 GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
-WORKERS = {"scheduler": 1, "default": 2}  # queue -> threads
+WORKERS = {"scheduler": 1, "default": 3}  # queue -> threads; a simulation takes one for minutes
 # What an agent inherits of our environment: never the database's address, never a secret.
 AGENT_ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST", "SKEP_REGISTRIES"),
