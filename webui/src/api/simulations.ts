@@ -40,7 +40,7 @@ export const simulation = (id: string) =>
   queryOptions({
     queryKey: ["simulations", id],
     queryFn: () => unwrap(client.GET("/api/v1/simulations/{id}", { params: { path: { id } } })),
-    refetchInterval: ({ state }) => (state.data && !isActive(state.data) ? false : REFRESH_MS),
+    refetchInterval: ({ state }) => (state.data && isActive(state.data) ? REFRESH_MS : false),
   });
 
 export function createSimulation(body: SimulationBody) {

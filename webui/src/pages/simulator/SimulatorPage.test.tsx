@@ -1,0 +1,199 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { beforeEach, expect, test, vi } from "vitest";
+import type { Simulation, SimulationBody, SimulationOptions } from "@/api/simulations";
+import { renderPages } from "@/test/render";
+import { refusal, serve } from "@/test/server";
+import { SimulationPage } from "./SimulationPage";
+import { SimulatorPage } from "./SimulatorPage";
+
+// It draws on a canvas, which jsdom lacks.
+vi.mock("uplot", () => ({
+  default: class {
+    static paths = {};
+    setData() {
+      return undefined;
+    }
+    setSize() {
+      return undefined;
+    }
+    destroy() {
+      return undefined;
+    }
+  },
+}));
+
+const PAGES = { "/simulator": SimulatorPage, "/simulator/$id": SimulationPage };
+const ID = "0190a3f0-0000-7000-8000-000000000001";
+
+const options: SimulationOptions = {
+  policies: [
+    { name: "priority_ageing", placements: ["cells"] },
+    { name: "srtf", placements: ["cells", "nodes"] },
+    { name: "fifo", placements: ["cells", "nodes"] },
+  ],
+  virtual_clusters: ["nlp", "vision"],
+  whole_cluster: false,
+  most_jobs: { cells: 2000, nodes: 50_000 },
+  most_policies: 6,
+  most_seconds: 300,
+};
+const cluster = {
+  shape: "2x8xA100",
+  groups: [{ nodes: 2, gpus: 8, gpu_model: "A100" }],
+  owned: [{ virtual_cluster: "vision", gpu_model: "A100", gpus: 8 }],
+};
+
+function aRun(policy: string, mean_s: number): Simulation["runs"][number] {
+  return {
+    scenario: "as_is",
+    figures: {
+      policy,
+      jobs: 3,
+      finished: 2,
+      avg_jct_s: mean_s,
+      p50_jct_s: mean_s,
+      p95_jct_s: mean_s,
+      p99_jct_s: mean_s,
+      avg_wait_s: mean_s / 2,
+      p99_wait_s: mean_s,
+      makespan_s: 86_400,
+      utilisation: 0.75,
+      rho_max: 1.5,
+      preemptions: 4,
+      deadlines: 0,
+      deadlines_met: 0,
+    },
+    series: [
+      [0, 0, 4],
+      [60, 1, 8],
+    ],
+  };
+}
+
+function aSimulation(part: Partial<Simulation> = {}): Simulation {
+  return {
+    id: ID,
+    owner: "ann",
+    virtual_cluster: "vision",
+    state: "SUCCEEDED",
+    source: "history",
+    policies: ["fifo", "srtf"],
+    jobs_total: 6,
+    jobs_ended: 6,
+    created_at: "2026-01-01T00:00:00Z",
+    started_at: "2026-01-01T00:00:01Z",
+    finished_at: "2026-01-01T00:00:09Z",
+    error: null,
+    request: {
+      since: "2025-12-01T00:00:00Z",
+      until: "2026-01-01T00:00:00Z",
+      jobs: 500,
+      load: 0.9,
+      seed: 0,
+      placement: "cells",
+      restart_s: 0,
+      changes: [],
+    },
+    runs: [],
+    ...part,
+  };
+}
+
+const answers = {
+  "GET /simulations/options": options,
+  "GET /simulations/cluster": cluster,
+  "GET /simulations": { results: [], next_cursor: null },
+};
+
+beforeEach(() => {
+  document.cookie = "skep_csrf=x";
+});
+
+test("what was chosen is asked, and leads to its result", async () => {
+  const requests = serve({
+    ...answers,
+    "POST /simulations": aSimulation({ state: "QUEUED" }),
+    [`GET /simulations/${ID}`]: aSimulation({ runs: [aRun("fifo", 3600)] }),
+  });
+  renderPages(PAGES, "/simulator?vc=vision&policies=fifo,srtf");
+  const form = await screen.findByRole("form", { name: "What to simulate" });
+  await userEvent.click(within(form).getByRole("radio", { name: "Fast, one pool" }));
+  await userEvent.click(await within(form).findByRole("button", { name: /vision had more/ }));
+  await userEvent.click(within(form).getByRole("button", { name: "Simulate" }));
+  expect(await screen.findByRole("heading", { name: "Simulation" })).toBeVisible();
+  const asked = requests.find(({ method }) => method === "POST");
+  const body = (await asked?.json()) as SimulationBody;
+  expect(body).toMatchObject({
+    virtual_cluster: "vision",
+    source: "history",
+    policies: ["fifo", "srtf"],
+    placement: "nodes",
+    changes: [{ virtual_cluster: "vision", gpu_model: "A100", gpus: 16 }],
+  });
+  expect(Date.parse(body.until ?? "") - Date.parse(body.since ?? "")).toBe(30 * 86_400_000);
+});
+
+test("a refusal is shown in the server's words, and the form stays", async () => {
+  const message = "Another simulation of yours is not over. Wait for it, or stop it.";
+  serve({ ...answers, "POST /simulations": refusal(409, "simulation_active", message) });
+  renderPages(PAGES, "/simulator");
+  await userEvent.click(await screen.findByRole("button", { name: "Simulate" }));
+  expect(await screen.findByRole("alert")).toHaveTextContent(message);
+  expect(screen.getByRole("button", { name: "Simulate" })).toBeEnabled();
+});
+
+test("who manages no virtual cluster is told how to simulate without the server", async () => {
+  serve({ ...answers, "GET /simulations/options": { ...options, virtual_clusters: [] } });
+  renderPages(PAGES, "/simulator");
+  expect(await screen.findByText("Simulations on the server are for VC admins")).toBeVisible();
+  expect(screen.getByText(/skep simulate --trace history/)).toBeVisible();
+  expect(screen.queryByRole("form")).toBeNull();
+});
+
+test("earlier simulations lead to their results", async () => {
+  serve({ ...answers, "GET /simulations": { results: [aSimulation()], next_cursor: null } });
+  renderPages(PAGES, "/simulator");
+  const link = await screen.findByRole("link", { name: "fifo, srtf" });
+  expect(link).toHaveAttribute("href", `/simulator/${ID}`);
+});
+
+test("a result has the figures of each policy, compared to the first", async () => {
+  serve({
+    [`GET /simulations/${ID}`]: aSimulation({ runs: [aRun("fifo", 3600), aRun("srtf", 1800)] }),
+  });
+  renderPages(PAGES, `/simulator/${ID}`);
+  const table = await screen.findByRole("table", { name: "Figures of each policy" });
+  const [, fifo, srtf] = within(table).getAllByRole("row");
+  expect(fifo).toHaveTextContent(/fifo.*1h.*75%.*1\.50.*4/);
+  expect(srtf).toHaveTextContent(/srtf.*30m/);
+  expect(screen.getAllByText("−50%")).toHaveLength(2); // completion and wait
+  expect(screen.getByText(/never start/)).toHaveTextContent("1 under fifo; 1 under srtf");
+  expect(screen.queryByRole("button", { name: "Stop" })).toBeNull();
+});
+
+test("a simulation that runs says how far it is, and stops when it is asked to", async () => {
+  const requests = serve({
+    [`GET /simulations/${ID}`]: aSimulation({ state: "RUNNING", jobs_ended: 3 }),
+    [`POST /simulations/${ID}/stop`]: aSimulation({ state: "STOPPED" }),
+  });
+  renderPages(PAGES, `/simulator/${ID}`);
+  expect(await screen.findByText(/3 of 6 jobs have ended/)).toBeVisible();
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+  expect(await screen.findByText("It was stopped")).toBeVisible();
+  await waitFor(() => expect(screen.queryByRole("button", { name: "Stop" })).toBeNull());
+  expect(requests.some(({ method }) => method === "POST")).toBe(true);
+});
+
+test("a simulation that failed says why, and one that is not there is none", async () => {
+  const error = { code: "no_jobs", message: "No job has ended in this time." };
+  serve({ [`GET /simulations/${ID}`]: aSimulation({ state: "FAILED", error }) });
+  const drawn = renderPages(PAGES, `/simulator/${ID}`);
+  expect(await screen.findByText("It has no result")).toBeVisible();
+  expect(screen.getByText(error.message)).toBeVisible();
+  expect(screen.getByRole("link", { name: "Simulate again" })).toBeVisible();
+  drawn.unmount();
+  serve({});
+  renderPages(PAGES, `/simulator/${ID}`);
+  expect(await screen.findByText("No such simulation")).toBeVisible();
+});
