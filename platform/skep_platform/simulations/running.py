@@ -13,6 +13,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import structlog
@@ -39,6 +40,8 @@ MOST_MIB = 1024
 MOST_JOBS = {"cells": 2_000, "nodes": 50_000}
 MOST_POINTS = 240  # of a series
 LOOK_S = 1.0
+FOLDERS = "skep-simulation-"
+LEFT_S = 3600.0  # a folder that is older belongs to a worker that was killed
 BEHIND = 10  # the nice value
 GPUS_OF_NODE = 8  # of a model of which there is no node yet
 HERE, CHANGED = "as_is", "changed"
@@ -81,7 +84,8 @@ def run_next() -> None:
 def _run(simulation: Simulation) -> list[dict[str, Any]]:
     request = simulation.request
     scenarios = scenarios_of(simulation)
-    with TemporaryDirectory(prefix="skep-simulation-") as folder:
+    _remove_left()
+    with TemporaryDirectory(prefix=FOLDERS) as folder:
         trace = Path(folder) / "history.csv"
         jobs = request["jobs"]
         if request["source"] == "history":
@@ -90,8 +94,16 @@ def _run(simulation: Simulation) -> list[dict[str, Any]]:
         return [
             {"scenario": scenario.name} | found
             for scenario in scenarios
-            for found in watch.runs(_command(request, scenario, trace))
+            for found in watch.runs(_command(request, scenario, trace), len(request["policies"]))
         ]
+
+
+def _remove_left() -> None:
+    """Remove what workers that were killed left here: it has names of users."""
+    for folder in Path(gettempdir()).glob(f"{FOLDERS}*"):
+        with suppress(OSError):
+            if folder.lstat().st_mtime < time.time() - LEFT_S:
+                shutil.rmtree(folder)
 
 
 def _write(simulation: Simulation, path: Path) -> int:
@@ -203,9 +215,9 @@ def _command(request: Mapping[str, Any], scenario: Scenario, trace: Path) -> lis
     else:
         options += ["--jobs", str(request["jobs"]), "--load", str(request["load"])]
     for policy in request["policies"]:
-        options += ["--policy", policy]
+        options.append(f"--policy={policy}")
     for share in scenario.shares:
-        options += ["--vc", share]
+        options.append(f"--vc={share}")
     return [sys.executable, "-m", "skep_scheduler.simulator", *options]
 
 
@@ -218,8 +230,9 @@ class _Watch:
         self.until = time.monotonic() + MOST_S
         self._look()
 
-    def runs(self, command: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the figures and the series of each policy. Raises Stopped, and SkepError."""
+    def runs(self, command: Sequence[str], policies: int) -> list[dict[str, Any]]:
+        """Return the figures and the series of each of so many policies. Raises Stopped, and
+        SkepError."""
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -249,6 +262,8 @@ class _Watch:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+        if len(found) != policies:
+            raise RuntimeError(f"{len(found)} runs of {policies} policies")
         self.before += self.ended
         self.ended = 0
         self._look()

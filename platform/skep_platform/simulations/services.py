@@ -80,6 +80,8 @@ def stop(simulation: Simulation) -> None:
 def claim() -> Simulation | None:
     """Return the simulation that is to run now, marked as running; None while another one runs."""
     fail_lost()
+    if Simulation.objects.filter(state=SimulationState.RUNNING).exists():
+        return None
     try:
         with transaction.atomic():
             queued = Simulation.objects.filter(state=SimulationState.QUEUED).order_by("pk")
@@ -90,7 +92,7 @@ def claim() -> Simulation | None:
             found.started_at = found.alive_at = timezone.now()
             found.save()
     except IntegrityError:
-        return None  # one runs
+        return None  # another worker was faster
     notify_topic("simulation", found.pk)
     return found
 

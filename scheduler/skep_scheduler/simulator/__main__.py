@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,11 @@ def watch(request: SimulateRequest) -> int:
     except MemoryError:
         message = "The simulation needs more memory than it may use. Simulate fewer jobs."
         _report(error={"code": "simulation_too_large", "message": message, "details": {}})
+        return 2
+    except Exception:
+        traceback.print_exc()
+        message = "The simulation failed; the log of the server has the cause."
+        _report(error={"code": "simulation_failed", "message": message, "details": {}})
         return 2
     return 0
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
+import signal
+import subprocess
+import tempfile
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -191,6 +196,24 @@ def test_an_admin_simulates_all_virtual_clusters_each_with_what_it_owns(world):
     assert after["finished"] == 2, "the job of 4 GPUs fits no more into what red owns"
 
 
+def test_a_virtual_cluster_of_a_change_is_no_option_of_the_simulator(world):
+    api = Api(world["root"])
+    new = {"virtual_cluster": "--watch", "gpu_model": "A100", "gpus": 8}
+    body = answered(api, ask(api, changes=[new]))
+    assert (body["state"], len(body["runs"])) == ("SUCCEEDED", 2)
+
+
+def test_what_a_killed_worker_left_on_the_disk_is_removed(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name, age in (("skep-simulation-old", 2 * running.LEFT_S), ("skep-simulation-new", 0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "history.csv").touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    api = Api(world["boss"])
+    assert answered(api, ask(api, virtual_cluster="red"))["state"] == "SUCCEEDED"
+    assert [path.name for path in tmp_path.iterdir()] == ["skep-simulation-new"]
+
+
 def test_equal_questions_have_equal_answers(world):
     api = Api(world["boss"])
     made_up = {"source": "made_up", "jobs": 50, "seed": 7, "placement": "nodes"}
@@ -229,15 +252,23 @@ def test_a_user_has_one_simulation_at_a_time_and_may_stop_it(world):
 def test_a_running_simulation_stops_when_it_is_asked_to(world, monkeypatch):
     api = Api(world["boss"])
     monkeypatch.setattr(running, "LOOK_S", 0.0)
-    store = services.progress
+    store, begun = services.progress, list[subprocess.Popen[bytes]]()
+    begin = subprocess.Popen
+
+    def started(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(begin(*args, **options))
+        return begun[-1]
 
     def asked_meanwhile(*args: Any) -> bool:
-        Simulation.objects.update(stop_requested=True)
+        if begun:
+            Simulation.objects.update(stop_requested=True)
         return store(*args)
 
     asked = ask(api, virtual_cluster="red", policies=["fifo"])
+    monkeypatch.setattr(subprocess, "Popen", started)
     monkeypatch.setattr(services, "progress", asked_meanwhile)
     assert answered(api, asked)["state"] == "STOPPED"
+    assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize(
