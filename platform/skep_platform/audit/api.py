@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -23,12 +21,13 @@ from skep_platform.audit import queries, services
 from skep_platform.audit.actions import ACTIONS
 from skep_platform.audit.models import ActorKind, AuditEntry, Outcome
 from skep_platform.core.api import parameters
+from skep_platform.core.csv_files import CONTENT_TYPE, csv_text
 from skep_platform.core.paging import page, paged
 from skep_platform.core.serving import at_database
 from skep_platform.core.throttling import Exports, Searches
 
 TAGS = ["audit"]
-FORMATS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+FORMATS = {"csv": CONTENT_TYPE, "jsonl": "application/jsonl"}
 ORDERINGS = ["-at", "at"]
 
 
@@ -235,23 +234,11 @@ COLUMNS: dict[str, Callable[[AuditEntry], Any]] = {
     "after": lambda entry: _json(entry.after),
     "facts": lambda entry: _json(entry.facts),
 }
-# What spreadsheets take for the beginning of a formula (OWASP, CSV injection).
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def _csv(rows: list[AuditEntry], first: bool) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    if first:
-        writer.writerow(COLUMNS)
-    for entry in rows:
-        writer.writerow(_cell(value(entry)) for value in COLUMNS.values())
-    return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA) else text
+    head = csv_text([COLUMNS]) if first else ""
+    return head + csv_text([value(entry) for value in COLUMNS.values()] for entry in rows)
 
 
 def _json(value: Any) -> str:

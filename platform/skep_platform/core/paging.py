@@ -2,7 +2,7 @@
 
 A page of rows begins next to the row that its cursor names (a keyset), so that any order works,
 also by columns in which thousands of rows are equal, and no table is ever counted. A page of what
-is made from memory begins at a number.
+is made from memory begins at a number. With `format=csv`, a list is a file of all of its pages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import DataError
 from django.db.models import Model, OrderBy, Q, QuerySet
 from django.db.models.functions import Coalesce
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
+from skep_platform.core import exports
 from skep_platform.core.errors import NotFound, SkepError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +47,12 @@ PAGE_PARAMETERS = [
     OpenApiParameter("limit", int, description="Rows per page, at most 500 (default 50)."),
     OpenApiParameter("cursor", str, description="From `next` or `previous` of another page."),
 ]
+FORMAT = OpenApiParameter(
+    "format",
+    str,
+    enum=["csv", "json"],
+    description=f"csv: all rows as a file, at most {exports.MOST_ROWS:,}, whatever `limit`.",
+)
 
 
 @cache  # one component of the schema, also where two routes list the same rows
@@ -66,14 +74,24 @@ def paged(
     tags: list[str],
     *parameters: OpenApiParameter,
 ) -> Callable[[F], F]:
-    """Describe, for the API's schema, a view that answers with a page of these rows. `parameters`:
-    those beside `limit` and `cursor`."""
-    return extend_schema(
+    """Describe, for the API's schema, a view that answers with a page of these rows, and let it
+    answer with all of them as CSV. `parameters`: those beside `limit`, `cursor` and `format`."""
+    described: Callable[[Any], Any] = extend_schema(
         operation_id=operation_id,
-        parameters=[*PAGE_PARAMETERS, *parameters],
-        responses=page_of(serializer),
+        parameters=[*PAGE_PARAMETERS, FORMAT, *parameters],
+        responses={
+            (200, "application/json"): page_of(serializer),
+            (200, "text/csv"): OpenApiTypes.STR,
+        },
         tags=tags,
     )
+
+    def decorate(view: F) -> F:
+        name = operation_id.removeprefix("list_").replace("_", "-")
+        decorated: F = described(exports.exported(view, serializer, name))
+        return decorated
+
+    return decorate
 
 
 def page(
@@ -91,8 +109,9 @@ def page(
     `among`: only rows to which one of these alternatives applies. Each is asked for its own first
     rows, so that an index answers it; one OR of them all would be found by walking the table.
 
-    Raises NotFound for a cursor that no page has given out."""
+    Raises NotFound for a cursor that no page has given out, and SkepError `too_many_rows`."""
     limit = _limit(request)
+    exports.check(request, rows, among)
     try:
         cursor = _decode(rows.model, columns, request)
         backwards = cursor is not None and cursor.backwards

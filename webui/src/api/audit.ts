@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { client, unwrap } from "./client";
+import { fileAddress } from "./exports";
 
 export interface AuditFilter {
   actor?: string;
@@ -34,13 +35,7 @@ export const auditActions = queryOptions({
   staleTime: Infinity,
 });
 
-const OF_A_PAGE: ReadonlySet<string> = new Set(["cursor", "limit", "ordering"]);
-
 /** The address of a file with all entries that the filter has. */
 export function exportAddress(filter: AuditFilter, format: "csv" | "jsonl"): string {
-  const query = new URLSearchParams({ format });
-  for (const [name, value] of Object.entries(filter)) {
-    if (value && !OF_A_PAGE.has(name)) query.set(name, String(value));
-  }
-  return `/api/v1/audit/export?${query.toString()}`;
+  return fileAddress("audit/export", { ...filter, ordering: undefined }, format);
 }

@@ -28,7 +28,7 @@ const throwApiErrors: Middleware = {
   },
 };
 
-export const client = createClient<paths>({
+export const client = createClient<paths, "application/json">({
   baseUrl: location.origin,
   fetch: conditionalFetch,
 });

@@ -7,6 +7,7 @@ import type { Announcement } from "@/api/types";
 import { formatDateTime } from "@/format/time";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -33,6 +34,7 @@ export function AnnouncementsPage() {
   return (
     <>
       <PageHeader title="Announcements" note="Shown above every page, to all users">
+        <ExportButton list="announcements" />
         <Button
           variant="default"
           leftSection={<Icon name="plus" size={14} />}

@@ -17,6 +17,7 @@ import type { Group, GroupBody } from "@/api/types";
 import { pluralize } from "@/format/numbers";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -40,6 +41,7 @@ export function GroupsPage() {
   return (
     <>
       <PageHeader title="Groups" note="Users who get the same roles in virtual clusters">
+        <ExportButton list="groups" />
         <Button
           variant="default"
           leftSection={<Icon name="plus" size={14} />}

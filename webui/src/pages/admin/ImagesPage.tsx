@@ -16,6 +16,7 @@ import { formatBytes } from "@/format/numbers";
 import { usePoll } from "@/live/live";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -48,6 +49,7 @@ export function ImagesPage() {
   return (
     <>
       <PageHeader title="Images" note="Names that job files may use instead of a reference">
+        <ExportButton list="images" />
         {manages ? (
           <Button
             variant="default"

@@ -26,6 +26,7 @@ import { virtualClusters } from "@/api/virtualClusters";
 import { StorageTable } from "@/features/storages/StorageTable";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
@@ -43,6 +44,7 @@ export function StoragesPage() {
   return (
     <>
       <PageHeader title="Storages" note="Folders that jobs mount by name">
+        <ExportButton list="storages" />
         {admin ? (
           <Button
             variant="default"

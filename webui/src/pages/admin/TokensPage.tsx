@@ -7,6 +7,7 @@ import type { OwnedToken } from "@/api/types";
 import { SCOPE_LABELS, dayFormat } from "@/features/tokens/scopes";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FilterInput } from "@/ui/FilterInput";
 import { PageHeader } from "@/ui/PageHeader";
 import { Pagination } from "@/ui/Pagination";
@@ -36,7 +37,9 @@ export function TokensPage(): ReactNode {
   }
   return (
     <>
-      <PageHeader title="API tokens" note="Of all users, service accounts and jobs" />
+      <PageHeader title="API tokens" note="Of all users, service accounts and jobs">
+        <ExportButton list="tokens" filter={{ user: search.user }} />
+      </PageHeader>
       <search className={css.filter} aria-label="Filter the tokens">
         <FilterInput
           label="User name of the owner"

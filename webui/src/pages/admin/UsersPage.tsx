@@ -8,6 +8,7 @@ import { pluralize } from "@/format/numbers";
 import { Confirm, DeleteIcon } from "@/ui/ConfirmButton";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
@@ -33,6 +34,7 @@ export function UsersPage() {
   return (
     <>
       <PageHeader title="Users" note={list.data ? pluralize(list.data.length, "user") : null}>
+        <ExportButton list="users" />
         <Button
           variant="default"
           leftSection={<Icon name="upload" size={14} />}

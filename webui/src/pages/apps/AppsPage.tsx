@@ -6,6 +6,7 @@ import { AppTable } from "@/features/apps/AppTable";
 import { NewAppForm } from "@/features/apps/NewAppForm";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
@@ -22,6 +23,7 @@ export function AppsPage() {
   return (
     <>
       <PageHeader title="Notebooks" note="JupyterLab, VS Code and other apps in jobs">
+        <ExportButton list="apps" />
         <Button leftSection={<Icon name="plus" size={14} />} onClick={() => setCreating(true)}>
           New notebook
         </Button>

@@ -8,6 +8,7 @@ import { shortModel } from "@/format/names";
 import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { UsageBar } from "@/ui/UsageBar";
@@ -35,6 +36,7 @@ export function ClusterPage() {
         title="Cluster"
         note={all ? `${pluralize(all.length, "node")}, ${pluralize(gpus, "GPU")}` : null}
       >
+        <ExportButton list="nodes" />
         {user?.is_admin ? <AddNodeDialog nodes={all ?? []} /> : null}
       </PageHeader>
       {summary.data ? <ModelUsage cluster={summary.data} /> : null}

@@ -7,6 +7,7 @@ import type { Dataset } from "@/api/types";
 import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
 import { formatBytes, pluralize } from "@/format/numbers";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
@@ -23,6 +24,7 @@ export function DatasetsPage() {
   return (
     <>
       <PageHeader title="Datasets" note="Named folders of storages that jobs mount to read">
+        <ExportButton list="datasets" />
         <Button
           variant="default"
           leftSection={<Icon name="plus" size={14} />}

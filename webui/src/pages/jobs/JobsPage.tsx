@@ -8,6 +8,7 @@ import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtual
 import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { Pagination } from "@/ui/Pagination";
@@ -40,6 +41,7 @@ export function JobsPage() {
             Compare runs
           </LinkButton>
         ) : null}
+        <ExportButton list="jobs" filter={filter} />
       </PageHeader>
       <JobFilters />
       {page.isPending ? <SkeletonRows rows={14} /> : null}

@@ -8,6 +8,7 @@ import type { VirtualCluster } from "@/api/types";
 import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
@@ -29,6 +30,7 @@ export function VirtualClustersPage() {
         title="Virtual clusters"
         note={list.data ? pluralize(list.data.length, "virtual cluster") : null}
       >
+        <ExportButton list="virtual-clusters" />
         {admin ? (
           <Button
             variant="default"
