@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
 from skep_scheduler.backfill.reservations import SHARED, Reservation
@@ -29,7 +28,7 @@ from skep_scheduler.placement.cells_placer import NodeExclusion, find, unplaced
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
 from skep_scheduler.policies.domain import NodeShares, VcDomain
-from skep_scheduler.policies.ordered import ordered
+from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
 from skep_scheduler.state.queues import Lane
@@ -87,19 +86,6 @@ def explain(
     return answer.reasons[gang.id]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A part of the queue to plan for. Either the first `most` of the `waiting` guaranteed gangs of
-    a virtual cluster, with at least so many `reservations`; or the gang `also` as if it waited, and
-    what comes before it."""
-
-    vc: str
-    waiting: tuple[Gang, ...] = ()
-    most: int = 0
-    reservations: int = 0
-    also: Gang | None = None
-
-
 class Tick:
     """Cells and node resources only fill up while it runs, so what was refused once stays refused:
     one answer is for all gangs of a kind. (What gives something back clears `_refused`.)"""
@@ -127,6 +113,7 @@ class Tick:
         self._exclusion = NodeExclusion(state, now, options)
         self._refused: dict[Kind | Request, Refusal] = {}
         self._refused_tasks: dict[tuple[Kind | Request, int], Refusal] = {}  # of incremental gangs
+        self._yielded: dict[Request, set[str]] = {}  # who would have yielded, and it was not enough
         self._placements: list[Placement] = []
         self._preemptions: list[Preemption] = []
         self._downgrades = {g: state.downgrade_reason(g) for g in state.downgraded()}
@@ -246,18 +233,23 @@ class Tick:
             return Refusal(Code.UNKNOWN_VC, "", {"vc": kind.vc})
         if lane.owner and (over := user_limits.exceeded(self.state, lane.gangs[0])) is not None:
             return over
-        return self._backfill.refusal_of_rest(lane, self._known_refusal(kind))
+        return self._backfill.refusal_of_rest(lane, self._known_refusal(kind, lane.gangs[0]))
 
-    def _known_refusal(self, kind: Kind) -> Refusal | None:
-        return self._refused.get(kind.request) or self._refused.get(kind)
+    def _known_refusal(self, kind: Kind, gang: Gang) -> Refusal | None:
+        """Return what all gangs of a kind are refused with. Where shares decide who yields, others
+        may yield to the gang of another tenant than to those that were refused."""
+        refusal = self._refused.get(kind.request) or self._refused.get(kind)
+        if refusal is None or refusal.code != Code.VC_BUSY or kind.incremental:
+            return refusal
+        decision = self.decision(domain_of(gang))
+        if decision.note_start is None or decision.yielding is None:
+            return refusal
+        more = set(decision.yielding(gang)) - self._yielded.get(kind.request, set())
+        return None if more else refusal
 
     def _walk_scope(self, scope: Scope) -> None:
-        if scope.also is not None:
-            considered = self._up_to(scope.also)
-        else:
-            rank = self.decision(scope.vc).rank
-            considered = self.queue = heapq.nsmallest(scope.most, scope.waiting, key=rank)
-        for gang in considered:
+        for gang in scope.gangs(self.state, self.decision):
+            self.queue.append(gang)
             self._consider(gang)
 
     def decision(self, domain: str) -> Decision:
@@ -311,26 +303,6 @@ class Tick:
                 leaving = list(preemption.waited_for(self.state, nomination))
                 self._block(nomination.gang, Refusal(Code.PREEMPTING, "", {"leaving": leaving}))
 
-    def _in_order(self, gangs: Iterable[Gang]) -> list[Gang]:
-        """Sort by domain, since the ranks of two policies do not compare. The virtual cluster
-        whose first gang was submitted first comes first, and the idle domain last."""
-        domains: dict[str, list[Gang]] = {}
-        for gang in gangs:
-            domains.setdefault(domain_of(gang), []).append(gang)
-        queues = [(name, ordered(some, self.decision(name))) for name, some in domains.items()]
-        queues.sort(key=lambda q: (q[0] == "", q[1][0].submitted_at, q[0]))
-        return [gang for _, queue in queues for gang in queue]
-
-    def _up_to(self, also: Gang) -> list[Gang]:
-        """Return the gangs that come before this one, and itself. What other virtual clusters get
-        matters only to opportunistic gangs, which come after all guaranteed ones."""
-        waiting = [gang for gang in self.state.queued() if gang.id != also.id]
-        if not also.opportunistic:
-            waiting = [gang for gang in waiting if gang.vc == also.vc and not gang.opportunistic]
-        queue = self._in_order([*waiting, also])
-        position = next(i for i, gang in enumerate(queue) if gang.id == also.id)
-        return queue[: position + 1]
-
     def _consider(self, gang: Gang) -> None:
         kind = self.state.kind_of(gang)
         if gang.not_before > self.now:
@@ -350,7 +322,7 @@ class Tick:
         return user_limits.exceeded(self.state, gang, () if gang.incremental else None)
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        refused = self._known_refusal(kind)
+        refused = self._known_refusal(kind, gang)
         answer = self._backfill.admit(gang, kind, refused, lambda: self._find(gang, kind))
         if isinstance(answer, HeldBack):
             if answer.refusal.code == Code.NEVER_FITS_VC:
@@ -382,7 +354,10 @@ class Tick:
         def search(others: Collection[str]) -> Answer:
             return find(self.state, gang, kind, tries, None, {*excluded, *others})
 
-        return preemption.displacing(self.state, gang, decision, search)
+        found = preemption.displacing(self.state, gang, decision, search)
+        if found is None and decision.yielding is not None and decision.note_start is not None:
+            self._yielded.setdefault(kind.request, set()).update(decision.yielding(gang))
+        return found
 
     def _undoes(self, found: Found) -> list[str]:
         """Gangs that this very plan gives a place or a reservation. The next plan may undo that."""
@@ -392,7 +367,7 @@ class Tick:
 
     def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
         """Start tasks of an incremental gang, as many as find a place."""
-        held_back = self._backfill.check(gang, kind, self._known_refusal(kind))
+        held_back = self._backfill.check(gang, kind, self._known_refusal(kind, gang))
         if held_back is not None:
             self._block(gang, held_back.refusal, held_back.reservation)
             return
@@ -479,6 +454,7 @@ class Tick:
         if found.cancels or found.downgrades:
             self._refused.clear()
             self._refused_tasks.clear()
+            self._yielded.clear()
 
     def _block(self, gang: Gang, refusal: Refusal, reservation: Reservation | None = None) -> None:
         if reservation is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skep_scheduler.engine import Scope, Tick
+from skep_scheduler.engine import Tick
 from skep_scheduler.explain.needs import shape_of
 from skep_scheduler.model import DEFAULTS, Gang, Options
+from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 
 FORECASTS = 20  # gangs per VC whose start is forecast, beside those that are reserved one

@@ -24,13 +24,12 @@ class NodeShares:
             totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
             for node in self.state.nodes.values():
                 if node.devices:
-                    total = totals[node.devices[0].model]
+                    total = totals[leaf_of(self.state, node.devices[0].model)]
                     total[0] += len(node.devices)
                     total[1] += node.cpu_millis
                     total[2] += node.memory_mb
             self._known = {
-                leaf_of(self.state, model): (cpu / gpus, memory / gpus)
-                for model, (gpus, cpu, memory) in totals.items()
+                leaf: (cpu / gpus, memory / gpus) for leaf, (gpus, cpu, memory) in totals.items()
             }
         return self._known.get(leaf, (0.0, 0.0))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from skep_scheduler.model import Gang, Options
@@ -46,6 +47,19 @@ def outranking(now: float, options: Options) -> Callable[[Gang, Gang], bool]:
 def ordered(gangs: Iterable[Gang], decision: Decision) -> list[Gang]:
     """Return the gangs of one domain, first come first."""
     return sorted(gangs, key=decision.rank)
+
+
+def rising(gangs: Sequence[Gang], rank: Callable[[Gang], Rank]) -> Iterator[Gang]:
+    """Yield gangs, first come first, whose ranks may rise by what is done with those before."""
+    heap = [(rank(gang), n) for n, gang in enumerate(gangs)]
+    heapq.heapify(heap)
+    while heap:
+        before, n = heapq.heappop(heap)
+        now = rank(gangs[n])
+        if now != before:
+            heapq.heappush(heap, (now, n))
+        else:
+            yield gangs[n]
 
 
 def waits_since(gang: Gang) -> float:

@@ -7,12 +7,14 @@ start t of the round, a waiting gang is owed `x * (t - waits since)` and a runni
 than it is worth. Of three gangs with one place and equal shares each runs every third round; with
 shares of 2/3 and 1/3 one runs two rounds of three.
 
-Each round chooses by priority and by what is owed those that fit into what the virtual cluster
-owns, first of all gangs with a share. Running gangs that were not chosen yield where a chosen one
-needs their places, and run on where not (work conserving). A gang has its places until the next
-round begins at least, and who begins to wait within a round takes no place from others before the
-next. What is owed to a waiting gang with a share grows without end, and that of those that come
-later is less: so the guard against starvation is not needed.
+Each round orders gangs by priority and by what is owed, first of all those with a share: in front
+those that together fit into what the virtual cluster owns, then the others. Running gangs yield to
+one before them in this order that needs their places, the last first, and otherwise run on
+(work conserving). One in front yields only where those behind it do not help: their GPUs are spread
+over nodes, or whoever is first cannot start at all. A gang has its places until the next round
+begins at least, and who begins to wait within a round takes no place from others before the next.
+What is owed to a waiting gang with a share grows without end, and that of those that come later is
+less: so the guard against starvation is not needed.
 """
 
 from __future__ import annotations
@@ -75,7 +77,6 @@ class _Round:
     def __init__(self, policy: RoundPolicy, start: float, domain: DomainFacts) -> None:
         self._policy, self._start, self._domain = policy, start, domain
         self._positions: dict[str, int] | None = None
-        self._chosen: set[str] = set()
         self._shares: Mapping[str, float] = {}
         self._running: dict[str, tuple[Gang, float]] = {}
 
@@ -85,14 +86,15 @@ class _Round:
         return positions.get(gang.id, len(positions))
 
     def yielding(self, gang: Gang) -> Sequence[str]:
+        """Return the running gangs behind a waiting one in the order of the round."""
         positions = self._choose()
-        share = self._shares.get(gang.id, 0.0)
-        if gang.id not in self._chosen or share <= 0 or waits_since(gang) > self._start:
+        if self._shares.get(gang.id, 0.0) <= 0 or waits_since(gang) > self._start:
             return ()
+        place = self.position(gang)
         others = [
             other.id
             for other, placed_at in self._running.values()
-            if other.id not in self._chosen
+            if positions[other.id] > place
             and placed_at < self._start
             and other.priority <= gang.priority
         ]
@@ -148,7 +150,6 @@ class _Round:
                 chosen.append(gang.id)
             else:
                 others.append(gang.id)
-        self._chosen = set(chosen)
         self._positions = {gang_id: n for n, gang_id in enumerate([*chosen, *others])}
         return self._positions
 

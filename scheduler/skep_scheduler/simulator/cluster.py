@@ -155,15 +155,19 @@ class SimulatedCluster:
     def run_to_end(
         self, tick_limit: int | None = None, report: Callable[[int], None] | None = None
     ) -> int:
-        """Let time pass until no event is left: all gangs have ended, or cannot start any more.
-        Returns the number of ticks. `report` is called with the number of gangs that ended.
+        """Let time pass until no event is left: all gangs have ended, or cannot start any more
+        (none started on the idle cluster, and none is put off to a later moment). Returns the
+        number of ticks. `report` is called with the number of gangs that ended.
 
         Raises `RuntimeError` after `tick_limit` ticks.
         """
         ticks, wake_at = 0, NEVER
         while (at := min(self._next_event(), wake_at)) < NEVER:
             self._move_to(at)
-            next_at = self.tick().next_at
+            decided = self.tick()
+            next_at = decided.next_at
+            if self.idle() and not decided.placements and not self._may_start_later():
+                next_at = None
             wake_at = NEVER if next_at is None or next_at <= self.now else next_at
             ticks += 1
             if ticks % max(len(self.history) // SAMPLES, 1) == 0:
@@ -209,6 +213,10 @@ class SimulatedCluster:
     def idle(self) -> bool:
         """Whether nothing runs and nothing is to arrive any more."""
         return not self.state.running and self._next_event() == NEVER
+
+    def _may_start_later(self) -> bool:
+        later = any(gang.not_before > self.now for gang in self.state.waiting.values())
+        return later or bool(self.state.nominated)
 
     def _next_event(self) -> float:
         while self._events and self._is_stale(self._events[0]):

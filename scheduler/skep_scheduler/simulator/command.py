@@ -365,7 +365,8 @@ def _shifted(trace: Trace, start: float) -> list[Any]:
                 f"{trace.name}: job {job.id} has no duration or no GPU; its trace needs the preset "
                 "of its artifact (--preset)"
             )
-        jobs.append(replace(job, submit_s=job.submit_s - start))
+        deadline_s = None if job.deadline_s is None else job.deadline_s - start
+        jobs.append(replace(job, submit_s=job.submit_s - start, deadline_s=deadline_s))
     return sorted(jobs, key=lambda job: (job.submit_s, job.id))
 
 

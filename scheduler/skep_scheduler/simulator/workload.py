@@ -182,6 +182,7 @@ def gangs_of(
             job.submit_s,
             (member,),
             duration_s=job.duration_s,
+            deadline_at=job.deadline_s,
             owner=job.user,
         )
 

@@ -14,6 +14,11 @@ from skep_scheduler.model import Options, Plan, PolicyChoice, VirtualCluster
 
 # Without ageing, since a memory looks at the order of a domain only from time to time.
 OPTIONS = Options(ageing_limit=0, starvation_s=500.0, min_run_s=20.0)
+CHOICES = (
+    *(PolicyChoice(name) for name in policies.names()),
+    PolicyChoice("drf", (("term_s", 60.0), ("weights", "x:3"))),
+    PolicyChoice("gandiva_fair", (("round_s", 60.0),)),
+)
 
 
 class Remembering(Cluster):
@@ -39,13 +44,15 @@ class Remembering(Cluster):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@example(seed=6284070, chosen=("priority_ageing", "priority_ageing"))  # kept places were given away
-@given(seed=st.integers(0, 1 << 30), chosen=st.tuples(*[st.sampled_from(policies.names())] * 2))
-def test_plans_with_and_without_memory_are_equal(seed: int, chosen: tuple[str, str]) -> None:
+@example(seed=6284070, chosen=(CHOICES[0], CHOICES[0]))  # kept places were given away
+@given(seed=st.integers(0, 1 << 30), chosen=st.tuples(*[st.sampled_from(CHOICES)] * 2))
+def test_plans_with_and_without_memory_are_equal(
+    seed: int, chosen: tuple[PolicyChoice, PolicyChoice]
+) -> None:
     rng = random.Random(seed)
     vcs = tuple(
-        VirtualCluster(vc.name, vc.claims, PolicyChoice(name))
-        for vc, name in zip(owns(a=8, b=8), chosen, strict=True)
+        VirtualCluster(vc.name, vc.claims, choice)
+        for vc, choice in zip(owns(a=8, b=8), chosen, strict=True)
     )
     cluster = Remembering([node("n0"), node("n1")], vcs, OPTIONS)
     cluster.memory, cluster.reserved, cluster.reported = Memory(OPTIONS), {}, {}
@@ -61,6 +68,7 @@ def test_plans_with_and_without_memory_are_equal(seed: int, chosen: tuple[str, s
                     at=cluster.now,
                     duration_s=rng.choice([None, 30.0, 200.0]),
                     owner="xyz"[i % 3],
+                    deadline_at=rng.choice([None, cluster.now + 50.0, cluster.now + 500.0]),
                 )
             )
         elif act < 0.8 and cluster.state.running:

@@ -261,6 +261,68 @@ def test_a_user_that_comes_late_gets_his_share_at_the_next_round_and_no_more() -
     assert 5 * ROUND < ran < 7 * ROUND
 
 
+def test_a_large_job_gets_a_turn_where_its_gpus_are_spread_among_small_ones() -> None:
+    """Those with the least claim to go on hold half of each node: one with more has to leave."""
+    world = cluster("gandiva_fair", nodes=2)
+    for name in ("ann", "ben", "cem", "dan"):
+        world.run(gang(name, gpus=4, owner=name))
+    world.advance(2 * ROUND, step_s=60.0)
+    on_node = {g: held.tasks[0].node for g, held in world.state.running.items()}
+    for node_name in ("n0", "n1"):
+        world.end(next(g for g in sorted(on_node) if on_node[g] == node_name))
+    world.run(gang("eve", gpus=4, owner="eve"), gang("fay", gpus=4, owner="fay"))
+    world.submit(gang("large", gpus=8, owner="gus", at=world.now))
+    ran = turns_of(world, 20)
+    assert 3 * ROUND < ran["large"] < 12 * ROUND, ran
+
+
+def test_jobs_take_turns_beside_one_that_cannot_start() -> None:
+    world = cluster("gandiva_fair")
+    world.run(gang("stays", gpus=4, owner="ann", preemptible=False))
+    world.submit(
+        gang("never", gpus=8, owner="bob"),
+        gang("cem", gpus=4, owner="cem", at=1.0),
+        gang("dan", gpus=4, owner="dan", at=2.0),
+    )
+    ran = turns_of(world, 20)
+    assert ran["never"] == 0
+    assert ran["stays"] == pytest.approx(20 * ROUND, rel=0.05)
+    assert min(ran["cem"], ran["dan"]) > 5 * ROUND, ran
+
+
+def test_rounds_end_with_the_last_job_that_can_run() -> None:
+    """A job that never fits keeps no simulation going for ever."""
+    world = cluster("gandiva_fair")
+    world.lifetimes["small"] = 2 * ROUND
+    world.submit_later(gang("small", at=1.0, owner="ann"))
+    world.submit_later(gang("huge", gpus=8, tasks=2, at=1.0, owner="bob"))
+    world.run_to_end(tick_limit=100)
+    assert world.history["small"].ended_at is not None
+
+
+def test_what_would_happen_to_a_new_job_counts_the_shares_of_those_before_it() -> None:
+    """An idle virtual cluster serves its two users in turn, and says so before they submit."""
+    world = cluster("drf")
+    world.submit(*(gang(f"ann{i}", owner="ann", at=float(i)) for i in range(9)))
+    new = gang("bob", owner="bob", at=100.0)
+    assert isinstance(engine.explain(world.state, new, 100.0, PATIENT), Placement)
+    world.submit(*(gang(f"bob{i}", owner="bob", at=50.0 + i) for i in range(9)))
+    first = [start.gang for start in timeline(world.state, "a", 100.0, PATIENT)][:4]
+    assert first == ["ann0", "bob0", "ann1", "bob1"]
+
+
+def test_a_user_may_take_places_although_another_one_with_such_a_job_may_not() -> None:
+    """Zoe holds nothing, but one GPU would be more for her than for the others: she has the least
+    weight. Bob's job asks for the same, and he holds less than ann even with it."""
+    world = cluster("drf", term_s=60.0, weights="zoe:0.01")
+    world.run(*(gang(f"ann{i}", owner="ann", at=float(i)) for i in range(6)))
+    world.run(*(gang(f"bob{i}", owner="bob", at=float(i)) for i in range(2)))
+    world.now = 100.0
+    world.submit(gang("zoe", owner="zoe", at=50.0), gang("bob", owner="bob", at=60.0))
+    (made,) = world.tick().preemptions
+    assert (made.gang, [victim.gang for victim in made.victims]) == ("bob", ["ann5"])
+
+
 MIX = st.lists(
     st.tuples(
         st.sampled_from(["ann", "bob", "eve"]),
@@ -299,6 +361,41 @@ def test_every_job_ends_and_none_waits_beside_gpus_that_it_could_use(mix, choice
         if settled and any(waits.gpus == 1 for waits in world.state.waiting.values()):
             assert held == 16
     assert all(past.ended_at is not None for past in world.history.values())
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    mix=MIX,
+    firm=st.sets(st.integers(0, 9), max_size=3),
+    choice=st.sampled_from([*CHOICES[1:], PolicyChoice("edf")]),
+)
+def test_none_leaves_that_may_not_be_asked_to(mix, firm, choice) -> None:
+    """No other virtual cluster's gang, none of a higher priority, none that is not preemptible, and
+    none before its least run time and, of the same priority, before the next round."""
+    first, second = owns(a=16, b=8)
+    vcs = [replace(first, policy=choice), second]
+    world = Cluster([node(f"n{i}") for i in range(3)], vcs, PATIENT, keep_progress=True)
+    world.run(gang("other", "b", gpus=8, priority=0))
+    round_s = dict(choice.parameters).get("round_s", 1.0)
+    for i, (owner, gpus, priority, length) in enumerate(mix):
+        tasks = [member(2, 8)] if gpus == 16 else [member(1, gpus)]
+        world.lifetimes[f"g{i}"] = length * 100.0
+        late = gang(f"g{i}", members=tasks, owner=owner, priority=priority, at=i * 40.0)
+        due = 1e4 - 300.0 * length if length % 2 else None
+        world.submit_later(replace(late, preemptible=i not in firm, deadline_at=due))
+    while world.now < 2_000.0 and not world.idle():
+        plan = world.plan()
+        for made in plan.preemptions:
+            by = world.state.waiting[made.gang]
+            for victim in made.victims:
+                known = world.state.running[victim.gang]
+                assert known.gang.vc == by.vc
+                assert known.gang.preemptible
+                assert known.gang.priority <= by.priority
+                assert known.placed_at + PATIENT.min_run_s <= world.now
+                if known.gang.priority == by.priority:
+                    assert known.placed_at < world.now // round_s * round_s
+        world.step([world.now + 20.0])
 
 
 @pytest.mark.parametrize("name", policies.names())
