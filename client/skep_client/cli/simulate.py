@@ -134,6 +134,8 @@ def simulate(
     try:
         with _trace(trace, as_json) as path:
             runs = plan_runs(replace(request, trace=path))
+        if html:
+            Path(html).open("a").close()  # refused before anything runs
         with count("jobs", sum(len(run.trace.jobs) for run in runs)) as report:
             at_a_time = min(processes or os.cpu_count() or 1, len(runs))
             for line, points in execute_all(runs, at_a_time, lambda ended, total: report(ended)):

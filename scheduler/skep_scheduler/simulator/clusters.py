@@ -22,6 +22,7 @@ from skep_scheduler.cells.shape import CellSpec, Shape
 from skep_scheduler.simulator.workload import WorkloadError, groups_of
 
 GPUS_OF_PHILLY_NODE = 8
+MOST_GPUS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,18 @@ def read_cluster(text: str) -> Hardware:
     path = Path(text)
     if path.suffix.lower() in (".csv", ".yaml", ".yml", ".json"):
         try:
-            return _read(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise _bad(f"{path}: {error}") from None
-    return Hardware.of_shape(text)
+            hardware = _read(path)
+        except UnicodeDecodeError:
+            raise _bad(f"{path}: not a text file in UTF-8") from None
+        except csv.Error as error:
+            raise _bad(f"{path}: not a CSV file: {error}") from None
+        except OSError as error:
+            raise _bad(f"{path}: {error.strerror or error}") from None
+    else:
+        hardware = Hardware.of_shape(text)
+    if hardware.gpus > MOST_GPUS:
+        raise _bad(f"{text}: {hardware.gpus:,} GPUs; a simulated cluster has at most {MOST_GPUS:,}")
+    return hardware
 
 
 def _read(path: Path) -> Hardware:
@@ -118,9 +127,10 @@ def _groups(path: Path, rows: Sequence[Mapping[str, str]]) -> Hardware:
     groups: list[NodeGroup] = []
     vcs: dict[str, list[int]] = {}
     for line, row in enumerate(rows, 2):
-        group = NodeGroup(
-            _whole(path, line, row, "nodes"), _whole(path, line, row, "gpus"), row["model"].strip()
-        )
+        model = (row["model"] or "").strip()
+        if not model:
+            raise _bad(f"{path}, line {line}, column model: it is empty")
+        group = NodeGroup(_whole(path, line, row, "nodes"), _whole(path, line, row, "gpus"), model)
         groups.append(group)
         if row.get("vc"):
             vcs.setdefault(row["vc"], []).extend([group.gpus] * group.nodes)
@@ -132,7 +142,7 @@ def _node(path: Path, line: int, row: Mapping[str, str]) -> NodeGroup:
         _whole(path, line, row, column, 1 << 40) if row.get(column) else 0
         for column in ("cpu_milli", "memory_mib")
     ]
-    return NodeGroup(1, _whole(path, line, row, "gpu"), row["model"], *sizes)
+    return NodeGroup(1, _whole(path, line, row, "gpu"), row["model"] or "", *sizes)
 
 
 def _whole(path: Path, line: int, row: Mapping[str, str], column: str, most: int = 100_000) -> int:
@@ -147,6 +157,8 @@ def _hived(path: Path) -> Hardware:
 
     try:
         data = YAML(typ="safe", pure=True).load(path)
+        if not isinstance(data, dict):
+            raise _bad(f"{path}: not a configuration of HiveD: it has no `physicalCluster`")
         config = read_config(data)
     except (YAMLError, ConfigError, AttributeError, TypeError, KeyError) as error:
         raise _bad(f"{path}: not a configuration of HiveD: {error}") from None

@@ -43,6 +43,8 @@ Series = Sequence[tuple[float, int, int]]
 PLACEMENTS = ("cells", "nodes", "first", "count")
 MAX_RUNS = 1000
 DEFAULT_CLUSTER = "8x8xV100"
+# What input that no reader refused may still lead to, in code that expects better.
+BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 ELASTIC_NAMES = frozenset(policy.name for policy in ELASTIC)
 
 
@@ -100,7 +102,7 @@ def plan_runs(request: SimulateRequest) -> list[Run]:
     seeds = read_seeds(request.seeds)
     hardware = read_cluster(request.cluster) if request.cluster else None
     _check(request)
-    if request.preset and request.trace is None and not preset.makes_jobs:
+    if preset.name != "native" and request.trace is None and not preset.makes_jobs:
         raise WorkloadError(f"preset {preset.name} needs --trace", "bad_option")
     given: Trace | None = None
     if preset.makes_jobs:
@@ -129,6 +131,19 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
 
     Raises `WorkloadError` and `PolicyError`.
     """
+    try:
+        return _execute(run, report)
+    except (WorkloadError, PolicyError):
+        raise
+    except BROKEN as error:
+        raise WorkloadError(
+            f"{run.label} on {run.trace.name}: the run broke off ({type(error).__name__}: "
+            f"{error}). Check trace, cluster and profiles; if they are right, report this",
+            "simulation_failed",
+        ) from error
+
+
+def _execute(run: Run, report: Callable[[int], None] | None) -> tuple[Line, Series]:
     # Policies that solve programs have small matrices: threads would only wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     begun = time.perf_counter()

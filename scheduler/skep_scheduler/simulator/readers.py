@@ -31,6 +31,9 @@ COLUMNS = {
     "deadline_s": ("deadline_s", "deadline", "ddl"),
 }
 REQUIRED = ("submit_s", "duration_s", "gpus")
+MOST = 1e13  # of any number; milliseconds since the epoch are less
+MOST_GPUS = 100_000  # of one job
+MOST_PRIORITY = 1_000_000
 ENDED_IN_SLURM = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY")
 
 
@@ -63,14 +66,19 @@ def read(path: Path) -> Trace:
         raise WorkloadError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from None
+    if not text.strip():
+        raise WorkloadError(f"{path}: the file is empty")
     lines = text.splitlines()
-    first = lines[0] if lines else ""
+    first = lines[0]
     if "\t" in first:
         name, jobs = _tabbed(path, lines)
     elif "|" in first:
         name, jobs = "sacct", _sacct(path, lines)
     else:
-        name, jobs = _by_header(path, lines)
+        try:
+            name, jobs = _by_header(path, lines)
+        except csv.Error as error:
+            raise WorkloadError(f"{path}: not a CSV file: {error}") from None
     if not jobs:
         raise WorkloadError(f"{path}: no jobs")
     return Trace(path.name, name, tuple(_with_own_ids(jobs)), path)
@@ -92,43 +100,61 @@ class Row:
             value = float(self.text(field, default))
         except ValueError:
             raise self.error(field, "is not a number") from None
-        if value != value:
+        if math.isnan(value):
             raise self.error(field, "is not a number")
+        if abs(value) > MOST:
+            raise self.error(field, "is out of range")
         return value
 
-    def whole(self, field: str, default: str = "") -> int:
+    def whole(self, field: str, default: str = "", most: float = MOST) -> int:
         value = self.number(field, default)
-        if not math.isfinite(value):
-            raise self.error(field, "is not a number")
+        if abs(value) > most:
+            raise self.error(field, "is out of range")
         return int(value)
 
     def at_least(
         self, field: str, least: float, *, whole: bool = False, default: str = ""
     ) -> float:
-        """Return a finite number of at least `least`; a `least` of 0 excludes 0 itself."""
+        """Return a number of at least `least`; a `least` of 0 excludes 0 itself."""
         value = self.number(field, default)
         low = value <= 0 if least == 0 else value < least
-        if low or value == float("inf") or (whole and value != int(value)):
+        if low or (whole and value != int(value)):
             raise self.error(field, "is out of range")
         return value
 
-    def gpus(self, field: str = "gpus") -> int:
-        return int(self.at_least(field, 1, whole=True))
+    def not_negative(self, field: str, default: str = "") -> float:
+        value = self.number(field, default)
+        if value < 0:
+            raise self.error(field, "is out of range")
+        return value
+
+    def gpus(self, field: str = "gpus", least: float = 1) -> int:
+        value = self.at_least(field, least, whole=True)
+        if value > MOST_GPUS:
+            raise self.error(field, "is out of range")
+        return int(value)
 
     def moment(self, field: str) -> float:
         """Return a number of seconds, or an ISO 8601 date as seconds since the epoch."""
         text = self.text(field)
         if re.match(r"\d{4}-\d\d-\d\d", text) is None:
-            return self.at_least(field, -1e18)
+            return self.not_negative(field)
         try:
             return _seconds(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise self.error(field, "is not a date") from None
 
     def error(self, field: str, what: str) -> WorkloadError:
         column = self._columns.get(field, field)
         where = f"{self.path}, line {self.line}, column {column}"
         return WorkloadError(f"{where}: {self.text(field)!r} {what}", line=self.line, column=column)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= MOST:
+        raise ValueError(text)
+    return value
 
 
 def _seconds(text: str) -> float:
@@ -173,10 +199,10 @@ def _generic(row: Row, index: int) -> TraceJob:
         row.gpus(),
         row.text("vc"),
         row.text("user"),
-        row.whole("priority", "0"),
+        row.whole("priority", "0", MOST_PRIORITY),
         model=row.text("model"),
         batch=row.whole("batch", "0"),
-        iterations=row.number("iterations", "0"),
+        iterations=row.not_negative("iterations", "0"),
         deadline_s=row.number("deadline_s") if deadline else None,
         gpu_model=row.text("gpu_model"),
     )
@@ -186,18 +212,18 @@ def _muri(row: Row, index: int) -> TraceJob:
     """Times are in ms. Its priorities are classes: 0 is guaranteed, 1 opportunistic."""
     return TraceJob(
         row.text("id"),
-        row.number("submit_time") / 1000,
+        row.not_negative("submit_time") / 1000,
         row.at_least("duration", 0) / 1000,
         row.gpus(),
-        priority=row.whole("priority", "0"),
+        priority=row.whole("priority", "0", MOST_PRIORITY),
         model=row.text("model"),
         batch=row.whole("batch", "0"),
         iterations=row.at_least("iterations", 0),
         iteration_s=row.at_least("iteration_time", 0) * 1.015 / 1000,
         stages_s=(
-            row.number("resource_time_0") / 1000,
-            row.number("resource_time_1") / 1000,
-            row.number("resource_time_2") / 1000,
+            row.not_negative("resource_time_0") / 1000,
+            row.not_negative("resource_time_1") / 1000,
+            row.not_negative("resource_time_2") / 1000,
         ),
     )
 
@@ -221,8 +247,8 @@ def _chronus(row: Row, index: int) -> TraceJob:
     A job may have no GPU."""
     submit = row.moment("submit_time")
     try:
-        times = [float(part) for part in row.text("expect_time_list").split("-")]
-        values = [float(part) for part in row.text("expect_value_list").split("-")]
+        times = [_finite(part) for part in row.text("expect_time_list").split("-")]
+        values = [_finite(part) for part in row.text("expect_value_list").split("-")]
     except ValueError:
         raise row.error("expect_time_list", "is not a list of numbers") from None
     best_effort = row.text("job_type") == "best" or row.text("best_effort") == "1"
@@ -230,11 +256,11 @@ def _chronus(row: Row, index: int) -> TraceJob:
         row.text("id"),
         submit,
         row.at_least("duration", 0),
-        int(row.at_least("gpus", -0.5, whole=True)),
+        row.gpus("gpus", -0.5),
         row.text("user"),
         row.text("user"),
         model=row.text("model"),
-        iterations=row.number("iterations"),
+        iterations=row.not_negative("iterations"),
         deadline_s=None if best_effort else submit + times[0],
         values=() if best_effort else tuple(zip(times, values, strict=False)),
         mode=row.text("job_type"),
@@ -259,7 +285,7 @@ def _pods(row: Row, index: int) -> TraceJob:
         row.text("name"),
         created,
         max(deleted - created, 0.0),
-        row.whole("num_gpu", "0"),
+        row.whole("num_gpu", "0", MOST_GPUS),
         user=row.text("qos"),
         gpu_milli=row.whole("gpu_milli", "0"),
         cpu_millis=row.whole("cpu_milli", "0"),
@@ -306,18 +332,18 @@ def _tabbed(path: Path, lines: list[str]) -> tuple[str, list[TraceJob]]:
         name, header = known[len(cells)]
         row = Row(path, number, dict(zip(header, cells, strict=True)), {})
         slo = row.number("slo", "-1")
-        arrival = row.number("arrival")
+        arrival = row.not_negative("arrival")
         jobs.append(
             TraceJob(
                 str(len(jobs)),
                 arrival,
-                row.number("duration", "0"),
+                row.not_negative("duration", "0"),
                 row.gpus(),
                 model=row.text("model"),
                 batch=int((re.findall(r"batch size (\d+)", row.text("model")) or ["0"])[0]),
                 iterations=row.at_least("steps", 0),
                 mode=row.text("mode"),
-                weight=row.number("weight", "1"),
+                weight=row.not_negative("weight", "1"),
                 deadline_s=arrival + slo if slo > 0 else None,
             )
         )
@@ -347,6 +373,8 @@ def _sacct(path: Path, lines: list[str]) -> list[TraceJob]:
             raise WorkloadError(f"{path}, line {number}: {len(cells)} columns of {len(header)}")
         row = Row(path, number, dict(zip(header, cells, strict=False)), {})
         gpus = max((_gres(row.text(name)) for name in gpu_columns), default=0)
+        if gpus > MOST_GPUS:
+            raise row.error(gpu_columns[0], "is out of range")
         state = row.text("State", "COMPLETED").split(" ")[0]
         seconds = _elapsed(row)
         if "." in row.text("JobID") or state not in ENDED_IN_SLURM or not gpus or not seconds:
@@ -375,8 +403,8 @@ def _gres(text: str) -> int:
 
 def _elapsed(row: Row) -> float:
     if row.text("ElapsedRaw"):
-        return row.number("ElapsedRaw")
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)(?:\.\d+)?", row.text("Elapsed"))
+        return row.not_negative("ElapsedRaw")
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)(?:\.\d+)?", row.text("Elapsed"))
     if match is None:
         raise row.error("Elapsed", "is not [DAYS-]HH:MM:SS")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
@@ -386,6 +414,13 @@ def _elapsed(row: Row) -> float:
 def _with_own_ids(jobs: Iterable[TraceJob]) -> Iterable[TraceJob]:
     """Give jobs whose id came before a number behind it, so that none replaces another."""
     seen: dict[str, int] = {}
+    taken: set[str] = set()
     for job in jobs:
-        times = seen[job.id] = seen.get(job.id, 0) + 1
-        yield job if times == 1 else replace(job, id=f"{job.id}#{times}")
+        times = seen.get(job.id, 0) + 1
+        own = job.id if times == 1 else f"{job.id}#{times}"
+        while own in taken:
+            times += 1
+            own = f"{job.id}#{times}"
+        seen[job.id] = times
+        taken.add(own)
+        yield job if own == job.id else replace(job, id=own)

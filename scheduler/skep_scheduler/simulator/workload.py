@@ -26,7 +26,8 @@ GROUP = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)x([A-Za-z0-9._-]+)")
 class WorkloadError(ValueError):
     """Raised for a trace, a cluster, a preset or a share that cannot be read. The message names the
     file, the line and the column; `code` is stable: `bad_trace`, `bad_cluster`, `bad_profile`,
-    `unknown_preset`, `policy_not_in_preset`, `bad_option`, `missing_library`."""
+    `unknown_preset`, `policy_not_in_preset`, `bad_option`, `missing_library`,
+    `simulation_failed`."""
 
     def __init__(self, message: str, code: str = "bad_trace", **details: object) -> None:
         super().__init__(message)

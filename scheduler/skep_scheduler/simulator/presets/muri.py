@@ -21,7 +21,7 @@ from skep_scheduler.policies.base import OrderPolicy
 from skep_scheduler.policies.tiresias import LIMITS
 from skep_scheduler.simulator.presets.las import LasQueues
 from skep_scheduler.simulator.results import JobResult, Outcome
-from skep_scheduler.simulator.workload import TraceJob
+from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
 NEVER = float("inf")
 NODES, GPUS_PER_NODE = 8, 8
@@ -97,7 +97,8 @@ def overhead_s(model: str, gpus: int) -> int:
 def run_ordered(
     jobs: Sequence[TraceJob], nodes: Sequence[int], policy: OrderPolicy, report: Any = None
 ) -> Outcome:
-    """Run under SRTF or SRSF."""
+    """Run under SRTF or SRSF. Raises `WorkloadError`."""
+    _check_sizes(jobs, sum(nodes))
     events, active = _Events(jobs), list[MuriJob]()
     running: list[MuriJob] = []
     while events.pending or active:
@@ -132,8 +133,9 @@ def run_tiresias(
     limits: Sequence[int] = LIMITS,
     report: Any = None,
 ) -> Outcome:
-    """Run under Tiresias-L on a pool of GPUs."""
+    """Run under Tiresias-L on a pool of GPUs. Raises `WorkloadError`."""
     gpus = sum(nodes)
+    _check_sizes(jobs, gpus)
     queues: LasQueues[MuriJob] = LasQueues(limits)
     starts = _groups(jobs)
     every = [job for _, group in starts for job in group]
@@ -208,7 +210,9 @@ def run_antman(
 ) -> Outcome:
     """Run under AntMan (Xiao et al., OSDI 2020) as Muri's artifact has it: guaranteed jobs get GPUs
     where no other guaranteed job is, and may hold some while they wait for the rest; opportunistic
-    ones run beside others where the load is low, as fast as those leave them."""
+    ones run beside others where the load is low, as fast as those leave them. Raises
+    `WorkloadError`."""
+    _check_sizes(jobs, sum(nodes))
     cluster = _AntMan(nodes)
     events = _Events(jobs)
     running: list[MuriJob] = []
@@ -367,6 +371,12 @@ class _Events:
     def report(self, report: Callable[[int], None] | None) -> None:
         if report is not None:
             report(self._count)
+
+
+def _check_sizes(jobs: Sequence[TraceJob], gpus: int) -> None:
+    for job in jobs:
+        if job.gpus > gpus:
+            raise WorkloadError(f"job {job.id} needs {job.gpus} GPUs; the cluster has {gpus}")
 
 
 def _groups(jobs: Sequence[TraceJob]) -> list[tuple[float, list[MuriJob]]]:

@@ -356,7 +356,7 @@ def _fluid(setup: Setup, hardware: Hardware) -> Outcome:
     given = dict(setup.parameters)
     altruism = given.pop("altruism", 1.0) if setup.policy == "carbyne" else 1.0
     if given or isinstance(altruism, str) or not 0 <= altruism <= 1:
-        message = "altruism of carbyne is from 0 to 1; there is no other parameter"
+        message = "carbyne has one parameter, altruism from 0 to 1, and hug and others none"
         raise WorkloadError(message, "bad_policy_parameter")
     jobs = _with_durations(setup, setup.jobs)
     return fluid.run(jobs, hardware.gpus, setup.policy, float(altruism), setup.report)

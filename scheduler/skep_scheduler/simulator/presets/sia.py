@@ -62,7 +62,7 @@ def run(
     except ImportError as error:
         raise WorkloadError(
             f"this preset solves programs and needs {error.name}: pip install 'skep[policies]'",
-            "not_installed",
+            "missing_library",
         ) from None
     cluster = SiaCluster(types)
     policy: SiaPolicy
