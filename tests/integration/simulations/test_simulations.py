@@ -257,6 +257,7 @@ def test_a_running_simulation_stops_when_it_is_asked_to(world, monkeypatch):
 
     def started(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
         begun.append(begin(*args, **options))
+        begun[-1].send_signal(signal.SIGSTOP)  # it must not end by itself meanwhile
         return begun[-1]
 
     def asked_meanwhile(*args: Any) -> bool:
