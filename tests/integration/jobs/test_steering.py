@@ -19,8 +19,15 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission import admission
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _limits_read_anew(monkeypatch):
+    """A test before this one may have left the sizes of other nodes, or that there are none."""
+    monkeypatch.setattr(admission, "_remembered", (-admission.LIMITS_FRESH_S, None))
 
 
 @pytest.fixture
