@@ -171,11 +171,18 @@ def kind_of(schema: Schema, schemas: Schema) -> tuple[Schema, bool]:
     if schema.get("format") == "date-time":
         kind["format"] = "date-time"
     if name == "array":
-        kind["items"] = kind_of(schema.get("items", {}), schemas)[0]
+        kind["items"] = or_null(*kind_of(schema.get("items", {}), schemas))
     elif name == "object":
         of = schema.get("additionalProperties")
-        kind["additionalProperties"] = (isinstance(of, dict) and kind_of(of, schemas)[0]) or True
+        kind["additionalProperties"] = (
+            isinstance(of, dict) and or_null(*kind_of(of, schemas))
+        ) or True
     return kind, nullable
+
+
+def or_null(kind: Schema, nullable: bool) -> Schema:
+    """Return the type of an item of a list or an object, which may be null."""
+    return {"anyOf": [kind, {"type": "null"}]} if kind and nullable else kind
 
 
 def formatted(text: str) -> str:

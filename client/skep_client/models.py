@@ -363,7 +363,7 @@ class GpuSeries(Model):
     attempt_id: str = ""
     role: str = ""
     index: int = 0
-    points: list[list[float]] = Field(default_factory=list)
+    points: list[list[float | None]] = Field(default_factory=list)
 
 
 class GridNode(Model):
@@ -1188,7 +1188,7 @@ class TaskSeries(Model):
     attempt_id: str = ""
     role: str = ""
     index: int = 0
-    points: list[list[float]] = Field(default_factory=list)
+    points: list[list[float | None]] = Field(default_factory=list)
 
 
 class Template(Model):
@@ -1244,7 +1244,7 @@ class Unsubscribed(Model):
 
 
 class Use(Model):
-    use: dict[str, list[int]] = Field(default_factory=dict)
+    use: dict[str, list[int | None]] = Field(default_factory=dict)
 
 
 class UseSeries(Model):
@@ -1481,7 +1481,7 @@ class Grid(Model):
     revision: str = ""
     whole: bool = False
     models: list[str] = Field(default_factory=list)
-    virtual_clusters: list[str] = Field(default_factory=list)
+    virtual_clusters: list[str | None] = Field(default_factory=list)
     places: list[Place] = Field(default_factory=list)
     nodes: list[GridNode] = Field(default_factory=list)
     removed: list[str] = Field(default_factory=list)

@@ -27,17 +27,32 @@ Losses = dict[int, dict[int, dict[int, float]]]  # job attempt -> rank -> step -
 def test_a_killed_rank_costs_an_attempt_and_the_gang_learns_to_the_end(api):
     job_id = _submit(api, torch_image(docker.from_env()))
 
-    until(lambda: all(len(_losses(api, job_id)[1][rank]) >= 10 for rank in RANKS), PATIENCE_S)
+    _until_learned(api, job_id, attempt=1, steps=10)
     assert {t["attempt"]["node"] for t in tasks(api, job_id)} == {"node-1", "node-2"}
     _kill(api, job_id, rank=2)
     done = reach(api, job_id, {"SUCCEEDED"}, PATIENCE_S)
 
     assert (done["attempt"], done["retries_used"], done["free_retries"]) == (2, 0, 1)
-    until(lambda: all(len(_losses(api, job_id)[2][rank]) == 60 for rank in RANKS), PATIENCE_S)
+    _until_learned(api, job_id, attempt=2, steps=60)
     for rank in RANKS:
         losses = _losses(api, job_id)[2][rank]
         assert losses[0] > 10 > 0.01 > losses[59]
     _assert_reported(api, job_id)
+
+
+def _until_learned(api: httpx.Client, job_id: str, attempt: int, steps: int) -> None:
+    """Wait until each rank has logged so many steps. A job that goes another way is shown."""
+
+    def learned() -> bool:
+        now = job(api, job_id)
+        assert now["attempt"] in (0, attempt), (now, api.get(f"/jobs/{job_id}/attempts").json())
+        return all(len(_losses(api, job_id)[attempt][rank]) >= steps for rank in RANKS)
+
+    try:
+        until(learned, PATIENCE_S)
+    except AssertionError as error:
+        said = api.get(f"/jobs/{job_id}/logs", params={"cursor": 0}).json()
+        raise AssertionError(f"{error}; {job(api, job_id)}; {said}") from error
 
 
 def _assert_reported(api: httpx.Client, job_id: str) -> None:
