@@ -35,6 +35,14 @@ def test_they_are_what_the_schema_says(monkeypatch) -> None:
     assert (ROOT / "client/skep_client/models.py").read_text() == text, "run make openapi"
 
 
+def test_a_point_may_lack_what_was_not_measured() -> None:
+    gpu = {"uuid": "GPU-1", "points": [[1_764_000_000, 12.5, 200, None]]}
+    task = {"points": [[1_764_000_000, 12.5, 200, None, None, None, None]]}
+    metrics = models.JobMetrics.model_validate({"step_s": 10, "gpus": [gpu], "tasks": [task]})
+    assert metrics.gpus[0].points[0] == [1_764_000_000, 12.5, 200, None]
+    assert metrics.tasks[0].points[0][3] is None
+
+
 def test_a_job_is_a_summary_with_more() -> None:
     assert issubclass(Job, JobSummary)
     known = {"id": "1", "name": "a", "submitted_at": "2026-11-21T08:00:00Z"}
