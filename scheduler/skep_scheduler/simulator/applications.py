@@ -206,7 +206,7 @@ COLUMNS = {
 def _rows(path: Path, first: str, second: str) -> list[list[str]]:
     """Return the cells of the columns that start with `first`; all but a placement are numbers."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.DictReader(file)
             missing = set(COLUMNS[first]) - set(lines.fieldnames or ())
             if missing:

@@ -98,7 +98,7 @@ def read_cluster(text: str) -> Hardware:
 def _read(path: Path) -> Hardware:
     if path.suffix.lower() != ".csv":
         return _hived(path)
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
     if not rows:
         raise _bad(f"{path}: no rows")
     header = set(rows[0])

@@ -61,7 +61,7 @@ def read_trace(path: Path) -> list[TraceJob]:
 def read(path: Path) -> Trace:
     """Return the jobs of a file, in its order and on its clock. Raises `WorkloadError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise WorkloadError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:

@@ -86,7 +86,7 @@ def read_profiles(folder: Path) -> Profiles:
     ... GPUs. Raises `WorkloadError`."""
     table: dict[tuple[str, int], dict[int, float]] = {}
     for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
         if not rows or rows[0][0] != "global_batch_size":
             raise WorkloadError(f"{path}, line 1: no column global_batch_size", "bad_profile")
@@ -124,7 +124,9 @@ class TypedProfiles:
 def read_typed_profiles(path: Path) -> TypedProfiles:
     """Read a throughput file of Gavel or Shockwave. Raises `WorkloadError`."""
     try:
-        data: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
+        data: dict[str, dict[str, dict[str, Any]]] = json.loads(
+            path.read_text(encoding="utf-8-sig")
+        )
         alone: dict[str, dict[JobType, float]] = {}
         beside: dict[str, dict[tuple[JobType, JobType], tuple[float, float]]] = {}
         for gpu_type, rows in data.items():

@@ -14,6 +14,7 @@ from typing import Any
 from skep_scheduler.policies.base import OrderPolicy
 from skep_scheduler.policies.tiresias import LIMITS
 from skep_scheduler.simulator.presets.las import LasQueues
+from skep_scheduler.simulator.presets.muri import check_sizes
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.speed import Profiles
 from skep_scheduler.simulator.workload import TraceJob
@@ -48,22 +49,25 @@ class SlotJob:
         if self.deadline_at is not None:
             met = self.ended_at is not None and self.ended_at <= self.deadline_at
             met = met if self.met_planned is None else self.met_planned
+        # The loop looks at an end up to a slot late; what it counted beyond was not held.
+        late = 0 if self.ended_at is None else min(max(self.last - self.ended_at, 0), self.held)
         return JobResult(
             self.id,
             self.trace.gpus,
             self.submitted_at,
             self.started_at,
             self.ended_at,
-            self.held,
+            self.held - late,
             self.duration,
             self.trace.vc,
             self.trace.user,
             self.preemptions,
-            gpu_s=self.gpu_s,
+            gpu_s=self.gpu_s - late * self.size,
             met=met,
             refused="its deadline cannot be met" if self.refused else "",
         )
 
+    size = property(lambda self: self.gpus)
     expected_s = property(lambda self: float(self.duration))
     left_s = property(lambda self: float(self.duration - self.done))
     attained_gpu_s = property(lambda self: float(self.executed * self.gpus))
@@ -138,6 +142,7 @@ def run_tiresias(
     jobs: Sequence[TraceJob], gpus: int, limits: Sequence[int] = LIMITS, report: Any = None
 ) -> Outcome:
     """Run under Tiresias on a pool of GPUs; sizes are as asked for."""
+    check_sizes(jobs, gpus)
     every = [SlotJob(job, row) for row, job in enumerate(jobs)]
     starts = Starts(every)
     queues: LasQueues[SlotJob] = LasQueues(limits)
@@ -224,6 +229,8 @@ class Elastic(SlotJob):
         # EDF knows nothing of saturation: as many as can run at all.
         self.base = min(max(rates), 64, trace.batch)
         self.held_gpus = 0
+
+    size = property(lambda self: self.held_gpus)
 
     def progress(self, now: int, *, until_end: bool = True) -> None:
         """Make its steps since the last event; it may reach its end before `now`."""

@@ -98,7 +98,7 @@ def run_ordered(
     jobs: Sequence[TraceJob], nodes: Sequence[int], policy: OrderPolicy, report: Any = None
 ) -> Outcome:
     """Run under SRTF or SRSF. Raises `WorkloadError`."""
-    _check_sizes(jobs, sum(nodes))
+    check_sizes(jobs, sum(nodes), nodes)
     events, active = _Events(jobs), list[MuriJob]()
     running: list[MuriJob] = []
     while events.pending or active:
@@ -135,7 +135,7 @@ def run_tiresias(
 ) -> Outcome:
     """Run under Tiresias-L on a pool of GPUs. Raises `WorkloadError`."""
     gpus = sum(nodes)
-    _check_sizes(jobs, gpus)
+    check_sizes(jobs, gpus)
     queues: LasQueues[MuriJob] = LasQueues(limits)
     starts = _groups(jobs)
     every = [job for _, group in starts for job in group]
@@ -212,7 +212,7 @@ def run_antman(
     where no other guaranteed job is, and may hold some while they wait for the rest; opportunistic
     ones run beside others where the load is low, as fast as those leave them. Raises
     `WorkloadError`."""
-    _check_sizes(jobs, sum(nodes))
+    check_sizes(jobs, sum(nodes), nodes)
     cluster = _AntMan(nodes)
     events = _Events(jobs)
     running: list[MuriJob] = []
@@ -373,10 +373,22 @@ class _Events:
             report(self._count)
 
 
-def _check_sizes(jobs: Sequence[TraceJob], gpus: int) -> None:
+def check_sizes(jobs: Sequence[TraceJob], gpus: int, nodes: Sequence[int] = ()) -> None:
+    """Refuse jobs that could never start: without an end of them the simulation would have none.
+    With `nodes`, a job larger than the largest of them needs whole nodes of that size.
+
+    Raises `WorkloadError`.
+    """
+    size = max(nodes, default=gpus)
+    whole = sum(node == size for node in nodes)
     for job in jobs:
         if job.gpus > gpus:
             raise WorkloadError(f"job {job.id} needs {job.gpus} GPUs; the cluster has {gpus}")
+        if job.gpus > size and job.gpus // size > whole:
+            raise WorkloadError(
+                f"job {job.id} needs {job.gpus // size} whole nodes of {size} GPUs; the cluster "
+                f"has {whole}"
+            )
 
 
 def _groups(jobs: Sequence[TraceJob]) -> list[tuple[float, list[MuriJob]]]:

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any
 
 from skep_scheduler.policies.one_model import finish_time_fair
-from skep_scheduler.simulator.presets.muri import MuriJob, _Events, _outcome, _pack
+from skep_scheduler.simulator.presets.muri import MuriJob, _Events, _outcome, _pack, check_sizes
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
@@ -60,6 +60,7 @@ class _Fairness:
 
 def run_themis(jobs: Sequence[TraceJob], nodes: Sequence[int], report: Any = None) -> Outcome:
     """Run under min-max finish-time fairness."""
+    check_sizes(jobs, sum(nodes), nodes)
     events, active = _Events(jobs), list[MuriJob]()
     fairness = _Fairness(sum(nodes))
     while events.pending or active:

@@ -103,7 +103,7 @@ class Shockwave:
 def read_settings(path: Path) -> rule.Settings:
     """Read a configuration of the artifact (JSON). Raises `WorkloadError`."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
         settings = rule.Settings(
             future_rounds=int(data["future_rounds"]),
             k=float(data["k"]),

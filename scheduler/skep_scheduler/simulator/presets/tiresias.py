@@ -86,7 +86,7 @@ def _services(path: Path | None) -> list[float]:
             f"GPU-seconds, given with --profiles or as {SERVICES} beside the trace",
             "bad_profile",
         )
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         try:
             return [float(row["duration"]) for row in csv.DictReader(file)]
         except (KeyError, ValueError) as error:
