@@ -52,7 +52,7 @@ SIMULATED_ONLY: Mapping[str, str] = {
         "agents cannot resize a running job",
     ),
     "chronus": "the live scheduler admits jobs whatever their deadline",
-    **dict.fromkeys(("gandiva",), "agents give a GPU to one task at a time"),
+    **dict.fromkeys(("gandiva", "lucid", "salus"), "agents give a GPU to one task at a time"),
     **dict.fromkeys(
         ("ftf", "max_min", "max_sum", "min_makespan", "shockwave", "themis", "water_filling"),
         "jobs report no rates by GPU model",
@@ -63,6 +63,7 @@ SIMULATED_ONLY: Mapping[str, str] = {
     "carbyne": "nodes give no fractions of GPU time",
     "fgd": "nodes give whole GPUs to tasks",
     "hug": "jobs ask for fixed amounts",
+    "synergy": "agents cannot change CPU and memory of a running job",
 }
 
 PolicyOf = Callable[[str], Policy]  # by the name of the virtual cluster; "" is the idle domain

@@ -22,7 +22,7 @@ from skep_scheduler.model import PolicyChoice
 from skep_scheduler.policies import PolicyError
 from skep_scheduler.simulator.cluster import SimulatedCluster
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
-from skep_scheduler.simulator.presets import registry
+from skep_scheduler.simulator.presets import packing_native, registry
 from skep_scheduler.simulator.presets.elastic_native import (
     ELASTIC,
     check_speedup,
@@ -46,6 +46,7 @@ DEFAULT_CLUSTER = "8x8xV100"
 # What input that no reader refused may still lead to, in code that expects better.
 BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 ELASTIC_NAMES = frozenset(policy.name for policy in ELASTIC)
+PACKING_NAMES = frozenset(policy.name for policy in packing_native.PACKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,8 @@ def _execute(run: Run, report: Callable[[int], None] | None) -> tuple[Line, Seri
         if run.preset == "native" and run.choice.name in ELASTIC_NAMES:
             profiles = registry.speedup_profiles(setup)
             figures["speedup"] = speedup_of(request.speedup, profiles)
+        if run.preset == "native" and run.choice.name in PACKING_NAMES:
+            figures["loads"] = packing_native.loads_of(setup)
     line: Line = {
         "policy": run.label,
         "preset": run.preset,

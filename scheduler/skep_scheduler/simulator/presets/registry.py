@@ -27,6 +27,7 @@ from skep_scheduler.simulator.presets import (
     muri,
     muri_themis,
     openb,
+    packing_native,
     shockwave_runs,
     sia,
     tiresias,
@@ -414,6 +415,7 @@ def _expect(setup: Setup, *formats: str) -> None:
 
 _ELASTIC: Mapping[str, Runner] = {policy.name: _elastic for policy in elastic_native.ELASTIC}
 _ORDERS: Mapping[str, Runner] = {policy.name: run_kernel for policy in KERNEL}
+_PACKING: Mapping[str, Runner] = {p.name: packing_native.run for p in packing_native.PACKING}
 _ELASTICFLOW: Mapping[str, Runner] = {
     "chronus": _elasticflow_chronus,
     "edf": _elasticflow_edf,
@@ -426,7 +428,7 @@ PRESETS: tuple[Preset, ...] = (
         "native",
         "our own rules, without the habits of an artifact",
         "8x8xV100",
-        {**_ORDERS, **_ELASTIC, **dict.fromkeys(fluid.POLICIES, _fluid)},
+        {**_ORDERS, **_ELASTIC, **_PACKING, **dict.fromkeys(fluid.POLICIES, _fluid)},
     ),
     Preset(
         "philly-week",
