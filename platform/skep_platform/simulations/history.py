@@ -36,6 +36,7 @@ COLUMNS = (
     "priority",
     "deadline_s",
     "gpu_model",
+    "name",
 )
 PIECE = 1000  # jobs that are read at a time
 MOST_JOBS = 100_000  # of one export
@@ -78,7 +79,7 @@ def jobs(user: Any, window: Window) -> QuerySet[Job, dict[str, Any]]:
         .filter(ran__gt=ZERO)
         .order_by("created_at", "pk")
         .values(
-            *("pk", "created_at", "ran", "gpus", "priority", "deadline_at", "gpu_model"),
+            *("pk", "created_at", "ran", "gpus", "priority", "deadline_at", "gpu_model", "name"),
             vc_name=F("vc__name"),
             user_name=F("owner__username"),
         )
@@ -131,6 +132,7 @@ def _row(job: Mapping[str, Any]) -> list[Any]:
         job["priority"],
         "" if due is None else round(due.timestamp(), 3),
         job["gpu_model"] or "",
+        job["name"],
     ]
 
 

@@ -24,7 +24,9 @@ from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair
+from skep_scheduler.policies.lucid_order import LucidOrder
 from skep_scheduler.policies.ordered import Ordered
+from skep_scheduler.policies.pai_sjf import PaiSjf
 from skep_scheduler.policies.priority_ageing import PriorityAgeing
 from skep_scheduler.policies.rounds import Rounds
 from skep_scheduler.policies.shares import Shared
@@ -37,6 +39,8 @@ POLICIES: tuple[type[AnyPolicy], ...] = (
     PriorityAgeing,
     Fifo,
     Sjf,
+    PaiSjf,
+    LucidOrder,
     Srtf,
     Srsf,
     Tiresias,

@@ -43,6 +43,7 @@ class Knows(Enum):
 
     DURATION = "duration"
     DEADLINE = "deadline"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class JobFacts(Protocol):
     """What an order policy may read of a job: a live gang has it, and so has a simulated job.
 
     expected_s: how long it probably runs in all, at the size that it asks for
+    predicted_s: the same by earlier jobs that were like it alone, or None
     left_s: the part of it that it has not run yet
     attained_gpu_s: the GPU-seconds that it was served so far
     deadline_at: when its owner needs it to be done, on the same clock as `submitted_at`
@@ -150,6 +152,8 @@ class JobFacts(Protocol):
     def gpus(self) -> int: ...
     @property
     def expected_s(self) -> float | None: ...
+    @property
+    def predicted_s(self) -> float | None: ...
     @property
     def left_s(self) -> float | None: ...
     @property

@@ -23,6 +23,7 @@ from skep_scheduler.model import (
     Plan,
     VirtualCluster,
 )
+from skep_scheduler.policies.recurrence import Families, Recurrence
 from skep_scheduler.simulator.commit import commit
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
@@ -73,6 +74,8 @@ class SimulatedCluster:
     history: what happened to each gang so far, by id
     lifetimes: how long gangs really run (seconds), by id; a gang that is not in it runs for its
         own `duration_s`, and without one until `end` is called
+    families: what jobs have in common by which durations are predicted, by id; only gangs that
+        ended before one arrives teach how long it will run
     keep_progress: whether a preempted gang goes on where it stopped (it saved a checkpoint), or
         starts from the beginning
     """
@@ -92,6 +95,8 @@ class SimulatedCluster:
         self.keep_progress = keep_progress
         self.now = 0.0
         self.lifetimes: dict[str, float] = {}
+        self.families: dict[str, Families] = {}
+        self.recurrence = Recurrence()
         self.history: dict[str, History] = {}
         self.series: list[tuple[float, int, int]] = []  # (second, jobs that wait, GPUs in use)
         self.ended = 0
@@ -136,6 +141,9 @@ class SimulatedCluster:
         history.ended_at = self.now
         self.ended += 1
         history.starts += 1  # makes its pending events stale
+        if gang_id in self.families:
+            ran = self.lifetimes.get(gang_id, history.gang.duration_s or history.served_s)
+            self.recurrence.learn(self.families[gang_id], ran, history.gang.predicted_s)
         self.state.forget(gang_id)
 
     def advance(self, until: float, step_s: float = NEVER) -> None:
@@ -231,11 +239,18 @@ class SimulatedCluster:
         while self._next_event() <= self.now:
             event = heapq.heappop(self._events)
             if event.kind is EventKind.ARRIVE:
-                self.state.set_waiting(self.history[event.gang_id].gang)
+                self._arrive(self.history[event.gang_id])
             elif event.kind is EventKind.END:
                 self.end(event.gang_id)
             else:
                 self._requeue(event.gang_id)
+
+    def _arrive(self, history: History) -> None:
+        gang = history.gang
+        if gang.id in self.families:
+            predicted_s = self.recurrence.predict(self.families[gang.id])
+            gang = history.gang = replace(gang, predicted_s=predicted_s)
+        self.state.set_waiting(gang)
 
     def _requeue(self, gang_id: str) -> None:
         self._note_service(gang_id)

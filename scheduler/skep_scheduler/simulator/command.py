@@ -20,6 +20,8 @@ from typing import Any
 from skep_scheduler import policies
 from skep_scheduler.model import PolicyChoice
 from skep_scheduler.policies import PolicyError
+from skep_scheduler.policies.base import Knows
+from skep_scheduler.policies.recurrence import SOURCES
 from skep_scheduler.simulator.cluster import SimulatedCluster
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.presets import packing_native, registry
@@ -28,6 +30,7 @@ from skep_scheduler.simulator.presets.elastic_native import (
     check_speedup,
     speedup_of,
 )
+from skep_scheduler.simulator.presets.kernel_runs import families_of
 from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
@@ -367,12 +370,17 @@ def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, flo
     vcs = virtual_clusters(nodes, request.vcs, run.choice)
     cluster = SimulatedCluster(nodes, vcs, grace_s=request.grace_s, keep_progress=True)
     start = min(job.submit_s for job in run.trace.jobs)
-    for gang in gangs_of(_shifted(run.trace, start), nodes, vcs):
+    jobs = _shifted(run.trace, start)
+    learns = Knows.HISTORY in policies.check(run.choice).needs.must_know
+    if learns:
+        cluster.families = {job.id: families_of(SOURCES[0], job) for job in jobs}
+    for gang in gangs_of(jobs, nodes, vcs):
         cluster.submit_later(gang)
     ticks = cluster.run_to_end(report=report)
     outcome = cluster.outcome()
     outcome.check(len(run.trace.jobs))
-    return outcome.figures() | {"ticks": ticks}, outcome.series
+    more = {"ticks": ticks} | (cluster.recurrence.figures() if learns else {})
+    return outcome.figures() | more, outcome.series
 
 
 def _shifted(trace: Trace, start: float) -> list[Any]:

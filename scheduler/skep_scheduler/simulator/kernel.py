@@ -9,129 +9,23 @@ refused once for a size is refused for all jobs of that size, because within a d
 only fills up. Policies that displace have the running jobs in heaps, the last of the order first.
 A job takes the places of those that come later, and each of them that fits beside it afterwards
 keeps its place, so that none leaves without need.
-
-Two pools: `CountPool` counts GPUs; `NodePool` has the free GPUs of each node, puts a job on one
-node if it fits there, and a larger one on whole nodes and one node for the rest.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from skep_scheduler.policies.base import BackfillMode, Keep, Key, OrderPolicy
+from skep_scheduler.policies.recurrence import Families, Recurrence
+from skep_scheduler.simulator.pools import GpuPool, Place
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
 US = 1_000_000
 END, ARRIVE, CROSS = range(3)
-Place = tuple[tuple[int, int], ...]  # (node, GPUs)
-
-
-class GpuPool(Protocol):
-    """The GPUs of a domain. `take` answers None where the job finds no place now."""
-
-    free: int
-    total: int
-
-    def take(self, gpus: int) -> Place | None: ...
-    def take_again(self, place: Place) -> bool: ...
-    def give_back(self, place: Place) -> None: ...
-
-
-class CountPool:
-    """GPUs without nodes."""
-
-    def __init__(self, gpus: int) -> None:
-        self.free = self.total = gpus
-
-    def take(self, gpus: int) -> Place | None:
-        if gpus > self.free:
-            return None
-        self.free -= gpus
-        return ((0, gpus),)
-
-    def take_again(self, place: Place) -> bool:
-        return self.take(place[0][1]) is not None
-
-    def give_back(self, place: Place) -> None:
-        self.free += place[0][1]
-
-
-class NodePool:
-    """Nodes with free GPUs, kept as one bit mask of nodes for each number of free GPUs."""
-
-    def __init__(self, nodes: Sequence[int], *, best_fit: bool = True) -> None:
-        """`nodes` are the GPUs of each node. `best_fit`: the node with the fewest free GPUs that
-        are enough, else the first one; ties go to the first."""
-        self.largest = max(nodes, default=0)
-        self.best_fit = best_fit
-        self._free = list(nodes)
-        self._masks = [0] * (self.largest + 1)
-        for node, gpus in enumerate(nodes):
-            self._masks[gpus] |= 1 << node
-        self.free = self.total = sum(nodes)
-
-    def take(self, gpus: int) -> Place | None:
-        if gpus > self.free:
-            return None
-        largest = self.largest
-        if gpus <= largest:
-            node = self._find(gpus)
-            if node < 0:
-                return None
-            self._change(node, -gpus)
-            return ((node, gpus),)
-        whole, rest = divmod(gpus, largest)
-        mask, place = self._masks[largest], []
-        if mask.bit_count() < whole:
-            return None
-        for _ in range(whole):
-            bit = mask & -mask
-            mask ^= bit
-            place.append((bit.bit_length() - 1, largest))
-        for node, some in place:
-            self._change(node, -some)
-        if rest:
-            node = self._find(rest)
-            if node < 0:
-                self.give_back(tuple(place))
-                return None
-            self._change(node, -rest)
-            place.append((node, rest))
-        return tuple(place)
-
-    def take_again(self, place: Place) -> bool:
-        if any(self._free[node] < gpus for node, gpus in place):
-            return False
-        for node, gpus in place:
-            self._change(node, -gpus)
-        return True
-
-    def give_back(self, place: Place) -> None:
-        for node, gpus in place:
-            self._change(node, gpus)
-
-    def _find(self, gpus: int) -> int:
-        first = -1
-        for free in range(gpus, self.largest + 1):
-            mask = self._masks[free]
-            if mask:
-                node = (mask & -mask).bit_length() - 1
-                if self.best_fit:
-                    return node
-                first = node if first < 0 else min(first, node)
-        return first
-
-    def _change(self, node: int, gpus: int) -> None:
-        before = self._free[node]
-        bit = 1 << node
-        self._masks[before] ^= bit
-        self._masks[before + gpus] |= bit
-        self._free[node] = before + gpus
-        self.free += gpus
 
 
 class SimulatedJob:
@@ -150,6 +44,7 @@ class SimulatedJob:
         "nodes",
         "number",
         "place",
+        "predicted_s",
         "preemptions",
         "priority",
         "ranked",
@@ -168,6 +63,7 @@ class SimulatedJob:
         self.trace, self.number = trace, number
         self.id, self.priority, self.gpus = trace.id, trace.priority, trace.gpus
         self.submitted_at, self.expected_s = trace.submit_s, trace.duration_s
+        self.predicted_s: float | None = None
         self.deadline_at = trace.deadline_s
         self.submit_us = submit_us
         self.left_us = -int(-trace.duration_s * US // 1)
@@ -254,14 +150,17 @@ class Kernel:
         migration_s: float = 0.0,
         locality: Sequence[float] = (),
         speeds: Sequence[float] = (),
+        families: Callable[[TraceJob], Families] | None = None,
     ) -> None:
         """`domains` by the virtual cluster of a job; "" is for all others. `restart_s` is paid,
         with the GPUs held, by a job that starts again, and `migration_s` besides where it does so
         on other nodes. `locality`: the speed of a job on 1, 2, ... nodes, the last one for more;
-        `speeds`: that of each node, the slowest of a job's counts; empty: 1."""
+        `speeds`: that of each node, the slowest of a job's counts; empty: 1. With `families`
+        jobs that end teach how long others of their families will run."""
         self.domains = {name: SharedPool(*made) for name, made in domains.items()}
         self.restart_us, self.migration_us = int(restart_s * US), int(migration_s * US)
         self.speeds = tuple(speeds)
+        self._families, self._recurrence = families, Recurrence()
         self.locality = tuple(locality)
         self.jobs = [
             SimulatedJob(job, number, round(job.submit_s * US)) for number, job in enumerate(jobs)
@@ -288,6 +187,8 @@ class Kernel:
                 job, domain = jobs[number], self._of[number]
                 if kind == ARRIVE:
                     domain.account(now)
+                    if self._families is not None:
+                        job.predicted_s = self._recurrence.predict(self._families(job.trace))
                     self._wait(domain, job)
                     touched[id(domain)] = domain
                     continue
@@ -326,6 +227,9 @@ class Kernel:
         job.place = None
         job.version += 1
         self._ended[job.number] = self.now
+        if self._families is not None:
+            of = self._families(job.trace)
+            self._recurrence.learn(of, job.trace.duration_s, job.predicted_s)
 
     def _start(self, domain: SharedPool, job: SimulatedJob, place: Place) -> None:
         rate = self.locality[min(len(place), len(self.locality)) - 1] if self.locality else 1.0
@@ -480,7 +384,8 @@ class Kernel:
             for cause, us in domain.waited.items():
                 waited[cause] = waited.get(cause, 0.0) + us / US
         gpus = sum(domain.pool.total for domain in self.domains.values())
-        outcome = Outcome(results, gpus, queueing_s=waited, series=self.series)
+        more = self._recurrence.figures() if self._families is not None else {}
+        outcome = Outcome(results, gpus, queueing_s=waited, series=self.series, more=more)
         outcome.check(len(self.jobs))
         for domain in self.domains.values():
             assert domain.pool.free == domain.pool.total, "GPUs are held by jobs that ended"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from skep_scheduler.policies.recurrence import stem
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
 # The first name of each list is the documented one; the others are those of published traces.
@@ -24,6 +25,7 @@ COLUMNS = {
     "gpus": ("gpus", "num_gpus", "num_gpu"),
     "vc": ("vc", "cluster"),
     "user": ("user",),
+    "group": ("group", "name", "job_name"),
     "priority": ("priority",),
     "model": ("model", "model_name"),
     "batch": ("batch", "batch_size"),
@@ -205,6 +207,7 @@ def _generic(row: Row, index: int) -> TraceJob:
         iterations=row.not_negative("iterations", "0"),
         deadline_s=row.number("deadline_s") if deadline else None,
         gpu_model=row.text("gpu_model"),
+        group=stem(row.text("group")),
     )
 
 
@@ -388,6 +391,7 @@ def _sacct(path: Path, lines: list[str]) -> list[TraceJob]:
                 row.text("Account") or row.text("Partition"),
                 row.text("User"),
                 model=row.text("JobName"),
+                group=stem(row.text("JobName")),
             )
         )
     return jobs

@@ -162,7 +162,7 @@ class SharingRun:
             active = [job for job in active if job.ended_us is None]
             while coming and coming[-1].submit_us <= now:
                 job = coming.pop()
-                job.facts.expected_s = self._history.expect(job.groups)
+                job.facts.expected_s = self._history.predict(job.groups)
                 active.append(job)
             wake_us = NEVER
             if active:
@@ -187,7 +187,7 @@ class SharingRun:
 
     def _end(self, job: SharedJobRun, now: int) -> None:
         job.ended_us, job.facts.held = now, ()
-        self._history.add(job.groups, job.duration_s)
+        self._history.learn(job.groups, job.duration_s)
 
     def _carry_out(self, active: Sequence[SharedJobRun], packing: Packing, now: int) -> None:
         facts = {job.facts.id: job for job in active}

@@ -47,6 +47,7 @@ class TraceJob:
     mode, weight: how its batch size changes while it trains, and its share
     gpu_milli: what it asks for of each GPU, in thousandths; cpu_millis, memory_mb: of its node
     gpu_model: the only model of GPUs that it accepts; "": any one (the live engine follows it)
+    group: what its submissions have in common, where the trace has a group or a name
     """
 
     id: str
@@ -69,6 +70,7 @@ class TraceJob:
     cpu_millis: int = 0
     memory_mb: int = 0
     gpu_model: str = ""
+    group: str = ""
 
 
 def groups_of(shape: str) -> list[tuple[int, int, str]]:

@@ -118,6 +118,7 @@ def test_a_job_of_a_trace_ran_as_long_as_its_attempts_together(world):
     assert float(row["duration_s"]) == 90.5
     assert float(row["submit_s"]) == START.timestamp() + 10
     assert (row["gpus"], row["priority"], row["vc"]) == ("2", "10", "red")
+    assert row["name"]  # jobs of one name recur
     assert len(trace(Api(world["boss"]))) == 2
 
 

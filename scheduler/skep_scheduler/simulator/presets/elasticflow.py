@@ -68,6 +68,7 @@ class SlotJob:
         )
 
     size = property(lambda self: self.gpus)
+    predicted_s = property(lambda self: None)
     expected_s = property(lambda self: float(self.duration))
     left_s = property(lambda self: float(self.duration - self.done))
     attained_gpu_s = property(lambda self: float(self.executed * self.gpus))

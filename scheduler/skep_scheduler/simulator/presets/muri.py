@@ -60,6 +60,8 @@ class MuriJob:
         self.places: list[Gpu] = []
         self.node = -1
 
+    predicted_s = None
+
     @property
     def expected_s(self) -> float:
         return self.trace.iterations * self.iteration_s

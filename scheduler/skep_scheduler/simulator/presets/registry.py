@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from skep_scheduler import policies
 from skep_scheduler.model import DEFAULTS, PolicyChoice
-from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
+from skep_scheduler.policies import Tiresias
 from skep_scheduler.policies.antman import AntMan
 from skep_scheduler.policies.base import BackfillMode, OrderPolicy
 from skep_scheduler.policies.chronus import Chronus
-from skep_scheduler.policies.edf import Edf
 from skep_scheduler.simulator import fluid
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
-from skep_scheduler.simulator.kernel import CountPool, GpuPool, Kernel, NodePool
 from skep_scheduler.simulator.presets import (
     elastic_native,
     elasticflow,
     elasticflow_own,
     gandiva,
     gavel_policies,
+    kernel_runs,
     muri,
     muri_themis,
     openb,
@@ -32,20 +30,11 @@ from skep_scheduler.simulator.presets import (
     sia,
     tiresias,
 )
+from skep_scheduler.simulator.presets.kernel_runs import KERNEL, run_kernel
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
-from skep_scheduler.simulator.speed import (
-    LOCALITIES,
-    Profiles,
-    read_profiles,
-    read_speeds,
-)
+from skep_scheduler.simulator.speed import Profiles, read_profiles
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
-
-# What the kernel runs: the live order policies whose keys do not change while a job waits, and
-# those that are simulated only.
-KERNEL: tuple[type[Any], ...] = (Fifo, Sjf, Srtf, Srsf, Tiresias, Edf)
-WEEK = (datetime(2017, 10, 1, tzinfo=UTC), datetime(2017, 10, 8, tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,80 +129,6 @@ def find(name: str) -> Preset:
 def policy_names() -> tuple[str, ...]:
     """Return the names of all policies that a preset has."""
     return tuple(sorted({name for preset in PRESETS for name in preset.policies}))
-
-
-# The kernel
-
-
-def run_kernel(setup: Setup, hardware: Hardware) -> Outcome:
-    """Run an order policy on one pool of GPUs. Raises `WorkloadError` and `PolicyError`."""
-    pool: GpuPool
-    if setup.placement == "count":
-        pool = CountPool(hardware.gpus)
-    else:
-        nodes = sorted(hardware.nodes_with(read_speeds(setup.speeds)), key=lambda node: -node[1])
-        pool = NodePool([gpus for gpus, _ in nodes], best_fit=setup.placement == "nodes")
-        if setup.speeds:
-            speeds = [speed for _, speed in nodes]
-            return _on_pools(setup, _by_submission(setup.jobs), {"": pool}, speeds)
-    return _on_pools(setup, _by_submission(setup.jobs), {"": pool})
-
-
-def _counted(setup: Setup, hardware: Hardware) -> Outcome:
-    return run_kernel(replace(setup, placement="count"), hardware)
-
-
-def _philly_week(setup: Setup, hardware: Hardware) -> Outcome:
-    if not hardware.vcs:
-        raise WorkloadError(
-            "preset philly-week needs --cluster with the nodes of each virtual cluster: a CSV file "
-            "with the columns `vc` and `node num`, such as philly_vc_nodes.csv of its trace",
-            "bad_cluster",
-        )
-    first, last = (moment.timestamp() for moment in WEEK)
-    jobs = [job for job in setup.jobs if first <= job.submit_s < last and job.vc in hardware.vcs]
-    if not jobs:
-        raise WorkloadError(
-            f"{setup.trace.name}: no job of the first week of October 2017 in the virtual clusters "
-            f"{', '.join(sorted(hardware.vcs))}"
-        )
-    return _on_pools(
-        setup,
-        _by_submission(jobs),
-        {vc: NodePool(sizes) for vc, sizes in hardware.vcs.items()},
-    )
-
-
-def _on_pools(
-    setup: Setup,
-    jobs: list[TraceJob],
-    pools: Mapping[str, GpuPool],
-    speeds: Sequence[float] = (),
-) -> Outcome:
-    policy = setup.order()
-    kernel = Kernel(
-        _with_durations(setup, jobs),
-        {vc: (pool, policy) for vc, pool in pools.items()},
-        restart_s=setup.restart_s,
-        migration_s=setup.migration_s,
-        locality=LOCALITIES[setup.locality],
-        speeds=speeds,
-    )
-    return kernel.run(setup.report)
-
-
-def _with_durations(setup: Setup, jobs: Sequence[TraceJob]) -> Sequence[TraceJob]:
-    for job in jobs:
-        if not job.duration_s > 0:
-            raise WorkloadError(
-                f"{setup.trace.name}: job {job.id} has no duration; its trace has work and no "
-                "time, and needs the preset of its artifact (--preset)"
-            )
-    return jobs
-
-
-def _by_submission(jobs: Any) -> list[TraceJob]:
-    return sorted(jobs, key=lambda job: job.submit_s)
 
 
 # Artifacts
@@ -359,7 +274,7 @@ def _fluid(setup: Setup, hardware: Hardware) -> Outcome:
     if given or isinstance(altruism, str) or not 0 <= altruism <= 1:
         message = "carbyne has one parameter, altruism from 0 to 1, and hug and others none"
         raise WorkloadError(message, "bad_policy_parameter")
-    jobs = _with_durations(setup, setup.jobs)
+    jobs = kernel_runs.with_durations(setup, setup.jobs)
     return fluid.run(jobs, hardware.gpus, setup.policy, float(altruism), setup.report)
 
 
@@ -434,13 +349,13 @@ PRESETS: tuple[Preset, ...] = (
         "philly-week",
         "Philly, 1 to 7 October 2017; each virtual cluster alone on its nodes (best fit)",
         None,
-        dict.fromkeys(_ORDERS, _philly_week),
+        dict.fromkeys(_ORDERS, kernel_runs.run_philly_week),
     ),
     Preset(
         "philly-count",
         "Philly, all jobs on one pool of 600 GPUs without nodes",
         "75x8xP100",
-        dict.fromkeys(_ORDERS, _counted),
+        dict.fromkeys(_ORDERS, kernel_runs.run_counted),
     ),
     Preset(
         "tiresias-4x4",

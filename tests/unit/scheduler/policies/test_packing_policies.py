@@ -123,13 +123,13 @@ def test_lucid_starts_the_least_expected_gpu_time_first_and_profiles_apart() -> 
 
 def test_a_job_is_expected_to_run_as_long_as_others_of_its_user_and_name() -> None:
     history = Recurrence()
-    assert history.expect(groups_of("ann", "bert", 2)) is None
+    assert history.predict(groups_of("ann", "bert", 2)) is None
     for duration in (10, 30, 20):
-        history.add(groups_of("ann", "bert", 2), duration)
-    history.add(groups_of("ann", "vgg", 2), 500)
-    assert history.expect(groups_of("ann", "bert", 2)) == 20
-    assert history.expect(groups_of("ann", "gpt", 2)) == 20, "of the same user and size"
-    assert history.expect(groups_of("bob", "gpt", 4)) == 20, "of all"
+        history.learn(groups_of("ann", "bert", 2), duration)
+    history.learn(groups_of("ann", "vgg", 2), 500)
+    assert history.predict(groups_of("ann", "bert", 2)) == 20
+    assert history.predict(groups_of("ann", "gpt", 2)) == 20, "of the same user and size"
+    assert history.predict(groups_of("bob", "gpt", 4)) == 20, "of all"
 
 
 # Salus

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.edf import Edf
-from skep_scheduler.simulator.kernel import CountPool, Kernel, NodePool
+from skep_scheduler.simulator.kernel import Kernel
+from skep_scheduler.simulator.pools import CountPool, NodePool
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
