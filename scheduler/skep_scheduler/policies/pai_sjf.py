@@ -1,7 +1,7 @@
 """Shortest job first, by recurrence: Weng et al., "MLaaS in the Wild", NSDI 2022, section 6.1.
 
 Key: the predicted duration of the job's group (see `recurrence`), nothing else. Unlike `sjf` it
-does not use what the owner declares, so that promising little helps no owner. FIRM and SKIP,
+does not use what the owner declares, so that declaring little helps no owner. FIRM and SKIP,
 as in the simulator of the paper. What differs: see `recurrence`; on a server the group is what the
 platform's predictor finds (name, then commands, then number of GPUs, of the owner's earlier jobs).
 """

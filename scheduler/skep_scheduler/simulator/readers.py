@@ -297,6 +297,12 @@ def _pods(row: Row, index: int) -> TraceJob:
     )
 
 
+def _request(row: Row, index: int) -> TraceJob:
+    """Requests to a service: when each comes, and how long a replica works on it."""
+    arrival, service = row.moment("arrival_s"), row.at_least("service_s", 0)
+    return TraceJob(row.text("id", f"request-{index}"), arrival, service, 1, row.text("service"))
+
+
 RowReader = Callable[[Row, int], TraceJob]
 # Formats by columns that no other format has.
 FORMATS: tuple[tuple[tuple[str, ...], str, RowReader], ...] = (
@@ -306,6 +312,7 @@ FORMATS: tuple[tuple[tuple[str, ...], str, RowReader], ...] = (
     (("iteration", "ddl"), "elasticflow", _elasticflow),
     (("application", "num_replicas"), "sia", _sia),
     (("gpu_milli", "num_gpu"), "openb", _pods),
+    (("arrival_s", "service_s"), "requests", _request),
     (("timestamp", "gpu_time", "cluster"), "philly", _generic),
     (("job_id", "submit_time", "interval"), "tiresias", _generic),
     (("job_id", "submit_time", "aggr_interval"), "tiresias", _generic),

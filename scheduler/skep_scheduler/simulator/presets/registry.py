@@ -25,7 +25,11 @@ from skep_scheduler.simulator.presets import (
     muri,
     muri_themis,
     openb,
+<<<<<<< HEAD
     packing_native,
+=======
+    services,
+>>>>>>> 654e3c1 (simulator: add Swayam's replicas of a service over a trace of requests)
     shockwave_runs,
     sia,
     tiresias,
@@ -389,6 +393,15 @@ PRESETS: tuple[Preset, ...] = (
         "the experiment of FGD (ATC 2023): pods of parts of GPUs that never leave",
         _openb_nodes,
         dict.fromkeys(openb.POLICIES, _openb),
+    ),
+    *(
+        Preset(
+            name,
+            "replicas of a service over a trace of requests; at most one for each GPU",
+            "16x8xV100",
+            dict.fromkeys(services.POLICIES, services.run),
+        )
+        for name in ("services", "swayam")
     ),
     Preset(
         "shockwave",
