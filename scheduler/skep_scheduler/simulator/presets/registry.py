@@ -25,11 +25,8 @@ from skep_scheduler.simulator.presets import (
     muri,
     muri_themis,
     openb,
-<<<<<<< HEAD
     packing_native,
-=======
     services,
->>>>>>> 654e3c1 (simulator: add Swayam's replicas of a service over a trace of requests)
     shockwave_runs,
     sia,
     tiresias,
