@@ -165,7 +165,8 @@ class Conditional(ConditionalGetMiddleware):
         if request.headers.get("A-IM") == "rows":
             response.headers["Vary"] = ", ".join(filter(None, [response.get("Vary"), "A-IM"]))
         answer = super().process_response(request, response)
-        if answer.status_code == 200 and request.headers.get("A-IM") == "rows":
+        whole = answer.status_code == 200 and "Content-Encoding" not in answer.headers
+        if whole and request.headers.get("A-IM") == "rows":
             _leave_out_known_rows(answer, request.headers.get("Skep-Row-Tags", "")[:MAX_TAGS])
         return answer
 

@@ -22,11 +22,10 @@ from skep_platform.core.models import Event
 from skep_platform.core.paging import page, paged
 from skep_platform.core.parsers import body_text, yaml_parsers
 from skep_platform.core.throttling import Searches
-from skep_platform.jobs import filters, queries, services, visibility
+from skep_platform.jobs import filters, queries, services, steering, task_rows, visibility
 from skep_platform.jobs.models import (
     Job,
     JobAttempt,
-    Task,
     TaskAttempt,
     TaskRole,
 )
@@ -217,7 +216,8 @@ class TasksView(APIView):
             filters.choices(request, "state", TASK_STATES),
         )
         rows = queries.tasks(job, roles=roles, states=states)
-        return page(request, rows, lambda tasks: _tasks(job, tasks), "rank")
+        plain = rows.values(*task_rows.COLUMNS)
+        return page(request, plain, lambda tasks: task_rows.shown(job, tasks), "rank")
 
 
 class EventsView(APIView):
@@ -267,7 +267,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "may_share": queries.may_share(request.user, job),
         "may_clone": job.owner_id == request.user.pk,
         "retries_ended": job.retries_ended,
-        "more_memory": queries.more_memory(job, [role for role, _ in roles]),
+        "more_memory": steering.more_memory(job, [role for role, _ in roles]),
         "visibility": job.visibility or None,
         "seen_by": job.visibility or job.vc.job_visibility,
     }
@@ -308,23 +308,6 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "parallelism": role.parallelism,
         "states": states,
     }
-
-
-def _tasks(job: Job, tasks: list[Task]) -> list[dict[str, Any]]:
-    attempts = queries.newest_attempts(tasks)
-    show = AttemptSerializer().to_representation
-    return [
-        {
-            "id": task.pk,
-            "role": task.role.name,
-            "index": task.index,
-            "rank": task.rank,
-            "state": queries.state_of(job, attempt),
-            "attempt": None if attempt is None else show(attempt),
-        }
-        for task in tasks
-        for attempt in [attempts.get(task.pk)]
-    ]
 
 
 def _events(request: Request, events: list[Event]) -> list[dict[str, Any]]:

@@ -166,26 +166,6 @@ def _few_first(matches: Q) -> Q:
     return Q(pk__in=few) if len(few) <= FEW else matches
 
 
-OUT_OF_MEMORY = {"UserContainerDockerOOMKilled", "HostOutOfMemory"}  # names of failures
-MIB_OF_GIB = 1024
-
-
-def more_memory(job: Job, roles: Sequence[TaskRole]) -> dict[str, Any] | None:
-    """Return the role whose task ran out of memory in the newest failure, its memory in MiB, and
-    the next larger size: a power of two of GiB that is at least half as much again. None where
-    memory was not the cause."""
-    if job.diagnosis is None or job.diagnosis["name"] not in OUT_OF_MEMORY:
-        return None
-    name = (job.diagnosis["task"] or "").rpartition("-")[0]
-    role = next((role for role in roles if role.name == name), None)
-    if role is None:
-        return None
-    size = MIB_OF_GIB
-    while size * 2 < role.memory_mb * 3:
-        size *= 2
-    return {"role": role.name, "memory_mb": role.memory_mb, "suggested_mb": size}
-
-
 def in_queue(job: Job) -> bool:
     """Return whether its tasks have no present attempts: not placed yet, or waiting for a retry."""
     return job.placed_at is None and job.state == JobState.WAITING
@@ -226,10 +206,17 @@ def _with_unplaced(role: TaskRole, states: dict[str, int]) -> dict[str, int]:
 def state_of(job: Job, newest: TaskAttempt | None) -> str:
     """Return the state of a task by its newest attempt (with its task). In an incremental job that
     may be one of the job's earlier attempts, or one that is tried again: the task waits then."""
-    if newest is None or newest.index != job.attempt or in_queue(job):
+    if newest is None:
         return JobState.WAITING
-    again = job.state in JOB.active and newest.task.not_before is not None
-    return JobState.WAITING if again and newest.state in ATTEMPT.terminal else newest.state
+    return task_state(job, newest.index, newest.state, newest.task.not_before)
+
+
+def task_state(job: Job, attempt: int, state: str, not_before: datetime | None) -> str:
+    """Return the same by columns: of the newest attempt, and when its task is tried again."""
+    if attempt != job.attempt or in_queue(job):
+        return JobState.WAITING
+    again = job.state in JOB.active and not_before is not None
+    return JobState.WAITING if again and state in ATTEMPT.terminal else state
 
 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
@@ -249,13 +236,14 @@ def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()
 
 def newest_attempts(tasks: Sequence[Task]) -> dict[int, TaskAttempt]:
     """Return the newest attempt of each task, by task id; one query."""
-    rows = (
-        TaskAttempt.objects.filter(task__in=[task.pk for task in tasks])
-        .select_related("node", "task")
-        .order_by("task", "-index", "-retry")
-        .distinct("task")
-    )
+    rows = newest_of([task.pk for task in tasks]).select_related("node", "task")
     return {attempt.task_id: attempt for attempt in rows}
+
+
+def newest_of(task_ids: Sequence[int]) -> QuerySet[TaskAttempt]:
+    """Select the newest attempt of each task."""
+    rows = TaskAttempt.objects.filter(task__in=task_ids)
+    return rows.order_by("task", "-index", "-retry").distinct("task")
 
 
 # Of a placement that goes on.

@@ -8,6 +8,7 @@ it comes with secrets.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -26,12 +27,14 @@ from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.failures import avoiding
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.lifecycle.stopping import audited
-from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
+from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt, TaskRole
 from skep_platform.jobs.states import JOB, JobState
 from skep_platform.jobs.submission.cloning import clone_of, own
 
 AVOID_S = 24 * 3600.0  # so long a job avoids the nodes that its owner sent it away from
 MOST_NODES = 64  # that a job is run again without
+OUT_OF_MEMORY = {"UserContainerDockerOOMKilled", "HostOutOfMemory"}  # names of failures
+MIB_OF_GIB = 1024
 
 
 def run_opportunistically(user: User, job_id: UUID) -> Job:
@@ -151,7 +154,7 @@ def run_again(
     source = own(user, job_id)
     changes: list[tuple[Path, int]] = []
     if memory_mb is not None:
-        found = queries.more_memory(source, list(source.roles.all()))
+        found = more_memory(source, list(source.roles.all()))
         names = [found["role"]] if found else [role.name for role in source.roles.all()]
         changes = [
             (("taskRoles", role, "resourcePerInstance", "memoryMB"), memory_mb) for role in names
@@ -182,3 +185,19 @@ def _notify(job_id: UUID, *, scheduler: bool = False) -> None:
         notifications.notify_scheduler()
     notifications.notify_topic("job", str(job_id))
     notifications.notify_topic("jobs")
+
+
+def more_memory(job: Job, roles: Sequence[TaskRole]) -> dict[str, Any] | None:
+    """Return the role whose task ran out of memory in the newest failure, its memory in MiB, and
+    the next larger size: a power of two of GiB that is at least half as much again. None where
+    memory was not the cause."""
+    if job.diagnosis is None or job.diagnosis["name"] not in OUT_OF_MEMORY:
+        return None
+    name = (job.diagnosis["task"] or "").rpartition("-")[0]
+    role = next((role for role in roles if role.name == name), None)
+    if role is None:
+        return None
+    size = MIB_OF_GIB
+    while size * 2 < role.memory_mb * 3:
+        size *= 2
+    return {"role": role.name, "memory_mb": role.memory_mb, "suggested_mb": size}

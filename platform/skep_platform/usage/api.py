@@ -57,8 +57,8 @@ class UsageView(APIView):
             page = _numbered(request, asked, limit)
         total = queries.total(queries.select(request.user, replace(asked, by=())))
         span = {"since": asked.since, "until": asked.until, "by": asked.by}
-        body = span | {"total": total} | page
-        return Response(UsageSerializer(body).data)
+        # As `UsageSerializer` has it: to serialize 1,000 rows takes longer than to read them.
+        return Response(span | {"total": total} | page)
 
 
 class UsageExportView(APIView):

@@ -12,6 +12,8 @@ from uuid import UUID
 import redis
 from django.conf import settings
 from django.db.models import Count
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -253,7 +255,7 @@ class GridView(APIView):
         responses=GridSerializer,
         tags=TAGS,
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         """All nodes and their GPUs in short, by name; with `since`, those that may have changed.
         An unknown or old revision answers with all of them."""
         viewer = _viewer(request.user)
@@ -261,22 +263,26 @@ class GridView(APIView):
         known = int(horizon) if horizon.isdecimal() and len(horizon) < 19 else None
         # First: what changes meanwhile is in this answer or in that to its revision.
         now, nodes = grid.CLUSTER.look()
+        revision, own = f"{now}.{viewer}", tenancy.own_names(request.user)
         changed = _changed_since(known) if known is not None and known_by == viewer else None
-        shown = grid.Shown(tenancy.own_names(request.user))
-        found = nodes.values() if changed is None else _among(nodes, changed)
-        rows = [shown.node(node) for node in found]
-        removed = grid.names_of_removed(changed or set(), nodes)
-        return Response(
-            {
-                "revision": f"{now}.{viewer}",
-                "whole": changed is None,
-                "models": list(shown.models),
-                "virtual_clusters": list(shown.virtual_clusters),
-                "places": [{"fabric": fabric, "rack": rack} for fabric, rack in shown.places],
-                "nodes": rows,
-                "removed": removed,
-            }
-        )
+        if changed is None:
+            return _compressed(request, grid.ANSWERS.get(own, nodes, revision))
+        shown = grid.Shown(own)
+        rows = [shown.node(node) for node in _among(nodes, changed)]
+        removed = grid.names_of_removed(changed, nodes)
+        head = {"revision": revision, "whole": False} | shown.tables()
+        return Response(head | {"nodes": rows, "removed": removed})
+
+
+def _compressed(request: Request, answer: grid.Whole) -> HttpResponse:
+    """Return an answer that was compressed when it was made, to who takes that."""
+    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    content = answer.compressed if packed else answer.body
+    response = HttpResponse(content, content_type="application/json")
+    response["Vary"] = "Accept-Encoding"
+    if packed:
+        response["Content-Encoding"] = "gzip"
+    return response
 
 
 def _changed_since(horizon: int) -> set[UUID] | None:

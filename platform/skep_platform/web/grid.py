@@ -1,14 +1,21 @@
 """The grid of the cluster page: every node and its GPUs in short.
 
 To read it whole joins a row for every GPU of the cluster, so each process keeps it and reads anew
-only the nodes that the change log names. What a reader may know of it is decided for each answer.
+only the nodes that the change log names. What a reader may know of it is decided for each answer;
+an answer with all nodes is kept, compressed, for readers who may know the same.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -145,6 +152,11 @@ def _gpus(devices: QuerySet[Device]) -> dict[UUID, Gpus]:
     return found
 
 
+ALL_BUT_NAME = attrgetter(
+    "state", "cordoned", "draining", "place", "gpus", "models", "used_by", "bad"
+)
+
+
 class _Index(dict[Key, int]):
     """Numbers its keys in the order in which they are first looked up."""
 
@@ -162,6 +174,26 @@ class Shown:
     models: _Index[str] = field(default_factory=_Index)
     virtual_clusters: _Index[str | None] = field(default_factory=_Index)
     places: _Index[tuple[str, str]] = field(default_factory=_Index)
+    _alike: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+    def tables(self) -> dict[str, Any]:
+        """Return what the numbers in the rows so far stand for."""
+        return {
+            "models": list(self.models),
+            "virtual_clusters": list(self.virtual_clusters),
+            "places": [{"fabric": fabric, "rack": rack} for fabric, rack in self.places],
+        }
+
+    def text(self, node: GridNode) -> str:
+        """Return the row of a node as JSON. All but the name is encoded once for nodes that look
+        alike: most of them do."""
+        look = ALL_BUT_NAME(node)
+        rest = self._alike.get(look)
+        if rest is None:
+            row = self.node(node)
+            del row["name"]
+            rest = self._alike[look] = json.dumps(row, separators=(",", ":"))[1:]
+        return f'{{"name":{encode_basestring_ascii(node.name)},{rest}'
 
     def node(self, node: GridNode) -> dict[str, Any]:
         """Return the row of a node. Only what differs from the usual is said."""
@@ -197,4 +229,55 @@ def names_of_removed(ids: Collection[UUID], nodes: Mapping[UUID, GridNode]) -> l
     return [name for name in names if name not in present]
 
 
+MOST_READERS = 16  # whose answers are kept: they differ by what the reader may know
+FRESH_S = 60.0  # then it is made anew: the change log forgets revisions after a longer time
+LEVEL = 6  # of compression; with more it takes longer than what it saves
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An answer with all nodes, as JSON, and compressed."""
+
+    made_at: float
+    body: bytes
+    compressed: bytes
+
+
+class WholeAnswers:
+    """Answers with all nodes by what their readers may know, of the nodes as they are now. For all
+    threads of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: Mapping[UUID, GridNode] = {}
+        self._kept: OrderedDict[frozenset[str] | None, Whole] = OrderedDict()
+
+    def get(
+        self, own: Collection[str] | None, nodes: Mapping[UUID, GridNode], revision: str
+    ) -> Whole:
+        """Return the answer for a reader who may know `own` (see `Shown`). Its revision is the one
+        at which the nodes were first seen as they are: what has changed since is what has changed
+        since `revision`."""
+        key = None if own is None else frozenset(own)
+        with self._lock:
+            if nodes is not self._nodes:  # a new mapping at every change
+                self._nodes = nodes
+                self._kept.clear()
+            found = self._kept.get(key)
+            if found is None or time.monotonic() - found.made_at > FRESH_S:
+                found = self._kept[key] = _whole(Shown(key), nodes, revision)
+            self._kept.move_to_end(key)
+            if len(self._kept) > MOST_READERS:
+                self._kept.popitem(last=False)
+            return found
+
+
+def _whole(shown: Shown, nodes: Mapping[UUID, GridNode], revision: str) -> Whole:
+    rows = ",".join(map(shown.text, nodes.values()))
+    head = {"revision": revision, "whole": True} | shown.tables() | {"removed": []}
+    body = f'{json.dumps(head, separators=(",", ":"))[:-1]},"nodes":[{rows}]}}'.encode()
+    return Whole(time.monotonic(), body, gzip.compress(body, LEVEL, mtime=0))
+
+
 CLUSTER = Grid()
+ANSWERS = WholeAnswers()

@@ -116,6 +116,20 @@ def test_a_second_whole_grid_reads_no_nodes_and_each_reader_sees_its_own(admin, 
     assert stranger.get("/cluster/grid").json()["nodes"][0]["cordoned"]
 
 
+def test_a_kept_grid_is_the_same_packed_or_not_and_ends_with_a_change(admin, vc, alice):
+    node = make_node("n-1", gpus=2)
+    place(make_job(vc, alice), [node.devices.order_by("index")[1]])
+    grid(admin)  # the log is read up to here
+    packed = compressed(admin, "/cluster/grid", **{"A-IM": "rows"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert body(packed) == admin.get("/cluster/grid").json()
+    known = {"If-None-Match": packed.headers["ETag"]}
+    assert compressed(admin, "/cluster/grid", **known).status_code == 304
+    services.cordon(None, "n-1")
+    changed = compressed(admin, "/cluster/grid", **known)
+    assert (changed.status_code, body(changed)["nodes"][0]["cordoned"]) == (200, True)
+
+
 def test_a_grid_that_could_not_be_read_is_read_whole_the_next_time(admin, monkeypatch):
     make_node("n-1")
     assert len(grid(admin)["nodes"]) == 1
