@@ -26,6 +26,7 @@ BENCHMARKS = {
     "sia": "benchmarks.sia_prices",
     "pages": "benchmarks.pages",
     "simulate": "benchmarks.simulate",
+    "policies": "benchmarks.policies",
 }
 
 

@@ -201,6 +201,7 @@ class SimulatedCluster:
         for gang_id, history in self.history.items():
             assert history.ended_at is not None or gang_id in known, f"{gang_id} is lost"
             gang = history.gang
+            due, ended_at = gang.deadline_at, history.ended_at
             results.append(
                 JobResult(
                     gang_id,
@@ -213,6 +214,7 @@ class SimulatedCluster:
                     gang.vc,
                     gang.owner,
                     history.preemptions,
+                    met=None if due is None else ended_at is not None and ended_at <= due + 1e-6,
                 )
             )
         gpus = sum(len(node.devices) for node in self.state.nodes.values())

@@ -119,12 +119,18 @@ def run(
             job.trace.vc,
             job.trace.user,
             gpu_s=job.held,
+            met=_met(job),
         )
         for job in made
     ]
     outcome = Outcome(results, gpus)
     outcome.check(len(jobs))
     return outcome
+
+
+def _met(job: FluidJob) -> bool | None:
+    due = job.trace.deadline_s
+    return None if due is None else job.ended is not None and job.ended <= due + DONE
 
 
 def _allocate(

@@ -96,6 +96,16 @@ def test_under_hug_a_user_gets_an_equal_part_and_no_more() -> None:
     assert ends(fluid.run(jobs, 8, "fair")) == pytest.approx({"j0": 11.25, "j1": 10.0})
 
 
+def test_deadlines_count_under_every_policy_of_fractions() -> None:
+    jobs = [
+        TraceJob("met", 0.0, 10.0, 8, deadline_s=10.0),
+        TraceJob("late", 0.0, 10.0, 8, deadline_s=19.0),
+    ]
+    for policy in fluid.POLICIES:
+        figures = fluid.run(jobs, 8, policy).figures()
+        assert (figures["deadlines"], figures["deadlines_met"]) == (2, 1)
+
+
 def test_carbyne_runs_from_the_command_line_and_is_no_slower_than_it_must_be() -> None:
     request = SimulateRequest(policies=("carbyne", "hug"), cluster="2x8xV100", jobs=60)
     lines = [execute(one)[0] for one in plan_runs(request)]
