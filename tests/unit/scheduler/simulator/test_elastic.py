@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep_scheduler.policies.afs import Afs
 from skep_scheduler.policies.chronus import Chronus
+from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.elastic import ElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.karuna import Karuna
@@ -19,6 +20,8 @@ from skep_scheduler.policies.mlfs import Mlfs
 from skep_scheduler.policies.optimus import Optimus
 from skep_scheduler.simulator.command import SimulateRequest, execute, plan_runs
 from skep_scheduler.simulator.elastic import by_speedup, read_speedup, run_elastic
+from skep_scheduler.simulator.kernel import Kernel
+from skep_scheduler.simulator.pools import CountPool
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
@@ -77,6 +80,17 @@ def test_afs_is_srtf_where_speed_up_is_linear(jobs: list[TraceJob]) -> None:
 def test_elasticflow_never_misses_a_deadline_that_it_admitted(jobs: list[TraceJob]) -> None:
     for job in simulate(jobs, ElasticFlow()).jobs:
         assert job.met is not bool(job.refused)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(traces)
+def test_karuna_misses_at_most_one_deadline_where_edf_meets_all(jobs: list[TraceJob]) -> None:
+    """Where all jobs have deadlines and speed-up is linear; EDF runs each at its own size."""
+    ordered = sorted(jobs, key=lambda job: job.submit_s)
+    edf = Kernel(ordered, {"": (CountPool(GPUS), Edf())}).run()
+    if all(job.met for job in edf.jobs):
+        karuna = simulate(jobs, Karuna(round_s=1.0), "linear")
+        assert sum(not job.met for job in karuna.jobs) <= 1
 
 
 @given(traces, st.sampled_from((Afs(), Chronus(), ElasticFlow(), Karuna(), Mlfs(), Optimus())))
