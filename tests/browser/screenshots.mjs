@@ -2,7 +2,7 @@
 //   node tests/browser/screenshots.mjs [PATTERN]   only those whose name holds PATTERN
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const { chromium } = createRequire(join(ROOT, "webui/package.json"))("@playwright/test");
@@ -98,16 +98,82 @@ const pages = {
   "no-page": ["/jobs/no/such/page"],
 };
 
-/** Those of the documentation: file, address, width and height, what to do. */
-const docs = {
-  job: [job("vit-l-pretrain", "logs"), 1440, 810],
-  home: ["/", 1360, 560],
-  "new-job": [`/jobs/new?from=${jobs["vit-l-pretrain"]}`, 1440, 720, click("button", "Form")],
-  cluster: ["/cluster", 1440, 660],
-  members: ["/virtual-clusters/vision?tab=members", 1360, 560],
-  vc: ["/virtual-clusters/default", 1360, 590],
-  queue: ["/virtual-clusters/vision?tab=queue", 1360, 590],
+const goTo = (text) => async (page) => {
+  await page.getByText(text).first().scrollIntoViewIfNeeded();
 };
+const check = steps(click("button", /^Check$/), (page) =>
+  page.getByText("No problems found").waitFor(),
+);
+const vc = (tab) => `/virtual-clusters/vision?tab=${tab}`;
+
+/** Those of the documentation: whose, address, height, what to do. 1440 px wide, light. */
+const docs = {
+  // A user's
+  home: ["bob", "/", 640],
+  jobs: ["bob", "/jobs", 760],
+  "new-job": ["ada", `/jobs/new?from=${jobs["vit-l-pretrain"]}`, 820, click("button", "Form")],
+  "new-job-check": ["ada", `/jobs/new?from=${jobs["vit-l-pretrain"]}`, 760, check],
+  job: ["ada", job("vit-l-pretrain", "logs"), 810],
+  "job-tasks": ["ada", job("vit-l-pretrain"), 760],
+  "job-waits": ["ola", job("distill"), 620],
+  "job-failed": ["ada", job("resnet50-sweep-lr3e-4"), 700],
+  "job-retried": ["bob", job("flaky-download", "events"), 640],
+  "job-metrics": ["ada", job("vit-l-pretrain", "metrics"), 1150],
+  "job-share": ["ada", job("vit-l-pretrain"), 700, click("button", /^Share$/)],
+  compare: ["ada", "/jobs/compare?tag=lr-sweep", 900],
+  notebooks: ["mei", "/apps", 420],
+  "notebook-new": ["bob", "/apps", 620, click("button", /New notebook/)],
+  templates: ["bob", "/templates", 700],
+  template: ["bob", "/templates/pytorch-multi-node", 760],
+  storages: ["bob", "/storages", 360],
+  files: ["bob", "/storages/vision-data", 480],
+  datasets: ["bob", "/datasets", 360],
+  dataset: ["bob", `/datasets/${jobs.dataset}`, 560],
+  notifications: ["bob", "/notifications", 420],
+  "settings-notifications": ["bob", "/settings/notifications", 760],
+  "settings-profile": ["bob", "/settings/profile", 560],
+  "settings-security": ["bob", "/settings/security", 640],
+  "settings-tokens": ["bob", "/settings/tokens", 480, click("button", /New token/)],
+  "settings-registries": ["bob", "/settings/registries", 420],
+  "settings-ssh-keys": ["bob", "/settings/ssh-keys", 420],
+  "usage-own": ["bob", "/usage", 720],
+  // A VC admin's
+  vc: ["ada", vc("cells"), 480],
+  queue: ["ada", vc("queue"), 640],
+  "vc-history": ["ada", vc("history"), 640],
+  "vc-usage": ["ada", vc("usage"), 820],
+  members: ["ada", vc("members"), 700],
+  "vc-storages": ["ada", vc("storages"), 420],
+  "vc-settings": ["ada", vc("settings"), 900],
+  "vc-limits": ["ada", vc("settings"), 820, goTo("A job beyond it waits")],
+  "vc-audit": ["ada", vc("audit"), 560],
+  simulator: ["ada", "/simulator", 900],
+  // A platform admin's
+  cluster: ["mei", "/cluster", 560],
+  "cluster-node": ["mei", "/cluster", 760, openNode],
+  "cluster-drain": ["mei", "/cluster", 760, steps(openNode, click("button", /^Drain$/))],
+  "cluster-add": ["mei", "/cluster", 640, click("button", /Add a? ?node/i)],
+  vcs: ["mei", "/virtual-clusters", 420],
+  "vcs-new": ["mei", "/virtual-clusters", 560, click("button", /New virtual cluster/)],
+  cells: ["mei", "/cells", 560],
+  users: ["mei", "/users", 480],
+  groups: ["mei", "/groups", 420],
+  tokens: ["mei", "/tokens", 480],
+  images: ["mei", "/images", 360],
+  "storages-admin": ["mei", "/storages", 420],
+  "storage-new": ["mei", "/storages", 860, click("button", /Add a storage/)],
+  usage: ["mei", "/usage", 760],
+  simulation: ["mei", `/simulator/${jobs.simulation}`, 980],
+  announcements: ["mei", "/announcements", 420],
+  audit: ["mei", "/audit", 640],
+  health: ["mei", "/health", 520],
+  about: ["mei", "/about", 560],
+  login: ["", "/login", 620],
+};
+
+/** Of these, pictures in the dark scheme and on a phone too. */
+const DARK = ["home", "job-metrics", "cluster", "usage"];
+const PHONE = ["home", "job", "job-waits", "cluster"];
 
 const browser = await chromium.launch({
   executablePath: CHROMIUM,
@@ -120,11 +186,32 @@ try {
 }
 
 async function takeDocs() {
-  for (const [name, [path, width, height, act]] of chosen(docs)) {
-    const page = await open({ viewport: { width, height }, deviceScaleFactor: 1.5 });
-    await shoot(page, path, act, join(ROOT, "docs/img", `${name}.png`));
+  const all = Object.entries(docs).flatMap(([name, [user, path, height, act]]) => {
+    const one = { user, path, act, name };
+    const kinds = [{ ...one, viewport: { width: 1440, height } }];
+    if (DARK.includes(name)) kinds.push({ ...kinds[0], name: `${name}-dark`, colorScheme: "dark" });
+    if (PHONE.includes(name))
+      kinds.push({ ...one, name: `${name}-phone`, viewport: SIZES[1], colorScheme: "dark" });
+    return kinds;
+  });
+  for (const user of new Set(all.map((picture) => picture.user))) {
+    const page = await open({ viewport: SIZES[0] }, user);
+    for (const picture of all.filter((one) => one.user === user && isChosen(one.name))) {
+      await page.setViewportSize(picture.viewport);
+      await page.emulateMedia({ colorScheme: picture.colorScheme ?? "light" });
+      await show(page, picture.path, picture.act);
+      await saveWebp(page, join(ROOT, "docs/img", `${picture.name}.webp`));
+    }
     await page.context().close();
   }
+}
+
+/** A third of the size of a PNG. Playwright itself writes none. */
+async function saveWebp(page, file) {
+  const session = await page.context().newCDPSession(page);
+  const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 82 });
+  writeFileSync(file, Buffer.from(data, "base64"));
+  await session.detach();
 }
 
 async function takePages() {
@@ -144,28 +231,38 @@ async function takePages() {
   }
 }
 
-function chosen(all) {
-  return Object.entries(all).filter(([name]) => new RegExp(pattern).test(name));
+function isChosen(name) {
+  return new RegExp(pattern).test(name);
 }
 
-async function open(options) {
+function chosen(all) {
+  return Object.entries(all).filter(([name]) => isChosen(name));
+}
+
+/** The page of a user who is logged in; of none, where there is no name. */
+async function open(options, user = SKEP_USER) {
   const context = await browser.newContext({ baseURL: SKEP_URL, ...options });
   context.setDefaultTimeout(15_000);
   const page = await context.newPage();
+  if (!user) return page;
   await page.goto("/login");
-  await page.getByLabel("User name").fill(SKEP_USER);
+  await page.getByLabel("User name").fill(user);
   await page.getByLabel("Password", { exact: true }).fill(SKEP_PASSWORD);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("heading", { name: "Home", exact: true }).waitFor();
   return page;
 }
 
-async function shoot(page, path, act, file) {
+async function show(page, path, act) {
   await page.goto(path);
   await page.locator("main, [data-page]").first().waitFor();
   await page.waitForLoadState("networkidle");
   if (act) await act(page);
   await page.mouse.move(0, 0); // away from tooltips
   await page.waitForTimeout(700); // for what fades in
-  await page.screenshot({ path: file, fullPage: SKEP_PICTURES !== "docs" });
+}
+
+async function shoot(page, path, act, file) {
+  await show(page, path, act);
+  await page.screenshot({ path: file, fullPage: true });
 }

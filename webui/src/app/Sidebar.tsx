@@ -6,7 +6,7 @@ import { Logo } from "@/ui/Logo";
 import { ClusterGauge } from "./ClusterGauge";
 import { NotificationMenu } from "./NotificationMenu";
 import { UserMenu } from "./UserMenu";
-import { hasNoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import { maySubmit } from "@/features/jobs/NoVirtualCluster";
 import css from "./Sidebar.module.css";
 
 const MAIN_LINKS = [
@@ -17,7 +17,7 @@ const MAIN_LINKS = [
   { to: "/cluster", label: "Cluster", icon: "cluster" },
   { to: "/virtual-clusters", label: "Virtual clusters", icon: "hives" },
   { to: "/usage", label: "Usage", icon: "usage" },
-  { to: "/simulator", label: "Simulator", icon: "undo" },
+  { to: "/simulator", label: "Simulator", icon: "branch" },
   { to: "/images", label: "Images", icon: "image" },
   { to: "/storages", label: "Storages", icon: "folder" },
   { to: "/datasets", label: "Datasets", icon: "tag" },
@@ -26,7 +26,7 @@ const MAIN_LINKS = [
 const ADMIN_LINKS = [
   { to: "/cells", label: "Cells", icon: "cells" },
   { to: "/users", label: "Users", icon: "users" },
-  { to: "/groups", label: "Groups", icon: "hives" },
+  { to: "/groups", label: "Groups", icon: "group" },
   { to: "/tokens", label: "API tokens", icon: "key" },
   { to: "/announcements", label: "Announcements", icon: "megaphone" },
   { to: "/audit", label: "Audit", icon: "clock" },
@@ -51,7 +51,7 @@ export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys }: Props) {
         </Link>
         <NotificationMenu />
       </div>
-      {hasNoVirtualCluster(user) ? null : (
+      {maySubmit(user) ? (
         <LinkButton
           to="/jobs/new"
           size="sm"
@@ -61,7 +61,7 @@ export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys }: Props) {
         >
           New job
         </LinkButton>
-      )}
+      ) : null}
       <nav aria-label="Main" className={css.places}>
         {MAIN_LINKS.map((place) => (
           <NavLink key={place.to} {...place} />

@@ -26,7 +26,7 @@ export function AnnouncementsPage() {
   const columns = useMemo(() => announcementColumns(), []);
   if (user && !user.is_admin) {
     return (
-      <EmptyState title="For administrators only">
+      <EmptyState page title="For administrators only">
         What they announce stands above every page.
       </EmptyState>
     );

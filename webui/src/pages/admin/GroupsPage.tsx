@@ -36,7 +36,11 @@ export function GroupsPage() {
   const [dialog, setDialog] = useState<Dialog>(null);
   const columns = useMemo(() => groupColumns(setDialog), []);
   if (user && !user.is_admin) {
-    return <EmptyState title="For administrators only">Groups are made by them.</EmptyState>;
+    return (
+      <EmptyState page title="For administrators only">
+        Groups are made by them.
+      </EmptyState>
+    );
   }
   return (
     <>

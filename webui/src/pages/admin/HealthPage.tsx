@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { health, predictions } from "@/api/cluster";
 import type { components } from "@/api/schema";
+import { me } from "@/api/session";
 import { formatBytes } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
@@ -15,6 +16,18 @@ type Alert = components["schemas"]["Alert"];
 
 /** What an administrator should attend to: the log store, disks, nodes that do not come back. */
 export function HealthPage() {
+  const { data: user } = useQuery(me);
+  if (user && !user.is_admin) {
+    return (
+      <EmptyState page title="For administrators only">
+        They see to the log store, the disks of the nodes and the gateway.
+      </EmptyState>
+    );
+  }
+  return <Health />;
+}
+
+function Health() {
   const { data, isPending, isError, error, refetch } = useQuery({
     ...health,
     refetchInterval: usePoll(15_000),
@@ -31,10 +44,16 @@ export function HealthPage() {
         <ErrorState error={error} what="health" retry={() => void refetch()} />
       ) : null}
       {data?.healthy ? (
-        <EmptyState title="No problems">
-          The log store, the disks of the nodes, Valkey and the gateway were checked. Problems show
-          here, and under <code>GET /api/v1/health</code> for your monitoring.
-        </EmptyState>
+        <div className={css.healthy} role="status">
+          <Icon name="check" size={18} />
+          <div className={css.about}>
+            <h2>No problems</h2>
+            <p>
+              The log store, the disks of the nodes, Valkey and the gateway were checked. Problems
+              show here, and under <code>GET /api/v1/health</code> for your monitoring.
+            </p>
+          </div>
+        </div>
       ) : null}
       {data && data.alerts.length > 0 ? (
         <ul className={css.alerts} aria-label="Problems">

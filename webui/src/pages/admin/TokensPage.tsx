@@ -30,8 +30,12 @@ export function TokensPage(): ReactNode {
   const columns = useMemo(() => tokenColumns(), []);
   if (user && !user.is_admin) {
     return (
-      <EmptyState title="For administrators only">
-        Your own tokens are on the page <Link to="/profile">Profile</Link>.
+      <EmptyState page title="For administrators only">
+        Your own tokens are in the{" "}
+        <Link to="/settings/$section" params={{ section: "tokens" }} className="link">
+          settings
+        </Link>
+        .
       </EmptyState>
     );
   }

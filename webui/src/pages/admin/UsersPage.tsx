@@ -28,7 +28,9 @@ export function UsersPage() {
   const columns = useMemo(() => userColumns(user?.username ?? ""), [user]);
   if (user && !user.is_admin) {
     return (
-      <EmptyState title="For administrators only">Users are made and changed by them.</EmptyState>
+      <EmptyState page title="For administrators only">
+        Users are made and changed by them.
+      </EmptyState>
     );
   }
   return (

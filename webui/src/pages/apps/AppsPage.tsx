@@ -2,8 +2,10 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { apps } from "@/api/apps";
+import { me } from "@/api/session";
 import { AppTable } from "@/features/apps/AppTable";
 import { NewAppForm } from "@/features/apps/NewAppForm";
+import { maySubmit } from "@/features/jobs/NoVirtualCluster";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
@@ -19,14 +21,18 @@ export function AppsPage() {
       state.data?.some((app) => app.state !== "ready") ? 2000 : poll,
   });
   useLiveQueries("jobs", "", [["apps"]], 3000);
+  const { data: user } = useQuery(me);
+  const writes = !user || maySubmit(user);
   const [creating, setCreating] = useState(false);
   return (
     <>
       <PageHeader title="Notebooks" note="JupyterLab, VS Code and other apps in jobs">
         <ExportButton list="apps" />
-        <Button leftSection={<Icon name="plus" size={14} />} onClick={() => setCreating(true)}>
-          New notebook
-        </Button>
+        {writes ? (
+          <Button leftSection={<Icon name="plus" size={14} />} onClick={() => setCreating(true)}>
+            New notebook
+          </Button>
+        ) : null}
       </PageHeader>
       <QueryState query={list} what="list of notebooks">
         {(data) =>

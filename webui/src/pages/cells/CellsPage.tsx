@@ -16,7 +16,9 @@ export function CellsPage() {
   const owned = useQuery({ ...assignment, enabled: admin, refetchInterval: poll });
   if (user && !admin) {
     return (
-      <EmptyState title="For administrators only">They say which cells a team owns.</EmptyState>
+      <EmptyState page title="For administrators only">
+        They say which cells a team owns.
+      </EmptyState>
     );
   }
   if (shapes.data && owned.data)

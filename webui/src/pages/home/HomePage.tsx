@@ -3,8 +3,8 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { type Home, home as homeQuery } from "@/api/home";
 import { me } from "@/api/session";
-import type { JobSummary } from "@/api/types";
-import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import type { JobSummary, Me } from "@/api/types";
+import { hasNoVirtualCluster, maySubmit, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
 import { Totals } from "@/features/usage/Totals";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { LinkButton } from "@/ui/LinkButton";
@@ -32,22 +32,25 @@ export function HomePage() {
   return (
     <>
       <PageHeader title="Home">
-        <LinkButton to="/jobs/new">New job</LinkButton>
+        {user && maySubmit(user) ? <LinkButton to="/jobs/new">New job</LinkButton> : null}
       </PageHeader>
       <div className={css.page}>
         <QueryState query={query} what="overview" rows={6} height={64}>
-          {(home) => <Overview home={home} username={user?.username ?? ""} />}
+          {(home) => <Overview home={home} user={user} />}
         </QueryState>
       </div>
     </>
   );
 }
 
-function Overview({ home, username }: { home: Home; username: string }) {
+function Overview({ home, user }: { home: Home; user: Me | null | undefined }) {
+  const username = user?.username ?? "";
   const total = (state: string) => home.states[state] ?? 0;
   return (
     <>
-      {home.submitted ? null : <FirstJob vc={home.virtual_clusters[0]?.name} />}
+      {home.submitted || !user || !maySubmit(user) ? null : (
+        <FirstJob vc={home.virtual_clusters[0]?.name} />
+      )}
       <div className={css.columns}>
         <div className={css.column}>
           <Card

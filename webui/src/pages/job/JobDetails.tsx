@@ -105,15 +105,24 @@ function Prediction({ job }: { job: Job }) {
   const now = useNow();
   const { prediction, duration_s: declared } = job;
   if (isFinished(job.state) || (!prediction && !declared)) return null;
+  const start = job.state === "RUNNING" && job.started_at ? Date.parse(job.started_at) : null;
   if (!prediction) {
+    const end = start === null ? null : start + (declared ?? 0) * 1000;
     return (
-      <DescriptionItem name="Expected to run">
-        <span className="num">{formatDuration(declared ?? 0)}</span>{" "}
-        <span className="dim">as declared</span>
+      <DescriptionItem name={end === null ? "Expected to run" : "Expected to end"}>
+        <span className="num">
+          {end === null
+            ? formatDuration(declared ?? 0)
+            : end < now
+              ? "later than declared"
+              : `about ${formatExpectedTime(end, now)}`}
+        </span>{" "}
+        <span className="dim">
+          {end === null ? "as declared" : `${formatDuration(declared ?? 0)} were declared`}
+        </span>
       </DescriptionItem>
     );
   }
-  const start = job.state === "RUNNING" && job.started_at ? Date.parse(job.started_at) : null;
   const { text, note } = expectation(prediction, start, now);
   return (
     <DescriptionItem name={start === null ? "Expected to run" : "Expected to end"}>

@@ -4,7 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { jobCount, jobs } from "@/api/jobs";
 import { me } from "@/api/session";
-import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import { hasNoVirtualCluster, maySubmit, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
 import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
@@ -88,6 +88,8 @@ function NoJobs({ filtered }: { filtered: boolean }) {
       </EmptyState>
     );
   }
+  if (user && !maySubmit(user))
+    return <EmptyState title="No jobs yet">Jobs that you may see are listed here.</EmptyState>;
   return (
     <EmptyState title="No jobs yet" action={<LinkButton to="/jobs/new">Submit a job</LinkButton>}>
       A job is a gang of containers that starts together, once its virtual cluster has the GPUs.

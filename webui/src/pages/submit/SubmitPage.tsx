@@ -7,7 +7,7 @@ import { jobSchema } from "@/api/jobs";
 import { me } from "@/api/session";
 import type { Converted, JobFileError } from "@/api/types";
 import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
-import { hasNoVirtualCluster, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
+import { maySubmit, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
 import type { EditorHandle } from "@/features/yaml-editor/YamlEditor";
 import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
@@ -35,7 +35,14 @@ const NO_ERRORS: JobFileError[] = [];
 export function SubmitPage() {
   const start: SubmitSearch = useSearch({ from: "/shell/jobs/new" });
   const { data: user } = useQuery(me);
-  if (user && hasNoVirtualCluster(user)) return <NoVirtualCluster user={user} />;
+  if (user && !maySubmit(user)) {
+    return (
+      <>
+        <PageHeader title="New job" above={<JobsBreadcrumb />} />
+        <NoVirtualCluster user={user} />
+      </>
+    );
+  }
   // The key begins a new draft when another job or template is to be copied.
   return <Writer key={JSON.stringify(start)} start={start} />;
 }

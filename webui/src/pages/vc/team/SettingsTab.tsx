@@ -204,7 +204,7 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
         <LinkButton
           to="/simulator"
           search={{ vc: vc.name, policies: comparison(chosen.name) }}
-          variant="subtle"
+          variant="default"
           size="xs"
           mt="xs"
         >
