@@ -81,6 +81,13 @@ def simulate(
     speeds: Annotated[
         str, typer.Option(metavar="MODEL=SPEED,...", help="V100=1,A100=2.1: how fast GPUs are.")
     ] = "",
+    place: Annotated[
+        str,
+        typer.Option(help="Which nodes of those that fit: consolidated, crandom, random, apollo."),
+    ] = "",
+    pull: Annotated[
+        float, typer.Option(help="Seconds that a node takes to pull the image of a job.")
+    ] = 0.0,
     vc: Annotated[
         list[str] | None,
         typer.Option("--vc", metavar="VC=MODEL:GPUS", help="A virtual cluster. May be repeated."),
@@ -128,6 +135,8 @@ def simulate(
         speedup,
         migration,
         speeds,
+        place,
+        pull,
     )
     lines: list[dict[str, Any]] = []
     series = []

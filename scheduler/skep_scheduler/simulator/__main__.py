@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         vcs=tuple(args.vc),
         grace_s=args.grace,
         speedup=args.speedup,
+        place=args.place,
+        pull_s=args.pull,
     )
     if args.watch:
         return watch(request)
@@ -107,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", default="", help=", ".join(preset.name for preset in PRESETS))
     parser.add_argument("--profiles", type=Path, help="throughputs of the models of the trace")
     parser.add_argument("--placement", default="", help="cells, nodes, first or count")
+    parser.add_argument("--place", default="", help="consolidated, crandom, random or apollo")
+    parser.add_argument("--pull", type=float, default=0.0, help="seconds to pull an image")
     parser.add_argument("--speedup", default="", help="elastic: linear, amdahl:F or profile")
     parser.add_argument("--restart", type=float, default=0.0, help="seconds lost by a preemption")
     parser.add_argument("--watch", action="store_true", help="print progress and series, too")

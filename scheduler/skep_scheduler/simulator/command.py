@@ -31,6 +31,7 @@ from skep_scheduler.simulator.presets.elastic_native import (
     speedup_of,
 )
 from skep_scheduler.simulator.presets.kernel_runs import families_of
+from skep_scheduler.simulator.ranked_pools import PLACES
 from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
@@ -61,6 +62,8 @@ class SimulateRequest:
         run the event kernel; "" chooses: the engine for a policy that only it has
     migration_s, speeds: of the event kernel, what a start on other nodes costs, and how fast GPUs
         of each model are: `V100=1,A100=2.1`
+    place, pull_s: of the event kernel, how the places of a job are ranked (`consolidated`,
+        `crandom`, `random` or `apollo`), and how long a node pulls an image
     speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
@@ -81,6 +84,8 @@ class SimulateRequest:
     speedup: str = ""
     migration_s: float = 0.0
     speeds: str = ""
+    place: str = ""
+    pull_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,8 @@ def _execute(run: Run, report: Callable[[int], None] | None) -> tuple[Line, Seri
             request.speedup,
             request.migration_s,
             request.speeds,
+            request.place,
+            request.pull_s,
             report,
         )
         outcome = registry.find(run.preset).run(setup)
@@ -349,11 +356,28 @@ def _check(request: SimulateRequest) -> None:
     if (read_speeds(request.speeds) or request.migration_s) and not on_nodes:
         message = "--speeds and --migration need nodes: --placement nodes or first, no preset"
         raise WorkloadError(message, "bad_option")
+    _check_place(request, on_nodes)
     if request.trace is None and not (1 <= request.jobs <= 1_000_000 and 0 < request.load <= 10):
         raise WorkloadError("--jobs is 1 or more, --load is above 0 and at most 10", "bad_option")
     check_speedup(request.speedup)
     if request.vcs and request.preset not in ("", "native"):
         raise WorkloadError("--vc is not for presets of artifacts", "bad_option")
+
+
+def _check_place(request: SimulateRequest, on_nodes: bool) -> None:
+    if request.place and request.place not in PLACES:
+        raise WorkloadError(f"--place is one of {', '.join(PLACES)}", "bad_option")
+    if not 0 <= request.pull_s <= 86_400:
+        raise WorkloadError("--pull is from 0 to 86400 seconds", "bad_option")
+    if not (request.place or request.pull_s):
+        return
+    runs = {read_policy(text).name for text in request.policies} or {policies.DEFAULT}
+    if not on_nodes or request.vcs or not runs <= {policy.name for policy in registry.KERNEL}:
+        message = (
+            "--place and --pull need nodes, no preset, and policies that order jobs of fixed size: "
+            + ", ".join(policy.name for policy in registry.KERNEL)
+        )
+        raise WorkloadError(message, "bad_option")
 
 
 def _made_up(request: SimulateRequest, hardware: Hardware | None, seed: int) -> Trace:

@@ -21,6 +21,7 @@ from typing import Any
 from skep_scheduler.policies.base import BackfillMode, Keep, Key, OrderPolicy
 from skep_scheduler.policies.recurrence import Families, Recurrence
 from skep_scheduler.simulator.pools import GpuPool, Place
+from skep_scheduler.simulator.ranked_pools import ImageCaches
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
@@ -39,6 +40,7 @@ class SimulatedJob:
         "gpus",
         "held_us",
         "id",
+        "image",
         "left_us",
         "migrations",
         "nodes",
@@ -64,6 +66,7 @@ class SimulatedJob:
         self.id, self.priority, self.gpus = trace.id, trace.priority, trace.gpus
         self.submitted_at, self.expected_s = trace.submit_s, trace.duration_s
         self.predicted_s: float | None = None
+        self.image = trace.model or trace.group or trace.user or trace.vc
         self.deadline_at = trace.deadline_s
         self.submit_us = submit_us
         self.left_us = -int(-trace.duration_s * US // 1)
@@ -151,16 +154,18 @@ class Kernel:
         locality: Sequence[float] = (),
         speeds: Sequence[float] = (),
         families: Callable[[TraceJob], Families] | None = None,
+        images: ImageCaches | None = None,
     ) -> None:
         """`domains` by the virtual cluster of a job; "" is for all others. `restart_s` is paid,
         with the GPUs held, by a job that starts again, and `migration_s` besides where it does so
         on other nodes. `locality`: the speed of a job on 1, 2, ... nodes, the last one for more;
         `speeds`: that of each node, the slowest of a job's counts; empty: 1. With `families`
-        jobs that end teach how long others of their families will run."""
+        jobs that end teach how long others of their families will run; `images`: what the
+        nodes have, of which a job pulls what they lack before it runs."""
         self.domains = {name: SharedPool(*made) for name, made in domains.items()}
         self.restart_us, self.migration_us = int(restart_s * US), int(migration_s * US)
         self.speeds = tuple(speeds)
-        self._families, self._recurrence = families, Recurrence()
+        self._families, self._recurrence, self._images = families, Recurrence(), images
         self.locality = tuple(locality)
         self.jobs = [
             SimulatedJob(job, number, round(job.submit_s * US)) for number, job in enumerate(jobs)
@@ -181,6 +186,8 @@ class Kernel:
             domain.accounted_us = self.now
         while events:
             now = self.now = events[0][0]
+            if self._images is not None:
+                self._images.now = now
             touched: dict[int, SharedPool] = {}
             while events and events[0][0] == now:
                 _, kind, number, version = heapq.heappop(events)
@@ -235,13 +242,16 @@ class Kernel:
         rate = self.locality[min(len(place), len(self.locality)) - 1] if self.locality else 1.0
         if self.speeds:
             rate *= min(self.speeds[node] for node, _ in place)
+        paid = 0 if self._images is None else self._images.pull(place, job.image, self.now)
         if job.first_us is None:
             job.first_us = self.now
         else:
-            paid = self.restart_us
+            paid += self.restart_us
             if self.migration_us and {node for node, _ in place} != job.nodes:
                 paid += self.migration_us
                 job.migrations += 1
+            domain.refused.clear()
+        if paid:
             job.left_us += paid if rate == 1.0 else int(paid * rate)
             domain.refused.clear()
         if self.migration_us:
@@ -286,7 +296,7 @@ class Kernel:
             job = heap[0][3]
             place = None
             if not blocked and domain.refused.get(gpus) != job.number:
-                place = pool.take(gpus)
+                place = pool.take(gpus, job.image)
                 if place is None and displace:
                     place = self._displace(domain, job)
                 if place is None:
@@ -312,12 +322,18 @@ class Kernel:
         policy, pool, now = domain.policy, domain.pool, self.now / US
         mine = policy.key(job, now)
         released: list[tuple[tuple[int, float], tuple[Any, ...]]] = []
+        # Who started now paid for it and is later in the order by that: it keeps its place, as two
+        # jobs would take it from each other without end.
+        kept: list[tuple[tuple[int, float], tuple[Any, ...]]] = []
+        costs = self.restart_us or self.migration_us or self._images is not None
         place = None
         while place is None:
             worst, size = None, (0, 1.0)
             for kind, heap in domain.running.items():
-                while heap and _is_stale(heap[0]):
-                    heapq.heappop(heap)
+                while heap and (_is_stale(heap[0]) or (costs and heap[0][4].start_us == self.now)):
+                    entry = heapq.heappop(heap)
+                    if not _is_stale(entry):
+                        kept.append((kind, entry))
                 if heap:
                     other = heap[0][4]
                     other.touch(self.now)
@@ -329,7 +345,9 @@ class Kernel:
             entry = heapq.heappop(domain.running[size])
             released.append((size, entry))
             pool.give_back(entry[4].place)
-            place = pool.take(job.gpus)
+            place = pool.take(job.gpus, job.image)
+        for size, entry in kept:
+            heapq.heappush(domain.running[size], entry)
         # The best of the order is asked first whether it can stay.
         leaving = []
         for size, entry in reversed(released):
@@ -385,6 +403,7 @@ class Kernel:
                 waited[cause] = waited.get(cause, 0.0) + us / US
         gpus = sum(domain.pool.total for domain in self.domains.values())
         more = self._recurrence.figures() if self._families is not None else {}
+        more |= self._images.figures() if self._images is not None else {}
         outcome = Outcome(results, gpus, queueing_s=waited, series=self.series, more=more)
         outcome.check(len(self.jobs))
         for domain in self.domains.values():

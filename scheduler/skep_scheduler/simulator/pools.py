@@ -18,7 +18,7 @@ class GpuPool(Protocol):
     free: int
     total: int
 
-    def take(self, gpus: int) -> Place | None: ...
+    def take(self, gpus: int, image: str = "") -> Place | None: ...
     def take_again(self, place: Place) -> bool: ...
     def give_back(self, place: Place) -> None: ...
 
@@ -29,7 +29,7 @@ class CountPool:
     def __init__(self, gpus: int) -> None:
         self.free = self.total = gpus
 
-    def take(self, gpus: int) -> Place | None:
+    def take(self, gpus: int, image: str = "") -> Place | None:
         if gpus > self.free:
             return None
         self.free -= gpus
@@ -56,12 +56,13 @@ class NodePool:
             self._masks[gpus] |= 1 << node
         self.free = self.total = sum(nodes)
 
-    def take(self, gpus: int) -> Place | None:
+    def take(self, gpus: int, image: str = "") -> Place | None:
+        """`image` is what the job runs, for places that go by it."""
         if gpus > self.free:
             return None
         largest = self.largest
         if gpus <= largest:
-            node = self._find(gpus)
+            node = self._find(gpus, image)
             if node < 0:
                 return None
             self._change(node, -gpus)
@@ -71,13 +72,13 @@ class NodePool:
         if mask.bit_count() < whole:
             return None
         for _ in range(whole):
-            bit = mask & -mask
-            mask ^= bit
-            place.append((bit.bit_length() - 1, largest))
+            node = self._next_whole(mask, image)
+            mask ^= 1 << node
+            place.append((node, largest))
         for node, some in place:
             self._change(node, -some)
         if rest:
-            node = self._find(rest)
+            node = self._find(rest, image)
             if node < 0:
                 self.give_back(tuple(place))
                 return None
@@ -96,7 +97,10 @@ class NodePool:
         for node, gpus in place:
             self._change(node, gpus)
 
-    def _find(self, gpus: int) -> int:
+    def _next_whole(self, mask: int, image: str) -> int:
+        return (mask & -mask).bit_length() - 1
+
+    def _find(self, gpus: int, image: str) -> int:
         first = -1
         for free in range(gpus, self.largest + 1):
             mask = self._masks[free]

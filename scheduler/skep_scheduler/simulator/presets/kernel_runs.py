@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from random import Random
 from typing import Any, Protocol
 
 from skep_scheduler.policies import Fifo, LucidOrder, PaiSjf, Sjf, Srsf, Srtf, Tiresias
@@ -16,6 +17,7 @@ from skep_scheduler.policies.recurrence import SOURCES, Families, families
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.kernel import Kernel
 from skep_scheduler.simulator.pools import CountPool, GpuPool, NodePool
+from skep_scheduler.simulator.ranked_pools import ApolloPool, DrawnPool, ImageCaches, ScatteredPool
 from skep_scheduler.simulator.readers import Trace
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
@@ -71,6 +73,12 @@ class PoolSetup(Protocol):
     @property
     def migration_s(self) -> float: ...
     @property
+    def place(self) -> str: ...
+    @property
+    def pull_s(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
     def report(self) -> Callable[[int], None] | None: ...
     def order(self) -> OrderPolicy: ...
 
@@ -82,11 +90,23 @@ def run_kernel(setup: PoolSetup, hardware: Hardware) -> Outcome:
         pool = CountPool(hardware.gpus)
     else:
         nodes = sorted(hardware.nodes_with(read_speeds(setup.speeds)), key=lambda node: -node[1])
-        pool = NodePool([gpus for gpus, _ in nodes], best_fit=setup.placement == "nodes")
-        if setup.speeds:
-            speeds = [speed for _, speed in nodes]
-            return _on_pools(setup, _by_submission(setup.jobs), {"": pool}, speeds)
+        images = ImageCaches(len(nodes), setup.pull_s)
+        pool = _pool(setup, [gpus for gpus, _ in nodes], images)
+        speeds = [speed for _, speed in nodes] if setup.speeds else []
+        jobs, known = _by_submission(setup.jobs), images if setup.pull_s else None
+        return _on_pools(setup, jobs, {"": pool}, speeds, known)
     return _on_pools(setup, _by_submission(setup.jobs), {"": pool})
+
+
+def _pool(setup: PoolSetup, nodes: Sequence[int], images: ImageCaches) -> GpuPool:
+    if setup.place == "apollo":
+        return ApolloPool(nodes, images)
+    random = Random(setup.seed)  # noqa: S311 (no secret is made of it)
+    if setup.place == "random":
+        return ScatteredPool(nodes, random)
+    if setup.place == "crandom":
+        return DrawnPool(nodes, random)
+    return NodePool(nodes, best_fit=setup.placement == "nodes")
 
 
 def run_counted(setup: PoolSetup, hardware: Hardware) -> Outcome:
@@ -119,6 +139,7 @@ def _on_pools(
     jobs: list[TraceJob],
     pools: Mapping[str, GpuPool],
     speeds: Sequence[float] = (),
+    images: ImageCaches | None = None,
 ) -> Outcome:
     policy = setup.order()
     kernel = Kernel(
@@ -129,6 +150,7 @@ def _on_pools(
         locality=LOCALITIES[setup.locality],
         speeds=speeds,
         families=learned_by(policy),
+        images=images,
     )
     return kernel.run(setup.report)
 

@@ -55,6 +55,8 @@ class Setup:
     speedup: str = ""
     migration_s: float = 0.0
     speeds: str = ""
+    place: str = ""
+    pull_s: float = 0.0
     report: Callable[[int], None] | None = None
 
     @property
