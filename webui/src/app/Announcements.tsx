@@ -13,11 +13,13 @@ export function Announcements() {
   const shown = data?.filter((row) => !row.dismissed);
   if (!shown?.length) return null;
   return (
-    <ul className={css.list} aria-label="Announcements">
-      {shown.map((row) => (
-        <Row key={row.id} row={row} />
-      ))}
-    </ul>
+    <section aria-label="Announcements">
+      <ul className={css.list} aria-label="Announcements">
+        {shown.map((row) => (
+          <Row key={row.id} row={row} />
+        ))}
+      </ul>
+    </section>
   );
 }
 
