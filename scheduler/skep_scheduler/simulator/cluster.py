@@ -255,9 +255,14 @@ class SimulatedCluster:
         self.state.set_waiting(gang)
 
     def _requeue(self, gang_id: str) -> None:
+        history = self.history[gang_id]
+        before = history.served_s
         self._note_service(gang_id)
-        self.history[gang_id].starts += 1
-        gang = replace(self.state.running[gang_id].gang, waits_since=self.now)
+        history.starts += 1
+        allocation = self.state.running[gang_id]
+        served_gpu_s = (history.served_s - before) * gpus_of(allocation)
+        attained_gpu_s = allocation.gang.attained_gpu_s + served_gpu_s
+        gang = replace(allocation.gang, waits_since=self.now, attained_gpu_s=attained_gpu_s)
         self.state.forget(gang_id)
         self.state.set_waiting(gang)
 

@@ -70,6 +70,17 @@ def test_a_preempted_job_goes_on_where_it_stopped(
     assert line["utilisation"] == 1.0
 
 
+def test_a_preempted_job_has_attained_what_it_ran() -> None:
+    cluster = Cluster([node("n1")], owns(a=8), grace_s=10)
+    cluster.run(gang("low", gpus=8, priority=0, duration_s=600))
+    cluster.advance(300)
+    cluster.ask_to_leave("low")
+    cluster.submit(gang("high", gpus=8, duration_s=100))
+    cluster.advance(320)
+    assert cluster.state.waiting["low"].attained_gpu_s == 310 * 8
+    assert cluster.state.waiting["low"].left_s == 600 - 310
+
+
 @pytest.mark.parametrize(
     ("header", "rows", "wanted"),
     [
