@@ -112,6 +112,8 @@ class Api:
     retry = Method(calls.retry)
     clone = Method(calls.clone)
     set_tags = Method(calls.set_tags)
+    submit_jobs = Method(calls.submit_jobs)
+    sweep = Method(calls.sweep)
     stop_jobs = Method(calls.stop_jobs)
     tag_jobs = Method(calls.tag_jobs)
     set_visibility = Method(calls.set_visibility)

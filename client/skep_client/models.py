@@ -131,6 +131,21 @@ class BadGpu(Model):
     task: str = ""
 
 
+class BatchResult(Model):
+    index: int = 0
+    id: str | None = None
+    name: str
+    code: str
+    message: str = ""
+    details: dict[str, Any] | None = None
+
+
+class BatchResults(Model):
+    accepted: int = 0
+    refused: int = 0
+    results: list[BatchResult] = Field(default_factory=list)
+
+
 class BelowFloor(Model):
     component: str = ""
     version: str = ""

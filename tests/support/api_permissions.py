@@ -220,6 +220,7 @@ EXPECTED = {
     "GET jobs": LOGGED_IN,
     "GET jobs/count": LOGGED_IN,
     "POST jobs": LOGGED_IN,
+    "POST jobs/batch": LOGGED_IN,  # each job is refused by itself
     "POST jobs/bulk/stop": LOGGED_IN,  # those of others are refused one by one
     "POST jobs/bulk/tags": LOGGED_IN,
     "GET templates": LOGGED_IN,

@@ -86,6 +86,7 @@ BODIES: dict[str, Any] = {
     "POST datasets": {"virtual_cluster": "team", "name": "new", "storage": "team-data"},
     "PATCH datasets/<id>": {"description": "x"},
     "PUT storages/<name>/grants/<virtual_cluster>": {"read_only": True},
+    "POST jobs/batch": {"files": ["type: job"]},
     "POST jobs/bulk/stop": {"jobs": [NO_JOB]},
     "POST jobs/bulk/tags": {"jobs": [NO_JOB], "add": ["a"]},
     "POST templates": {"name": "new", "title": "New", "text": TEMPLATE},

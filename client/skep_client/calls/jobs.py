@@ -75,6 +75,38 @@ def submit(text: str, client_token: str = "", *, ignore_storage: bool = False) -
     return Call("POST", "jobs", models.Job, params=params, content=content, headers=headers)
 
 
+def submit_jobs(
+    files: Sequence[str], client_token: str = "", *, ignore_storage: bool = False
+) -> Call[models.BatchResults]:
+    """Submit at most 1,000 job files; each is accepted or refused by itself. A request that is
+    repeated with the same `client_token` returns the same jobs."""
+    body = {"files": list(files), "ignore_storage": ignore_storage}
+    return _batch(body, client_token)
+
+
+def sweep(
+    text: str,
+    values: Sequence[Mapping[str, Any]],
+    name: str = "",
+    client_token: str = "",
+    *,
+    first: int = 1,
+    ignore_storage: bool = False,
+) -> Call[models.BatchResults]:
+    """Submit a job file once for each of at most 1,000 objects of `values`, with these values of
+    its parameters, under `name` (default: that of the file) with a number, the first of which is
+    `first`."""
+    body = {"file": text, "sweep": [dict(one) for one in values], "first": first}
+    body |= {"ignore_storage": ignore_storage}
+    return _batch(body | given({"name": name}), client_token)
+
+
+def _batch(body: Mapping[str, Any], client_token: str) -> Call[models.BatchResults]:
+    headers = {"Idempotency-Key": client_token or uuid.uuid4().hex}
+    kind = models.BatchResults
+    return Call("POST", "jobs/batch", kind, json=dict(body), headers=headers, timeout_s=UPLOAD_S)
+
+
 def logout() -> Call[None]:
     """Delete the token that the request is made with."""
     return Call("POST", "auth/logout", None)

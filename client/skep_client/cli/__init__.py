@@ -39,6 +39,7 @@ from skep_client.cli import (
     steer,
     storages,
     submit,
+    sweep,
     templates,
     top,
     usage,
@@ -53,7 +54,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 PARTS = (
-    *(account, submit, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
+    *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, service_accounts, limits, images, registry),
     *(ssh_keys, storages, datasets, fs),
     *(audit, usage, notifications, onebox, apps, simulate),

@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from skep_platform.jobs import (
     api,
+    batch_api,
     bulk_api,
     image_saves_api,
     saved_views_api,
@@ -14,6 +15,7 @@ from skep_platform.jobs import (
 
 urlpatterns: list[URLPattern] = [
     path("jobs", api.JobsView.as_view()),
+    path("jobs/batch", batch_api.BatchView.as_view()),
     path("jobs/bulk/stop", bulk_api.BulkStopView.as_view()),
     path("jobs/bulk/tags", bulk_api.BulkTagsView.as_view()),
     path("me/job-views", saved_views_api.SavedViewsView.as_view()),

@@ -350,6 +350,9 @@ CASES: dict[str, Case] = {
     "DELETE storages/<name>/groups/<group>": Case(),
     "POST files": Case("owner", raw=("application/gzip", packed(("hello", b"world")))),
     "POST jobs": Case("owner", job_body, secrets=(TASK_SECRET,)),
+    "POST jobs/batch": Case(
+        "owner", lambda w: {"files": [json.dumps(job_body(w))]}, secrets=(TASK_SECRET,)
+    ),
     "POST jobs/<id>/stop": Case("owner"),
     "POST simulations": Case("vc_admin"),
     "POST simulations/<id>/stop": Case(

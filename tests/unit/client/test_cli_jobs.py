@@ -437,3 +437,35 @@ def test_announcements_are_listed_added_and_deleted(server):
     sent = json.loads(added.calls[0].request.content)
     assert sent == {"message": "Rack r2 is off.", "severity": "warning", "expires_at": until}
     assert skep("announcements", "delete", ID).exit_code == 0
+
+
+def test_a_sweep_submits_each_combination(server):
+    one = {"index": 0, "id": ID, "name": "night-1", "code": "", "message": "", "details": None}
+    other = {"index": 1, "id": None, "name": "", "code": "job_name_taken", "message": "Taken."}
+    results = {"accepted": 1, "refused": 1, "results": [one, other | {"details": None}]}
+    route = server.post("/jobs/batch").respond(json=results)
+    asked = ("sweep", "-", "--set", "lr=0.1,1e-2", "--set", "kind=adam", "--name", "night")
+    found = skep(*asked, text="type: job")
+    assert found.exit_code == 1  # one of the jobs was refused
+    assert "night-1  lr=0.1 kind=adam" in re.sub(r" {2,}", "  ", found.output)
+    assert "job_name_taken: Taken." in found.output
+    sent = json.loads(route.calls[0].request.content)
+    assert sent["sweep"] == [{"lr": 0.1, "kind": "adam"}, {"lr": 0.01, "kind": "adam"}]
+    assert (sent["file"], sent["name"], sent["first"]) == ("type: job", "night", 1)
+
+
+def test_a_sweep_without_submitting(server):
+    found = skep("sweep", "-", "--set", "a=1,2", "--set", "b=x,y", "--dry-run", text="type: job")
+    assert [line.split()[1:] for line in found.output.splitlines()[1:]][-4:] == [
+        ["a=1", "b=x"],
+        ["a=1", "b=y"],
+        ["a=2", "b=x"],
+        ["a=2", "b=y"],
+    ]
+
+
+@pytest.mark.parametrize("value", ["lr", "lr=", "=1", f"lr={','.join('1' * 1001)}"])
+def test_what_is_no_choice_of_values_is_refused(server, value):
+    found = skep("sweep", "-", "--set", value, text="type: job")
+    assert found.exit_code == 2
+    assert "--set" in found.output or "at most 1000" in found.output
