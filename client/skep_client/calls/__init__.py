@@ -1,6 +1,6 @@
 """The requests of the API as values: what to send, and what the answer is made of.
 
-Each function makes one request. `client.Api` is the table that turns them into the methods of
+Each function makes one request. `api_table.Api` is the table that turns them into the methods of
 `Skep` and `AsyncSkep`; a new route is one function in a module of this package and one line there.
 """
 

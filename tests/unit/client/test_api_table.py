@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from skep_client import calls
-from skep_client.client import Api, AsyncSkep, Method, Pages, Skep
+from skep_client.api_table import Api, Method, Pages
+from skep_client.client import AsyncSkep, Skep
 
 TABLE = {name: entry for name, entry in vars(Api).items() if isinstance(entry, Method | Pages)}
 # Requests that take several steps or a stream: written out in both clients.
