@@ -314,7 +314,7 @@ ACTIONS: dict[str, Action] = {
         "webhook", "The secret of a webhook was replaced.", ("POST webhooks/<id>/secret",)
     ),
     "webhook.delete": Action("webhook", "A webhook was deleted.", ("DELETE webhooks/<id>",)),
-    "job.submit": Action("job", "A job was submitted.", ("POST jobs",)),
+    "job.submit": Action("job", "A job was submitted.", ("POST jobs", "POST jobs/batch")),
     "job.clone": Action(
         "job",
         "A job was submitted again.",

@@ -115,7 +115,7 @@ WORK = {
     *("PUT jobs/<id>/priority", "POST files", "POST jobs/<id>/apps", "POST apps"),
     "PATCH apps/<id>",
     *("POST jobs/<id>/image-saves", "DELETE image-saves/<id>"),
-    *("POST jobs/bulk/stop", "POST jobs/bulk/tags"),
+    *("POST jobs/bulk/stop", "POST jobs/bulk/tags", "POST jobs/batch"),
     *("PUT storages/<name>/content", "DELETE storages/<name>/files"),
     *("POST datasets", "PATCH datasets/<id>", "DELETE datasets/<id>"),
 }
