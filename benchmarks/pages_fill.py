@@ -41,12 +41,14 @@ class Size:
 
 # bench_at(n, of): the time of the n-th of so many. bench_id(kind, n, of): an id of that time.
 FUNCTIONS = f"""
-CREATE FUNCTION bench_at(n bigint, total bigint) RETURNS timestamptz LANGUAGE sql STABLE AS
+CREATE OR REPLACE FUNCTION bench_at(n bigint, total bigint) RETURNS timestamptz
+LANGUAGE sql STABLE AS
 $$ SELECT date_trunc('hour', now()) - interval '{DAYS} days' * ((total - n)::float8 / total) $$;
-CREATE FUNCTION bench_id(kind text, n bigint, total bigint) RETURNS uuid LANGUAGE sql STABLE AS
+CREATE OR REPLACE FUNCTION bench_id(kind text, n bigint, total bigint) RETURNS uuid
+LANGUAGE sql STABLE AS
 $$ SELECT (lpad(to_hex(floor(extract(epoch FROM bench_at(n, total)) * 1000)::bigint), 12, '0')
            || '7' || kind || lpad(to_hex(n), 16, '0'))::uuid $$;
-CREATE FUNCTION bench_fixed(kind text, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION bench_fixed(kind text, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS
 $$ SELECT ('019000000000' || '7' || kind || lpad(to_hex(n), 16, '0'))::uuid $$;
 SET session_replication_role = replica;
 """

@@ -1455,6 +1455,7 @@ class Cluster(Model):
     gpus: dict[str, GpuCount] = Field(default_factory=dict)
     jobs: dict[str, int] = Field(default_factory=dict)
     version: str = ""
+    versions: dict[str, dict[str, int]] = Field(default_factory=dict)
 
 
 class Diagnosis(Model):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,20 +9,13 @@ from pathlib import Path
 import docker
 import httpx
 import pytest
-from tests.support import components
 from tests.support.docker_images import import_busybox
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, oidc_provider
+from tests.support.playwright import play
 from tests.support.ports import free_port
 from tests.support.receivers import mail_server
 from tests.support.stack import Stack, stack
 
-HERE = Path(__file__).parent
-SHOTS = HERE.parents[1] / "test-results" / "browser"
-PLAYWRIGHT = (
-    "node",
-    str(HERE.parents[1] / "webui/node_modules/@playwright/test/cli.js"),
-    *("test", "--config", str(HERE / "playwright.config.mjs")),
-)
 VISITOR = {"username": "mei", "password": "many-busy-bees", "is_admin": True}
 
 
@@ -88,29 +79,18 @@ def _sso(issuer: str) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def visit(skep: Stack) -> Callable[..., None]:
     """Run a scenario of `scenarios/` with Playwright; its report is the message of a failure."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
     environment = {
         "SKEP_URL": skep.url,
         "SKEP_USER": VISITOR["username"],
         "SKEP_PASSWORD": VISITOR["password"],
         "SKEP_IMAGE": import_busybox(docker.from_env(), "skep-test/browser:1"),
-        "SKEP_SHOTS": str(SHOTS),
-        "CHROMIUM": components.chromium(),
     }
 
     def once(scenario: str, **more: str) -> str:
-        done = subprocess.run(
-            [*PLAYWRIGHT, f"/{scenario}.spec.mjs"],
-            env={**os.environ, **environment, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=400,
-        )
-        if not done.returncode:
-            return ""
-        _stop_jobs(skep)
-        return f"{scenario}: {done.stdout}{done.stderr}; see {SHOTS}"
+        report = play(scenario, **environment | more)
+        if report:
+            _stop_jobs(skep)
+        return report
 
     def run(scenario: str, **more: str) -> None:
         if first := once(scenario, **more):

@@ -203,6 +203,21 @@ def count_nodes() -> dict[str, int]:
     return dict(rows.annotate(n=Count("pk")))
 
 
+PROGRAMS = {"agent": "agent_version", "engine": "engine_version", "driver": "driver_version"}
+
+
+def count_versions() -> dict[str, dict[str, int]]:
+    """Return {program: {version: number of nodes}}, without removed nodes and those that report no
+    version of it."""
+    rows = Node.objects.exclude(state=NodeState.REMOVED).values_list(*PROGRAMS.values()).order_by()
+    counts: dict[str, dict[str, int]] = {program: {} for program in PROGRAMS}
+    for *versions, nodes in rows.annotate(n=Count("pk")):
+        for program, version in zip(PROGRAMS, versions, strict=True):
+            if version:
+                counts[program][version] = counts[program].get(version, 0) + nodes
+    return counts
+
+
 def gpus_by_model() -> dict[str, int]:
     """Return the number of GPUs that nodes have, by model, bad ones included."""
     rows = Device.objects.exclude(health=Device.Health.ABSENT).values_list("model").order_by()

@@ -49,19 +49,30 @@ class ClusterSerializer(serializers.Serializer[Any]):
         child=serializers.IntegerField(), help_text="Active ones that you may see, by state."
     )
     version = serializers.CharField()
+    versions = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        required=False,
+        help_text="With `versions`: the number of nodes by version of agent, engine and driver.",
+    )
 
 
 class ClusterView(APIView):
-    @extend_schema(operation_id="get_cluster", responses=ClusterSerializer, tags=["cluster"])
+    @extend_schema(
+        operation_id="get_cluster",
+        parameters=[OpenApiParameter("versions", bool, description="Count versions as well.")],
+        responses=ClusterSerializer,
+        tags=["cluster"],
+    )
     def get(self, request: Request) -> Response:
-        return Response(
-            {
-                "nodes": cluster.count_nodes(),
-                "gpus": cluster.count_gpus(),
-                "jobs": _active_jobs(request.user),
-                "version": __version__,
-            }
-        )
+        body: dict[str, Any] = {
+            "nodes": cluster.count_nodes(),
+            "gpus": cluster.count_gpus(),
+            "jobs": _active_jobs(request.user),
+            "version": __version__,
+        }
+        if request.query_params.get("versions", "").lower() in TRUE:
+            body["versions"] = cluster.count_versions()
+        return Response(body)
 
 
 def _active_jobs(user: Any) -> dict[str, int]:
@@ -70,6 +81,7 @@ def _active_jobs(user: Any) -> dict[str, int]:
 
 
 MOST_NODES = 20  # named in one alert
+TRUE = ("1", "true")
 STORE_LOW_SHARE = 0.05
 GIB = 1024**3
 

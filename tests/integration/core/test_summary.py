@@ -50,6 +50,14 @@ def test_summary_counts_nodes_gpus_and_the_jobs_one_may_see():
     assert Api(make_user(admin=True)).get("/cluster").json()["jobs"]["WAITING"] == 2
 
 
+def test_versions_are_counted_where_they_are_asked_for():
+    for number, version in enumerate(("1.0", "1.0", "1.1", "")):
+        node = make_node(f"n-{number}")
+        type(node).objects.filter(pk=node.pk).update(agent_version=version)
+    shown = Api(make_user()).get("/cluster", versions="true").json()
+    assert shown["versions"] == {"agent": {"1.0": 2, "1.1": 1}, "engine": {}, "driver": {}}
+
+
 def test_empty_cluster_has_empty_counts():
     shown = Api(make_user()).get("/cluster").json()
     assert (shown["nodes"], shown["gpus"], shown["jobs"]) == ({}, {}, {})

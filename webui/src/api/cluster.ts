@@ -7,6 +7,12 @@ export const cluster = queryOptions({
   queryFn: () => unwrap(client.GET("/api/v1/cluster")),
 });
 
+/** The number of nodes by version of each program. */
+export const versions = queryOptions({
+  queryKey: ["cluster", "versions"],
+  queryFn: () => unwrap(client.GET("/api/v1/cluster", { params: { query: { versions: true } } })),
+});
+
 const ANNOUNCEMENTS_INTERVAL_MS = 300_000;
 
 export const announcements = queryOptions({

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { nodes } from "@/api/cluster";
+import { versions } from "@/api/cluster";
 import { info } from "@/api/session";
 import { pluralize } from "@/format/numbers";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
@@ -7,14 +7,15 @@ import { ErrorState } from "@/ui/EmptyState";
 import { PageHeader } from "@/ui/PageHeader";
 import { Section } from "@/ui/Section";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { countVersions } from "./countVersions";
+import { byVersion } from "./byVersion";
 import css from "./AboutPage.module.css";
 
 /** Shows which versions run: of the server, and of what each node has. */
 export function AboutPage() {
   const server = useQuery(info);
-  const all = useQuery(nodes);
+  const all = useQuery(versions);
   const error = server.error ?? all.error;
+  const total = Object.values(all.data?.nodes ?? {}).reduce((sum, count) => sum + count, 0);
   const retry = () => void Promise.all([server.refetch(), all.refetch()]);
   return (
     <>
@@ -34,14 +35,14 @@ export function AboutPage() {
                 </DescriptionItem>
               </DescriptionList>
             </Section>
-            <Section title={`Nodes (${all.data.length.toLocaleString("en")})`}>
-              {all.data.length === 0 ? <p className="dim">No node has joined yet.</p> : null}
+            <Section title={`Nodes (${total.toLocaleString("en")})`}>
+              {total === 0 ? <p className="dim">No node has joined yet.</p> : null}
               <dl className={css.versions}>
-                {countVersions(all.data).map(({ name, versions }) => (
+                {byVersion(all.data.versions ?? {}).map(({ name, found }) => (
                   <div key={name}>
                     <dt>{name}</dt>
                     <dd>
-                      {versions.map(({ version, count }) => (
+                      {found.map(({ version, count }) => (
                         <span key={version}>
                           <code>{version}</code>{" "}
                           <span className="dim">on {pluralize(count, "node")}</span>

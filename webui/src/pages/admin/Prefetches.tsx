@@ -2,7 +2,7 @@ import { ActionIcon, Modal, MultiSelect, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cancelPrefetch, prefetches, prefetchImage, prefetchNodes } from "@/api/admin";
-import { nodes as nodesQuery } from "@/api/cluster";
+import { grid } from "@/api/grid";
 import type { Image, Prefetch } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
 import { formatBytesOf, pluralize } from "@/format/numbers";
@@ -30,7 +30,7 @@ export function PrefetchDialog({
 }) {
   const queries = useQueryClient();
   const { data: vcs } = useQuery(virtualClusters);
-  const { data: nodes } = useQuery({ ...nodesQuery, enabled: admin });
+  const nodes = useQuery({ ...grid, enabled: admin }).data?.nodes;
   const own = (vcs ?? []).filter(
     ({ name, may_manage }) =>
       may_manage && (image.virtual_clusters.length === 0 || image.virtual_clusters.includes(name)),
@@ -82,6 +82,7 @@ export function PrefetchDialog({
           value={chosen}
           onChange={setChosen}
           searchable
+          limit={50}
           clearable
         />
       ) : null}

@@ -61,6 +61,7 @@ export function UsersPage() {
               rows={data}
               rowId={(each) => each.username}
               minWidth={800}
+              virtual={data.length > 100}
             />
           </div>
         )}

@@ -26,6 +26,7 @@ export function AddByName({ what, label, placeholder, verb, choices, onAdd }: Pr
         value={null}
         onChange={(chosen) => chosen && onAdd(chosen)}
         searchable
+        limit={50}
         nothingFoundMessage={`No such ${placeholder.toLowerCase()}`}
         mt={10}
       />
