@@ -28,6 +28,10 @@ COPY scheduler scheduler
 COPY client client
 COPY jobfile jobfile
 COPY diagnosis diagnosis
+COPY mkdocs.yml ./
+COPY docs docs
+COPY scripts/docs-site scripts/docs-site
+RUN scripts/docs-site
 COPY --from=webui /src/platform/skep_platform/web/static/webui platform/skep_platform/web/static/webui
 RUN pip install --no-cache-dir --no-deps .
 

@@ -69,6 +69,15 @@ def apps_url_problem(url: str, public_url: str, allow_http: bool) -> str:
     return ""
 
 
+def docs_url_problem(url: str) -> str:
+    """Why pages cannot link the documentation at `url`; "" when they can, or it is Skep's own."""
+    parts = urlsplit(url)
+    plain = not (parts.query or parts.fragment or any(mark in url for mark in " \"'<>"))
+    if not url or (parts.scheme in ("http", "https") and parts.hostname and plain):
+        return ""
+    return f"SKEP_DOCS_URL is to be https://host/path, not {url[:200]!r}"
+
+
 def oidc_problem(issuer: str, client_id: str, secret: str, password_login: bool) -> str:
     """Why users cannot log in by single sign-on as it is set; "" when they can, or need not."""
     if not issuer:

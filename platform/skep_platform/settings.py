@@ -14,6 +14,8 @@ SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that k
 SKEP_APPS_URL        scheme, domain and port below which each app of a job has a host of its own,
                      such as https://apps.example.net, by a wildcard name and certificate (default:
                      none, and apps cannot be opened)
+SKEP_DOCS_URL        where the documentation lies that pages link, as `make docs` builds it
+                     (default: what this server serves below /docs/)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
 SKEP_TRUSTED_PROXIES comma list of addresses and networks of reverse proxies in front: of them
                      X-Forwarded-For and X-Forwarded-Proto are believed (default: of none)
@@ -154,6 +156,8 @@ _allow_http = os.environ.get(env_settings.ALLOW_HTTP, "") == "1"
 _refuse(env_settings.public_url_problem(SKEP_PUBLIC_URL, _allow_http))
 SKEP_APPS_URL = os.environ.get("SKEP_APPS_URL", "").rstrip("/")
 _refuse(env_settings.apps_url_problem(SKEP_APPS_URL, SKEP_PUBLIC_URL, _allow_http))
+SKEP_DOCS_URL = os.environ.get("SKEP_DOCS_URL", "")
+_refuse(env_settings.docs_url_problem(SKEP_DOCS_URL))
 SKEP_GATEWAY_URL = os.environ.get("SKEP_GATEWAY_URL", "")
 SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:8471")
 

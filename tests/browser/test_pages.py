@@ -116,6 +116,10 @@ def test_finding_u20_every_page_fits_a_phone_and_logs_are_in_sight(visit):
     visit("phone")
 
 
+def test_every_page_leads_to_its_documentation_which_is_searched(visit):
+    visit("documentation")
+
+
 def test_an_announcement_is_shown_to_other_users(visit):
     visit("announcement")
 

@@ -5,7 +5,7 @@ from django.urls import URLPattern, path, re_path
 from skep_platform.core.failures import unknown_route
 from skep_platform.web.api import ClusterView, GridView, HealthView, UseView
 from skep_platform.web.home import HomeView
-from skep_platform.web.views import index
+from skep_platform.web.views import documentation, index
 
 # The first part of every address that the page's router knows; a test compares them.
 PAGES = (
@@ -19,6 +19,7 @@ PAGES = (
 
 urlpatterns: list[URLPattern] = [
     re_path(rf"^(?:(?:{'|'.join(PAGES)})(?:/.*)?)?$", index, name="web"),
+    re_path(r"^docs/?$", documentation),
     # A program that asks at a wrong address must not read the page as an answer.
     re_path(r"^(?!static/)", unknown_route),
 ]

@@ -1,22 +1,29 @@
-"""The web UI: one page for every address, whose router shows the rest; its static files; and the
-content security policy of everything that we serve."""
+"""The web UI: one page for every address, whose router shows the rest; its static files; the
+documentation; and the content security policy of everything that we serve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from html import escape
 from io import BytesIO
 from pathlib import Path
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from skep_platform.core.failures import unknown_route
+
 INDEX = Path(settings.BASE_DIR) / "web" / "static" / "webui" / "index.html"
+# What scripts/docs-site writes; a checkout may have none.
+DOCS = Path(settings.BASE_DIR) / "web" / "documentation"
+# Where the page's element for the address of the documentation is filled in.
+DOCS_SLOT = 'name="documentation" content="'
 
 NOT_BUILT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Skep</title></head>
@@ -33,11 +40,29 @@ def index(request: HttpRequest) -> HttpResponse:
     """Sets the cookie that writes of the page's session need."""
     try:
         text = _read(INDEX.stat().st_mtime_ns)
+        text = text.replace(DOCS_SLOT, DOCS_SLOT + escape(docs_address()))
         status = 200
     except FileNotFoundError:
         text, status = NOT_BUILT, 503
     headers = {"Cache-Control": "no-cache", "Content-Security-Policy": APP}
     return HttpResponse(text, status=status, headers=headers)
+
+
+def docs_address() -> str:
+    """The address below which the documentation's pages lie, with a slash at its end; "" where
+    there are none, and nothing links them."""
+    if settings.SKEP_DOCS_URL:
+        return f"{settings.SKEP_DOCS_URL.rstrip('/')}/"
+    return "/docs/" if (DOCS / "index.html").is_file() else ""
+
+
+@require_safe
+def documentation(request: HttpRequest) -> HttpResponse:
+    """Leads to the first page of the documentation."""
+    address = docs_address()
+    if not address:
+        return unknown_route(request)
+    return HttpResponseRedirect(f"{address}index.html")
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +109,13 @@ class ContentPolicy:
 
 class StaticFiles(WhiteNoiseMiddleware):
     """Static files, read whole: WhiteNoise's streams are synchronous, which Django's ASGI handler
-    would only collect in memory again, with a warning each time."""
+    would only collect in memory again, with a warning each time. The
+    documentation is among them."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        super().__init__(get_response)
+        if DOCS.is_dir():
+            self.add_files(DOCS, prefix="docs/")
 
     @staticmethod
     def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:

@@ -53,6 +53,9 @@ def start(**more: str) -> subprocess.CompletedProcess[str]:
         ({"SKEP_PUBLIC_URL": "http://skep.example.org"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "http://10.0.0.7:8470"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "skep.example.org"}, "https://host"),
+        ({"SKEP_DOCS_URL": "docs.example.org"}, "SKEP_DOCS_URL is to be https://host/path"),
+        ({"SKEP_DOCS_URL": "javascript://alert(1)/%0a"}, "SKEP_DOCS_URL"),
+        ({"SKEP_DOCS_URL": "https://docs.example.org/?a=b"}, "SKEP_DOCS_URL"),
     ],
 )
 def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
@@ -68,6 +71,7 @@ def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
         {},
         {"SKEP_PUBLIC_URL": "https://skep.example.org"},
         {"SKEP_PUBLIC_URL": "http://skep.example.org", "SKEP_ALLOW_HTTP": "1"},
+        {"SKEP_DOCS_URL": "https://docs.example.org/skep"},
     ],
 )
 def test_a_sound_start_is_not_refused(more):

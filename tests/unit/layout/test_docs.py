@@ -87,6 +87,16 @@ def test_every_section_that_is_linked_exists(page: Path) -> None:
     assert [link for link in links if link[1] not in _anchors(page.parent / link[0], page)] == []
 
 
+def test_every_section_that_the_web_ui_links_exists() -> None:
+    table = (ROOT / "webui" / "src" / "ui" / "Documentation.tsx").read_text()
+    targets = re.findall(r'"([a-z/-]+)\.html(?:#([^"]+))?"', table)
+    assert len(targets) > 30
+    pages = {name: ROOT / "docs" / f"{name}.md" for name, _ in targets}
+    assert [name for name, page in pages.items() if not page.exists()] == []
+    missing = [(n, s) for n, s in targets if s and s not in _anchors(pages[n], pages[n])]
+    assert missing == []
+
+
 def _anchors(target: Path, page: Path) -> set[str]:
     text = (page if target.is_dir() else target).read_text()
     titles = re.findall(r"^#+ (.*)$", text, re.M)

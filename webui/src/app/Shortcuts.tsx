@@ -1,5 +1,6 @@
 import { Kbd, Modal } from "@mantine/core";
 import { useEffect, useEffectEvent } from "react";
+import { DocumentationLink } from "@/ui/Documentation";
 import css from "./Shortcuts.module.css";
 
 /** Every key that does something by itself, on which page. */
@@ -28,6 +29,7 @@ export function ShortcutsDialog({ open, onClose }: { open: boolean; onClose: () 
         ))}
       </dl>
       <p className="dim">Single keys do nothing while you type in a field.</p>
+      <DocumentationLink />
     </Modal>
   );
 }

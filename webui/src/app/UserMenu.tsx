@@ -4,6 +4,7 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { logout } from "@/api/session";
 import type { Me } from "@/api/types";
 import { live } from "@/live/live";
+import { documentationAddress } from "@/ui/Documentation";
 import { Icon } from "@/ui/Icon";
 import { notifyError } from "@/ui/notify";
 import css from "./UserMenu.module.css";
@@ -11,6 +12,7 @@ import css from "./UserMenu.module.css";
 export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
+  const documentation = documentationAddress("index.html");
 
   async function leave() {
     try {
@@ -38,6 +40,17 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
         <Menu.Item component={Link} to="/settings" leftSection={<Icon name="key" size={14} />}>
           Settings
         </Menu.Item>
+        {documentation ? (
+          <Menu.Item
+            component="a"
+            href={documentation}
+            target="_blank"
+            rel="noopener"
+            leftSection={<Icon name="bookmark" size={14} />}
+          >
+            Documentation
+          </Menu.Item>
+        ) : null}
         <Menu.Item
           component="a"
           href="/api/v1/docs"

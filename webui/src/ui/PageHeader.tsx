@@ -1,5 +1,6 @@
 import { useDocumentTitle } from "@mantine/hooks";
 import type { ReactNode } from "react";
+import { DocumentationLink } from "./Documentation";
 import css from "./PageHeader.module.css";
 
 interface Props {
@@ -19,7 +20,10 @@ export function PageHeader({ title, above, note, children }: Props) {
         <h1 className={css.title}>{title}</h1>
         {note ? <span className={css.note}>{note}</span> : null}
       </div>
-      <div className={css.actions}>{children}</div>
+      <div className={css.actions}>
+        {children}
+        <DocumentationLink className={css.documentation} />
+      </div>
     </header>
   );
 }

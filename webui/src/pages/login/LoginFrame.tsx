@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { Logo } from "@/ui/Logo";
+import { DocumentationLink } from "@/ui/Documentation";
 import css from "./LoginFrame.module.css";
 
 interface Props {
@@ -23,7 +24,9 @@ export function LoginFrame({ name, foot = " ", children }: Props) {
         </div>
         {children}
       </main>
-      <footer className={css.foot}>{foot}</footer>
+      <footer className={css.foot}>
+        {foot} <DocumentationLink />
+      </footer>
     </div>
   );
 }
