@@ -59,42 +59,59 @@ class JobMetrics:
     tasks: list[TaskSeries]
 
 
-GPUS = """
+# Watts of the samples that had them, and bytes per second of the seconds that were measured: a
+# counter that is new or was set back says nothing of the time before.
+_POWER_SAMPLES = "nullif(coalesce(power_samples, samples), 0)"
+
+
+def _measured_s(number: int) -> str:
+    """Return the seconds of a row in which bytes were measured; `number`: which, from 1 on."""
+    share = f"byte_samples[{number}]::float8 / nullif(samples, 0)"
+    return f"nullif(seconds * coalesce({share}, 1), 0)"
+
+
+def _rate(column: str, number: int) -> str:
+    """Return the bytes per second of several rows."""
+    measured = f"sum({_measured_s(number)}) FILTER (WHERE {column} IS NOT NULL)"
+    return f"sum({column}) / {measured}"
+
+
+GPUS = f"""
 SELECT attempt_id, device_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
        sum(utilization_sum) / nullif(sum(samples), 0), max(memory_used_mb_max),
-       sum(power_w_sum) / nullif(sum(samples) FILTER (WHERE power_w_sum IS NOT NULL), 0)
+       sum(power_w_sum) / sum({_POWER_SAMPLES}) FILTER (WHERE power_w_sum IS NOT NULL)
   FROM telemetry_gpurollup
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  GROUP BY 1, 2, 3 ORDER BY 3
-"""
+"""  # noqa: S608
 
-TASKS = """
+TASKS = f"""
 SELECT attempt_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
        sum(cpu_percent_sum) / nullif(sum(samples), 0), max(memory_mb_max),
-       sum(network_rx_bytes) / sum(seconds), sum(network_tx_bytes) / sum(seconds),
-       sum(disk_read_bytes) / sum(seconds), sum(disk_written_bytes) / sum(seconds)
+       {_rate("network_rx_bytes", 1)}, {_rate("network_tx_bytes", 2)},
+       {_rate("disk_read_bytes", 3)}, {_rate("disk_written_bytes", 4)}
   FROM telemetry_taskrollup
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  GROUP BY 1, 2 ORDER BY 2
-"""
+"""  # noqa: S608
 
 # Rows of a minute, with their parts.
-FINE_GPUS = """
+FINE_GPUS = f"""
 SELECT attempt_id, device_id, extract(epoch FROM at), utilization_sum / nullif(samples, 0),
-       memory_used_mb_max, power_w_sum / nullif(samples, 0), fine
+       memory_used_mb_max, power_w_sum / {_POWER_SAMPLES}, fine
   FROM telemetry_gpurollup
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  ORDER BY at
-"""
+"""  # noqa: S608
 
-FINE_TASKS = """
+FINE_TASKS = f"""
 SELECT attempt_id, extract(epoch FROM at), cpu_percent_sum / nullif(samples, 0), memory_mb_max,
-       network_rx_bytes / seconds, network_tx_bytes / seconds, disk_read_bytes / seconds,
-       disk_written_bytes / seconds, fine
+       network_rx_bytes / {_measured_s(1)}, network_tx_bytes / {_measured_s(2)},
+       disk_read_bytes / {_measured_s(3)}, disk_written_bytes / {_measured_s(4)}, fine
   FROM telemetry_taskrollup
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  ORDER BY at
-"""
+"""  # noqa: S608
 
 
 def job_metrics(job: Job, since: datetime | None, until: datetime | None = None) -> JobMetrics:

@@ -49,7 +49,8 @@ class GpuRollup(models.Model):
     utilization_sum = models.FloatField()  # percent; divide by samples
     utilization_max = models.FloatField()
     memory_used_mb_max = models.PositiveIntegerField()
-    power_w_sum = models.FloatField(null=True)  # divide by samples; null: not measured
+    power_w_sum = models.FloatField(null=True)  # divide by power_samples; null: not measured
+    power_samples = models.PositiveIntegerField(null=True)  # null: as many as samples
     # Of the first hour of an attempt: {"20": [percent, MB, W or null]}, means of FINE_S seconds
     # that begin so many seconds after `at`.
     fine = models.JSONField(null=True)
@@ -80,6 +81,8 @@ class TaskRollup(models.Model):
     network_tx_bytes = models.BigIntegerField(null=True)
     disk_read_bytes = models.BigIntegerField(null=True)
     disk_written_bytes = models.BigIntegerField(null=True)
+    # How many samples had each of these four; null: all of them.
+    byte_samples = ArrayField(models.PositiveIntegerField(), null=True)
     # As of GPUs: {"20": [percent, MB, and these four in bytes per second]}.
     fine = models.JSONField(null=True)
 

@@ -97,12 +97,13 @@ def _delete_some(jobs: list[UUID]) -> int:
 
 def delete_old_rollups() -> int:
     """Delete samples, and metrics of users, older than `SKEP_METRIC_RETENTION_DAYS`; returns how
-    many rows. What a job used as a whole is kept (`JobUse`). Two runs at once do no harm."""
+    many rows. What a job used as a whole is kept (`JobUse`); scores of predictions go after a time
+    of their own. Two runs at once do no harm."""
+    calibration.delete_old()
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
     before = timezone.now() - timedelta(days=days)
-    calibration.delete_old()
     # The log of a job that goes on must not be read once more.
     over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
     return (

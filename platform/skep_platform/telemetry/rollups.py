@@ -52,6 +52,7 @@ class Sum:
     top: float = 0.0  # percent
     memory_mb: int = 0  # the most that was used
     more: More = ()
+    measured: tuple[int, ...] = ()  # how many samples had each of these
     fine: dict[int, Sum] = field(default_factory=dict)  # by seconds since the bucket began
 
     def add(self, percent: float, memory_mb: int, more: More, slot: int | None = None) -> None:
@@ -61,6 +62,7 @@ class Sum:
         self.top = max(self.top, percent)
         self.memory_mb = max(self.memory_mb, memory_mb)
         self.more = _plus(self.more, more)
+        self.measured = _counted(self.measured, tuple(int(value is not None) for value in more))
         if slot is not None:
             self.fine.setdefault(slot, Sum()).add(percent, memory_mb, more)
 
@@ -70,6 +72,7 @@ class Sum:
         self.top = max(self.top, other.top)
         self.memory_mb = max(self.memory_mb, other.memory_mb)
         self.more = _plus(self.more, other.more)
+        self.measured = _counted(self.measured, other.measured)
         for slot, part in other.fine.items():
             self.fine.setdefault(slot, Sum()).merge(part)
 
@@ -82,13 +85,18 @@ def _plus(one: More, other: More) -> More:
     )
 
 
+def _counted(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True)) if one else other
+
+
 @dataclass(slots=True)
 class NodeUse:
     attempts: frozenset[str] = frozenset()
     holders: Mapping[str, str] = field(default_factory=dict)  # GPU UUID -> attempt id
     live_gpus: dict[str, str] = field(default_factory=dict)  # not yet written to Valkey
     live_tasks: dict[str, str] = field(default_factory=dict)
-    since: dict[str, float] = field(default_factory=dict)  # attempt id -> when it was held first
+    # Attempt id -> when it was first held here. Parts of an older one are not stored.
+    since: dict[str, float] = field(default_factory=dict)
     counters: dict[str, More] = field(default_factory=dict)  # attempt id -> its newest ones
     sessions: int = 0  # open in this process
 
@@ -215,7 +223,8 @@ def _keep_part(taken: dict[Any, Sum], kept: dict[Any, Sum], begun: int) -> None:
     for key, found in list(taken.items()):
         part = found.fine.pop(begun - key[-1], None)
         if part is not None:
-            kept[key] = Sum(more=(None,) * len(found.more), fine={begun - key[-1]: part})
+            none = len(found.more)
+            kept[key] = Sum(more=(None,) * none, measured=(0,) * none, fine={begun - key[-1]: part})
             if not found.samples and not found.fine:
                 del taken[key]
 
@@ -270,14 +279,17 @@ def store_live(live: Live) -> None:
         log.warning("live_values_lost", error=type(error).__name__)
 
 
-STORE_GPUS = """
+# Parts are of the first hour of an attempt, whichever gateway its node is connected to since when.
+STORE_GPUS = f"""
 INSERT INTO telemetry_gpurollup AS r (device_id, attempt_id, at, seconds, samples,
                                       utilization_sum, utilization_max, memory_used_mb_max, fine,
-                                      power_w_sum)
-SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fine::jsonb, v.power
+                                      power_w_sum, power_samples)
+SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
+       CASE WHEN v.at < a.created_at + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       v.power, v.powered
   FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[],
-              %s::float8[], %s::int[], %s::text[], %s::float8[])
-       v (node, device, attempt, at, samples, total, top, memory, fine, power)
+              %s::float8[], %s::int[], %s::text[], %s::float8[], %s::int[])
+       v (node, device, attempt, at, samples, total, top, memory, fine, power, powered)
   JOIN cluster_device d ON d.uuid = v.device AND d.node_id = v.node
   LEFT JOIN jobs_taskattempt a ON a.id = v.attempt
  WHERE v.attempt IS NULL OR a.node_id = v.node
@@ -289,18 +301,23 @@ SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fin
        memory_used_mb_max = greatest(r.memory_used_mb_max, excluded.memory_used_mb_max),
        power_w_sum = coalesce(r.power_w_sum + excluded.power_w_sum, excluded.power_w_sum,
                               r.power_w_sum),
+       power_samples = r.power_samples + excluded.power_samples,
        fine = coalesce(r.fine || excluded.fine, excluded.fine, r.fine)
-"""
+"""  # noqa: S608
 
-STORE_TASKS = """
+STORE_TASKS = f"""
 INSERT INTO telemetry_taskrollup AS r (attempt_id, at, seconds, samples, cpu_percent_sum,
                                        cpu_percent_max, memory_mb_max, fine, network_rx_bytes,
-                                       network_tx_bytes, disk_read_bytes, disk_written_bytes)
-SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fine::jsonb, v.received, v.sent,
-       v.read, v.written
+                                       network_tx_bytes, disk_read_bytes, disk_written_bytes,
+                                       byte_samples)
+SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
+       CASE WHEN v.at < a.created_at + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       v.received, v.sent, v.read, v.written, ARRAY[v.n1, v.n2, v.n3, v.n4]
   FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[], %s::float8[],
-              %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
-       v (node, attempt, at, samples, total, top, memory, fine, received, sent, read, written)
+              %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
+              %s::int[], %s::int[], %s::int[], %s::int[])
+       v (node, attempt, at, samples, total, top, memory, fine, received, sent, read, written,
+          n1, n2, n3, n4)
   JOIN jobs_taskattempt a ON a.id = v.attempt AND a.node_id = v.node
  ORDER BY v.attempt, v.at
     ON CONFLICT (attempt_id, at) DO UPDATE
@@ -316,8 +333,12 @@ SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory, v.fine::jsonb, 
                                   excluded.disk_read_bytes, r.disk_read_bytes),
        disk_written_bytes = coalesce(r.disk_written_bytes + excluded.disk_written_bytes,
                                      excluded.disk_written_bytes, r.disk_written_bytes),
+       byte_samples = ARRAY[r.byte_samples[1] + excluded.byte_samples[1],
+                            r.byte_samples[2] + excluded.byte_samples[2],
+                            r.byte_samples[3] + excluded.byte_samples[3],
+                            r.byte_samples[4] + excluded.byte_samples[4]],
        fine = coalesce(r.fine || excluded.fine, excluded.fine, r.fine)
-"""
+"""  # noqa: S608
 
 
 def store_rollups(buckets: Buckets) -> None:
@@ -343,7 +364,10 @@ def _transposed(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 def _sums(sums: Iterable[Sum]) -> list[list[Any]]:
     return _transposed(
-        [(s.samples, s.total, s.top, s.memory_mb, _fine(s), *_stored(s.more)) for s in sums]
+        [
+            (s.samples, s.total, s.top, s.memory_mb, _fine(s), *_stored(s.more), *s.measured)
+            for s in sums
+        ]
     )
 
 
@@ -359,7 +383,10 @@ def _fine(found: Sum) -> str | None:
 
 
 def _means(part: Sum) -> list[float | None]:
-    # Watts are those of each sample, and bytes those of all.
-    divisor = part.samples if len(part.more) == len(GPU_MORE) else FINE_S
-    more = [None if value is None else round(value / divisor, 1) for value in part.more]
+    # Watts are those of each sample, and bytes those of all: of the seconds that were measured.
+    each = 1.0 if len(part.more) == len(GPU_MORE) else FINE_S / part.samples
+    more = [
+        None if value is None else round(value / (each * number), 1)
+        for value, number in zip(part.more, part.measured, strict=True)
+    ]
     return [round(part.total / part.samples, 1), part.memory_mb, *more]

@@ -23,7 +23,7 @@ from skep_platform.jobs.submission.prediction import (
     command_key,
     predict,
 )
-from skep_platform.telemetry import calibration, job_use
+from skep_platform.telemetry import calibration, job_use, retention
 from skep_platform.telemetry.models import PredictionDay
 
 pytestmark = pytest.mark.django_db
@@ -148,7 +148,8 @@ def test_a_round_beside_another_one_scores_nothing_twice(alice, vc):
     assert job_use.count_due() == 0
 
 
-def test_old_days_are_not_read_and_deleted_at_last():
+def test_old_days_are_not_read_and_deleted_at_last(settings):
+    settings.SKEP_METRIC_RETENTION_DAYS = 0  # samples are kept for ever
     today = timezone.now().date()
     for age in (0, 31, 401):
         errors = [1] + [0] * len(calibration.BOUNDS)
@@ -156,5 +157,6 @@ def test_old_days_are_not_read_and_deleted_at_last():
             day=today - timedelta(days=age), source="name", jobs=1, errors=errors
         )
     assert [score.jobs for score in calibration.last_days()] == [1]
-    assert calibration.delete_old() == 1
+    retention.delete_old_rollups()
+    assert PredictionDay.objects.count() == 2
     assert json.loads(json.dumps(calibration.last_days()[0].median_error)) == 0.01

@@ -122,9 +122,9 @@ def test_the_first_hour_has_a_point_for_each_ten_seconds(use):
     (gpu,), (task,) = found.gpus, found.tasks
     assert [point[0] - start for point in gpu.points] == list(range(0, 90, 10))
     assert [point[3] for point in gpu.points] == [102.5 + ten for ten in range(0, 90, 10)]
-    # The first sample only says where the counters stand.
-    assert [point[3] for point in task.points] == [500.0] + [1000.0] * 8
-    assert [point[5] for point in task.points] == [1000.0] + [2000.0] * 8
+    # The first sample only says where the counters stand: its seconds do not count.
+    assert [point[3] for point in task.points] == [1000.0] * 9
+    assert [point[5] for point in task.points] == [2000.0] * 9
     assert {point[4] for point in task.points} == {None}
     minute = TaskRollup.objects.earliest("at")
     assert (minute.samples, minute.network_rx_bytes, minute.disk_read_bytes) == (
@@ -133,6 +133,54 @@ def test_the_first_hour_has_a_point_for_each_ten_seconds(use):
         110_000,
     )
     assert GpuRollup.objects.earliest("at").power_w_sum == sum(100 + s for s in range(0, 60, 5))
+
+
+@pytest.mark.parametrize("minutes", [2, 24 * 60])
+def test_means_are_of_the_samples_that_had_a_value(use, minutes):
+    """Every third sample says neither watts nor bytes; in points of 10 s, and of more."""
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    start = int(time.time()) // 60 * 60 - 120
+    attempt.job.started_at = datetime.fromtimestamp(start, UTC) - timedelta(minutes=minutes)
+    for number, second in enumerate(range(0, 60, 5)):
+        known = number % 3 != 2
+        given = counted(attempt, 1000 * second, 300.0) if known else sample(attempt, 50)
+        use.add(attempt.node_id, given, start + second)
+        if second == 30:
+            rollups.store_rollups(use.take_buckets(start + second))
+    rollups.store_rollups(use.take_buckets(start + 100))
+    found = job_metrics(attempt.job, None)
+    assert (found.step_s == 10) is (minutes == 2)
+    (gpu,), (task,) = found.gpus, found.tasks
+    assert {point[3] for point in gpu.points} == {300.0}
+    assert {point[3] for point in task.points} - {None} == {1000.0}
+    assert GpuRollup.objects.get().power_samples == 8
+    # Bytes are known only between two samples that both have the counter.
+    assert TaskRollup.objects.get().byte_samples == [4, 0, 4, 0]
+
+
+def test_rows_of_before_samples_were_counted_are_read_as_wholly_measured():
+    attempt = running_attempt(gpus=1)
+    at = datetime.fromtimestamp(int(time.time()) // 60 * 60 - 120, UTC)
+    used = {"cpu_percent_sum": 12, "cpu_percent_max": 1, "memory_mb_max": 1}
+    TaskRollup.objects.create(
+        attempt=attempt, at=at, seconds=60, samples=12, network_rx_bytes=6000, **used
+    )
+    found = job_metrics(attempt.job, at)
+    assert {point[3] for point in found.tasks[0].points} == {100.0}
+
+
+def test_the_first_hour_does_not_begin_anew_with_the_gateway(use):
+    """A process that sees a node for the first time knows not how long its attempts have run."""
+    attempt = running_attempt(gpus=1)
+    TaskAttempt.objects.update(created_at=timezone.now() - timedelta(hours=2))
+    hold(attempt)
+    start = int(time.time()) // 60 * 60
+    for second in (0, 5):
+        use.add(attempt.node_id, counted(attempt, 1000 * second, 100.0), start + second)
+    rollups.store_rollups(use.take_buckets(start + 60))
+    assert GpuRollup.objects.get().fine is None
+    assert TaskRollup.objects.get().fine is None
 
 
 def test_later_points_are_of_a_minute(use):
@@ -146,7 +194,7 @@ def test_later_points_are_of_a_minute(use):
     since, until = (datetime.fromtimestamp(start + s, UTC) for s in (0, 120))
     found = job_metrics(attempt.job, since, until)
     assert found.step_s == 60
-    assert [(p[0] - start, p[3]) for p in found.tasks[0].points] == [(0, 300.0), (60, 300.0)]
+    assert [(p[0] - start, p[3]) for p in found.tasks[0].points] == [(0, 600.0), (60, 300.0)]
     assert not GpuRollup.objects.filter(at=since).exclude(fine=None).exists()
 
 
