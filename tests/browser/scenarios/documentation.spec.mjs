@@ -22,7 +22,6 @@ test("a page leads to its documentation, which is read and searched", async ({ p
   await expect(page.getByRole("heading", { name: /Physical cells/ })).toBeInViewport();
   await shoot(page, "documentation-light");
   await search(page);
-  await expect(page).toHaveURL(/\/docs\/people\.html/);
 
   await browse(
     async (reader) => {
@@ -41,12 +40,14 @@ test("a page leads to its documentation, which is read and searched", async ({ p
   );
 });
 
-/** By the worker and the index that the pages bring along. */
+/** By the worker and the index that the pages bring along. The list of results lies in a closed
+ * shadow root: the best one is taken by the keyboard, once it is there. */
 async function search(page) {
   await page.getByRole("button", { name: "Search" }).first().click();
   await page.getByRole("searchbox").or(page.getByPlaceholder("Search")).first().fill("passkeys");
-  const hit = page.getByText("Administrators / People").first();
-  await hit.waitFor();
-  await shoot(page, "documentation-search");
-  await hit.click();
+  await expect(async () => {
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/docs\/people\.html/, { timeout: 2_000 });
+  }).toPass({ timeout: 60_000 });
+  await expect(page.getByRole("heading", { name: /Security keys and passkeys/ })).toBeVisible();
 }
