@@ -253,8 +253,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "parent": _parent(request, job),
         "api_token": _token_scope(job),
         "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
-        # It is made of other jobs of its owner, which other readers may not see.
-        "prediction": job.prediction if may_stop else None,
+        "prediction": queries.prediction(request.user, job),
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),

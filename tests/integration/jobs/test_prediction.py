@@ -25,6 +25,7 @@ from skep_platform.jobs.submission.prediction import (
 )
 from skep_platform.telemetry import calibration, job_use, retention
 from skep_platform.telemetry.models import PredictionDay
+from skep_platform.tenancy.models import Membership, Role
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +69,28 @@ def test_who_only_looks_at_a_job_does_not_learn_how_long_others_of_its_owner_ran
     assert (answer.status_code, answer.json()["prediction"]) == (200, None)
     assert "4242" not in answer.content.decode()
     assert admin.get(f"/jobs/{job.pk}").json()["prediction"]["median_s"] == 4242
+
+
+def test_a_vc_admin_learns_nothing_of_the_owners_jobs_in_other_virtual_clusters(alice, vc, admin):
+    boss = make_user("boss")
+    elsewhere = make_vc("elsewhere", quotas={"A100": 8}, members=[alice])
+    Membership.objects.create(vc=vc, user=boss, role=Role.ADMIN)
+    for seconds in (4200, 4242, 4284):
+        ran(alice, elsewhere, f"train-{seconds}", seconds)
+    ran(alice, vc, "train-1", 60)
+    job = submit(alice, vc, name="train-2")
+    ran(alice, vc, "train-3", 9000)  # it ended later
+
+    def shown(api):
+        return api.get(f"/jobs/{job.pk}").json()["prediction"]
+
+    assert shown(Api(alice)) == shown(admin) == job.prediction
+    assert (job.prediction["jobs"], job.prediction["median_s"]) == (4, 4221)
+    assert (shown(Api(boss))["jobs"], shown(Api(boss))["median_s"]) == (1, 60)
+
+    lonely = submit(alice, elsewhere, name="walk-2", commands=["walk"], gpus=7)
+    Job.objects.filter(pk=lonely.pk).update(vc=vc)
+    assert Api(boss).get(f"/jobs/{lonely.pk}").json()["prediction"] is None
 
 
 def test_a_job_like_no_other_is_predicted_by_its_gpus_and_a_first_one_not_at_all(alice, vc):

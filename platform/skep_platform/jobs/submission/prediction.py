@@ -15,11 +15,15 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from skep_jobfile import JobFile
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
+
+if TYPE_CHECKING:
+    from skep_platform.jobs.models import Job
 
 # What clones and scripts append to a name: a number, or eight hexadecimal digits.
 SUFFIX = re.compile(r"[-_.]([0-9]{1,9}|[0-9a-f]{8})$")
@@ -81,8 +85,23 @@ def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None
     """Return what the user's earlier jobs say of one with this name, key of its commands and number
     of GPUs; None: there was none. One query, which reads at most `LIKE_IT` rows of an index for
     each way, and `LOOKED_AT` for the last, however many jobs the user has."""
-    params = {
-        "owner": user.pk,
+    [found] = fetch(DURATIONS, _params(user.pk, name, command, gpus))
+    return of_durations(dict(zip(SOURCES, found, strict=True)))
+
+
+def predict_within(job: Job) -> Prediction | None:
+    """Return what its owner's earlier jobs of its virtual cluster say of a job, for those who may
+    not know of the others. One query, and none for a job that was like no other one."""
+    if job.prediction is None:
+        return None
+    params = _params(job.owner_id, job.name, job.command_key, job.gpus)
+    [found] = fetch(WITHIN, params | {"vc": job.vc_id, "before": job.created_at})
+    return of_durations(dict(zip(SOURCES, found, strict=True)))
+
+
+def _params(owner: UUID, name: str, command: str, gpus: int) -> dict[str, Any]:
+    return {
+        "owner": owner,
         "base": base_name(name),
         "command": command,
         "gpus": gpus,
@@ -90,8 +109,6 @@ def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None
         "looked_at": LOOKED_AT,
         "enough": ENOUGH,
     }
-    [found] = fetch(DURATIONS, params)
-    return of_durations(dict(zip(SOURCES, found, strict=True)))
 
 
 def of_durations(by_source: dict[str, Sequence[float] | None]) -> Prediction | None:
@@ -140,3 +157,9 @@ WITH named AS MATERIALIZED (
 SELECT (SELECT array_agg(seconds) FROM named), (SELECT array_agg(seconds) FROM commanded),
        (SELECT array_agg(seconds) FROM sized)
 """
+
+# The same of one virtual cluster, as it was when a job came.
+WITHIN = DURATIONS.replace(
+    "owner_id = %(owner)s",
+    "owner_id = %(owner)s AND vc_id = %(vc)s AND created_at < %(before)s",
+)
