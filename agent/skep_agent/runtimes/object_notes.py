@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from skep_agent.isolation.files import Owner
 from skep_agent.protocol import S3Mount
 from skep_agent.runtimes import object_transfers as transfers
@@ -33,6 +35,8 @@ KEPT_S = 24 * 3600.0
 FREE_PART = 5  # a fifth
 NOTICE = f"The files are kept on the node for {KEPT_S / 3600:.0f} hours: ask an admin for them."
 _MARK = "kept"
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -143,17 +147,21 @@ class KeptCopies:
         write(copies / _MARK, time.time())
 
     def remove(self, copies: Path) -> None:
-        """Remove the copies of an attempt, or keep what of them was not written back."""
+        """Remove the copies of an attempt, or keep what of them was not written back. Where they
+        cannot be moved, they stay where they are, and the next agent tries again."""
         if self._folder is None or not (copies / _MARK).exists():
             shutil.rmtree(copies, ignore_errors=True)
             return
         for place in copies.glob("*.place"):
             if not place.with_suffix(".json").exists():
                 shutil.rmtree(place.with_suffix(""), ignore_errors=True)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        shutil.rmtree(self._folder / copies.name, ignore_errors=True)
-        copies.rename(self._folder / copies.name)
-        self.tidy()
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            shutil.rmtree(self._folder / copies.name, ignore_errors=True)
+            copies.rename(self._folder / copies.name)
+            self.tidy()
+        except OSError as error:
+            log.warning("copies_not_moved", attempt=copies.name, error=error.strerror)
 
     def tidy(self) -> None:
         """Remove what was kept for long enough, or takes space that is needed."""

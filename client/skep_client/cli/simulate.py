@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -189,18 +188,15 @@ def _trace(given: str, as_json: bool) -> Iterator[Path | None]:
 def _live_cluster(placement: str, shares: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """Return the shape of the server's cluster. With cells, virtual clusters own there what they
     own now, unless shares are given."""
+    from skep_scheduler.simulator.command import plain_model
+
     with client() as skep:
         known = skep.simulated_cluster()
     if placement == "cells" and not shares:
         shares = tuple(
-            f"{own.virtual_cluster}={_plain_model(own.gpu_model)}:{own.gpus}" for own in known.owned
+            f"{own.virtual_cluster}={plain_model(own.gpu_model)}:{own.gpus}" for own in known.owned
         )
     return known.shape, shares
-
-
-def _plain_model(model: str) -> str:
-    """Return a GPU model as the shape of a cluster names it."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", model)
 
 
 def _refuse(code: str, message: str, details: dict[str, Any], as_json: bool) -> None:

@@ -23,6 +23,7 @@ from skep_platform.simulations import history, queries, running, services
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import policies
+from skep_scheduler.simulator.command import plain_model
 from skep_scheduler.simulator.presets import registry
 
 TAGS = ["simulations"]
@@ -284,8 +285,7 @@ class SimulatedClusterView(APIView):
         known = history.cluster(request.user)
         body = {
             "shape": "+".join(
-                f"{nodes}x{gpus}x{running.plain_model(model)}"
-                for nodes, gpus, model in known.groups
+                f"{nodes}x{gpus}x{plain_model(model)}" for nodes, gpus, model in known.groups
             ),
             "groups": [
                 {"nodes": nodes, "gpus": gpus, "gpu_model": model}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import resource
 import select
 import shutil
@@ -31,6 +30,7 @@ from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import ENVIRONMENT
 from skep_platform.simulations import history, services
 from skep_platform.simulations.models import Simulation, SimulationState
+from skep_scheduler.simulator.command import plain_model
 
 log = structlog.get_logger(__name__)
 
@@ -198,11 +198,6 @@ def _nodes(model: str, gpus: int, sizes: Mapping[str, int]) -> list[tuple[int, i
     whole, rest = divmod(max(gpus, 0), sizes.get(model, GPUS_OF_NODE))
     found = [(whole, sizes.get(model, GPUS_OF_NODE), model), (1, rest, model)]
     return [group for group in found if group[0] and group[1]]
-
-
-def plain_model(model: str) -> str:
-    """Return a GPU model as the shape of a cluster names it."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", model)
 
 
 def _command(request: Mapping[str, Any], scenario: Scenario, trace: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,10 +19,13 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.notifications import notify_topic
+from skep_platform.simulations import history
 from skep_platform.simulations.models import ACTIVE, Simulation, SimulationState
+from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler.model import PolicyChoice
 from skep_scheduler.policies import PolicyError
-from skep_scheduler.simulator.command import check_policy
+from skep_scheduler.simulator.command import check_policy, read_policy
 from skep_scheduler.simulator.workload import WorkloadError
 
 log = structlog.get_logger(__name__)
@@ -36,13 +40,10 @@ def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Si
     """Create a simulation that waits for its turn. `request` is what `api.SimulationBody` checked.
 
     Raises Conflict `simulation_active` while another one of the user is not over, and SkepError for
-    a policy that is not to be had.
+    a policy that is not to be had or named twice, and for a change that cannot be made.
     """
-    for policy in request["policies"]:
-        try:
-            check_policy(policy, request["placement"])
-        except (WorkloadError, PolicyError) as error:
-            raise SkepError(error.message, code=error.code, **error.details) from None
+    _check_policies(request["policies"], request["placement"])
+    _check_changes(user, vc, request["changes"])
     try:
         with transaction.atomic():
             made = Simulation.objects.create(owner=user, vc=vc, request=request)
@@ -61,6 +62,51 @@ def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Si
         ) from None
     transaction.on_commit(_hint, robust=True)
     return made
+
+
+def _check_policies(policies: Sequence[str], placement: str) -> None:
+    seen: list[PolicyChoice] = []
+    for policy in policies:
+        try:
+            check_policy(policy, placement)
+            choice = read_policy(policy)
+        except (WorkloadError, PolicyError) as error:
+            raise SkepError(error.message, code=error.code, **error.details) from None
+        if choice in seen:
+            message = f"The policy {policy} is named twice. Name each of them once."
+            raise SkepError(message, code="duplicate_policy", policy=policy)
+        seen.append(choice)
+
+
+def _check_changes(
+    user: User, vc: VirtualCluster | None, changes: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raises SkepError `unknown_virtual_cluster`; `gpus_not_owned` for a change that takes GPUs
+    which its virtual cluster does not own: nothing would become of it."""
+    if not changes:
+        return
+    names = {change["virtual_cluster"] for change in changes} - {""}
+    known = set(tenancy.visible_to(user).filter(name__in=names).values_list("name", flat=True))
+    if unknown := sorted(names - known):
+        message = f"There is no virtual cluster {unknown[0]}: changes name those that there are."
+        raise SkepError(message, code="unknown_virtual_cluster", virtual_cluster=unknown[0])
+    owned = {name: dict(of_vc) for name, of_vc in history.cluster(user).owned.items()}
+    for change in changes:
+        model, name = change["gpu_model"], change["virtual_cluster"] or (vc.name if vc else "")
+        if not name and change["gpus"] < 0:
+            message = (
+                "GPUs that no one owns cannot be taken away: name the virtual cluster that gives "
+                f"its {model}."
+            )
+            raise SkepError(message, code="gpus_not_owned", gpu_model=model, owned=0)
+        of_vc = owned.setdefault(name, {})
+        had = of_vc.get(model, 0)
+        of_vc[model] = had + change["gpus"]
+        if of_vc[model] < 0:
+            message = f"{name} owns {had} GPUs of the model {model}: take at most so many from it."
+            raise SkepError(
+                message, code="gpus_not_owned", virtual_cluster=name, gpu_model=model, owned=had
+            )
 
 
 def stop(simulation: Simulation) -> None:
@@ -139,8 +185,8 @@ def tidy() -> None:
         .filter(n__gt=MOST_KEPT)
         .values_list("owner", flat=True)[:1000]
     ):
-        rows = Simulation.objects.filter(owner=owner, finished_at__isnull=False).order_by("-pk")
-        newest = rows.values_list("pk", flat=True)[:MOST_KEPT]
+        rows = Simulation.objects.filter(owner=owner, finished_at__isnull=False)
+        newest = rows.order_by("-created_at").values_list("pk", flat=True)[:MOST_KEPT]
         rows.exclude(pk__in=list(newest)).delete()
 
 

@@ -281,6 +281,11 @@ def read_seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
+def plain_model(model: str) -> str:
+    """Return a GPU model as the shape of a cluster names it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", model)
+
+
 def read_policy(text: str) -> PolicyChoice:
     """Return the choice of `NAME` or `NAME:PARAMETER=VALUE,...`. Raises `WorkloadError`."""
     name, _, rest = text.partition(":")

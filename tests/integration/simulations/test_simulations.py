@@ -199,6 +199,7 @@ def test_an_admin_simulates_all_virtual_clusters_each_with_what_it_owns(world):
 
 def test_a_virtual_cluster_of_a_change_is_no_option_of_the_simulator(world):
     api = Api(world["root"])
+    make_vc("--watch")
     new = {"virtual_cluster": "--watch", "gpu_model": "A100", "gpus": 8}
     body = answered(api, ask(api, changes=[new]))
     assert (body["state"], len(body["runs"])) == ("SUCCEEDED", 2)
@@ -289,6 +290,44 @@ def test_a_question_that_has_no_answer_is_refused(world, fields, code):
     assert refusal(Api(world["boss"]).post("/simulations", body)) == (400, code)
 
 
+@pytest.mark.parametrize(
+    ("fields", "code", "said"),
+    [
+        ({"policies": ["fifo", "fifo"]}, "duplicate_policy", "fifo is named twice"),
+        (
+            {"changes": [{"virtual_cluster": "gren", "gpu_model": "A100", "gpus": 1}]},
+            "unknown_virtual_cluster",
+            "There is no virtual cluster gren",
+        ),
+        (
+            {"changes": [{"gpu_model": "A100", "gpus": -4}]},
+            "gpus_not_owned",
+            "GPUs that no one owns cannot be taken away",
+        ),
+        (
+            {"changes": [{"virtual_cluster": "red", "gpu_model": "H100", "gpus": -1}]},
+            "gpus_not_owned",
+            "red owns 0 GPUs of the model H100",
+        ),
+        (
+            {"changes": [{"virtual_cluster": "red", "gpu_model": "A100", "gpus": -3}] * 2},
+            "gpus_not_owned",
+            "red owns 1 GPUs of the model A100",
+        ),
+    ],
+)
+def test_a_question_whose_change_would_do_nothing_is_refused(world, fields, code, said):
+    answer = Api(world["root"]).post("/simulations", {**WINDOW, "policies": ["fifo"], **fields})
+    assert refusal(answer) == (400, code)
+    assert said in answer.json()["message"]
+    assert not Simulation.objects.exists()
+
+
+def test_a_policy_may_be_compared_with_itself_under_other_parameters(world):
+    asked = ask(Api(world["root"]), policies=["sjf", "sjf:backfill=block"])
+    assert asked["state"] == "QUEUED"
+
+
 def test_a_simulation_that_cannot_be_run_says_why(world, monkeypatch):
     api = Api(world["boss"])
 
@@ -342,6 +381,15 @@ def test_of_many_simulations_of_a_user_the_newest_are_kept(world, monkeypatch):
     newest = list(Simulation.objects.order_by("-pk").values_list("pk", flat=True)[:2])
     services.tidy()
     assert list(Simulation.objects.order_by("-pk").values_list("pk", flat=True)) == newest
+
+
+def test_simulations_of_a_user_are_found_by_an_index(world):
+    """Tidying, and the deletion of a user, would else read all of them."""
+    rows = Simulation.objects.filter(owner=world["root"], finished_at__isnull=False)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_sort = off")
+    assert "simulation_by_owner" in rows.order_by("-created_at")[:2].explain()
 
 
 def test_the_list_needs_few_queries_however_long_it_is(world):

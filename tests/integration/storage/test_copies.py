@@ -218,6 +218,25 @@ async def test_what_is_kept_goes_when_its_space_is_needed(
     assert not list((tmp_path / "objects-kept").iterdir())
 
 
+async def test_what_cannot_be_moved_aside_stays_and_is_moved_by_the_next_agent(
+    copies, store, bucket, tmp_path, monkeypatch
+):
+    spec = await filled(copies, mount(store.endpoint, bucket))
+    bucket.delete()
+    with pytest.raises(RuntimeFailure):
+        await copies.sync(key(spec), lambda: True)
+    monkeypatch.setattr(object_notes, "FREE_PART", ANY_DISK)
+    aside = tmp_path / "objects-kept"
+    aside.touch()  # in the way of the folder
+    await copies.discard(key(spec))
+    (left,) = (tmp_path / "objects").iterdir()
+    assert [one.read_text() for one in left.glob("*/mine")] == ["a"]
+    aside.unlink()
+    await copies.tidy(())
+    assert not list((tmp_path / "objects").iterdir())
+    assert [one.read_text() for one in aside.glob("*/*/mine")] == ["a"]
+
+
 async def test_files_that_were_written_back_are_not_kept(copies, store, bucket, tmp_path):
     spec = await filled(copies, mount(store.endpoint, bucket))
     await copies.sync(key(spec), lambda: True)
