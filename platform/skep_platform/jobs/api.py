@@ -43,6 +43,7 @@ from skep_platform.jobs.serializers import (
     TaskSerializer,
 )
 from skep_platform.jobs.submission import attachments
+from skep_platform.jobs.submission.prediction import shown_to
 
 TAGS = ["jobs"]
 COUNTED = 10_000  # jobs that a total counts at most
@@ -253,7 +254,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "parent": _parent(request, job),
         "api_token": _token_scope(job),
         "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
-        "prediction": queries.prediction(request.user, job),
+        "prediction": shown_to(request.user, job) if may_stop else None,
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),

@@ -38,7 +38,6 @@ from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, JobAttempt, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import ATTEMPT, JOB, JobState
-from skep_platform.jobs.submission.prediction import predict_within
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.queries import AnyUser
 from skep_scheduler.explain import sentences
@@ -75,19 +74,6 @@ def find(user: AnyUser, job_id: UUID) -> Job:
 
 def may_stop(user: AnyUser, job: Job) -> bool:
     return job.owner_id == user.pk or tenancy.manages(user, job.vc)
-
-
-def prediction(user: AnyUser, job: Job) -> dict[str, Any] | None:
-    """Return how long a job probably runs, made of no job that the user may not see: all of its
-    owner's for the owner and admins, those of its virtual cluster for VC admins, and with the token
-    of a job; none for others."""
-    if not may_stop(user, job):
-        return None
-    sees_all = job.owner_id == user.pk or tenancy.is_admin(user)
-    if sees_all and tenancy.only_vc(user) is None:
-        return job.prediction
-    found = predict_within(job)
-    return found.as_json() if found else None
 
 
 def may_prioritise(user: AnyUser, job: Job) -> bool:

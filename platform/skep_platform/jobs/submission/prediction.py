@@ -16,11 +16,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from skep_jobfile import JobFile
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
+from skep_platform.tenancy import queries as tenancy
 
 if TYPE_CHECKING:
     from skep_platform.jobs.models import Job
@@ -89,6 +89,17 @@ def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None
     return of_durations(dict(zip(SOURCES, found, strict=True)))
 
 
+def shown_to(user: Any, job: Job) -> dict[str, Any] | None:
+    """Return the prediction of a job for someone who may stop it, made of no job that the reader
+    may not see: all of its owner's for the owner and admins, those of its virtual cluster for VC
+    admins, and with the token of a job."""
+    sees_all = job.owner_id == user.pk or tenancy.is_admin(user)
+    if sees_all and tenancy.only_vc(user) is None:
+        return job.prediction
+    found = predict_within(job)
+    return found.as_json() if found else None
+
+
 def predict_within(job: Job) -> Prediction | None:
     """Return what its owner's earlier jobs of its virtual cluster say of a job, for those who may
     not know of the others. One query, and none for a job that was like no other one."""
@@ -99,7 +110,7 @@ def predict_within(job: Job) -> Prediction | None:
     return of_durations(dict(zip(SOURCES, found, strict=True)))
 
 
-def _params(owner: UUID, name: str, command: str, gpus: int) -> dict[str, Any]:
+def _params(owner: int, name: str, command: str, gpus: int) -> dict[str, Any]:
     return {
         "owner": owner,
         "base": base_name(name),
