@@ -4,6 +4,7 @@
   memory. The trace is read from beside the checkout; without it, as many jobs are made up. For
   comparison: the fastest published simulator that we measured runs 460 jobs a second.
 - `decision`: a tick after one job ended, with 2,048 jobs that wait on 64 nodes.
+- `lp_gavel`: the shares of 2,048 jobs by Gavel's program, solved anew.
 - `tick`: the same with 5,000 jobs on 10,000 nodes, a quarter of which virtual clusters own.
 
 Times of ticks are CPU time of one core. `python -m benchmarks simulate`, or
@@ -19,6 +20,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.queue_tick import GPUS, NOW, VCS, machine, mixed_queue
@@ -26,7 +28,18 @@ from benchmarks.report import percentile, report
 
 from skep_scheduler import engine, policies
 from skep_scheduler.memory import Memory
-from skep_scheduler.model import DEFAULTS, Claim, Inventory, PolicyChoice, VirtualCluster
+from skep_scheduler.model import (
+    DEFAULTS,
+    Claim,
+    Gang,
+    Inventory,
+    Member,
+    PolicyChoice,
+    VirtualCluster,
+)
+from skep_scheduler.policies.base import RoundView
+from skep_scheduler.policies.gavel import live
+from skep_scheduler.policies.gavel.live import Gavel
 from skep_scheduler.simulator.commit import commit
 from skep_scheduler.state import ClusterState
 
@@ -36,6 +49,7 @@ POLICIES = ("fifo", "srtf", "tiresias")
 PEER = 460.0  # jobs/s
 MOST_S, MOST_MIB = 60.0, 1024.0
 DECISION_MS = 50.0  # of an order policy with 2,048 jobs
+LP_MS = 200.0  # of a linear program with 2,048 jobs
 ENDS = 20
 
 
@@ -49,6 +63,33 @@ def main() -> None:
         ticks("decision", policy, 64, 2_048 // scale, DECISION_MS)
     for policy in policies.names():
         ticks("tick", policy, 10_000 // scale, 5_000 // scale, owned=0.25)
+    program(2_048 // scale)
+
+
+def program(jobs: int) -> None:
+    """Measure the program of Gavel for jobs of 40 kinds on four GPU models, the first time."""
+    gpus = {f"M{n}": 512.0 for n in range(4)}
+    gangs = [
+        Gang(
+            f"g{i}",
+            f"g{i}",
+            "a",
+            10,
+            float(i),
+            (Member("worker", 1, 2 ** (i % 4), 1000, 1024),),
+            speeds=tuple((f"M{n}", 1 + (i % 40) * n / 7) for n in range(4)),
+        )
+        for i in range(jobs)
+    ]
+    view = RoundView(0.0, gangs, lambda g: {"M0": float(g.gpus)}, gpus, lambda g: True)
+    times = []
+    Gavel().parts(replace(view, gangs=gangs[:2]))  # the solver is imported once
+    for _ in range(ENDS):
+        live.forget()
+        begun = time.process_time()
+        assert not Gavel().parts(view).warning
+        times.append((time.process_time() - begun) * 1000)
+    report("simulate", "lp_gavel", percentile(times, 95), "ms", LP_MS)
 
 
 def whole_trace(policy: str, jobs: int) -> None:

@@ -33,6 +33,7 @@ MAX_DATASETS = 16
 TAKEN = ("/proc", "/sys", "/dev", "/run/skep")
 
 MAX_DEPENDENCIES = 64
+MAX_SPEEDS = 32
 MAX_APPS = 8
 MAX_JOB_REFERENCE = 512  # OWNER~NAME
 
@@ -41,6 +42,8 @@ AppType = Literal["jupyterlab", "code-server", "tensorboard", "shell", "web"]
 CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
 Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
 Duration = Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)]
+GpuModel = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^:;,=]+$")]
+Speed = Annotated[float, Field(ge=0.001, le=1000.0, allow_inf_nan=False)]
 
 
 def plain_folder(path: str) -> str:
@@ -279,6 +282,12 @@ class SkepExtras(Part):
         default=None,
         description="When its owner needs it to be done: a moment with its zone.",
         examples=["2027-01-31T18:00:00+01:00"],
+    )
+    speeds: Annotated[dict[GpuModel, Speed], Field(max_length=MAX_SPEEDS)] | None = Field(
+        default=None,
+        description="How fast it runs on GPU models, relative to each other; the policy `gavel` "
+        "shares them out by it.",
+        examples=[{"V100": 1.0, "A100": 2.2}],
     )
     begin: Moment | None = Field(
         default=None,

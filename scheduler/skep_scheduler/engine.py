@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
 from skep_scheduler.backfill.reservations import SHARED, Reservation
@@ -145,7 +146,13 @@ class Tick:
             self._cancels,
             reasons,
             self._next_at if self._next_at < NEVER else None,
+            self._warnings(),
         )
+
+    def _warnings(self) -> dict[str, str]:
+        asked = {vc: self._decisions[vc].warning for vc in sorted(self._walked)}
+        told = {vc: warning() for vc, warning in asked.items() if warning is not None}
+        return {vc: text for vc, text in told.items() if text}
 
     def _walk_domains(self) -> None:
         """The virtual cluster whose first gang was submitted first comes first, the idle domain
@@ -227,7 +234,8 @@ class Tick:
     def _refusal_of_rest(self, lane: Lane) -> Refusal | None:
         """Return what all further gangs of a lane are refused with; None: ask for the next one."""
         kind = lane.kind
-        if kind.incremental:
+        decision = self.decision(domain_of(lane.gangs[0]))
+        if kind.incremental or decision.leaf_of is not None:
             return None
         if kind.vc not in self.state.allocations.cells.vcs:
             return Refusal(Code.UNKNOWN_VC, "", {"vc": kind.vc})
@@ -322,8 +330,14 @@ class Tick:
         return user_limits.exceeded(self.state, gang, () if gang.incremental else None)
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        refused = self._known_refusal(kind, gang)
-        answer = self._backfill.admit(gang, kind, refused, lambda: self._find(gang, kind))
+        shaped = self._shaped(gang)
+        asked = kind if shaped is gang else self.state.kind_as_asked(shaped)
+        refused = self._known_refusal(asked, gang)
+        if refused is not None and asked is not kind:
+            refused = self._known_refusal(kind, gang)  # idle GPUs of another type may do
+        answer = self._backfill.admit(
+            gang, kind, refused, lambda: self._find_shaped(gang, kind, shaped, asked)
+        )
         if isinstance(answer, HeldBack):
             if answer.refusal.code == Code.NEVER_FITS_VC:
                 self._refused[kind.request] = answer.refusal
@@ -336,10 +350,28 @@ class Tick:
         else:
             self._start(gang, answer.found)
 
-    def _find(self, gang: Gang, kind: Kind) -> Answer:
+    def _shaped(self, gang: Gang) -> Gang:
+        """Return a gang that accepts any GPU model with the one that its policy chose for it."""
+        decision = self.decision(domain_of(gang))
+        leaf = decision.leaf_of(gang) if decision.leaf_of is not None else None
+        if leaf is None:
+            return gang
+        members = (replace(m, gpu_model=leaf) if m.gpus else m for m in gang.members)
+        return replace(gang, members=tuple(members))
+
+    def _find_shaped(self, gang: Gang, kind: Kind, shaped: Gang, asked: Kind) -> Answer:
+        """Search places on the chosen GPU model, and then on what is idle of any."""
+        if shaped is gang:
+            return self._find(gang, kind)
+        answer = self._known_refusal(asked, gang) or self._find(shaped, asked)
+        if isinstance(answer, Refusal):
+            return self._known_refusal(kind, gang) or self._find(gang, kind, displace=False)
+        return answer
+
+    def _find(self, gang: Gang, kind: Kind, *, displace: bool = True) -> Answer:
         """Search places for a gang, and remember what all gangs of its kind are refused with."""
         answer = self._exclusion.find(gang, kind)
-        if isinstance(answer, Refusal) and answer.code == Code.VC_BUSY:
+        if displace and isinstance(answer, Refusal) and answer.code == Code.VC_BUSY:
             answer = self._displacing(gang, kind) or answer
         if isinstance(answer, Refusal) and answer.code != Code.NODE_EXCLUDED:
             self._refused[kind if answer.code in LACKS_RESOURCES else kind.request] = answer
@@ -354,7 +386,7 @@ class Tick:
         def search(others: Collection[str]) -> Answer:
             return find(self.state, gang, kind, tries, None, {*excluded, *others})
 
-        found = preemption.displacing(self.state, gang, decision, search)
+        found = preemption.displacing(self.state, gang, decision, self.now, search)
         if found is None and decision.yielding is not None and decision.note_start is not None:
             self._yielded.setdefault(kind.request, set()).update(decision.yielding(gang))
         return found
@@ -435,7 +467,9 @@ class Tick:
             return
         if refusal is None:
             self._apply(gang, found)
-            self._preemptions.append(preemption.of(self.state, placement, found))
+            decision = self.decision(domain_of(gang))
+            made = preemption.of(self.state, gang, placement, found, self.now, decision)
+            self._preemptions.append(made)
             self._backfill.note_start(gang, self.now + self.options.leave_s)
         self.state.allocations.reserve(gang, held(gang, placement))
         self._note_start(gang)

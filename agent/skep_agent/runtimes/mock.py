@@ -14,6 +14,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     on_checkpoint=exit    it ends by itself after a checkpoint signal; else it goes on
     on_checkpoint=none    no process of it handles the signal
     checkpoint_seconds=SECONDS    how long that takes
+    resumes=1             a later attempt goes on from the last checkpoint on this node
     oom=1                 end as killed for memory
     disk_full=1           the node's disk is full at the end
     save_error=CODE       a save of it as an image fails so
@@ -141,6 +142,7 @@ class MockRuntime:
 
     def __init__(self) -> None:
         self.containers: dict[str, MockContainer] = {}
+        self.saved: dict[tuple[str, str, int], float] = {}  # seconds run, by job, role and index
         self.pulled: dict[str, None] = {}  # names of images, in the order of their pulls
         self.disk: tuple[int, int] | None = None  # free and total MiB
 
@@ -213,6 +215,8 @@ class MockRuntime:
         loop = asyncio.get_running_loop()
         container.status, container.started_at = "running", loop.time()
         run_for = container.number("run_for", 1.0)
+        if container.words.get("resumes"):
+            run_for = max(run_for - self.saved.get(_task(container.spec), 0.0), 0.0)
         if run_for != math.inf:
             container.timer = loop.call_later(run_for, self._end, container, None)
 
@@ -223,6 +227,9 @@ class MockRuntime:
         if container.words.get("on_checkpoint") == "none":
             return False
         container.signals.append(signal)
+        task = _task(container.spec)
+        ran = asyncio.get_running_loop().time() - container.started_at
+        self.saved[task] = self.saved.get(task, 0.0) + ran
         if container.words.get("on_checkpoint") == "exit":
             if container.timer is not None:
                 container.timer.cancel()
@@ -370,3 +377,7 @@ def _sample(attempt_id: str, container: MockContainer, now: float) -> ContainerS
         cpu_percent=round(100 * container.spec.cpus * wave, 1),
         memory_mb=container.spec.memory_mb // 2,
     )
+
+
+def _task(spec: AttemptSpec) -> tuple[str, str, int]:
+    return spec.job_id, spec.task_role, spec.task_index

@@ -66,6 +66,22 @@ class AmountSerializer(Serializer):
     memory_mb = serializers.IntegerField()
 
 
+class StandingSerializer(Serializer):
+    """Where a job stands under the policy of its virtual cluster; which numbers there are depends
+    on the policy."""
+
+    policy = serializers.CharField()
+    served_gpu_s = serializers.IntegerField(required=False, help_text="GPU-seconds so far.")
+    queue = serializers.IntegerField(required=False, help_text="From 1; the first goes first.")
+    queues = serializers.IntegerField(required=False)
+    share = serializers.FloatField(required=False, help_text="Part of the time, 0 to 1.")
+    had = serializers.FloatField(required=False, help_text="Part of the time since submission.")
+    next_round = serializers.FloatField(required=False, help_text=SECONDS)
+    warning = serializers.CharField(
+        required=False, allow_blank=True, help_text="Why shares are not those of the policy."
+    )
+
+
 class SchedulingDetailsSerializer(Serializer):
     """The numbers in every reason of the scheduler. Counts are GPUs of the virtual cluster (for
     opportunistic jobs: of the cluster) that the job could use."""
@@ -90,6 +106,7 @@ class SchedulingDetailsSerializer(Serializer):
         allow_null=True, help_text="Whether it would start at once as opportunistic."
     )
     pin = serializers.CharField(required=False, help_text="The pinned cell that it asks for.")
+    standing = StandingSerializer(required=False)
     told_at = serializers.FloatField(help_text=f"{SECONDS} When these numbers were true.")
 
 
@@ -156,6 +173,8 @@ class PreemptedDetailsSerializer(Serializer):
     priority_class = serializers.CharField()
     peer = serializers.BooleanField(help_text="Both belong to one virtual cluster.")
     preemptions = serializers.IntegerField(required=False)
+    standing = StandingSerializer(required=False)
+    told_at = serializers.FloatField(required=False, help_text=SECONDS)
 
 
 class EvictedDetailsSerializer(Serializer):

@@ -156,6 +156,7 @@ def gang_of(job: Job, roles: Iterable[TaskRole], now: float) -> facts.Gang:
         predicted_s=job.predicted_s,
         deadline_at=job.deadline_at.timestamp() if job.deadline_at is not None else None,
         owner=job.owner.get_username(),
+        speeds=_speeds(job.spec.get("extras", {}).get("skep", {}).get("speeds")),
     )
 
 
@@ -202,6 +203,7 @@ class _Job:
     waiting: bool
     leaving: bool
     avoid_nodes: str
+    speeds: str | None
     reserved: str | None
     over_budget: bool  # it was placed without its guarantee, as its budget was used up
     budget_hours: int | None  # where the budget is used up; of jobs with GPUs
@@ -266,7 +268,12 @@ class _Job:
             owner=self.owner,
             avoid=tuple(sorted(json.loads(self.avoid_nodes).items())),
             demotion=demotion,
+            speeds=_speeds(json.loads(self.speeds)) if self.speeds else (),
         )
+
+
+def _speeds(declared: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted((declared or {}).items()))
 
 
 def _members(ids: list[str]) -> dict[str, list[facts.Member]]:
@@ -344,7 +351,8 @@ UNION SELECT job_id::text FROM jobs_taskattempt WHERE released_at IS NULL
 """
 
 # Attained service and progress count released tasks: both change only with a release, which the
-# change log reports. The prediction and the deadline are set once, when the job is stored.
+# change log reports. The prediction, the deadline and the speeds are set once, when the
+# job is stored.
 JOBS = """
 SELECT j.id::text, j.name, v.name, u.username, j.priority,
        extract(epoch FROM j.created_at)::float8, extract(epoch FROM j.not_before)::float8,
@@ -360,7 +368,7 @@ SELECT j.id::text, j.name, v.name, u.username, j.priority,
            AND NOT j.awaits_dependencies,
        j.stop_requested_at IS NOT NULL OR j.preempting_at IS NOT NULL
            OR j.exit_reason IS NOT NULL,
-       j.avoid_nodes, r.placement,
+       j.avoid_nodes, j.spec #> '{extras,skep,speeds}', r.placement,
        coalesce(j.downgraded->>'code' = 'budget_used_up', false), b.gpu_hours, b.month
   FROM jobs_job j
   JOIN tenancy_virtualcluster v ON v.id = j.vc_id

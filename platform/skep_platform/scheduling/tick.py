@@ -61,6 +61,7 @@ class Scheduler:
 
     next_at: when the plan may change although no fact does (seconds since the epoch)
     idle: the last plan had nothing to do, and all that it says is stored
+    warnings: what was wrong with the policy of a virtual cluster in its last plan, by its name
     """
 
     source: StateSource = field(default_factory=StateSource)
@@ -69,6 +70,16 @@ class Scheduler:
     planned: PlanStore = field(default_factory=PlanStore)
     next_at: float | None = None
     idle: bool = False
+    warnings: dict[str, str] = field(default_factory=dict)
+
+    def warn(self, warnings: Mapping[str, str]) -> None:
+        """Log what is wrong with the policy of a virtual cluster, once as long as it is."""
+        for vc, warning in warnings.items():
+            if self.warnings.get(vc) != warning:
+                log.warning("policy_falls_back", vc=vc, warning=warning)
+        for vc in self.memory.planned_domains - warnings.keys():
+            self.warnings.pop(vc, None)
+        self.warnings.update(warnings)
 
 
 def tick(scheduler: Scheduler) -> int:
@@ -99,6 +110,7 @@ def run_once(scheduler: Scheduler) -> set[str]:
     scheduler.idle = False  # also when what follows fails
     with gc_control.paused():
         plan = engine.plan(state, now, limits(), memory=scheduler.memory)
+    scheduler.warn(plan.warnings)
     # 4. Act, preemption first; each gang is placed whole or not at all.
     _change_ranks(plan)
     _cancel(state, {*plan.cancels, *scheduler.source.left_nominated})
@@ -295,7 +307,8 @@ def _nominate(preemption: Preemption, now: datetime) -> bool:
         job=job,
         defaults={"placement": placement_data(preemption.placement), "victims": leaving},
     )
-    preempting.preempt(victims, job, now)
+    standings = {UUID(one.gang): one.standing for one in preemption.victims if one.standing}
+    preempting.preempt(victims, job, now, standings)
     _record_nomination(job, preemption)
     return True
 

@@ -17,7 +17,7 @@ from skep_scheduler.model import Code, Gang, Options, Reason
 from skep_scheduler.placement.base import Found
 from skep_scheduler.placement.cells_placer import find
 from skep_scheduler.placement.preemption import cools_until
-from skep_scheduler.policies.base import Decision
+from skep_scheduler.policies.base import Decision, Standing
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.request_classes import Kind, Request
 from skep_scheduler.usage.accounting import CAUSES
@@ -100,12 +100,13 @@ class Reasons(Mapping[str, Reason]):
         self._demotions: dict[str, str] = {}  # by gang id; few have one
         self._groups: list[tuple[bool, Sequence[Gang], Decision]] = []
         self._ahead: dict[str, int] | None = None
-        self._pending: list[tuple[Sequence[Gang], Cause]] = []
+        self._pending: list[tuple[Sequence[Gang], Cause, Decision]] = []
+        self._gangs: dict[str, tuple[Gang, Decision]] = {}
 
     def add(self, gangs: Sequence[Gang], cause: Cause, decision: Decision, *, first: bool) -> None:
         """Add gangs that wait for one cause. `first`: they come before all others of their virtual
         cluster."""
-        self._pending.append((gangs, cause))
+        self._pending.append((gangs, cause, decision))
         self._groups.append((first, gangs, decision))
 
     def code(self, gang_id: str) -> str:
@@ -137,18 +138,25 @@ class Reasons(Mapping[str, Reason]):
         }
         if ahead < self._options.full_reasons:
             details["opportunistic_now"] = cause.opportunistic_now
+        if (standing := self._standing(gang_id)) is not None:
+            details["standing"] = standing
         if gang_id in self._demotions:
             details["demotion"] = self._demotions[gang_id]
         return Reason(cause.code, sentences.sentence(cause.code, details), details)
+
+    def _standing(self, gang_id: str) -> Standing | None:
+        gang, decision = self._gangs[gang_id]
+        return decision.standing(gang) if decision.standing is not None else None
 
     def _cause(self, gang_id: str) -> Cause:
         self._spread()
         return self._causes[gang_id]
 
     def _spread(self) -> None:
-        for gangs, cause in self._pending:
+        for gangs, cause, decision in self._pending:
             for gang in gangs:
                 self._causes[gang.id] = cause
+                self._gangs[gang.id] = gang, decision
                 if gang.demotion:
                     self._demotions[gang.id] = gang.demotion
         self._pending.clear()

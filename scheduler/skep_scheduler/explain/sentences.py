@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from skep_scheduler.explain import words
+from skep_scheduler.explain import standings, words
 from skep_scheduler.explain.job_names import ANOTHER, Details, Names, jobs
 from skep_scheduler.model import Code
 
@@ -19,9 +19,19 @@ def sentence(code: str, details: Details, names: Names = NO_NAMES) -> str:
     """For a reader who may know these `names` of jobs, by their ids; of others it says "another
     job"."""
     cause = CAUSES.get(code, _plainly)(details, names)
-    parts = [cause, _ahead(details), _start(details)]
+    parts = [cause, _standing(code, details), _ahead(details), _start(details)]
     demotion = f"{details['demotion']} " if details.get("demotion") else ""
     return demotion + "; ".join(filter(None, parts)) + "."
+
+
+def _standing(code: str, details: Details) -> str:
+    """Where it stands under its policy, if that is what it waits for."""
+    if code not in ABOUT_ORDER or not details.get("standing"):
+        return ""
+    return standings.sentence(details["standing"], details["told_at"])
+
+
+ABOUT_ORDER = {Code.VC_BUSY, Code.HELD_BACK, Code.PREEMPTING, Code.VICTIMS_TOO_YOUNG}
 
 
 def _plainly(details: Details, names: Names) -> str:

@@ -12,7 +12,7 @@ preempt it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -139,6 +139,9 @@ class Gang:
 
     `deadline_at`: when its owner needs it to be done (seconds since the epoch), or None. Nothing
     ends it then.
+
+    `speeds`: how fast it runs on GPU models, as declared: pairs of a model and a speed relative to
+    the others.
     """
 
     id: str
@@ -164,6 +167,7 @@ class Gang:
     demotion: str = ""
     # Nodes on which it failed, and until when it rather waits than goes there again.
     avoid: tuple[tuple[str, float], ...] = ()
+    speeds: tuple[tuple[str, float], ...] = ()
 
     def avoids(self, now: float) -> dict[str, float]:
         """Return the nodes that it avoids, each with the moment until which it does."""
@@ -228,3 +232,13 @@ class Allocation:
     complete: bool = True
     unplaced: tuple[tuple[str, int], ...] = ()
     delays: tuple[tuple[str, int, float], ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs that it holds."""
+        return sum(len(task.gpu_uuids) for task in self.tasks)
+
+    def served(self, now: float) -> Gang:
+        """Return the gang with the service that it attained up to now."""
+        ran = max(now - self.placed_at, 0.0) * self.gpus
+        return replace(self.gang, attained_gpu_s=self.gang.attained_gpu_s + ran)

@@ -37,7 +37,8 @@ class Placement:
 class Victim:
     """A gang that is to be preempted with all its tasks. `gpus`: all that it loses; `overlap`:
     those that are wanted; `cause`: "cells", or "cpu" / "memory" that it has beyond its GPUs'
-    shares."""
+    shares; `standing`: where it stands under the policy that displaces it, for one of the same
+    priority, see `explain.standings`."""
 
     gang: str
     name: str
@@ -48,6 +49,7 @@ class Victim:
     overlap: tuple[str, ...]
     nodes: tuple[str, ...]
     cause: str = "cells"
+    standing: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Plan:
     reasons: for each gang that goes on waiting, in the order of the queue
     next_at: when the plan may change although no fact does (seconds since the epoch), such as the
         end of a retry backoff; None: never
+    warnings: what is wrong with the policy of a virtual cluster, by its name, as a sentence
     """
 
     placements: tuple[Placement, ...] = ()
@@ -94,3 +97,4 @@ class Plan:
     cancels: Mapping[str, Reason] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     next_at: float | None = None
+    warnings: Mapping[str, str] = field(default_factory=dict)

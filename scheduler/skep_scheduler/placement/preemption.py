@@ -4,6 +4,7 @@ places that are nominated for the preemptor can still be had."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.model import (
@@ -49,6 +50,7 @@ def displacing(
     state: ClusterState,
     gang: Gang,
     decision: Decision,
+    now: float,
     search: Callable[[Collection[str]], Answer],
 ) -> Found | None:
     """Find places for a gang on those of running gangs of its virtual cluster that come later in
@@ -67,9 +69,9 @@ def displacing(
     ]
     order = decision.order
     if decision.yielding is None:
-        mine = order(gang)
-        later = [allocation for allocation in able if order(allocation.gang) > mine]
-        later.sort(key=lambda one: (one.leaving, order(one.gang)), reverse=True)
+        mine, ranks = order(gang), {one.gang.id: order(one.served(now)) for one in able}
+        later = [one for one in able if ranks[one.gang.id] > mine]
+        later.sort(key=lambda one: (one.leaving, ranks[one.gang.id]), reverse=True)
     else:
         turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
         if not turn:
@@ -119,10 +121,25 @@ def cools_until(state: ClusterState, gang_id: str, options: Options) -> float:
     return cancelled.at + min(pause, options.cooldown_limit_s)
 
 
-def of(state: ClusterState, placement: Placement, found: Found) -> Preemption:
+def of(
+    state: ClusterState,
+    gang: Gang,
+    placement: Placement,
+    found: Found,
+    now: float,
+    decision: Decision,
+) -> Preemption:
+    """`decision`: that of the gang's domain, for what its victims there are told."""
     asked = [gang_id for gang_id in _all(found) if not _leaves(state, gang_id)]
     leaving = tuple(gang_id for gang_id in _all(found) if _leaves(state, gang_id))
     victims = tuple(_victim(state, found, gang_id) for gang_id in asked)
+    if decision.standing is not None and not gang.opportunistic:
+        victims = tuple(
+            replace(victim, standing=decision.standing(state.running[victim.gang].served(now)))
+            if victim.vc == gang.vc and victim.priority == gang.priority
+            else victim
+            for victim in victims
+        )
     return Preemption(placement.gang, placement, victims, leaving)
 
 

@@ -23,7 +23,8 @@ from skep_scheduler.policies.base import (
 from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.fifo import Fifo
-from skep_scheduler.policies.gandiva_fair import GandivaFair
+from skep_scheduler.policies.gandiva_fair import GandivaFair, Stride
+from skep_scheduler.policies.gavel.live import Gavel
 from skep_scheduler.policies.lucid_order import LucidOrder
 from skep_scheduler.policies.ordered import Ordered
 from skep_scheduler.policies.pai_sjf import PaiSjf
@@ -47,6 +48,8 @@ POLICIES: tuple[type[AnyPolicy], ...] = (
     Edf,
     Drf,
     GandivaFair,
+    Stride,
+    Gavel,
 )
 DEFAULT = PriorityAgeing.name
 # What `skep simulate` has and a virtual cluster cannot choose, and why.
@@ -58,8 +61,12 @@ SIMULATED_ONLY: Mapping[str, str] = {
     "chronus": "the live scheduler admits jobs whatever their deadline",
     **dict.fromkeys(("gandiva", "lucid", "salus"), "agents give a GPU to one task at a time"),
     **dict.fromkeys(
-        ("ftf", "max_min", "max_sum", "min_makespan", "shockwave", "themis", "water_filling"),
-        "jobs report no rates by GPU model",
+        ("max_min", "max_sum", "water_filling"),
+        "live it is an objective of gavel: choose gavel with objective=max_min",
+    ),
+    **dict.fromkeys(
+        ("ftf", "min_makespan", "shockwave", "themis"),
+        "jobs do not report how much work they have left",
     ),
     "mlfs": "jobs report no loss",
     "allox": "jobs report no rates by GPU model",

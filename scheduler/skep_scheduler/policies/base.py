@@ -11,12 +11,12 @@ place. It never names cells: where a gang goes is decided by `placement`, the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from skep_scheduler.model import Gang, Options
+from skep_scheduler.model import Allocation, Gang, Options
 
 Key = tuple[Any, ...]
 Rank = tuple[Any, ...]
@@ -54,6 +54,7 @@ class Needs:
     otherwise: str = ""
 
 
+Standing = Mapping[str, Any]  # `policy`, and the numbers of its sentence
 Amounts = Mapping[str, float]  # by resource: a leaf type (GPUs), CPU (millicores), MEMORY (MiB)
 CPU, MEMORY = "cpu", "memory"
 
@@ -73,6 +74,8 @@ class DomainFacts(Protocol):
 
     waiting: guaranteed gangs that wait for a place
     held: what each gang has that runs and does not leave, or is nominated for
+    running: the guaranteed gangs that run and do not leave
+    accepts_any: whether a gang names no GPU model and no cell type, so that it runs on any one
     capacity: what the virtual cluster owns, CPU and memory as the shares of its GPUs
     demand: what a gang asks for; GPUs of any model count for the leaf type of which most are owned
     """
@@ -81,6 +84,8 @@ class DomainFacts(Protocol):
     def held(self) -> Sequence[HeldAmounts]: ...
     def capacity(self) -> Amounts: ...
     def demand(self, gang: Gang) -> Amounts: ...
+    def running(self) -> Iterable[Allocation]: ...
+    def accepts_any(self, gang: Gang) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,10 @@ class Decision:
         of its own on how long a gang waits
     yielding: the running gangs that may be displaced by a waiting one, the first to leave first;
         None: those that come later in `order`
+    leaf_of: the leaf type on which a gang that accepts any shall start this time; None: any
+    standing: where a gang stands, waiting or running, with its service up to now: the numbers of
+        `explain.standings`; None: the policy has no words of its own
+    warning: what is wrong with the policy itself, as a sentence, "" for nothing
     """
 
     rank: Callable[[Gang], Rank]
@@ -124,6 +133,9 @@ class Decision:
     note_start: Callable[[Gang], None] | None = None
     guards: bool = True
     yielding: Callable[[Gang], Sequence[str]] | None = None
+    leaf_of: Callable[[Gang], str | None] | None = None
+    standing: Callable[[Gang], Standing] | None = None
+    warning: Callable[[], str] | None = None
 
 
 class Policy(Protocol):
@@ -187,6 +199,24 @@ class OrderPolicy(Protocol):
 
 
 @runtime_checkable
+class Thresholds(Protocol):
+    """An order policy whose key changes when the attained service reaches a limit."""
+
+    def next_limit(self, attained_gpu_s: float) -> float | None:
+        """Return the next one in GPU-seconds; None: there is none."""
+        ...
+
+
+@runtime_checkable
+class TellingPolicy(Protocol):
+    """An order policy that says in its own words where a gang stands."""
+
+    def standing(self, gang: Gang) -> Standing:
+        """Return the numbers of its sentence, see `explain.standings`."""
+        ...
+
+
+@runtime_checkable
 class SharePolicy(Protocol):
     """A policy that serves the tenant with the least share first. `shares.Shared` makes decisions
     of it. Its class is a frozen dataclass, as that of an order policy.
@@ -218,6 +248,7 @@ class RoundView:
     gangs: Sequence[Gang]
     demand: Callable[[Gang], Amounts]
     capacity: Amounts
+    accepts_any: Callable[[Gang], bool] = lambda gang: False
 
 
 @runtime_checkable
@@ -238,6 +269,24 @@ class RoundPolicy(Protocol):
     def shares(self, view: RoundView) -> Mapping[str, float]:
         """Return the share of the time, 0 to 1, in which each gang runs, by gang id. A gang with 0
         runs on what others leave idle."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The part of the time that each gang spends on each leaf type, by gang id. `warning`: why they
+    are not what the policy would give, as a sentence; "": they are."""
+
+    by_gang: Mapping[str, Mapping[str, float]]
+    warning: str = ""
+
+
+@runtime_checkable
+class TypedRoundPolicy(RoundPolicy, Protocol):
+    """A round policy that also says on which leaf types a gang spends its share."""
+
+    def parts(self, view: RoundView) -> Parts:
+        """Return the parts of each gang that asks for GPUs; they add up to its share."""
         ...
 
 

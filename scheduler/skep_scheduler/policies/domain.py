@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from skep_scheduler.inventory import describe
-from skep_scheduler.model import Gang, Member, TaskAllocation
+from skep_scheduler.model import Allocation, Gang, Member, TaskAllocation
 from skep_scheduler.policies.base import CPU, MEMORY, Amounts, HeldAmounts
 from skep_scheduler.state import ClusterState
 
@@ -92,6 +92,17 @@ class VcDomain:
             amounts[CPU] += member.count * member.cpu_millis
             amounts[MEMORY] += member.count * member.memory_mb
         return amounts
+
+    def running(self) -> Iterator[Allocation]:
+        state = self.state
+        for gang_id in sorted(state.running_of.get(self.vc, ())):
+            if state.is_guaranteed(gang_id) and not state.running[gang_id].leaving:
+                yield state.running[gang_id]
+
+    def accepts_any(self, gang: Gang) -> bool:
+        return not gang.incremental and all(
+            member.gpu_model is None and member.cell_type is None for member in gang.members
+        )
 
     def _gpus(self, member: Member) -> int:
         if member.cell_type is None:

@@ -11,7 +11,8 @@ that in that they remember all earlier rounds; ours follows from when jobs were 
 that a restart of the scheduler loses nothing. A large gang is not starved by small ones: what it
 is owed grows until it is chosen first, and small ones fill in behind it (gang-aware).
 
-`stride` is the rule itself, and `trade` the exchange: a user u with the speed-up
+`Stride` gives each job, and not each user, its part of the GPUs of a model by tickets.
+`stride` is the rule of the paper itself, and `trade` the exchange: a user u with the speed-up
 `v_u = rate on F / rate on S` over its jobs lends time on F to one with a larger speed-up, and gets
 rho as much on S, where rho is the second-largest speed-up among those who want to buy (the second
 price), but at least the lender's own. Both end with at least their former throughput. It stops when
@@ -54,7 +55,7 @@ class GandivaFair:
         pattern=WEIGHTS,
     )
     round_s: float = parameter(
-        600.0, "Seconds of a round, in which a job is not displaced.", minimum=60.0, maximum=86400.0
+        600.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
     )
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
@@ -107,6 +108,42 @@ def water_fill(
         left -= found[user]
         weight -= mine
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """Jobs get GPU time in proportion to the tickets of their owners, each job for itself. They
+    take turns in rounds, and yield to those to which time is owed."""
+
+    name: ClassVar[str] = "stride"
+    label: ClassVar[str] = "turns by tickets"
+    needs: ClassVar[Needs] = Needs()
+
+    tickets: str = parameter(
+        "",
+        "Tickets of the jobs of users such as `ann:2;bob:0.5`; all others have 1.",
+        pattern=WEIGHTS,
+    )
+    round_s: float = parameter(
+        600.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
+    )
+
+    def shares(self, view: RoundView) -> Mapping[str, float]:
+        tickets = weights_of(self.tickets)
+        found: dict[str, float] = {}
+        by_leaf: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        for gang in view.gangs:
+            gpus = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
+            if gpus:
+                leaf = max(sorted(gpus), key=lambda name: gpus[name])
+                by_leaf[leaf][gang.id] = gpus[leaf]
+            else:
+                found[gang.id] = 1.0
+        own = {gang.id: tickets.get(gang.owner, 1.0) for gang in view.gangs}
+        for leaf, asked in by_leaf.items():
+            entitled = water_fill(view.capacity.get(leaf, 0.0), asked, own)
+            found |= {gang_id: entitled[gang_id] / gpus for gang_id, gpus in asked.items()}
+        return found
 
 
 @dataclass(slots=True)

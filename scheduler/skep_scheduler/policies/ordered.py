@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from skep_scheduler.model import Gang, Options
-from skep_scheduler.policies.base import Decision, OrderPolicy, Rank, View
+from skep_scheduler.policies.base import (
+    Decision,
+    OrderPolicy,
+    Rank,
+    TellingPolicy,
+    Thresholds,
+    View,
+)
+
+LEAST_WAIT_S = 1e-3  # so that a moment that floats cannot tell from now is not met again
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,28 @@ class Ordered:
             return key(gang, 0.0), gang.submitted_at, gang.id
 
         policy, outranks = self.policy, outranking(now, options)
-        return Decision(rank, order, policy.backfill_mode, outranks, policy.keep, policy.label)
+        return Decision(
+            rank,
+            order,
+            policy.backfill_mode,
+            outranks,
+            policy.keep,
+            policy.label,
+            wake_at=_next_crossing(policy, view) if isinstance(policy, Thresholds) else None,
+            standing=policy.standing if isinstance(policy, TellingPolicy) else None,
+        )
+
+
+def _next_crossing(policy: Thresholds, view: View) -> float | None:
+    """Return when the key of a running gang changes next, by the service that it attains."""
+    soonest = None
+    for allocation in view.domain.running() if view.domain is not None else ():
+        attained = allocation.served(view.now).attained_gpu_s
+        limit, gpus = policy.next_limit(attained), allocation.gpus
+        if limit is not None and gpus:
+            at = view.now + max((limit - attained) / gpus, LEAST_WAIT_S)
+            soonest = at if soonest is None else min(soonest, at)
+    return soonest
 
 
 def outranking(now: float, options: Options) -> Callable[[Gang, Gang], bool]:

@@ -30,10 +30,13 @@ from skep_scheduler.policies.base import (
     BackfillMode,
     Decision,
     DomainFacts,
+    HeldAmounts,
     Keep,
     Rank,
     RoundPolicy,
     RoundView,
+    Standing,
+    TypedRoundPolicy,
     View,
 )
 from skep_scheduler.policies.ordered import waits_since
@@ -57,6 +60,19 @@ class Rounds:
             place = turn.position(gang) if turn is not None else 0
             return -gang.priority, place, gang.submitted_at, gang.id
 
+        def standing(gang: Gang) -> Standing:
+            waits = max(start - gang.submitted_at, 0.0)
+            gpus = gang.gpus or 1
+            had = min(gang.attained_gpu_s / gpus / waits, 1.0) if waits else 0.0
+            return {
+                "policy": self.policy.name,
+                "share": round(turn.share(gang), 2) if turn is not None else 0.0,
+                "had": round(had, 2),
+                "next_round": start + length,
+                "warning": turn.warning() if turn is not None else "",
+            }
+
+        typed = turn if isinstance(self.policy, TypedRoundPolicy) else None
         return Decision(
             rank,
             by_submission,
@@ -68,6 +84,9 @@ class Rounds:
             lane_of=_id_of,
             guards=False,
             yielding=turn.yielding if turn is not None else None,
+            leaf_of=typed.leaf_of if typed is not None else None,
+            standing=standing,
+            warning=typed.warning if typed is not None else None,
         )
 
 
@@ -79,11 +98,28 @@ class _Round:
         self._positions: dict[str, int] | None = None
         self._shares: Mapping[str, float] = {}
         self._running: dict[str, tuple[Gang, float]] = {}
+        self._leaves: dict[str, str] = {}
+        self._warning = ""
 
     def position(self, gang: Gang) -> int:
         """Return the place of a gang in the order of the round; an unknown one is last."""
         positions = self._choose()
         return positions.get(gang.id, len(positions))
+
+    def share(self, gang: Gang) -> float:
+        """Return the share of the time of a gang."""
+        self._choose()
+        return self._shares.get(gang.id, 0.0)
+
+    def leaf_of(self, gang: Gang) -> str | None:
+        """Return the leaf type on which a gang that accepts any shall start in this round."""
+        self._choose()
+        return self._leaves.get(gang.id) if self._domain.accepts_any(gang) else None
+
+    def warning(self) -> str:
+        """Return why the shares are not what the policy would give."""
+        self._choose()
+        return self._warning
 
     def yielding(self, gang: Gang) -> Sequence[str]:
         """Return the running gangs behind a waiting one in the order of the round."""
@@ -103,55 +139,100 @@ class _Round:
     def _choose(self) -> dict[str, int]:
         if self._positions is not None:
             return self._positions
-        domain, start = self._domain, self._start
-        owed: dict[str, float] = {}
-        held: dict[str, Amounts] = {}
-        gangs: dict[str, Gang] = {}
-        nominated: set[str] = set()
+        domain = self._domain
         holdings = domain.held()
-        for some in holdings:
-            gangs[some.gang.id], held[some.gang.id] = some.gang, some.amounts
+        gangs = {some.gang.id: some.gang for some in holdings}
         waiting = [gang for gang in domain.waiting() if gang.id not in gangs]
         gangs |= {gang.id: gang for gang in waiting}
-        everyone = tuple(gangs.values())
-        view = RoundView(start, everyone, domain.demand, domain.capacity())
-        shares = self._shares = self._policy.shares(view)
-        for some in holdings:
-            gang_id, placed_at = some.gang.id, some.placed_at
-            if placed_at is None:
-                nominated.add(gang_id)
-                owed[gang_id] = 0.0
-                continue
-            self._running[gang_id] = some.gang, placed_at
-            had = (1 - shares.get(gang_id, 0.0)) * max(start - placed_at, 0.0)
-            owed[gang_id] = self._policy.round_s * (1 - LESS) - had
+        parts = self._share_out(tuple(gangs.values()))
+        claims = [self._claim_of(some, parts) for some in holdings]
         for gang in waiting:
-            waited = max(start - waits_since(gang), 0.0)
-            owed[gang.id] = shares.get(gang.id, 0.0) * waited
-        ranked = sorted(
-            everyone,
-            key=lambda gang: (
-                gang.id not in nominated,
-                -gang.priority,
-                shares.get(gang.id, 0.0) <= 0,
-                -owed[gang.id],
-                gang.submitted_at,
-                gang.id,
-            ),
-        )
-        left = {name: some for name, some in domain.capacity().items() if name not in (CPU, MEMORY)}
-        chosen, others = [], []
-        for gang in ranked:
-            wanted = held.get(gang.id) or domain.demand(gang)
-            gpus = {leaf: n for leaf, n in wanted.items() if leaf not in (CPU, MEMORY)}
-            if all(n <= left.get(leaf, 0) for leaf, n in gpus.items()):
-                for leaf, n in gpus.items():
+            claims += self._claims_of(gang, parts.get(gang.id))
+        left = _gpus(domain.capacity())
+        chosen: dict[str, None] = {}
+        others: dict[str, None] = {}
+        for claim in sorted(claims, key=_by_claim):
+            gang_id = claim.gang.id
+            if gang_id in chosen:
+                continue
+            if claim.leaf is not None and gang_id not in others:
+                self._leaves[gang_id] = claim.leaf  # the first is the one with most of its time
+            if all(n <= left.get(leaf, 0) for leaf, n in claim.gpus.items()):
+                for leaf, n in claim.gpus.items():
                     left[leaf] -= n
-                chosen.append(gang.id)
+                chosen[gang_id] = None
+                others.pop(gang_id, None)
+                if claim.leaf is not None:
+                    self._leaves[gang_id] = claim.leaf
             else:
-                others.append(gang.id)
+                others.setdefault(gang_id)
         self._positions = {gang_id: n for n, gang_id in enumerate([*chosen, *others])}
         return self._positions
+
+    def _share_out(self, gangs: Sequence[Gang]) -> Mapping[str, Mapping[str, float]]:
+        """Ask the policy for the shares. Return the parts on each leaf type, if it has such."""
+        domain = self._domain
+        view = RoundView(self._start, gangs, domain.demand, domain.capacity(), domain.accepts_any)
+        if not isinstance(self._policy, TypedRoundPolicy):
+            self._shares = self._policy.shares(view)
+            return {}
+        made = self._policy.parts(view)
+        self._warning = made.warning
+        parts = made.by_gang
+        self._shares = {gang_id: min(sum(own.values()), 1.0) for gang_id, own in parts.items()}
+        return parts
+
+    def _claim_of(self, some: HeldAmounts, parts: Mapping[str, Mapping[str, float]]) -> _Claim:
+        """Return the claim of a gang on what it holds."""
+        gang, gpus = some.gang, _gpus(some.amounts)
+        if some.placed_at is None:
+            return _Claim(gang, gpus, 1.0, 0.0, nominated=True)
+        self._running[gang.id] = gang, some.placed_at
+        here = self._shares.get(gang.id, 0.0)
+        if gpus and gang.id in parts:
+            here = sum(parts[gang.id].get(leaf, 0.0) for leaf in gpus)
+        had = (1 - here) * max(self._start - some.placed_at, 0.0)
+        return _Claim(gang, gpus, here, self._policy.round_s * (1 - LESS) - had)
+
+    def _claims_of(self, gang: Gang, parts: Mapping[str, float] | None) -> list[_Claim]:
+        """Return the claims of a waiting gang: one, or one on each leaf type of which it has a
+        part."""
+        waited = max(self._start - waits_since(gang), 0.0)
+        gpus = _gpus(self._domain.demand(gang))
+        if parts and len(gpus) == 1 and any(part > 0 for part in parts.values()):
+            (size,) = gpus.values()
+            return [
+                _Claim(gang, {leaf: size}, part, part * waited, leaf, -part)
+                for leaf, part in parts.items()
+                if part > 0
+            ]
+        share = self._shares.get(gang.id, 0.0)
+        return [_Claim(gang, gpus, share, share * waited)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a gang may want in a round: GPUs by leaf type, its share of the time there, and how many
+    seconds of it are owed. `leaf`: the type, of a gang that has parts of several; `least_first`
+    orders such claims to which equal time is owed."""
+
+    gang: Gang
+    gpus: Mapping[str, float]
+    share: float
+    owed: float
+    leaf: str | None = None
+    least_first: float = 0.0
+    nominated: bool = False
+
+
+def _by_claim(claim: _Claim) -> Rank:
+    gang = claim.gang
+    order = -claim.owed, claim.least_first, gang.submitted_at, gang.id, claim.leaf or ""
+    return not claim.nominated, -gang.priority, claim.share <= 0, *order
+
+
+def _gpus(amounts: Amounts) -> dict[str, float]:
+    return {name: some for name, some in amounts.items() if name not in (CPU, MEMORY)}
 
 
 def _outranks(gang: Gang, other: Gang) -> bool:

@@ -22,7 +22,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
-from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Needs, parameter
+from skep_scheduler.policies.base import (
+    BackfillMode,
+    JobFacts,
+    Keep,
+    Key,
+    Needs,
+    Standing,
+    parameter,
+)
 
 LIMITS = (3250, 7200)
 
@@ -61,6 +69,15 @@ class Tiresias:
 
     def key(self, gang: JobFacts, now: float) -> Key:
         return -gang.priority, bisect_right(self.limits, gang.attained_gpu_s)
+
+    def standing(self, gang: JobFacts) -> Standing:
+        queue = bisect_right(self.limits, gang.attained_gpu_s)
+        return {
+            "policy": self.name,
+            "served_gpu_s": round(gang.attained_gpu_s),
+            "queue": queue + 1,
+            "queues": len(self.limits) + 1,
+        }
 
     def next_limit(self, attained_gpu_s: float) -> int | None:
         """Return the service at which a job comes into its next queue; None: it is in the last."""

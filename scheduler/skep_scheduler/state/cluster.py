@@ -301,6 +301,10 @@ class ClusterState:
                 self._kind_of[gang.id] = kind
         return kind
 
+    def kind_as_asked(self, gang: Gang) -> Kind:
+        """Return the kind of a gang that asks for something else than it did when it came."""
+        return self._kinds.of(gang)
+
     def leaf_types(self, model: str) -> list[str]:
         """The leaf types that a GPU model, or the leaf type itself, stands for."""
         if model in self.built.models:

@@ -38,6 +38,21 @@ def test_shortest_first_orders_a_live_queue_by_predicted_durations(admin, alice)
     assert order == [str(job.pk) for job in (short, long, unknown)]
 
 
+def test_gavel_is_told_the_speeds_that_jobs_declare(admin, alice):
+    vc = make_vc("vision", members=[alice], quotas={"A100": 1})
+    make_node("gpu-1", gpus=1)
+    settings = {"policy": {"name": "gavel", "parameters": {"round_s": 5}}}
+    assert admin.patch("/virtual-clusters/vision", settings).status_code == 200
+    fast = submit(alice, vc, name="fast", skep={"speeds": {"V100": 1, "A100": 2.2}})
+    submit(alice, vc, name="plain")
+    source = StateSource()
+    assert source.catch_up().waiting[str(fast.pk)].speeds == (("A100", 2.2), ("V100", 1.0))
+    (placed,) = tick()
+    (waits,) = Job.objects.exclude(pk=placed)
+    assert "its share is 0.50 of the time, it has had 0.00" in waits.wait_reason["message"]
+    assert StateSource().catch_up().digest() == source.catch_up().digest()
+
+
 def test_earliest_deadline_first_orders_a_live_queue_by_declared_deadlines(admin, alice):
     vc = make_vc("vision", members=[alice], quotas={"A100": 1})
     make_node("gpu-1", gpus=1)

@@ -34,6 +34,11 @@ def test_times_are_seconds_and_moments_have_a_zone() -> None:
     assert skep.deadline == datetime(2027, 1, 31, 17, tzinfo=UTC)
 
 
+def test_speeds_are_by_gpu_model() -> None:
+    skep = read(speeds={"V100": 1, "NVIDIA A100-SXM4-80GB": 2.2}).extras.skep
+    assert skep.speeds == {"V100": 1.0, "NVIDIA A100-SXM4-80GB": 2.2}
+
+
 def test_what_is_left_out() -> None:
     skep = read().extras.skep
     assert (skep.barrier, skep.max_duration, skep.network, skep.working_files) == (
@@ -56,6 +61,8 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
     "a moment without zone": ({"deadline": "2027-01-31T18:00"}, ("invalid_value", "deadline")),
     "a moment that is a number": ({"deadline": 1}, ("invalid_value", "deadline")),
     "a year out of this world": ({"deadline": "0001-01-01T00:00Z"}, ("invalid_value", "deadline")),
+    "a speed of nothing": ({"speeds": {"V100": 0}}, ("invalid_value", "speeds.V100")),
+    "a speed that is a word": ({"speeds": {"V100": "fast"}}, ("invalid_value", "speeds.V100")),
     "no time at all": ({"maxDuration": 0}, ("invalid_value", "maxDuration")),
     "more than a year": ({"maxDuration": "367d"}, ("invalid_value", "maxDuration")),
     "an elastic range upside down": (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skep_platform.jobs.lifecycle.decisions import Retry
 from skep_platform.jobs.lifecycle.diagnosing import Failed
+from skep_scheduler.explain import standings
 
 if TYPE_CHECKING:
     from skep_platform.jobs.models import Job
@@ -228,10 +229,15 @@ def given_up(retries: int, since: datetime, now: datetime) -> str:
     return f"It is not tried again: {times} within {span(since, now)} ended the same way."
 
 
-def preempted(by: Job, *, peer: bool) -> Reason:
+def preempted(
+    by: Job, now: datetime, *, peer: bool, standing: Mapping[str, Any] | None = None
+) -> Reason:
     """Return why a job is preempted. The stored sentence does not name the preemptor:
-    `for_reader` does, for readers who may see it. `peer`: both belong to one virtual cluster."""
+    `for_reader` does, for readers who may see it. `peer`: both belong to one virtual cluster.
+    `standing`: where the job stands under its policy, if that and no priority is why."""
     details = {"by": str(by.pk), "priority_class": by.priority_class, "peer": peer}
+    if standing:
+        details |= {"standing": dict(standing), "told_at": now.timestamp()}
     return reason("preempted", for_reader("preempted", "", details), **details)
 
 
@@ -275,6 +281,9 @@ def _preempted(details: Mapping[str, Any], names: Mapping[str, str]) -> str | No
         who, because = "a job of another virtual cluster", "which owns the cells"
     if name is not None:
         who = f"{details['priority_class']} job {name}"
+    if details.get("standing"):
+        told = standings.sentence(details["standing"], details["told_at"])
+        return f"Preempted by {who}: {told or 'it comes first now'}. {_what_follows(details)}"
     return f"Preempted by {who}, {because}. {_what_follows(details)}"
 
 

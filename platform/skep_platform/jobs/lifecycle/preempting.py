@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -34,13 +35,26 @@ from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, RankChange
 from skep_platform.jobs.states import JOB, AttemptState
 
+NO_STANDINGS: Mapping[UUID, Mapping[str, Any]] = {}
 
-def preempt(job_ids: Collection[UUID], by: Job, now: datetime) -> list[UUID]:
+
+def preempt(
+    job_ids: Collection[UUID],
+    by: Job,
+    now: datetime,
+    standings: Mapping[UUID, Mapping[str, Any]] = NO_STANDINGS,
+) -> list[UUID]:
     """Preempt these jobs for `by` (with its `vc`): they save their work, end, and wait in their old
-    place in the queue. Return those that were asked."""
+    place in the queue. Return those that were asked. `standings`: where those stand under their
+    policy that leave for one of the same priority, by their ids."""
     same_vc = Job.objects.filter(pk__in=job_ids, vc=by.vc_id).values_list("pk", flat=True)
     peers = set(same_vc)
-    return _ask(job_ids, lambda job: messages.preempted(by, peer=job.id in peers), now)
+
+    def why(job: LockedJob) -> Reason:
+        standing = standings.get(job.id)
+        return messages.preempted(by, now, peer=job.id in peers, standing=standing)
+
+    return _ask(job_ids, why, now)
 
 
 def evict(job_ids: Collection[UUID], why: str, now: datetime) -> list[UUID]:

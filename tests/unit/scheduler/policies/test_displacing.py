@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node, owns
 
 from skep_scheduler import engine
-from skep_scheduler.model import Code, Gang, Options, Plan
+from skep_scheduler.explain.standings import sentence
+from skep_scheduler.model import Code, Gang, Options, Plan, PolicyChoice
 from skep_scheduler.policies.base import BackfillMode, Keep, Key, Needs
 from skep_scheduler.policies.ordered import Ordered
 
@@ -44,6 +45,27 @@ class Displacing(Cluster):
 
 def cluster(nodes: int = 1, **gpus: int) -> Displacing:
     return Displacing([node(f"n{i}") for i in range(nodes)], owns(**gpus or {"a": 8}), OPTIONS)
+
+
+def test_a_running_gang_moves_to_the_next_queue_when_it_was_served_enough() -> None:
+    """And it yields at that moment: the plan is made again then."""
+    limits = (("first_limit_gpu_s", 8 * 100), ("second_limit_gpu_s", 0))
+    (vc,) = owns(a=8)
+    vcs = [replace(vc, policy=PolicyChoice("tiresias", limits))]
+    world = Cluster([node("n0")], vcs, OPTIONS)
+    world.run(gang("early", gpus=8))
+    world.now = 70.0
+    world.submit(gang("late", gpus=8, at=70.0))
+    plan = world.tick()
+    assert (plan.preemptions, plan.next_at) == ((), 100.0)
+    assert "it has had 0 GPU-seconds, so it is in queue 1 of 2" in plan.reasons["late"].message
+    world.now = 100.0
+    (made,) = world.tick().preemptions
+    (victim,) = made.victims
+    assert victim.gang == "early"
+    assert sentence(victim.standing, 100.0) == (
+        "it has had 0.2 GPU-hours, so it moved to queue 2 of 2; jobs of queue 1 go first"
+    )
 
 
 def test_a_gang_takes_the_places_of_one_that_comes_later_and_starts_when_it_has_left() -> None:

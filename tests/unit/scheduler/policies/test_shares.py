@@ -338,6 +338,8 @@ CHOICES = (
     PolicyChoice("drf", (("term_s", 200.0), ("weights", "ann:3"))),
     PolicyChoice("gandiva_fair", (("round_s", 60.0),)),
     PolicyChoice("gandiva_fair", (("round_s", 300.0), ("tickets", "bob:2"))),
+    PolicyChoice("stride", (("round_s", 60.0), ("tickets", "ann:2"))),
+    PolicyChoice("gavel", (("round_s", 60.0),)),
 )
 
 
@@ -396,6 +398,14 @@ def test_none_leaves_that_may_not_be_asked_to(mix, firm, choice) -> None:
                 if known.gang.priority == by.priority:
                     assert known.placed_at < world.now // round_s * round_s
         world.step([world.now + 20.0])
+
+
+def test_by_stride_each_job_gets_time_by_the_tickets_of_its_owner() -> None:
+    world = cluster("stride", tickets="ann:2")
+    world.submit(*(gang(name, gpus=8, owner=name[:3]) for name in ("ann1", "ann2", "bob")))
+    ran = turns_of(world, 20)
+    assert ran["ann1"] / ran["bob"] == pytest.approx(2.0, rel=0.25)
+    assert ran["ann1"] / ran["ann2"] == pytest.approx(1.0, rel=0.25)
 
 
 @pytest.mark.parametrize("name", policies.names())

@@ -1,0 +1,54 @@
+"""Where a gang stands under the policy of its virtual cluster, in the words of the policy.
+
+The numbers are plain data that a policy gives (`Decision.standing`), so that a sentence can be
+written again for each reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skep_scheduler.explain import words
+
+Numbers = Mapping[str, Any]
+
+
+def sentence(numbers: Numbers, now: float) -> str:
+    """Return half a sentence about the gang, such as "it has had 3.2 GPU-hours, so it is in queue 2
+    of 2; jobs of queue 1 go first"; "" for a policy of another version. `now` is the moment that
+    its times count from (seconds since the epoch)."""
+    tell = SENTENCES.get(numbers.get("policy", ""))
+    return tell(numbers, now) if tell is not None else ""
+
+
+def _queues(numbers: Numbers, now: float) -> str:
+    queue, queues = numbers["queue"], numbers["queues"]
+    had = f"it has had {_gpu_time(numbers['served_gpu_s'])}"
+    if queue == 1:
+        return f"{had}, so it is in queue 1 of {queues}, which goes first" if queues > 1 else had
+    before = words.listing([str(n) for n in range(1, queue)])
+    which = f"jobs of queue {before}" if queue == 2 else f"jobs of queues {before}"
+    return f"{had}, so it moved to queue {queue} of {queues}; {which} go first"
+
+
+def _turns(numbers: Numbers, now: float) -> str:
+    what = f"its share is {numbers['share']:.2f} of the time, it has had {numbers['had']:.2f}"
+    if numbers["share"] <= 0:
+        what = "it has no share of the time now and runs on what others leave idle"
+    waits = f"the next round begins {words.soon(numbers['next_round'] - now)}"
+    warning = f" ({numbers['warning']})" if numbers.get("warning") else ""
+    return f"{what}; {waits}{warning}"
+
+
+def _gpu_time(gpu_s: float) -> str:
+    if gpu_s < 360:
+        return words.count(round(gpu_s), "GPU-second")
+    return f"{gpu_s / 3600:.1f} GPU-hours"
+
+
+SENTENCES: dict[str, Callable[[Numbers, float], str]] = {
+    "tiresias": _queues,
+    "gandiva_fair": _turns,
+    "stride": _turns,
+    "gavel": _turns,
+}

@@ -1,0 +1,254 @@
+"""Gavel live: Narayanan et al., OSDI 2020, sections 4 and 5, as a policy of rounds.
+
+X[j][m] is the part of its time that job j spends on GPUs of type m, by the linear program of an
+objective (`max_min`, `water_filling`, `totals`). Live the rate T[j][m] is the relative speed that
+the job declares for the type (`extras.skep.speeds`), else that of the parameter `speeds`, else 1: a
+job that names no GPU model may run on any, one that names a model only there. Jobs of a higher
+priority are given their parts first, and the others share what is left of the GPUs.
+
+With GPUs of one type the program of `max_min` needs no solver: its lexicographic optimum is the
+water-filling of the GPUs over the jobs by weight. All else is solved by HiGHS, once for each set of
+kinds of jobs: the answer is remembered by exactly the numbers that the program is made of.
+
+It differs from the paper: jobs take turns by what is owed since they last started or began to wait
+(`policies.rounds`) and not by X / f, so that nothing is stored; a job that runs on an idle GPU of
+another type than its own stays there until it is displaced; pairs of jobs are not packed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from skep_scheduler.inventory.names import leaf_type
+from skep_scheduler.model import Gang
+from skep_scheduler.policies.base import (
+    CPU,
+    MEMORY,
+    WEIGHTS,
+    Needs,
+    Parts,
+    RoundView,
+    parameter,
+    weights_of,
+)
+from skep_scheduler.policies.gandiva_fair import water_fill
+from skep_scheduler.policies.gavel.max_min import max_min, water_filling
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares
+from skep_scheduler.policies.gavel.program import SolverMissing
+from skep_scheduler.policies.gavel.totals import max_sum
+
+OBJECTIVES: Mapping[str, Callable[[ShareProblem], Shares]] = {
+    "max_min": max_min,
+    "water_filling": water_filling,
+    "max_sum": max_sum,
+}
+MOST_KINDS = 256  # rows of a program; with more, speeds are rounded until they are as few
+STEPS = (64, 16, 8, 4, 2, 1)  # of the speed of a job on its fastest type
+NONE_LEFT = 1e-6
+NOT_SOLVED = "all jobs have equal shares, as the program of gavel could not be solved"
+NO_SOLVER = "all jobs have equal shares: gavel needs pip install 'skep[policies]' on the server"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What jobs of one kind have in common: GPUs, weight, and the speed on each type."""
+
+    gpus: float
+    weight: float
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gavel:
+    """Jobs get shares of the time on each GPU model, by how fast they are there, so that an
+    objective is best. They take turns in rounds, and yield to those to which time is owed."""
+
+    name: ClassVar[str] = "gavel"
+    label: ClassVar[str] = "shares of GPU models by speed"
+    needs: ClassVar[Needs] = Needs()
+
+    objective: str = parameter(
+        "max_min",
+        "What is best: `max_min` the least share, `water_filling` then the next least and so on, "
+        "`max_sum` the total speed (slow jobs may get nothing).",
+        choices=tuple(OBJECTIVES),
+    )
+    speeds: str = parameter(
+        "",
+        "Speeds on GPU models such as `V100:1;A100:2.2`, of jobs that declare none; others have 1.",
+        pattern=WEIGHTS,
+    )
+    weights: str = parameter(
+        "",
+        "Weights of the jobs of users such as `ann:2;bob:0.5`; all others have 1.",
+        pattern=WEIGHTS,
+    )
+    round_s: float = parameter(
+        360.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
+    )
+
+    def shares(self, view: RoundView) -> Mapping[str, float]:
+        parts = self.parts(view).by_gang
+        return {gang_id: min(sum(own.values()), 1.0) for gang_id, own in parts.items()}
+
+    def parts(self, view: RoundView) -> Parts:
+        """Return the parts of each gang by leaf type; of one without GPUs {"": 1}."""
+        types = tuple(sorted(leaf for leaf in view.capacity if leaf not in (CPU, MEMORY)))
+        left = {leaf: view.capacity[leaf] for leaf in types}
+        table, weights = weights_of(self.speeds), weights_of(self.weights)
+        found: dict[str, dict[str, float]] = {}
+        tiers: defaultdict[int, list[tuple[Gang, Row]]] = defaultdict(list)
+        for gang in view.gangs:
+            asked = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
+            if not asked:
+                found[gang.id] = {"": 1.0}
+                continue
+            at = max(sorted(asked), key=lambda name: asked[name])
+            named = dict(gang.speeds) or table
+            rates = tuple(
+                speed_on(leaf, named)
+                if (leaf == at or (len(asked) == 1 and view.accepts_any(gang)))
+                and view.capacity[leaf] >= asked[at]
+                else 0.0
+                for leaf in types
+            )
+            row = Row(asked[at], weights.get(gang.owner, 1.0), rates)
+            tiers[gang.priority].append((gang, row))
+        warning = ""
+        for priority in sorted(tiers, reverse=True):
+            parts, told = self._tier(types, left, tiers[priority])
+            warning = warning or told
+            for gang, row in tiers[priority]:
+                found[gang.id] = own = parts[gang.id]
+                for leaf, part in own.items():
+                    left[leaf] = max(left[leaf] - part * row.gpus, 0.0)
+        return Parts(found, warning)
+
+    def _tier(
+        self, types: Sequence[str], left: Mapping[str, float], jobs: Sequence[tuple[Gang, Row]]
+    ) -> tuple[dict[str, dict[str, float]], str]:
+        open_types = [at for at, leaf in enumerate(types) if left[leaf] > NONE_LEFT]
+        rows = _rounded([_only(row, open_types) for _, row in jobs])
+        counts: dict[Row, int] = defaultdict(int)
+        for row in rows:
+            counts[row] += 1
+        kinds = sorted(counts, key=lambda row: (row.gpus, row.weight, row.rates))
+        problem = (
+            tuple(types[at] for at in open_types),
+            tuple(left[types[at]] for at in open_types),
+            tuple((row, counts[row]) for row in kinds),
+        )
+        warning = ""
+        try:
+            solved = _solve(self.objective, *problem)
+        except SolverMissing:
+            solved, warning = _equal(*problem), NO_SOLVER
+        except Exception:  # whatever a solver does: the queue goes on
+            solved, warning = _equal(*problem), NOT_SOLVED
+        by_row = dict(zip(kinds, solved, strict=True))
+        parts = {
+            gang.id: {types[at]: x for at, x in zip(open_types, by_row[row], strict=True) if x > 0}
+            for (gang, _), row in zip(jobs, rows, strict=True)
+        }
+        return parts, warning
+
+
+def forget() -> None:
+    """Forget the programs that were solved."""
+    _solve.cache_clear()
+
+
+def known_programs() -> tuple[int, int]:
+    """Return how many programs were solved, and how often an answer was remembered."""
+    info = _solve.cache_info()
+    return info.misses, info.hits
+
+
+def speed_on(leaf: str, speeds: Mapping[str, float]) -> float:
+    """Return the speed on a leaf type: that of its name, else of the longest name that is a part of
+    it (`A100` of `A100-SXM4-80GB`), else 1."""
+    known = {leaf_type(name): speed for name, speed in speeds.items()}
+    if leaf in known:
+        return known[leaf]
+    fits = [name for name in known if f"-{name}-" in f"-{leaf}-"]
+    return known[max(fits, key=lambda name: (len(name), name))] if fits else 1.0
+
+
+def _only(row: Row, open_types: Sequence[int]) -> Row:
+    return Row(row.gpus, row.weight, tuple(row.rates[at] for at in open_types))
+
+
+def _rounded(rows: Sequence[Row]) -> Sequence[Row]:
+    """Round the speeds of many different jobs, so that a program stays small."""
+    for steps in STEPS:
+        if len(set(rows)) <= MOST_KINDS:
+            break
+        rows = [Row(row.gpus, row.weight, _coarse(row.rates, steps)) for row in rows]
+    return rows
+
+
+def _coarse(rates: tuple[float, ...], steps: int) -> tuple[float, ...]:
+    most = max(rates, default=0.0)
+    if most <= 0:
+        return rates
+    return tuple(max(round(rate / most * steps), 1) / steps if rate > 0 else 0.0 for rate in rates)
+
+
+Kinds = tuple[tuple[Row, int], ...]
+Solved = tuple[tuple[float, ...], ...]
+
+
+@lru_cache(maxsize=256)
+def _solve(objective: str, types: tuple[str, ...], gpus: tuple[float, ...], kinds: Kinds) -> Solved:
+    """Return the parts of one job of each kind. Raises `SolverMissing`, and what HiGHS raises."""
+    if len(types) <= 1 and objective != "max_sum":
+        return _filled(gpus, kinds)
+    jobs = [
+        Job(number, row, row.gpus, row.rates, weight=row.weight)  # type: ignore[arg-type]
+        for number, row in enumerate(row for row, count in kinds for _ in range(count))
+    ]
+    shares = OBJECTIVES[objective](ShareProblem(types, gpus, jobs))  # type: ignore[arg-type]
+    found, first = [], 0
+    none = (0.0,) * len(types)
+    for row, count in kinds:
+        own = shares.get((first,), none)
+        found.append(tuple(min(max(x, 0.0), 1.0) for x in own))
+        if shares == {} and any(rate > 0 for rate in row.rates):
+            raise ArithmeticError("the program has no answer")
+        first += count
+    return tuple(found)
+
+
+def _filled(gpus: tuple[float, ...], kinds: Kinds) -> Solved:
+    """Return the parts on one type, by water-filling; a kind is one user that asks for all."""
+    asked, weight = {}, {}
+    for at, (row, count) in enumerate(kinds):
+        if any(row.rates):
+            asked[str(at)], weight[str(at)] = row.gpus * count, row.weight * count
+    entitled = water_fill(gpus[0], asked, weight) if asked else {}
+    return tuple(
+        (min(entitled[str(at)] / (row.gpus * count), 1.0),)
+        if str(at) in entitled
+        else (0.0,)
+        if gpus
+        else ()
+        for at, (row, count) in enumerate(kinds)
+    )
+
+
+def _equal(types: tuple[str, ...], gpus: tuple[float, ...], kinds: Kinds) -> Solved:
+    """Return equal parts of each type for all jobs that can run there."""
+    able = [sum(n for row, n in kinds if row.rates[at] > 0) for at in range(len(types))]
+    found = []
+    for row, _ in kinds:
+        parts = [
+            total / many / row.gpus if rate > 0 else 0.0
+            for total, many, rate in zip(gpus, able, row.rates, strict=True)
+        ]
+        whole = max(sum(parts), 1.0)
+        found.append(tuple(part / whole for part in parts))
+    return tuple(found)
