@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
 from skep_scheduler.backfill.reservations import SHARED, Reservation
@@ -28,7 +27,7 @@ from skep_scheduler.placement.base import Answer, Found, Task
 from skep_scheduler.placement.cells_placer import NodeExclusion, find, unplaced
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
-from skep_scheduler.policies.domain import NodeShares, VcDomain
+from skep_scheduler.policies.domain import NodeShares, VcDomain, shaped_for, warnings_of
 from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
@@ -146,13 +145,8 @@ class Tick:
             self._cancels,
             reasons,
             self._next_at if self._next_at < NEVER else None,
-            self._warnings(),
+            warnings_of({vc: self._decisions[vc] for vc in sorted(self._walked)}),
         )
-
-    def _warnings(self) -> dict[str, str]:
-        asked = {vc: self._decisions[vc].warning for vc in sorted(self._walked)}
-        told = {vc: warning() for vc, warning in asked.items() if warning is not None}
-        return {vc: text for vc, text in told.items() if text}
 
     def _walk_domains(self) -> None:
         """The virtual cluster whose first gang was submitted first comes first, the idle domain
@@ -330,7 +324,7 @@ class Tick:
         return user_limits.exceeded(self.state, gang, () if gang.incremental else None)
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        shaped = self._shaped(gang)
+        shaped = shaped_for(gang, self.decision(domain_of(gang)))
         asked = kind if shaped is gang else self.state.kind_as_asked(shaped)
         refused = self._known_refusal(asked, gang)
         if refused is not None and asked is not kind:
@@ -349,15 +343,6 @@ class Tick:
             self._preempt(gang, answer.found)
         else:
             self._start(gang, answer.found)
-
-    def _shaped(self, gang: Gang) -> Gang:
-        """Return a gang that accepts any GPU model with the one that its policy chose for it."""
-        decision = self.decision(domain_of(gang))
-        leaf = decision.leaf_of(gang) if decision.leaf_of is not None else None
-        if leaf is None:
-            return gang
-        members = (replace(m, gpu_model=leaf) if m.gpus else m for m in gang.members)
-        return replace(gang, members=tuple(members))
 
     def _find_shaped(self, gang: Gang, kind: Kind, shaped: Gang, asked: Kind) -> Answer:
         """Search places on the chosen GPU model, and then on what is idle of any."""

@@ -1,5 +1,5 @@
 """Two virtual clusters of a whole Skep under Tiresias and Gavel: jobs are preempted by their
-checkpoint signal as the policy says, tell why in its words, go on where they were and finish."""
+checkpoint signal as the policy says, say why in its words, go on where they were and finish."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def last_attempt_s(api: httpx.Client, job_id: str) -> float:
     return times[1] - times[0]
 
 
-def test_jobs_yield_to_each_other_as_their_policies_say_and_tell_why(
+def test_jobs_yield_to_each_other_as_their_policies_say_and_give_the_reason(
     skep: Stack, tmp_path: Path
 ) -> None:
     with LiveNodes(skep, tmp_path) as nodes, skep.api() as api:
@@ -102,9 +102,9 @@ def test_jobs_yield_to_each_other_as_their_policies_say_and_tell_why(
         # Gavel: two jobs share the GPUs in rounds.
         ended = [reach(api, known, {"SUCCEEDED"}) for known in turns]
         assert {one["retries_used"] for one in ended} == {0}
-        told = [why for known in turns for why in events(api, known, "job.preempted")]
-        assert len(told) == sum(one["preemptions"] for one in ended) > 0
-        for why in told:
+        reasons = [why for known in turns for why in events(api, known, "job.preempted")]
+        assert len(reasons) == sum(one["preemptions"] for one in ended) > 0
+        for why in reasons:
             assert "its share is 0.50 of the time, it has had" in why
             assert "the next round begins in" in why
         assert not any(events(api, known, "job.not_saved") for known in turns)

@@ -17,8 +17,8 @@ def sentence(numbers: Numbers, now: float) -> str:
     """Return half a sentence about the gang, such as "it has had 3.2 GPU-hours, so it is in queue 2
     of 2; jobs of queue 1 go first"; "" for a policy of another version. `now` is the moment that
     its times count from (seconds since the epoch)."""
-    tell = SENTENCES.get(numbers.get("policy", ""))
-    return tell(numbers, now) if tell is not None else ""
+    words_of = SENTENCES.get(numbers.get("policy", ""))
+    return words_of(numbers, now) if words_of is not None else ""
 
 
 def _queues(numbers: Numbers, now: float) -> str:

@@ -129,7 +129,7 @@ def of(
     now: float,
     decision: Decision,
 ) -> Preemption:
-    """`decision`: that of the gang's domain, for what its victims there are told."""
+    """Return what is to be stored. `decision` is that of the gang's domain."""
     asked = [gang_id for gang_id in _all(found) if not _leaves(state, gang_id)]
     leaving = tuple(gang_id for gang_id in _all(found) if _leaves(state, gang_id))
     victims = tuple(_victim(state, found, gang_id) for gang_id in asked)

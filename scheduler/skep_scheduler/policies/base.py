@@ -208,7 +208,7 @@ class Thresholds(Protocol):
 
 
 @runtime_checkable
-class TellingPolicy(Protocol):
+class ExplainedPolicy(Protocol):
     """An order policy that says in its own words where a gang stands."""
 
     def standing(self, gang: Gang) -> Standing:

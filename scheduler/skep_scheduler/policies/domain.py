@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from skep_scheduler.inventory import describe
 from skep_scheduler.model import Allocation, Gang, Member, TaskAllocation
-from skep_scheduler.policies.base import CPU, MEMORY, Amounts, HeldAmounts
+from skep_scheduler.policies.base import CPU, MEMORY, Amounts, Decision, HeldAmounts
 from skep_scheduler.state import ClusterState
 
 
@@ -141,3 +141,19 @@ class VcDomain:
 def leaf_of(state: ClusterState, model: str) -> str:
     """Return the leaf type of a GPU model."""
     return next(iter(state.leaf_types(model)), model)
+
+
+def shaped_for(gang: Gang, decision: Decision) -> Gang:
+    """Return a gang that accepts any GPU model with the one that its policy chose for it."""
+    leaf = decision.leaf_of(gang) if decision.leaf_of is not None else None
+    if leaf is None:
+        return gang
+    members = (replace(m, gpu_model=leaf) if m.gpus else m for m in gang.members)
+    return replace(gang, members=tuple(members))
+
+
+def warnings_of(decisions: Mapping[str, Decision]) -> dict[str, str]:
+    """Return what is wrong with the policy of a virtual cluster, by its name."""
+    asked = {vc: decision.warning for vc, decision in decisions.items()}
+    found = {vc: warning() for vc, warning in asked.items() if warning is not None}
+    return {vc: text for vc, text in found.items() if text}

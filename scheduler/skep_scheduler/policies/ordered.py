@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from skep_scheduler.model import Gang, Options
 from skep_scheduler.policies.base import (
     Decision,
+    ExplainedPolicy,
     OrderPolicy,
     Rank,
-    TellingPolicy,
     Thresholds,
     View,
 )
 
-LEAST_WAIT_S = 1e-3  # so that a moment that floats cannot tell from now is not met again
+LEAST_WAIT_S = 1e-3  # so that a moment that floats do not distinguish from now is not met again
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Ordered:
             policy.keep,
             policy.label,
             wake_at=_next_crossing(policy, view) if isinstance(policy, Thresholds) else None,
-            standing=policy.standing if isinstance(policy, TellingPolicy) else None,
+            standing=policy.standing if isinstance(policy, ExplainedPolicy) else None,
         )
 
 

@@ -38,7 +38,7 @@ def test_shortest_first_orders_a_live_queue_by_predicted_durations(admin, alice)
     assert order == [str(job.pk) for job in (short, long, unknown)]
 
 
-def test_gavel_is_told_the_speeds_that_jobs_declare(admin, alice):
+def test_gavel_has_the_speeds_that_jobs_declare(admin, alice):
     vc = make_vc("vision", members=[alice], quotas={"A100": 1})
     make_node("gpu-1", gpus=1)
     settings = {"policy": {"name": "gavel", "parameters": {"round_s": 5}}}

@@ -282,8 +282,8 @@ def _preempted(details: Mapping[str, Any], names: Mapping[str, str]) -> str | No
     if name is not None:
         who = f"{details['priority_class']} job {name}"
     if details.get("standing"):
-        told = standings.sentence(details["standing"], details["told_at"])
-        return f"Preempted by {who}: {told or 'it comes first now'}. {_what_follows(details)}"
+        stands = standings.sentence(details["standing"], details["told_at"])
+        return f"Preempted by {who}: {stands or 'it comes first now'}. {_what_follows(details)}"
     return f"Preempted by {who}, {because}. {_what_follows(details)}"
 
 

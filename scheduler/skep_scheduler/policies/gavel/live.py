@@ -54,7 +54,7 @@ NO_SOLVER = "all jobs have equal shares: gavel needs pip install 'skep[policies]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JobKind:
     """What jobs of one kind have in common: GPUs, weight, and the speed on each type."""
 
     gpus: float
@@ -101,7 +101,7 @@ class Gavel:
         left = {leaf: view.capacity[leaf] for leaf in types}
         table, weights = weights_of(self.speeds), weights_of(self.weights)
         found: dict[str, dict[str, float]] = {}
-        tiers: defaultdict[int, list[tuple[Gang, Row]]] = defaultdict(list)
+        tiers: defaultdict[int, list[tuple[Gang, JobKind]]] = defaultdict(list)
         for gang in view.gangs:
             asked = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
             if not asked:
@@ -116,12 +116,12 @@ class Gavel:
                 else 0.0
                 for leaf in types
             )
-            row = Row(asked[at], weights.get(gang.owner, 1.0), rates)
+            row = JobKind(asked[at], weights.get(gang.owner, 1.0), rates)
             tiers[gang.priority].append((gang, row))
         warning = ""
         for priority in sorted(tiers, reverse=True):
-            parts, told = self._tier(types, left, tiers[priority])
-            warning = warning or told
+            parts, problem = self._tier(types, left, tiers[priority])
+            warning = warning or problem
             for gang, row in tiers[priority]:
                 found[gang.id] = own = parts[gang.id]
                 for leaf, part in own.items():
@@ -129,11 +129,11 @@ class Gavel:
         return Parts(found, warning)
 
     def _tier(
-        self, types: Sequence[str], left: Mapping[str, float], jobs: Sequence[tuple[Gang, Row]]
+        self, types: Sequence[str], left: Mapping[str, float], jobs: Sequence[tuple[Gang, JobKind]]
     ) -> tuple[dict[str, dict[str, float]], str]:
         open_types = [at for at, leaf in enumerate(types) if left[leaf] > NONE_LEFT]
         rows = _rounded([_only(row, open_types) for _, row in jobs])
-        counts: dict[Row, int] = defaultdict(int)
+        counts: dict[JobKind, int] = defaultdict(int)
         for row in rows:
             counts[row] += 1
         kinds = sorted(counts, key=lambda row: (row.gpus, row.weight, row.rates))
@@ -178,16 +178,16 @@ def speed_on(leaf: str, speeds: Mapping[str, float]) -> float:
     return known[max(fits, key=lambda name: (len(name), name))] if fits else 1.0
 
 
-def _only(row: Row, open_types: Sequence[int]) -> Row:
-    return Row(row.gpus, row.weight, tuple(row.rates[at] for at in open_types))
+def _only(row: JobKind, open_types: Sequence[int]) -> JobKind:
+    return JobKind(row.gpus, row.weight, tuple(row.rates[at] for at in open_types))
 
 
-def _rounded(rows: Sequence[Row]) -> Sequence[Row]:
+def _rounded(rows: Sequence[JobKind]) -> Sequence[JobKind]:
     """Round the speeds of many different jobs, so that a program stays small."""
     for steps in STEPS:
         if len(set(rows)) <= MOST_KINDS:
             break
-        rows = [Row(row.gpus, row.weight, _coarse(row.rates, steps)) for row in rows]
+        rows = [JobKind(row.gpus, row.weight, _coarse(row.rates, steps)) for row in rows]
     return rows
 
 
@@ -198,7 +198,7 @@ def _coarse(rates: tuple[float, ...], steps: int) -> tuple[float, ...]:
     return tuple(max(round(rate / most * steps), 1) / steps if rate > 0 else 0.0 for rate in rates)
 
 
-Kinds = tuple[tuple[Row, int], ...]
+Kinds = tuple[tuple[JobKind, int], ...]
 Solved = tuple[tuple[float, ...], ...]
 
 

@@ -59,9 +59,9 @@ def test_the_job_that_gains_most_on_the_fast_model_gets_it() -> None:
 
 
 def test_the_speeds_of_the_policy_are_those_of_jobs_that_declare_none() -> None:
-    told, untold = gang("told", gpus=8, speeds=SLOWER), gang("untold", gpus=8)
-    by_table = Gavel(speeds="V100:1;A100:4").parts(view(told, untold, V100=8, A100=8)).by_gang
-    assert by_table["untold"]["A100"] > by_table["told"].get("A100", 0.0) + 0.5
+    own, other = gang("own", gpus=8, speeds=SLOWER), gang("other", gpus=8)
+    by_table = Gavel(speeds="V100:1;A100:4").parts(view(own, other, V100=8, A100=8)).by_gang
+    assert by_table["other"]["A100"] > by_table["own"].get("A100", 0.0) + 0.5
 
 
 def test_a_job_that_names_a_model_has_its_time_there_only() -> None:
@@ -157,7 +157,7 @@ def test_jobs_run_on_the_model_where_they_gain_most_and_take_turns_there() -> No
     assert min(ran(world).values()) > 30 * 20.0
 
 
-def test_a_waiting_job_is_told_its_share_what_it_has_had_and_when_the_next_round_begins() -> None:
+def test_the_reason_has_the_share_what_it_has_had_and_when_the_next_round_begins() -> None:
     world = two_types()
     only = [member(1, 8, gpu_model="A100")]
     world.submit(gang("first", members=only), gang("second", members=only, at=1.0))
