@@ -37,6 +37,7 @@ Names = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     app.command()(simulate)
+    app.command()(train_policy)
     app.command()(simulations)
 
 
@@ -95,6 +96,10 @@ def simulate(
     speedup: Annotated[
         str, typer.Option(help="Of elastic policies: linear, amdahl:F or profile.")
     ] = "",
+    weights: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Of dl2 or mlf_rl, as skep train-policy writes them."),
+    ] = "",
     jobs: Annotated[int, typer.Option(help="How many jobs to make up.")] = 200,
     load: Annotated[float, typer.Option(help="Load of jobs that are made up.")] = 0.9,
     processes: Annotated[
@@ -136,6 +141,7 @@ def simulate(
         speeds,
         place,
         pull,
+        Path(weights) if weights else None,
     )
     lines: list[dict[str, Any]] = []
     series = []
@@ -161,6 +167,44 @@ def simulate(
         _print(lines)
         if html:
             say(f"The report is in {html}.")
+
+
+def train_policy(
+    policy: Annotated[str, typer.Argument(metavar="NAME", help="dl2 or mlf_rl.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Where to write the weights.")],
+    trace: Annotated[
+        str, typer.Option(metavar="FILE", help="Jobs to learn from; without it they are made up.")
+    ] = "",
+    gpus: Annotated[int, typer.Option(min=1, max=1024, help="GPUs of the cluster.")] = 16,
+    jobs: Annotated[int, typer.Option(min=2, max=1000, help="Jobs of each run.")] = 30,
+    rounds: Annotated[int, typer.Option(min=0, max=100_000, help="How long to train.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, max=1_000_000, help="Equal: equal weights.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Write the weights (.npz) of a learned policy, trained in the simulator on this machine, for
+    skep simulate --weights. Experimental; it needs numpy: pip install 'skep[policies]'."""
+    from skep_scheduler.simulator.command import PolicyError, WorkloadError, train_weights
+
+    try:
+        with count("rounds", rounds) as report:
+            data, card = train_weights(
+                policy,
+                Path(trace) if trace else None,
+                {"gpus": gpus, "jobs": jobs, "rounds": rounds, "seed": seed},
+                lambda done, total: report(done),
+            )
+        Path(out).write_bytes(data)
+    except (WorkloadError, PolicyError) as error:
+        _refuse(error.code, error.message, error.details, as_json)
+    except OSError as error:
+        _refuse("not_written", f"{error.filename}: {error.strerror}", {}, as_json)
+    if as_json:
+        say(json.dumps({"policy": policy, "file": out, **card}))
+        return
+    times = card["mean_jct_s"]
+    say(f"The weights are in {out}. Mean completion time on jobs that it did not learn from:")
+    for name, seconds in times.items():
+        say(f"  {name.replace('_', ' ')}: {seconds:,.0f} s")
 
 
 @contextmanager

@@ -68,6 +68,9 @@ SIMULATED_ONLY: Mapping[str, str] = {
         ("ftf", "min_makespan", "shockwave", "themis"),
         "jobs do not report how much work they have left",
     ),
+    **dict.fromkeys(
+        ("dl2", "mlf_rl"), "it is experimental: what a network decides is only to be simulated"
+    ),
     "mlfs": "jobs report no loss",
     "allox": "jobs report no rates by GPU model",
     "antman": "nodes give whole GPUs to tasks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 
 @dataclass(slots=True)
@@ -62,17 +62,20 @@ class Sizes:
 
     refuse: jobs that are never run, with the reason
     wake_at: decide again then, even if nothing happens
+    fell_back: why a learned policy left this decision to its fallback
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
     refuse: Mapping[str, str] = field(default_factory=dict)
     wake_at: float = inf
+    fell_back: str = ""
 
 
 class ElasticPolicy(Protocol):
     """Decides the sizes of all jobs of a pool of equal GPUs."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str: ...
 
     def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:
         """Return the sizes from now on. `jobs` are in the order of their submission; `gpus` is the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -27,6 +27,7 @@ from skep_scheduler.simulator.clusters import Hardware, read_cluster
 from skep_scheduler.simulator.presets import packing_native, registry
 from skep_scheduler.simulator.presets.elastic_native import (
     ELASTIC,
+    LEARNED,
     check_speedup,
     speedup_of,
 )
@@ -35,6 +36,7 @@ from skep_scheduler.simulator.ranked_pools import PLACES
 from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
+    TraceJob,
     WorkloadError,
     gangs_of,
     nodes_of,
@@ -64,6 +66,7 @@ class SimulateRequest:
         of each model are: `V100=1,A100=2.1`
     place, pull_s: of the event kernel, how the places of a job are ranked (`consolidated`,
         `crandom`, `random` or `apollo`), and how long a node pulls an image
+    weights: of learned policies, instead of those that are shipped
     speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
@@ -86,6 +89,7 @@ class SimulateRequest:
     speeds: str = ""
     place: str = ""
     pull_s: float = 0.0
+    weights: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,7 @@ def _execute(run: Run, report: Callable[[int], None] | None) -> tuple[Line, Seri
             request.speeds,
             request.place,
             request.pull_s,
+            request.weights,
             report,
         )
         outcome = registry.find(run.preset).run(setup)
@@ -425,4 +430,62 @@ def _shifted(trace: Trace, start: float) -> list[Any]:
     return sorted(jobs, key=lambda job: (job.submit_s, job.id))
 
 
-__all__ = ["PolicyError", "SimulateRequest", "WorkloadError", "execute", "execute_all", "plan_runs"]
+def train_weights(
+    name: str,
+    trace: Path | None,
+    options: Mapping[str, Any],
+    report: Callable[[int, int], None] | None = None,
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the file of weights of a learned policy and its card. With a trace it learns from
+    windows of `jobs` jobs of it. Raises `WorkloadError` and `PolicyError`."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    found = {rule.name: rule for rule in LEARNED}
+    if name not in found:
+        raise PolicyError(
+            "unknown_policy",
+            f"{name!r} is no learned policy. Learned policies are: {', '.join(sorted(found))}.",
+            policy=name,
+            known=sorted(found),
+        )
+    try:
+        from skep_scheduler.policies import weights
+        from skep_scheduler.simulator.learn import Training, train
+    except ModuleNotFoundError as error:
+        raise WorkloadError(
+            f"training needs {error.name}: pip install 'skep[policies]'", "missing_library"
+        ) from error
+    training = Training(**options)
+    if trace is not None:
+        rows = sorted(_shifted(read(trace), 0.0), key=lambda job: job.submit_s)
+        cut = [rows[n : n + training.jobs] for n in range(0, len(rows), training.jobs)]
+        training = replace(training, traces=[_from_zero(jobs) for jobs in cut if len(jobs) > 1])
+        if len(training.traces) < 2:
+            raise WorkloadError(
+                f"{trace.name}: {len(rows)} jobs are too few to learn from {training.jobs} at a "
+                "time and to keep some for validation; choose fewer with --jobs"
+            )
+    trained = train(found[name](), training, report)
+    return weights.dump(trained), dict(trained.card)
+
+
+def _from_zero(jobs: Sequence[TraceJob]) -> list[TraceJob]:
+    start = jobs[0].submit_s
+    return [
+        replace(
+            job,
+            submit_s=job.submit_s - start,
+            deadline_s=None if job.deadline_s is None else job.deadline_s - start,
+        )
+        for job in jobs
+    ]
+
+
+__all__ = [
+    "PolicyError",
+    "SimulateRequest",
+    "WorkloadError",
+    "execute",
+    "execute_all",
+    "plan_runs",
+    "train_weights",
+]

@@ -98,6 +98,7 @@ def run_elastic(
     coming = sorted(jobs, key=lambda job: job.submit_us, reverse=True)
     active: list[ElasticJobRun] = []
     wake_us, ended, series, idle = NEVER, 0, list[tuple[float, int, int]](), 0
+    fallbacks = 0
     while coming or active:
         now = min(coming[-1].submit_us if coming else NEVER, wake_us)
         now = min([now, *(job.end_us for job in active)])
@@ -116,6 +117,7 @@ def run_elastic(
         if active:
             sizes = _decided(policy, active, gpus, now)
             active = _carry_out(active, sizes, gpus, now)
+            fallbacks += bool(sizes.fell_back)
             if sizes.wake_at != inf:
                 wake_us = max(ceil(sizes.wake_at * US - 1e-3), now + 1)
         used = sum(job.facts.held for job in active)
@@ -127,9 +129,10 @@ def run_elastic(
             report(ended)
     thin = series[:: max(len(series) // 500, 1)]
     rescales = sum(job.rescales for job in jobs)
-    outcome = Outcome(
-        [job.result() for job in jobs], gpus, series=thin, more={"rescales": rescales}
-    )
+    more = {"rescales": rescales}
+    if getattr(policy, "experimental", False):
+        more |= {"experimental": True, "fallbacks": fallbacks}
+    outcome = Outcome([job.result() for job in jobs], gpus, series=thin, more=more)
     outcome.check(len(jobs))
     return outcome
 

@@ -57,6 +57,7 @@ class Setup:
     speeds: str = ""
     place: str = ""
     pull_s: float = 0.0
+    weights: Path | None = None
     report: Callable[[int], None] | None = None
 
     @property
@@ -219,7 +220,8 @@ def _elastic(setup: Setup, hardware: Hardware) -> Outcome:
     choice = PolicyChoice(setup.policy, setup.parameters)
     model = speedup_profiles(setup) or setup.speedup
     return elastic_native.run_native(
-        choice, setup.jobs, hardware.gpus, model, setup.restart_s, setup.report
+        *(choice, setup.jobs, hardware.gpus, model, setup.restart_s, setup.report),
+        weights=setup.weights,
     )
 
 
