@@ -85,7 +85,9 @@ def test_jobs_yield_to_each_other_as_their_policies_say_and_give_the_reason(
             api.patch(f"/virtual-clusters/{vc}", json={"policy": policy}).raise_for_status()
         long = run(api, "research", "long", 8)
         speeds = {"V100": 1.0, "A100": 2.2}
-        turns = [run(api, "vision", f"turn-{n}", 7, speeds=speeds) for n in range(2)]
+        # Long enough for a whole round between two of its beginnings, whenever a job starts.
+        seconds = 2 * ROUND_S + 3
+        turns = [run(api, "vision", f"turn-{n}", seconds, speeds=speeds) for n in range(2)]
         reach(api, long, {"RUNNING"})
         short = run(api, "research", "short", 1)
         waits_because(api, short, "so it is in queue 1 of 2, which goes first")
