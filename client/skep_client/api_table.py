@@ -247,6 +247,7 @@ class Api:
     queue = Method(calls.queue)
     history = Method(calls.history)
     node_forecast = Method(calls.node_forecast)
+    forecast_policy = Method(calls.forecast_policy)
     drain = Method(calls.drain)
     undrain = Method(calls.undrain)
 

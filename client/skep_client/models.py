@@ -205,6 +205,16 @@ class Chain(Model):
     totals: list[CellTotal] = Field(default_factory=list)
 
 
+class ChangedJob(Model):
+    id: str
+    name: str
+    owner: str = ""
+    state: str = ""
+    by_s: float = 0
+    old_end_at: float = 0
+    new_end_at: float = 0
+
+
 class CheckSummary(Model):
     name: str
     virtual_cluster: str = ""
@@ -357,6 +367,14 @@ class ForecastJob(Model):
     gpus: int = 0
     tasks: int = 0
     what: str = ""
+
+
+class ForecastSide(Model):
+    policy: str = ""
+    finished: int = 0
+    avg_wait_s: float = 0
+    p95_wait_s: float = 0
+    last_end_at: float = 0
 
 
 class GitSource(Model):
@@ -847,6 +865,26 @@ class PolicyChoice(Model):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
+class PolicyForecast(Model):
+    """
+    The present queue of a virtual cluster under its policy and under another one.
+    """
+
+    at: float
+    running: int = 0
+    waiting: int = 0
+    recent: int = 0
+    unknown_durations: int = 0
+    opportunistic: int = 0
+    never_end: int = 0
+    sides: list[ForecastSide] = Field(default_factory=list)
+    gaining: int = 0
+    losing: int = 0
+    gains: list[ChangedJob] = Field(default_factory=list)
+    losses: list[ChangedJob] = Field(default_factory=list)
+    hidden: int = 0
+
+
 class PolicyParameter(Model):
     name: str
     type: str
@@ -1119,6 +1157,12 @@ class SsoLink(Model):
     linked_at: datetime | None = None
     last_used_at: datetime | None = None
     can_unlink: bool = False
+
+
+class StartInterval(Model):
+    low: datetime | None = None
+    high: datetime | None = None
+    coverage: float = 0
 
 
 class StorageFile(Model):
@@ -1718,6 +1762,7 @@ class Simulation(Model):
     error: SimulationError | None = None
     request: SimulationInputs | None = None
     runs: list[SimulatedRun] = Field(default_factory=list)
+    forecast: PolicyForecast | None = None
 
 
 class Storage(Model):
@@ -1820,6 +1865,7 @@ class Home(Model):
 
 
 class Job(JobSummary):
+    expected_start_interval: StartInterval | None = None
     parent: Parent | None = None
     api_token: str | None = None
     depends_on: list[Dependency] = Field(default_factory=list)

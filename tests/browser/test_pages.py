@@ -68,6 +68,10 @@ def test_policies_are_compared_on_made_up_jobs_and_on_history(visit):
     visit("simulator")
 
 
+def test_a_policy_is_forecast_before_it_is_saved(visit):
+    visit("policy-forecast")
+
+
 def test_quotas_are_given_and_refused(visit):
     visit("quota")
 

@@ -287,6 +287,7 @@ EXPECTED = {
     "GET simulations/cluster": LOGGED_IN,
     "GET simulations/options": LOGGED_IN,
     "POST simulations": VC_ADMINS,
+    "POST virtual-clusters/<name>/policy/forecast": VC_ADMINS,
     "GET simulations/<id>": row(401, 404, 404, 404, "ok", "ok"),
     "POST simulations/<id>/stop": row(401, 404, 404, 404, "ok", "ok"),
     "GET usage": LOGGED_IN,

@@ -64,6 +64,7 @@ BODIES: dict[str, Any] = {
     f"PATCH {SERVICE}": {"description": "x"},
     "POST announcements": {"message": "Maintenance on Monday."},
     "POST simulations": {"virtual_cluster": "team", "policies": ["fifo"]},
+    "POST virtual-clusters/<name>/policy/forecast": {"name": "fifo"},
     "POST notifications/read": {"ids": []},
     "PATCH notifications/<id>": {"read": True},
     "PATCH notifications/preferences": {"events": {"job.failed": {"email": False}}},

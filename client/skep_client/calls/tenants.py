@@ -31,6 +31,14 @@ def policies() -> Call[models.Policies]:
     return Call("GET", "policies", models.Policies)
 
 
+def forecast_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[models.Simulation]:
+    """Simulate the queue of a virtual cluster under another policy on the server, in the
+    background."""
+    body = {"name": name, "parameters": dict(parameters)}
+    path = f"virtual-clusters/{vc}/policy/forecast"
+    return Call("POST", path, models.Simulation, json=body, repeatable=False)
+
+
 def choose_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[models.VirtualCluster]:
     """Choose the scheduling policy of a virtual cluster. For its VC admins and admins."""
     body = {"policy": {"name": name, "parameters": dict(parameters)}}

@@ -81,7 +81,11 @@ def _print_check(found: Check, file: str) -> None:
 
 def _print_start(forecast: Reason) -> None:
     start, at_once = (forecast.details.get(key) for key in ("expected_start", "opportunistic_now"))
-    if isinstance(start, int | float):
+    span = forecast.details.get("expected_interval")
+    if isinstance(span, list) and len(span) == 2:
+        low, high = (until(datetime.fromtimestamp(at, UTC)) for at in span)
+        say(f"Expected start: {low} to {high}, in 80 % of cases")
+    elif isinstance(start, int | float):
         say(f"Expected start: {until(datetime.fromtimestamp(start, UTC))}")
     if at_once:
         say("With jobPriorityClass oppo it would start at once.")

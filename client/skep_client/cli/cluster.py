@@ -111,12 +111,26 @@ def policy(
     vc: Annotated[str, typer.Argument(help="A virtual cluster.")] = "",
     name: PolicyName = "",
     parameters: Parameters = None,
+    forecast: Annotated[
+        bool,
+        typer.Option(
+            "--forecast", help="Show what NAME would do to the present queue; save nothing."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the policies that order waiting jobs, or choose the one of a virtual cluster.
 
     Without arguments it lists the policies, with VC it shows the one that orders its queue."""
     from skep_client import calls
+
+    if forecast:
+        if not name:
+            raise typer.BadParameter("--forecast needs VC and NAME.")
+        from skep_client.cli.forecast import show_forecast
+
+        show_forecast(vc, name, _values(parameters or []), as_json=as_json)
+        return
 
     with client() as skep:
         if not vc:

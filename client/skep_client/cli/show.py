@@ -55,7 +55,7 @@ def _facts(job: Job) -> dict[str, str]:
         "Tags": " ".join(job.tags),
         "State": job.state,
         "Why": words.reason(job),
-        "Expected": f"to start {words.until(job.expected_start)}" if job.expected_start else "",
+        "Expected": _expected(job),
         "After": ", ".join(f"{one.job} ({one.condition})" for one in job.depends_on),
         "Standing": words.standing(job),
         "Size": f"{words.number(job.tasks, 'task')}, {words.number(job.gpus, 'GPU')}",
@@ -68,6 +68,14 @@ def _facts(job: Job) -> dict[str, str]:
         "Attempt": words.attempt(job) if job.attempt > 1 else "",
         "Logs": f"deleted {_moment(job.logs_deleted_at)}" if job.logs_deleted_at else "",
     }
+
+
+def _expected(job: Job) -> str:
+    span = job.expected_start_interval
+    if span and span.low and span.high:
+        low, high = words.until(span.low), words.until(span.high)
+        return f"to start {low} to {high}, in {span.coverage:.0%} of cases"
+    return f"to start {words.until(job.expected_start)}" if job.expected_start else ""
 
 
 def _print_facts(facts: dict[str, str]) -> None:

@@ -383,7 +383,9 @@ ACTIONS: dict[str, Action] = {
     "job.port_forward": Action("job", "A user connected to a port of a task."),
     "job.port_forward.end": Action("job", "A connection to a port of a task ended."),
     "simulation.create": Action(
-        "simulation", "A simulation of policies was asked for.", ("POST simulations",)
+        "simulation",
+        "A simulation or a forecast of policies was asked for.",
+        ("POST simulations", "POST virtual-clusters/<name>/policy/forecast"),
     ),
     "simulation.stop": Action(
         "simulation", "A simulation was stopped.", ("POST simulations/<id>/stop",)

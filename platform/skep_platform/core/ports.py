@@ -94,6 +94,12 @@ class ForecastStart(Protocol):
         fits."""
 
 
+class StartInterval(Protocol):
+    def __call__(self, job: Any) -> tuple[float, float] | None:
+        """Return between which moments (seconds since the epoch) a waiting job starts with a
+        probability of 80 %; None: not known."""
+
+
 class ArchivesInUse(Protocol):
     def __call__(self) -> Any:
         """Return a queryset of the ids of the archives that jobs which have not ended need."""
@@ -212,6 +218,7 @@ check_raised_claims: Port[CheckRaisedClaims] = Port("check_raised_claims")
 cell_sizes: Port[CellSizes] = Port("cell_sizes")
 nodes_of_vc: Port[NodesOfVc] = Port("nodes_of_vc")
 forecast_start: Port[ForecastStart] = Port("forecast_start")
+start_interval: Port[StartInterval] = Port("start_interval")
 archives_in_use: Port[ArchivesInUse] = Port("archives_in_use")
 forget_archives: Port[ForgetArchives] = Port("forget_archives")
 jobs_on_gpus: Port[JobsOnGpus] = Port("jobs_on_gpus")

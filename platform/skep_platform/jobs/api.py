@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from skep_jobfile import schema
 from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
+from skep_platform.core import ports
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.paging import page, paged
@@ -42,8 +44,9 @@ from skep_platform.jobs.serializers import (
     TaskRoleSerializer,
     TaskSerializer,
 )
+from skep_platform.jobs.states import JobState
 from skep_platform.jobs.submission import attachments
-from skep_platform.jobs.submission.prediction import shown_to
+from skep_platform.jobs.submission.prediction import COVERAGE, shown_to
 
 TAGS = ["jobs"]
 COUNTED = 10_000  # jobs that a total counts at most
@@ -255,6 +258,7 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "api_token": _token_scope(job),
         "depends_on": job.spec.get("extras", {}).get("skep", {}).get("dependsOn", []),
         "prediction": shown_to(request.user, job) if may_stop else None,
+        "expected_start_interval": _start_interval(job),
         "retry_at": job.not_before,
         "diagnosing": job.diagnosing_at is not None,
         "bad_gpus": queries.bad_gpus(job),
@@ -271,6 +275,19 @@ def detail(request: Request, job: Job) -> dict[str, Any]:
         "visibility": job.visibility or None,
         "seen_by": job.visibility or job.vc.job_visibility,
     }
+
+
+def _start_interval(job: Job) -> dict[str, Any] | None:
+    """Return between which moments a job starts that the scheduler has made wait; a job that was
+    submitted a moment ago has none yet."""
+    waits = job.state == JobState.WAITING and job.placed_at is None
+    if not waits or "expected_start" not in (job.wait_reason or {}).get("details", {}):
+        return None
+    span = ports.start_interval.call(job)
+    if span is None:
+        return None
+    low, high = (datetime.fromtimestamp(at, UTC).isoformat() for at in span)
+    return {"low": low, "high": high, "coverage": COVERAGE}
 
 
 def _parent(request: Request, job: Job) -> dict[str, Any] | None:

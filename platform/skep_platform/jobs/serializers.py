@@ -179,7 +179,18 @@ class PredictionSerializer(Serializer):
     jobs = serializers.IntegerField(help_text="Earlier jobs of its owner that were like it.")
 
 
+class StartIntervalSerializer(Serializer):
+    low = serializers.DateTimeField()
+    high = serializers.DateTimeField()
+    coverage = serializers.FloatField(help_text="The share of the cases in which it holds.")
+
+
 class JobSerializer(JobSummarySerializer):
+    expected_start_interval = StartIntervalSerializer(
+        allow_null=True,
+        help_text="Of a waiting job, by the predicted durations of the jobs before it; null: one "
+        "of them has no prediction.",
+    )
     parent = ParentSerializer(
         allow_null=True, help_text="The job that submitted it by its API token, if you may see it."
     )

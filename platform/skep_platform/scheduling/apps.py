@@ -8,10 +8,11 @@ class SchedulingConfig(AppConfig):
 
     def ready(self) -> None:
         from skep_platform.core import ports
-        from skep_platform.scheduling import planned
+        from skep_platform.scheduling import planned, start_intervals
         from skep_platform.scheduling.shared_state import cell_sizes, forecast, nodes_of
 
         ports.forecast_start.bind(forecast)
+        ports.start_interval.bind(start_intervals.of_job)
         ports.cell_sizes.bind(cell_sizes)
         ports.nodes_of_vc.bind(nodes_of)
         ports.vc_capacity.bind(planned.capacity)

@@ -167,7 +167,7 @@ def placement_data(placement: Placement) -> list[dict[str, Any]]:
 
 def _read(ids: list[str]) -> Iterator[GangFacts]:
     jobs = {row[0]: _Job(*row) for row in fetch(JOBS, [ids])}
-    members, held, lacking = _members(list(jobs)), _held(list(jobs)), _lacking(jobs.values())
+    members, held, lacking = members_of(list(jobs)), _held(list(jobs)), _lacking(jobs.values())
     for pk in ids:
         if job := jobs.get(pk):
             yield job.as_facts(tuple(members[pk]), tuple(held[pk]), lacking[pk])
@@ -276,7 +276,8 @@ def _speeds(declared: Mapping[str, float] | None) -> tuple[tuple[str, float], ..
     return tuple(sorted((declared or {}).items()))
 
 
-def _members(ids: list[str]) -> dict[str, list[facts.Member]]:
+def members_of(ids: list[str]) -> dict[str, list[facts.Member]]:
+    """Return the task roles of jobs, by job, also of those that are over. One query."""
     members: dict[str, list[facts.Member]] = defaultdict(list)
     for pk, *values in fetch(ROLES, [ids]):
         members[pk].append(_member(*values))

@@ -18,7 +18,7 @@ from skep_platform.core import gc_control
 from skep_platform.core.ports import CellSize
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.models import Job, TaskRole
-from skep_platform.scheduling import planned
+from skep_platform.scheduling import planned, start_intervals
 from skep_platform.scheduling.read_facts import gang_of
 from skep_platform.scheduling.source import StateSource
 from skep_platform.scheduling.tick import limits
@@ -73,7 +73,11 @@ def forecast(job: Job, roles: Sequence[TaskRole]) -> messages.Reason:
         return _reason("starts_now", message, answer, now)
     if isinstance(answer, Preemption):
         return _preempts(answer, now)
-    return messages.reason(str(answer.code), answer.message, **answer.details)
+    details = dict(answer.details)
+    model = roles[0].gpu_model if roles else ""
+    if "expected_start" in details and (span := start_intervals.of_new_job(job, model)):
+        details["expected_interval"] = list(span)
+    return messages.reason(str(answer.code), answer.message, **details)
 
 
 def _preempts(answer: Preemption, now: float) -> messages.Reason:

@@ -19,7 +19,7 @@ from skep_platform.accounts import current_user
 from skep_platform.core.api import Body, parameters, validated
 from skep_platform.core.paging import page, paged
 from skep_platform.core.throttling import Exports
-from skep_platform.simulations import history, queries, running, services
+from skep_platform.simulations import forecasting, history, queries, running, services
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import policies
@@ -205,9 +205,50 @@ class SimulationInputsSerializer(serializers.Serializer[Any]):
     changes = SharesSerializer(many=True)
 
 
+class ForecastSideSerializer(serializers.Serializer[Any]):
+    policy = serializers.CharField()
+    finished = serializers.IntegerField(help_text="Jobs that end; the figures are of these.")
+    avg_wait_s = serializers.FloatField(help_text="From now on, or from the later submission.")
+    p95_wait_s = serializers.FloatField()
+    last_end_at = serializers.FloatField(help_text="Seconds since the epoch.")
+
+
+class ChangedJobSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+    state = serializers.ChoiceField(["waiting", "running"])
+    by_s = serializers.FloatField(help_text="Later by so much; negative: earlier.")
+    old_end_at = serializers.FloatField(help_text="Seconds since the epoch, as the next one.")
+    new_end_at = serializers.FloatField()
+
+
+class PolicyForecastSerializer(serializers.Serializer[Any]):
+    """The present queue of a virtual cluster under its policy and under another one."""
+
+    at = serializers.FloatField(help_text="Seconds since the epoch: the moment it begins with.")
+    running = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+    recent = serializers.IntegerField(help_text="Jobs of the last week that come once more.")
+    unknown_durations = serializers.IntegerField(
+        help_text="Jobs without estimate: they run as long as the median job."
+    )
+    opportunistic = serializers.IntegerField(help_text="Jobs that are left out.")
+    never_end = serializers.IntegerField(help_text="Jobs that never start under the new policy.")
+    sides = ForecastSideSerializer(many=True, help_text="The present policy, then the other one.")
+    gaining = serializers.IntegerField(help_text="Jobs that end at least a minute earlier.")
+    losing = serializers.IntegerField(help_text="Jobs that end at least a minute later.")
+    gains = ChangedJobSerializer(many=True, help_text="The ten that gain most, if you see them.")
+    losses = ChangedJobSerializer(many=True, help_text="The ten that lose most, if you see them.")
+    hidden = serializers.IntegerField(help_text="Of these twenty those that you may not see.")
+
+
 class SimulationSerializer(SimulationSummarySerializer):
     request = SimulationInputsSerializer()
     runs = SimulatedRunSerializer(many=True, help_text="Empty until it has succeeded.")
+    forecast = PolicyForecastSerializer(
+        allow_null=True, help_text="Of the forecast of a policy, once it has succeeded."
+    )
 
 
 class SimulationsView(APIView):
@@ -232,7 +273,7 @@ class SimulationsView(APIView):
         for name in ("since", "until"):
             body[name] = body[name].isoformat()
         made = services.create(current_user.user(request), vc, body)
-        return Response(_shown(made), status=201)
+        return Response(shown(request.user, made), status=201)
 
 
 class SimulationView(APIView):
@@ -240,7 +281,7 @@ class SimulationView(APIView):
     def get(self, request: Request, id: UUID) -> Response:
         """Return a simulation, with the figures and the series of its runs once it has
         succeeded."""
-        return Response(_shown(queries.find(request.user, id)))
+        return Response(shown(request.user, queries.find(request.user, id)))
 
 
 class SimulationStopView(APIView):
@@ -251,7 +292,7 @@ class SimulationStopView(APIView):
         """Stop a simulation. One that is over stays as it is."""
         found = queries.find(request.user, id)
         services.stop(found)
-        return Response(_shown(found))
+        return Response(shown(request.user, found))
 
 
 class TraceView(APIView):
@@ -361,10 +402,13 @@ def _summary(row: Simulation) -> dict[str, Any]:
     }
 
 
-def _shown(row: Simulation) -> Any:
+def shown(user: Any, row: Simulation) -> Any:
+    """Return a simulation as its reader sees it."""
+    stored = (row.result or {}).get("forecast")
     runs = (row.result or {}).get("runs", [])
     window: dict[str, Any] = {"since": None, "until": None}
     if row.request["source"] == "history":
         window = {name: datetime.fromisoformat(row.request[name]) for name in window}
     body = _summary(row) | {"request": row.request | window, "runs": runs}
+    body["forecast"] = forecasting.shown(user, stored) if stored else None
     return SimulationSerializer(body).data

@@ -28,7 +28,7 @@ import structlog
 
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import ENVIRONMENT
-from skep_platform.simulations import history, services
+from skep_platform.simulations import forecasting, history, services
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_scheduler.simulator.command import plain_model
 
@@ -44,6 +44,7 @@ FOLDERS = "skep-simulation-"
 LEFT_S = 3600.0  # a folder that is older belongs to a worker that was killed
 BEHIND = 10  # the nice value
 GPUS_OF_NODE = 8  # of a model of which there is no node yet
+PROGRAM = (sys.executable, "-m", "skep_scheduler.simulator")
 HERE, CHANGED = "as_is", "changed"
 
 
@@ -67,7 +68,8 @@ def run_next() -> None:
     if found is None:
         return
     try:
-        result = {"runs": _run(found)}
+        live = found.request["source"] == forecasting.SOURCE
+        result = {"forecast": _forecast(found)} if live else {"runs": _run(found)}
     except Stopped:
         services.finish(found.pk, SimulationState.STOPPED)
     except SkepError as error:
@@ -96,6 +98,18 @@ def _run(simulation: Simulation) -> list[dict[str, Any]]:
             for scenario in scenarios
             for found in watch.runs(_command(request, scenario, trace), len(request["policies"]))
         ]
+
+
+def _forecast(simulation: Simulation) -> dict[str, Any]:
+    """Run the present queue of a virtual cluster on under its policy and another one."""
+    _remove_left()
+    with TemporaryDirectory(prefix=FOLDERS) as folder:
+        path = Path(folder) / "snapshot.json"
+        jobs, about = forecasting.write(simulation, path)
+        policies = len(simulation.request["policies"])
+        watch = _Watch(simulation, jobs * policies)
+        runs = watch.runs([*PROGRAM, "--watch", "--snapshot", str(path)], policies)
+    return forecasting.summary(runs, about)
 
 
 def _remove_left() -> None:
@@ -213,7 +227,7 @@ def _command(request: Mapping[str, Any], scenario: Scenario, trace: Path) -> lis
         options.append(f"--policy={policy}")
     for share in scenario.shares:
         options.append(f"--vc={share}")
-    return [sys.executable, "-m", "skep_scheduler.simulator", *options]
+    return [*PROGRAM, *options]
 
 
 class _Watch:
@@ -251,7 +265,8 @@ class _Watch:
                 if "ended" in facts:
                     self.ended = facts["ended"]
                 else:
-                    found.append({"figures": facts["line"], "series": _thinned(facts["series"])})
+                    run = {"figures": facts["line"], "series": _thinned(facts["series"])}
+                    found.append(run | {"jobs": facts["jobs"]} if "jobs" in facts else run)
         finally:
             process.kill()
             process.wait()

@@ -44,6 +44,11 @@ def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Si
     """
     _check_policies(request["policies"], request["placement"])
     _check_changes(user, vc, request["changes"])
+    return store(user, vc, request)
+
+
+def store(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Simulation:
+    """Store a question that was checked. Raises Conflict `simulation_active`."""
     try:
         with transaction.atomic():
             made = Simulation.objects.create(owner=user, vc=vc, request=request)

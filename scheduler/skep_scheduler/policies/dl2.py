@@ -75,7 +75,7 @@ class Dl2:
         )
         keys = [float(given.get(job.id, 0)) for job in jobs] + [float("inf")]
         allowed = [self._next(job, given.get(job.id, 0)) for job in jobs]
-        skips = len(jobs) <= gpus  # nobody waits for what stays idle
+        skips = len(jobs) <= gpus  # no job waits for what stays idle
         while free > 0:
             open_ = [n for n, size in enumerate(allowed) if 0 < size - keys[n] <= free]
             if not open_:

@@ -10,11 +10,12 @@ import argparse
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from skep_scheduler.policies import PolicyError
+from skep_scheduler.simulator import snapshot
 from skep_scheduler.simulator.command import SimulateRequest, execute, execute_all, plan_runs
 from skep_scheduler.simulator.presets.registry import PRESETS, policy_names
 from skep_scheduler.simulator.workload import WorkloadError
@@ -23,6 +24,8 @@ from skep_scheduler.simulator.workload import WorkloadError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status: 2 for arguments that cannot be read."""
     args = _parser().parse_args(argv)
+    if args.snapshot is not None:
+        return watch(partial(_snapshot_runs, args.snapshot))
     request = SimulateRequest(
         args.trace,
         args.cluster,
@@ -41,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         pull_s=args.pull,
     )
     if args.watch:
-        return watch(request)
+        return watch(partial(_trace_runs, request))
     try:
         for line, _ in execute_all(plan_runs(request), 1, lambda ended, total: None):
             sys.stdout.write(json.dumps(line) + "\n")
@@ -52,20 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def watch(request: SimulateRequest) -> int:
+def watch(runs: Callable[[], None]) -> int:
     """Print what a program that waits for the runs wants to know, one object a line: `ended` (jobs
-    of all runs so far) of `total`; for each run its `line` and `series`, which begins at 0 s; or
-    `error`, with code, message and details."""
+    of all runs so far) of `total`; for each run its `line` and `series`, which begins at 0 s, and
+    of a snapshot its `jobs`; or `error`, with code, message and details."""
     try:
-        runs = plan_runs(request)
-        total, before = sum(len(run.trace.jobs) for run in runs), 0
-        _report(ended=0, total=total)
-        for run in runs:
-            line, series = execute(run, partial(_report_ended, before, total))
-            start = 0.0 if run.live else min(job.submit_s for job in run.trace.jobs)
-            _report(line=line, series=[(round(at - start, 1), *more) for at, *more in series])
-            before += len(run.trace.jobs)
-            _report(ended=before, total=total)
+        runs()
     except (WorkloadError, PolicyError) as error:
         _report(error={"code": error.code, "message": error.message, "details": error.details})
         return 2
@@ -79,6 +74,33 @@ def watch(request: SimulateRequest) -> int:
         _report(error={"code": "simulation_failed", "message": message, "details": {}})
         return 2
     return 0
+
+
+def _trace_runs(request: SimulateRequest) -> None:
+    runs = plan_runs(request)
+    total, before = sum(len(run.trace.jobs) for run in runs), 0
+    _report(ended=0, total=total)
+    for run in runs:
+        line, series = execute(run, partial(_report_ended, before, total))
+        start = 0.0 if run.live else min(job.submit_s for job in run.trace.jobs)
+        _report(line=line, series=[(round(at - start, 1), *more) for at, *more in series])
+        before += len(run.trace.jobs)
+        _report(ended=before, total=total)
+
+
+def _snapshot_runs(path: Path) -> None:
+    data = json.loads(path.read_text())
+    known = snapshot.decode(data["snapshot"])
+    jobs = len(known.running) + len(known.waiting)
+    total, before = jobs * len(data["choices"]), 0
+    _report(ended=0, total=total)
+    for label, choice in data["choices"]:
+        report = partial(_report_ended, before, total)
+        found, figures, series = snapshot.run(known, snapshot.choice_of(choice), report)
+        line = {"policy": label, **figures}
+        _report(line=line, series=series, jobs=[[j.id, j.wait_s, j.ended_at] for j in found])
+        before += jobs
+        _report(ended=before, total=total)
 
 
 def _report_ended(before: int, total: int, jobs: int) -> None:
@@ -114,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speedup", default="", help="elastic: linear, amdahl:F or profile")
     parser.add_argument("--restart", type=float, default=0.0, help="seconds lost by a preemption")
     parser.add_argument("--watch", action="store_true", help="print progress and series, too")
+    parser.add_argument("--snapshot", type=Path, help="a snapshot to run on, in place of a trace")
     parser.add_argument("--grace", type=float, default=30.0, help="seconds to leave (default: 30)")
     return parser
 

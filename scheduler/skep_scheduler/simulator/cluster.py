@@ -78,6 +78,7 @@ class SimulatedCluster:
         ended before one arrives teach how long it will run
     keep_progress: whether a preempted gang goes on where it stopped (it saved a checkpoint), or
         starts from the beginning
+    restart_s: how much longer a gang that keeps its progress runs for each preemption
     """
 
     def __init__(
@@ -88,11 +89,13 @@ class SimulatedCluster:
         grace_s: float = 5.0,
         *,
         keep_progress: bool = False,
+        restart_s: float = 0.0,
     ) -> None:
         self.state = ClusterState()
         self.options = options
         self.grace_s = grace_s
         self.keep_progress = keep_progress
+        self.restart_s = restart_s
         self.now = 0.0
         self.lifetimes: dict[str, float] = {}
         self.families: dict[str, Families] = {}
@@ -113,6 +116,13 @@ class SimulatedCluster:
         """Make a gang arrive at its own `submitted_at`."""
         self.history[gang.id] = History(gang)
         heapq.heappush(self._events, Event(gang.submitted_at, EventKind.ARRIVE, gang.id))
+
+    def resume(self, allocation: Allocation) -> None:
+        """Make a gang hold places that it was given before this moment."""
+        gang_id = allocation.gang.id
+        self.history[gang_id] = History(allocation.gang)
+        self.state.set_running(allocation)
+        self._note_start(gang_id)
 
     def plan(self) -> Plan:
         """Return the engine's plan for this moment without carrying it out."""
@@ -259,6 +269,8 @@ class SimulatedCluster:
         before = history.served_s
         self._note_service(gang_id)
         history.starts += 1
+        if self.keep_progress and history.remaining_s is not None:
+            history.remaining_s += self.restart_s
         allocation = self.state.running[gang_id]
         served_gpu_s = (history.served_s - before) * gpus_of(allocation)
         attained_gpu_s = allocation.gang.attained_gpu_s + served_gpu_s

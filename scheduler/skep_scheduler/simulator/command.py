@@ -403,6 +403,7 @@ def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, flo
     nodes = nodes_of(hardware.shape)
     vcs = virtual_clusters(nodes, request.vcs, run.choice)
     cluster = SimulatedCluster(nodes, vcs, grace_s=request.grace_s, keep_progress=True)
+    cluster.restart_s = request.restart_s
     start = min(job.submit_s for job in run.trace.jobs)
     jobs = _shifted(run.trace, start)
     learns = Knows.HISTORY in policies.check(run.choice).needs.must_know

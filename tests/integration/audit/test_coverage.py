@@ -355,6 +355,7 @@ CASES: dict[str, Case] = {
     ),
     "POST jobs/<id>/stop": Case("owner"),
     "POST simulations": Case("vc_admin"),
+    "POST virtual-clusters/<name>/policy/forecast": Case("vc_admin"),
     "POST simulations/<id>/stop": Case(
         "vc_admin", prepare=lambda w: Simulation.objects.update(state="QUEUED")
     ),

@@ -30,7 +30,7 @@ def page(tmp_path, monkeypatch):
 
 
 def linked() -> str:
-    """The address of the documentation that the page is told."""
+    """The address of the documentation that the page gets."""
     return re.findall(
         r'name="documentation" content="([^"]*)"', Client().get("/").content.decode()
     )[0]

@@ -28,6 +28,7 @@ DETAIL = SUMMARY | {
     *("spec_text", "task_roles", "may_stop", "lazy_preemption", "preemptible", "pinned_cell"),
     *(
         "prediction",
+        "expected_start_interval",
         "max_duration_s",
         "ends_at",
         "deadline_at",

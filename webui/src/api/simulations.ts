@@ -9,6 +9,8 @@ export type SimulationSummary = Schemas["SimulationSummary"];
 export type SimulationOptions = Schemas["SimulationOptions"];
 export type SimulationBody = Schemas["SimulationBodyRequest"];
 export type SimulatedRun = Schemas["SimulatedRun"];
+export type PolicyForecast = Schemas["PolicyForecast"];
+export type ChangedJob = Schemas["ChangedJob"];
 export type Placement = Schemas["SimulatedPlacement"];
 
 const REFRESH_MS = 1000;
@@ -49,4 +51,13 @@ export function createSimulation(body: SimulationBody) {
 
 export function stopSimulation(id: string) {
   return unwrap(client.POST("/api/v1/simulations/{id}/stop", { params: { path: { id } } }));
+}
+
+export function forecastPolicy(name: string, policy: Schemas["PolicyChoiceBodyRequest"]) {
+  return unwrap(
+    client.POST("/api/v1/virtual-clusters/{name}/policy/forecast", {
+      params: { path: { name } },
+      body: policy,
+    }),
+  );
 }

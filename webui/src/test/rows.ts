@@ -113,6 +113,7 @@ export function aWholeJob(part: Partial<Job> = {}): Job {
     retries_ended: false,
     more_memory: null,
     prediction: null,
+    expected_start_interval: null,
     ...part,
   };
 }

@@ -16,12 +16,14 @@ interface Props {
   reason: Reason | ForecastReason;
   /** Whose job it is: "team-vision owns". */
   vc: string;
+  /** Between which moments it starts in 80 % of the cases (seconds since the epoch), if known. */
+  interval?: [number, number] | undefined;
   /** What can be done about it. */
   children?: ReactNode;
 }
 
 /** Explains why a job waits and until when: one sentence, and the numbers behind it. */
-export function WaitReason({ reason, vc, children }: Props) {
+export function WaitReason({ reason, vc, interval, children }: Props) {
   // A reason of the platform, or of a newer server, has other details: its sentence stands alone.
   const numbers = "needs" in reason.details ? reason.details : null;
   return (
@@ -31,6 +33,7 @@ export function WaitReason({ reason, vc, children }: Props) {
         {"expected_start" in reason.details ? (
           <ExpectedStart
             at={reason.details.expected_start}
+            interval={interval ?? intervalOf(reason.details)}
             startsUnaided={STARTS_UNAIDED.has(reason.code)}
           />
         ) : null}
@@ -71,8 +74,27 @@ const STARTS_UNAIDED = new Set<string>([
 ] satisfies Reason["code"][]);
 
 /** `at` in seconds since the epoch. */
-function ExpectedStart({ at, startsUnaided }: { at: number | null; startsUnaided: boolean }) {
+function ExpectedStart({
+  at,
+  interval,
+  startsUnaided,
+}: {
+  at: number | null;
+  interval: [number, number] | undefined;
+  startsUnaided: boolean;
+}) {
   const now = useNow();
+  if (interval) {
+    const [low, high] = interval.map((second) =>
+      formatExpectedTime(Math.max(second * 1000, now), now),
+    );
+    return (
+      <Figure name="Expected start">
+        {low === high ? `about ${high}` : `between ${low} and ${high}`}{" "}
+        <span className={css.dimmed}>in 80 % of cases</span>
+      </Figure>
+    );
+  }
   if (at === null) {
     return startsUnaided ? (
       <Figure name="Expected start">
@@ -87,6 +109,12 @@ function ExpectedStart({ at, startsUnaided }: { at: number | null; startsUnaided
       <span className={css.dimmed}>{formatTimeUntil(start, now)}</span>
     </Figure>
   );
+}
+
+/** That of a dry run. */
+function intervalOf(details: object): [number, number] | undefined {
+  const found = "expected_interval" in details ? details.expected_interval : undefined;
+  return Array.isArray(found) && found.length === 2 ? [found[0], found[1]] : undefined;
 }
 
 function Numbers({ numbers, of }: { numbers: SchedulingDetails; of: string }) {

@@ -111,7 +111,11 @@ function JobStatus({ job }: { job: Job }) {
       {job.wait_reason ? (
         <>
           {job.state === "WAITING" || job.preempting ? null : <p>{jobStatusText(job)}</p>}
-          <WaitReason reason={job.wait_reason} vc={job.virtual_cluster}>
+          <WaitReason
+            reason={job.wait_reason}
+            vc={job.virtual_cluster}
+            interval={spanOf(job.expected_start_interval)}
+          >
             <WaitActions job={job} />
           </WaitReason>
         </>
@@ -221,4 +225,8 @@ function useClone(job: Job) {
     },
     onError: (error) => notifyError(error, "The job was not cloned"),
   });
+}
+
+function spanOf(interval: Job["expected_start_interval"]): [number, number] | undefined {
+  return interval ? [Date.parse(interval.low) / 1000, Date.parse(interval.high) / 1000] : undefined;
 }

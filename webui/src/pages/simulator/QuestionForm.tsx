@@ -14,7 +14,7 @@ import {
 import { shortModel } from "@/format/names";
 import { Icon } from "@/ui/Icon";
 import type { SimulatorSearch } from "./searchParams";
-import { policyLabel } from "./labels";
+import { policyLabel } from "@/features/simulations/labels";
 import css from "./simulator.module.css";
 
 const WHOLE = "";

@@ -22,7 +22,9 @@ import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { comparedTo, percentDone, runLabel, scopeOf, stateLabel } from "./labels";
+import { ForecastAnswer } from "@/features/simulations/ForecastAnswer";
+import { percentDone } from "@/features/simulations/labels";
+import { comparedTo, runLabel, scopeOf, stateLabel } from "./labels";
 import css from "./simulator.module.css";
 
 /** How wide the flank of a step is drawn. */
@@ -81,9 +83,11 @@ function Facts({ simulation: { request, source, owner, ...found } }: { simulatio
         Of <b>{scopeOf(found)}</b>
       </span>
       <span>
-        {source === "history" && since && until
-          ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
-          : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
+        {source === "live"
+          ? "The present queue under another policy"
+          : source === "history" && since && until
+            ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
+            : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
       </span>
       <span>{request.placement === "cells" ? "As the live scheduler" : "Fast, one pool"}</span>
       {request.changes.map((change) => (
@@ -100,6 +104,7 @@ function Facts({ simulation: { request, source, owner, ...found } }: { simulatio
 
 function Content({ simulation: found }: { simulation: Simulation }) {
   if (isActive(found)) return <Waiting simulation={found} />;
+  if (found.forecast) return <ForecastAnswer forecast={found.forecast} />;
   if (found.runs.length > 0) return <Results runs={found.runs} />;
   return (
     <EmptyState

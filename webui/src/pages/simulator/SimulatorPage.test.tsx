@@ -95,6 +95,7 @@ function aSimulation(part: Partial<Simulation> = {}): Simulation {
       restart_s: 0,
       changes: [],
     },
+    forecast: null,
     runs: [],
     ...part,
   };

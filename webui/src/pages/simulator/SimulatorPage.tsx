@@ -9,7 +9,8 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { RelativeTime } from "@/ui/Time";
 import { QuestionForm } from "./QuestionForm";
-import { policyLabel, scopeOf, stateLabel } from "./labels";
+import { policyLabel } from "@/features/simulations/labels";
+import { scopeOf, stateLabel } from "./labels";
 import css from "./simulator.module.css";
 
 const COMMAND = "skep simulate --trace history --cluster live --policy fifo --policy srtf";

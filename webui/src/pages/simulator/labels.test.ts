@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { SimulatedRun } from "@/api/simulations";
-import { comparedTo, percentDone, policyLabel, runLabel } from "./labels";
+import { percentDone, policyLabel } from "@/features/simulations/labels";
+import { comparedTo, runLabel } from "./labels";
 
 const run = (scenario: "as_is" | "changed") =>
   ({ scenario, figures: { policy: "fifo" } }) as unknown as SimulatedRun;

@@ -1,14 +1,9 @@
 import type { SimulatedRun, SimulationSummary } from "@/api/simulations";
+import { policyLabel } from "@/features/simulations/labels";
 
 /** What a simulation ran on: "team" or "the whole cluster". */
 export function scopeOf({ virtual_cluster }: { virtual_cluster: string }): string {
   return virtual_cluster || "the whole cluster";
-}
-
-export function policyLabel(policy: string): string {
-  const [name = "", parameters] = policy.split(":", 2);
-  const words = name.replaceAll("_", " ");
-  return parameters ? `${words} (${parameters})` : words;
 }
 
 /** "fifo", or where the cluster changes "fifo, as it is" and "fifo, changed". */
@@ -26,17 +21,6 @@ export function stateLabel(state: SimulationSummary["state"]): string {
     FAILED: "Failed",
     STOPPED: "Stopped",
   }[state];
-}
-
-/** The share of the jobs that ended, in percent. */
-export function percentDone({
-  jobs_ended,
-  jobs_total,
-}: {
-  jobs_ended: number;
-  jobs_total: number;
-}): number {
-  return jobs_total ? Math.min(100, Math.round((100 * jobs_ended) / jobs_total)) : 0;
 }
 
 /** How much a figure is of that of the first run: "−12%"; nothing where that was 0. */

@@ -50,12 +50,21 @@ const read = {
   "GET /virtual-clusters/vision/registry-credentials": { results: [], next: null, previous: null },
 };
 
+/** Of the order of the queue: the default image has such a button, too. */
+async function save() {
+  const buttons = await screen.findAllByRole("button", { name: "Save" });
+  const enabled = buttons.find((button) => !button.hasAttribute("disabled"));
+  if (enabled) await userEvent.click(enabled);
+}
+
 test("an administrator chooses the order of the queue", async () => {
   document.cookie = "skep_csrf=x";
   const requests = serve({ ...read, "PATCH /virtual-clusters/vision": vc });
   renderPage(<SettingsTab vc={vc} admin={true} />);
   await userEvent.click(await screen.findByRole("combobox", { name: "Order of the queue" }));
   await userEvent.click(await screen.findByRole("option", { name: "fifo" }));
+  expect(requests.some((request) => request.method === "PATCH")).toBe(false);
+  await save();
   const patch = requests.find((request) => request.method === "PATCH");
   expect(await patch?.json()).toEqual({ policy: { name: "fifo", parameters: {} } });
 });
@@ -76,8 +85,48 @@ test("a parameter that is a text is typed", async () => {
   renderPage(<SettingsTab vc={shared} admin={true} />);
   await userEvent.type(await screen.findByRole("textbox", { name: "Weights" }), "ann:2");
   await userEvent.tab();
+  await save();
   const patch = requests.find((request) => request.method === "PATCH");
   expect(await patch?.json()).toEqual({
     policy: { name: "drf", parameters: { weights: "ann:2" } },
   });
+});
+
+const job = { owner: "ann", state: "waiting", old_end_at: 0, new_end_at: 0 };
+const side = { finished: 3, avg_wait_s: 14_400, p95_wait_s: 39_600, last_end_at: 1_795_000_000 };
+const forecast = {
+  at: 1_794_900_000,
+  running: 1,
+  waiting: 2,
+  recent: 0,
+  unknown_durations: 0,
+  opportunistic: 0,
+  never_end: 0,
+  sides: [
+    { ...side, policy: "priority_ageing" },
+    { ...side, policy: "fifo", avg_wait_s: 3600 },
+  ],
+  gaining: 1,
+  losing: 1,
+  gains: [{ ...job, id: "a", name: "short", by_s: -36_000 }],
+  losses: [{ ...job, id: "b", name: "long", by_s: 3600 }],
+  hidden: 0,
+};
+
+test("another policy is forecast before it is saved", async () => {
+  document.cookie = "skep_csrf=x";
+  const simulation = { id: "s", state: "SUCCEEDED", error: null, runs: [], forecast };
+  const requests = serve({
+    ...read,
+    "POST /virtual-clusters/vision/policy/forecast": simulation,
+    "GET /simulations/s": simulation,
+  });
+  renderPage(<SettingsTab vc={vc} admin={true} />);
+  await userEvent.click(await screen.findByRole("combobox", { name: "Order of the queue" }));
+  await userEvent.click(await screen.findByRole("option", { name: "fifo" }));
+  await userEvent.click(await screen.findByRole("button", { name: "Forecast" }));
+  expect(await screen.findByRole("row", { name: /^fifo 1h/ })).toBeVisible();
+  expect(screen.getByRole("row", { name: /short ann 10h/ })).toBeVisible();
+  expect(screen.getByRole("row", { name: /long ann 1h/ })).toBeVisible();
+  expect(requests.some((request) => request.method === "PATCH")).toBe(false);
 });

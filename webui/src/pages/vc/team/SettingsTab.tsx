@@ -17,6 +17,7 @@ import { capitalize } from "@/format/names";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { notifyError, notifySuccess } from "@/ui/notify";
+import { PolicyForecast } from "./PolicyForecast";
 import { QuotaForm } from "./QuotaForm";
 import { VirtualClusterLimits } from "./VirtualClusterLimits";
 import css from "./SettingsTab.module.css";
@@ -172,19 +173,25 @@ function DefaultImage({ vc }: { vc: VirtualCluster }) {
   );
 }
 
-/** In which order the jobs of the virtual cluster start; administrators choose it. */
+type Choice = VirtualCluster["policy"];
+
+/** In which order the jobs of the virtual cluster start; administrators choose it. Another policy
+ * is tried in a forecast, and then saved. */
 function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
   const queries = useQueryClient();
   const { data } = useQuery(policies);
+  const [draft, setDraft] = useState<Choice>();
   const change = useMutation({
-    mutationFn: (policy: { name: string; parameters: Record<string, unknown> }) =>
-      updateVirtualCluster(vc.name, { policy }),
-    onSuccess: () => notifySuccess("The order of its queue is changed"),
+    mutationFn: (policy: Choice) => updateVirtualCluster(vc.name, { policy }),
+    onSuccess: () => {
+      setDraft(undefined);
+      notifySuccess("The order of its queue is changed");
+    },
     onError: (error) => notifyError(error),
     onSettled: () => queries.invalidateQueries({ queryKey: virtualClusters.queryKey }),
   });
   if (!data) return null;
-  const chosen = change.isPending ? change.variables : vc.policy;
+  const chosen = draft ?? vc.policy;
   const known = data.policies.find((policy) => policy.name === chosen.name);
   return (
     <section>
@@ -198,7 +205,7 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
         value={chosen.name}
         disabled={!admin}
         allowDeselect={false}
-        onChange={(name) => name && change.mutate({ name, parameters: {} })}
+        onChange={(name) => name && setDraft(name === vc.policy.name ? undefined : of(name))}
       />
       {vc.may_manage ? (
         <LinkButton
@@ -213,20 +220,37 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
       ) : null}
       {known?.parameters.map((parameter) => (
         <PolicyField
-          key={`${known.name} ${parameter.name}`}
+          key={`${known.name} ${parameter.name} ${draft ? "draft" : "saved"}`}
           parameter={parameter}
           value={chosen.parameters[parameter.name] ?? parameter.default}
           disabled={!admin}
           onChange={(value) =>
-            change.mutate({
+            setDraft({
               name: known.name,
               parameters: { ...chosen.parameters, [parameter.name]: value },
             })
           }
         />
       ))}
+      {draft ? (
+        <>
+          <PolicyForecast key={JSON.stringify(draft)} vc={vc.name} policy={draft} />
+          <div className={css.line}>
+            <Button loading={change.isPending} onClick={() => change.mutate(draft)}>
+              Save
+            </Button>
+            <Button variant="default" onClick={() => setDraft(undefined)}>
+              Cancel
+            </Button>
+          </div>
+        </>
+      ) : null}
     </section>
   );
+}
+
+function of(name: string): Choice {
+  return { name, parameters: {} };
 }
 
 /** The chosen policy first, and one that is not. */

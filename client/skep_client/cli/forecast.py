@@ -1,0 +1,68 @@
+"""What `skep policy VC NAME --forecast` shows: the present queue under another policy."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from skep_client import exits
+from skep_client.cli.common import client, print_json, print_table, say, until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from skep_client.models import ChangedJob, PolicyForecast
+
+LOOK_S = 1.0
+
+
+def show_forecast(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bool) -> None:
+    """Ask for the forecast, wait for it, and print it."""
+    with client() as skep:
+        found = skep.forecast_policy(vc, name, parameters)
+        while found.state in ("QUEUED", "RUNNING"):
+            time.sleep(LOOK_S)
+            found = skep.simulation(found.id)
+    if as_json:
+        print_json(found)
+    elif found.forecast is not None:
+        _print(found.forecast)
+    else:
+        say(f"{found.state}{f': {found.error.message}' if found.error else ''}", err=True)
+    if found.forecast is None:
+        raise typer.Exit(exits.FAILED)
+
+
+def _print(found: PolicyForecast) -> None:
+    print_table(
+        ("POLICY", "MEAN WAIT", "P95 WAIT", "LAST JOB ENDS"),
+        [
+            (
+                side.policy,
+                f"{side.avg_wait_s:,.0f} s",
+                f"{side.p95_wait_s:,.0f} s",
+                until(datetime.fromtimestamp(side.last_end_at, UTC)),
+            )
+            for side in found.sides
+        ],
+    )
+    _print_changed("EARLIER", found.gaining, found.gains)
+    _print_changed("LATER", found.losing, found.losses)
+    jobs = f"{found.running} running and {found.waiting} waiting jobs"
+    if found.recent:
+        jobs += f"; {found.recent} of the last week come once more"
+    say(f"Of {jobs}.")
+    if found.unknown_durations:
+        say(f"Without an estimate: {found.unknown_durations}, taken for the median job.")
+    if found.hidden:
+        say(f"Not listed, as you may not see them: {found.hidden}.")
+
+
+def _print_changed(title: str, count: int, changed: list[ChangedJob]) -> None:
+    if changed:
+        say()
+        rows = [(job.name, job.owner, f"{abs(job.by_s):,.0f} s") for job in changed]
+        print_table((f"{title} ({count})", "OWNER", "BY"), rows)
