@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_scheduler.policies.allox import assign, match
+from skep_scheduler.policies.allox import assign, assign_plainly, match
 
 
 @given(
@@ -41,3 +43,24 @@ def test_a_job_goes_where_it_gains_most() -> None:
 def test_without_free_workers_nothing_is_matched() -> None:
     assert match([{"v100": 1.0}], [0.0], {"v100": 0}) == {}
     assert match([], [], {"v100": 3}) == {}
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda rows: st.lists(
+            st.lists(st.integers(0, 4), min_size=rows + 2, max_size=rows + 2),
+            min_size=rows,
+            max_size=rows,
+        )
+    )
+)
+def test_without_scipy_equal_costs_are_broken_the_same_way(costs: list[list[int]]) -> None:
+    assert assign_plainly(costs) == assign(costs)
+
+
+def test_jobs_are_matched_the_same_way_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [{"k80": 30.0, "v100": 10.0} for _ in range(4)] + [{"k80": 12.0, "v100": 12.0}] * 3
+    waited, free = [float(row) for row in range(7)], {"v100": 2, "k80": 1}
+    wanted = match(times, waited, free)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert match(times, waited, free) == wanted
