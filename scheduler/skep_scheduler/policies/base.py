@@ -250,6 +250,15 @@ class RoundView:
     capacity: Amounts
     accepts_any: Callable[[Gang], bool] = lambda gang: False
 
+    def gpus(self, gang: Gang) -> Amounts:
+        """Return the GPUs that a gang asks for, by leaf type; empty for one without GPUs."""
+        return only_gpus(self.demand(gang))
+
+    def main_gpus(self, gang: Gang) -> tuple[str, float] | None:
+        """Return the leaf type of which a gang asks for the most GPUs, and how many of it; of equal
+        ones the first by name. None: it asks for none."""
+        return max(sorted(self.gpus(gang).items()), key=lambda one: one[1], default=None)
+
 
 @runtime_checkable
 class RoundPolicy(Protocol):
@@ -295,6 +304,11 @@ AnyPolicy = OrderPolicy | SharePolicy | RoundPolicy
 WEIGHTS = r"(?:[^:;,=\s]{1,150}:\d{1,6}(?:\.\d{1,3})?(?:;|$))*"
 
 
+def only_gpus(amounts: Amounts) -> dict[str, float]:
+    """Return the amounts of GPUs alone, by leaf type."""
+    return {name: some for name, some in amounts.items() if name not in (CPU, MEMORY)}
+
+
 def weights_of(text: str) -> dict[str, float]:
     """Return the weights of `ann:2;bob:0.5` by user. Users that are not listed have 1."""
     pairs = (part.rpartition(":") for part in text.split(";") if part)
@@ -322,3 +336,24 @@ def parameter(
         "pattern": pattern,
     }
     return field(default=default, metadata=metadata)
+
+
+def backfill_parameter(default: str) -> Any:
+    """Declare what happens behind a job that does not fit, as `BackfillMode` names it."""
+    return parameter(
+        default,
+        "What happens behind a job that does not fit: `skip` lets any later job start; `block` "
+        "lets no later job of its virtual cluster start on what it could use; `reserve` lets "
+        "those start that do not delay it.",
+        choices=("skip", "block", "reserve"),
+    )
+
+
+def round_parameter(default_s: float) -> Any:
+    """Declare the length of the rounds of a round policy."""
+    return parameter(
+        default_s,
+        "Seconds of a round, in which a job is not displaced.",
+        minimum=5.0,
+        maximum=86400.0,
+    )

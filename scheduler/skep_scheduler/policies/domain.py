@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from skep_scheduler.inventory import describe
 from skep_scheduler.model import Allocation, Gang, Member, TaskAllocation
-from skep_scheduler.policies.base import CPU, MEMORY, Amounts, Decision, HeldAmounts
+from skep_scheduler.policies.base import (
+    CPU,
+    MEMORY,
+    Amounts,
+    Decision,
+    HeldAmounts,
+    only_gpus,
+)
 from skep_scheduler.state import ClusterState
 
 
@@ -119,7 +126,7 @@ class VcDomain:
                 if any(level.type == member.cell_type for level in shape.levels):
                     return shape.leaf_type
         owned = self.capacity()
-        leaves = sorted(leaf for leaf in owned if leaf not in (CPU, MEMORY))
+        leaves = sorted(only_gpus(owned))
         return max(leaves, key=lambda leaf: owned[leaf], default="")
 
     def _leaf_of(self, model: str) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Needs, parameter
+from skep_scheduler.policies.base import (
+    BackfillMode,
+    JobFacts,
+    Keep,
+    Key,
+    Needs,
+    backfill_parameter,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +25,7 @@ class Fifo:
     needs: ClassVar[Needs] = Needs()
     keep: ClassVar[Keep] = Keep.FIRM
 
-    backfill: str = parameter(
-        "block",
-        "What happens behind a job that does not fit: `block` lets no later job of its virtual "
-        "cluster start on what it could use; `reserve` lets those start that do not delay it; "
-        "`skip` lets any start.",
-        choices=("block", "reserve", "skip"),
-    )
+    backfill: str = backfill_parameter("block")
 
     @property
     def backfill_mode(self) -> BackfillMode:

@@ -28,12 +28,11 @@ from typing import ClassVar
 
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
-    CPU,
-    MEMORY,
     WEIGHTS,
     Needs,
     RoundView,
     parameter,
+    round_parameter,
     weights_of,
 )
 
@@ -54,9 +53,7 @@ class GandivaFair:
         "Tickets of users such as `ann:2;bob:0.5`; all others have 1.",
         pattern=WEIGHTS,
     )
-    round_s: float = parameter(
-        600.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
-    )
+    round_s: float = round_parameter(600.0)
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         tickets = weights_of(self.tickets)
@@ -65,12 +62,12 @@ class GandivaFair:
             lambda: defaultdict(list)
         )
         for gang in view.gangs:
-            gpus = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
-            if not gpus:
+            most = view.main_gpus(gang)
+            if most is None:
                 found[gang.id] = 1.0
                 continue
-            leaf = max(sorted(gpus), key=lambda name: gpus[name])
-            by_leaf[leaf][gang.owner].append((gang, gpus[leaf]))
+            leaf, gpus = most
+            by_leaf[leaf][gang.owner].append((gang, gpus))
         for leaf, users in by_leaf.items():
             asked = {user: sum(n for _, n in some) for user, some in users.items()}
             entitled = water_fill(view.capacity.get(leaf, 0.0), asked, tickets)
@@ -124,21 +121,19 @@ class Stride:
         "Tickets of the jobs of users such as `ann:2;bob:0.5`; all others have 1.",
         pattern=WEIGHTS,
     )
-    round_s: float = parameter(
-        600.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
-    )
+    round_s: float = round_parameter(600.0)
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         tickets = weights_of(self.tickets)
         found: dict[str, float] = {}
         by_leaf: defaultdict[str, dict[str, float]] = defaultdict(dict)
         for gang in view.gangs:
-            gpus = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
-            if gpus:
-                leaf = max(sorted(gpus), key=lambda name: gpus[name])
-                by_leaf[leaf][gang.id] = gpus[leaf]
-            else:
+            most = view.main_gpus(gang)
+            if most is None:
                 found[gang.id] = 1.0
+                continue
+            leaf, gpus = most
+            by_leaf[leaf][gang.id] = gpus
         own = {gang.id: tickets.get(gang.owner, 1.0) for gang in view.gangs}
         for leaf, asked in by_leaf.items():
             entitled = water_fill(view.capacity.get(leaf, 0.0), asked, own)

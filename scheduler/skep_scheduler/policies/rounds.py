@@ -24,9 +24,6 @@ from dataclasses import dataclass
 
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
-    CPU,
-    MEMORY,
-    Amounts,
     BackfillMode,
     Decision,
     DomainFacts,
@@ -38,6 +35,7 @@ from skep_scheduler.policies.base import (
     Standing,
     TypedRoundPolicy,
     View,
+    only_gpus,
 )
 from skep_scheduler.policies.ordered import waits_since
 from skep_scheduler.policies.shares import by_submission
@@ -148,7 +146,7 @@ class _Round:
         claims = [self._claim_of(some, parts) for some in holdings]
         for gang in waiting:
             claims += self._claims_of(gang, parts.get(gang.id))
-        left = _gpus(domain.capacity())
+        left = only_gpus(domain.capacity())
         chosen: dict[str, None] = {}
         others: dict[str, None] = {}
         for claim in sorted(claims, key=_by_claim):
@@ -184,7 +182,7 @@ class _Round:
 
     def _claim_of(self, some: HeldAmounts, parts: Mapping[str, Mapping[str, float]]) -> _Claim:
         """Return the claim of a gang on what it holds."""
-        gang, gpus = some.gang, _gpus(some.amounts)
+        gang, gpus = some.gang, only_gpus(some.amounts)
         if some.placed_at is None:
             return _Claim(gang, gpus, 1.0, 0.0, nominated=True)
         self._running[gang.id] = gang, some.placed_at
@@ -198,7 +196,7 @@ class _Round:
         """Return the claims of a waiting gang: one, or one on each leaf type of which it has a
         part."""
         waited = max(self._start - waits_since(gang), 0.0)
-        gpus = _gpus(self._domain.demand(gang))
+        gpus = only_gpus(self._domain.demand(gang))
         if parts and len(gpus) == 1 and any(part > 0 for part in parts.values()):
             (size,) = gpus.values()
             return [
@@ -229,10 +227,6 @@ def _by_claim(claim: _Claim) -> Rank:
     gang = claim.gang
     order = -claim.owed, claim.least_first, gang.submitted_at, gang.id, claim.leaf or ""
     return not claim.nominated, -gang.priority, claim.share <= 0, *order
-
-
-def _gpus(amounts: Amounts) -> dict[str, float]:
-    return {name: some for name, some in amounts.items() if name not in (CPU, MEMORY)}
 
 
 def _outranks(gang: Gang, other: Gang) -> bool:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skep_scheduler.policies.base import BackfillMode, JobFacts, Keep, Key, Knows, Needs, parameter
+from skep_scheduler.policies.base import (
+    BackfillMode,
+    JobFacts,
+    Keep,
+    Key,
+    Knows,
+    Needs,
+    backfill_parameter,
+    parameter,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +35,7 @@ class Sjf:
         choices=("no", "yes"),
     )
 
-    backfill: str = parameter(
-        "skip",
-        "What happens behind a job that does not fit: `skip` lets any later job start; `block` "
-        "lets no later job of its virtual cluster start on what it could use; `reserve` lets "
-        "those start that do not delay it.",
-        choices=("skip", "block", "reserve"),
-    )
+    backfill: str = backfill_parameter("skip")
 
     @property
     def backfill_mode(self) -> BackfillMode:

@@ -1,9 +1,9 @@
 """The event kernel of elastic policies: jobs whose number of GPUs changes while they run.
 
-Time is a whole number of microseconds, as in `kernel`. Of one instant ends come first, then
-arrivals, then wake-ups, then one decision (`policies.elastic`). Where a size changes the job holds
-its GPUs for `rescale_s` without progress; the first start costs nothing. GPUs are counted, without
-nodes. A rate that stays is never rounded twice: an end is computed once for each size.
+The events are those of `event_loop`, and at each the policy decides once (`policies.elastic`).
+Where a size changes the job holds its GPUs for `rescale_s` without progress; the first start costs
+nothing. GPUs are counted, without nodes. A rate that stays is never rounded twice: an end is
+computed once for each size.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from math import ceil, inf, log2
 from typing import Any
 
 from skep_scheduler.policies.elastic import ElasticFacts, ElasticPolicy, Sizes
+from skep_scheduler.simulator.event_loop import NEVER, US, result_of, run_events
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
-US = 1_000_000
-NEVER = 1 << 62
 Speedup = Callable[[int], float]
 
 
@@ -64,27 +63,12 @@ class ElasticJobRun:
         if self.rate > 0:
             self.end_us = self.busy_from_us + ceil(facts.left / self.rate * US - 1e-6)
 
+    @property
+    def has_gpus(self) -> bool:
+        return self.facts.held > 0
+
     def result(self) -> JobResult:
-        trace = self.trace
-        ended_at = None
-        if self.ended_us is not None:
-            ended_at = trace.submit_s + (self.ended_us - self.submit_us) / US
-        due = trace.deadline_s
-        return JobResult(
-            trace.id,
-            trace.gpus,
-            trace.submit_s,
-            None if self.first_us is None else self.first_us / US,
-            ended_at,
-            self.held_us / US,
-            trace.duration_s,
-            trace.vc,
-            trace.user,
-            self.preemptions,
-            gpu_s=self.gpu_us / US,
-            met=None if due is None else ended_at is not None and ended_at <= due + 1e-6,
-            refused=self.refused,
-        )
+        return result_of(self, self.trace.duration_s, refused=self.refused)
 
 
 def run_elastic(
@@ -95,70 +79,53 @@ def run_elastic(
 ) -> Outcome:
     """Run jobs to their ends, on `gpus` GPUs. Raises `WorkloadError` without a library that the
     policy needs; asserts that no more GPUs are given than there are, and that no job is lost."""
-    coming = sorted(jobs, key=lambda job: job.submit_us, reverse=True)
-    active: list[ElasticJobRun] = []
-    wake_us, ended, series, idle = NEVER, 0, list[tuple[float, int, int]](), 0
-    fallbacks = 0
-    while coming or active:
-        now = min(coming[-1].submit_us if coming else NEVER, wake_us)
-        now = min([now, *(job.end_us for job in active)])
-        if now == NEVER:
-            break  # what waits now waits for ever
-        for job in active:
-            job.touch(now)
-            if job.end_us <= now:
-                job.ended_us, job.facts.held = now, 0
-        before = len(active)
-        active = [job for job in active if job.ended_us is None]
-        ended += before - len(active)
-        while coming and coming[-1].submit_us <= now:
-            active.append(coming.pop())
-        wake_us = NEVER
-        if active:
-            sizes = _decided(policy, active, gpus, now)
-            active = _carry_out(active, sizes, gpus, now)
-            fallbacks += bool(sizes.fell_back)
-            if sizes.wake_at != inf:
-                wake_us = max(ceil(sizes.wake_at * US - 1e-3), now + 1)
-        used = sum(job.facts.held for job in active)
-        idle = 0 if used or coming else idle + 1
-        if idle > 2:
-            break  # no decision will ever give these a GPU
-        series.append((now / US, sum(not job.facts.held for job in active), used))
-        if report is not None:
-            report(ended)
-    thin = series[:: max(len(series) // 500, 1)]
-    rescales = sum(job.rescales for job in jobs)
-    more = {"rescales": rescales}
+    elastic = ElasticRun(policy, gpus)
+    series = run_events(elastic, jobs, report)
+    more: dict[str, Any] = {"rescales": sum(job.rescales for job in jobs)}
     if getattr(policy, "experimental", False):
-        more |= {"experimental": True, "fallbacks": fallbacks}
-    outcome = Outcome([job.result() for job in jobs], gpus, series=thin, more=more)
+        more |= {"experimental": True, "fallbacks": elastic.fallbacks}
+    outcome = Outcome([job.result() for job in jobs], gpus, series=series, more=more)
     outcome.check(len(jobs))
     return outcome
 
 
-def _decided(policy: ElasticPolicy, active: list[ElasticJobRun], gpus: int, now: int) -> Sizes:
-    try:
-        return policy.decide([job.facts for job in active], gpus, now / US)
-    except ModuleNotFoundError as error:
-        raise WorkloadError(
-            f"{policy.name} solves a program and needs {error.name}: pip install 'skep[policies]'",
-            "missing_library",
-        ) from error
+class ElasticRun:
+    """Carries out what an elastic policy decides on `gpus` GPUs."""
 
+    def __init__(self, policy: ElasticPolicy, gpus: int) -> None:
+        self.policy, self.gpus, self.fallbacks = policy, gpus, 0
 
-def _carry_out(
-    active: list[ElasticJobRun], sizes: Sizes, gpus: int, now: int
-) -> list[ElasticJobRun]:
-    given = 0
-    for job in active:
-        size = sizes.gpus.get(job.facts.id, 0)
-        given += size
-        job.refused = sizes.refuse.get(job.facts.id, "")
-        job.facts.admitted = True
-        job.resize(0 if job.refused else size, now)
-    assert given <= gpus, f"{given} of {gpus} GPUs are given"
-    return [job for job in active if not job.refused]
+    def arrive(self, job: ElasticJobRun) -> None:
+        """Nothing is to be done for it before the decision."""
+
+    def end(self, job: ElasticJobRun, now: int) -> None:
+        job.ended_us, job.facts.held = now, 0
+
+    def used(self, active: Sequence[ElasticJobRun]) -> int:
+        return sum(job.facts.held for job in active)
+
+    def decide(self, active: list[ElasticJobRun], now: int) -> tuple[list[ElasticJobRun], float]:
+        sizes = self._sizes(active, now)
+        self.fallbacks += bool(sizes.fell_back)
+        given = 0
+        for job in active:
+            size = sizes.gpus.get(job.facts.id, 0)
+            given += size
+            job.refused = sizes.refuse.get(job.facts.id, "")
+            job.facts.admitted = True
+            job.resize(0 if job.refused else size, now)
+        assert given <= self.gpus, f"{given} of {self.gpus} GPUs are given"
+        return [job for job in active if not job.refused], sizes.wake_at
+
+    def _sizes(self, active: Sequence[ElasticJobRun], now: int) -> Sizes:
+        try:
+            return self.policy.decide([job.facts for job in active], self.gpus, now / US)
+        except ModuleNotFoundError as error:
+            raise WorkloadError(
+                f"{self.policy.name} solves a program and needs {error.name}: "
+                "pip install 'skep[policies]'",
+                "missing_library",
+            ) from error
 
 
 def read_speedup(text: str) -> Speedup:

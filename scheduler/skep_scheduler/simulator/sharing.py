@@ -1,8 +1,7 @@
 """The event kernel of packing policies: several jobs on one GPU, each as fast as the others let it.
 
-Time is a whole number of microseconds, as in `kernel`. Of one instant ends come first, then
-arrivals, then wake-ups, then one decision (`policies.packing`). A running job is touched at each
-event and keeps its rate between two. Its speed is the product of
+The events are those of `event_loop`, and at each the policy decides once (`policies.packing`). A
+running job keeps its rate between two events. Its speed is the product of
 
 - the least over its GPUs of what the others leave it there: what two models make beside each other
   where the profile has the pair, else `1 / sum of use` where that is above 1 (each with its share
@@ -19,16 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import ceil
 from typing import Any
 
 from skep_scheduler.policies.packing import Gpus, Machines, PackedFacts, Packing, PackingPolicy
 from skep_scheduler.policies.recurrence import Recurrence
+from skep_scheduler.simulator.event_loop import NEVER, US, result_of, run_events
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
-US = 1_000_000
-NEVER = 1 << 62
 Beside = Callable[[TraceJob, TraceJob], float | None]
 
 
@@ -102,27 +100,12 @@ class SharedJobRun:
         if rate > 0:
             self.end_us = self.start_us + ceil(self.facts.left_s / rate * US - 1e-6)
 
+    @property
+    def has_gpus(self) -> bool:
+        return bool(self.facts.held)
+
     def result(self) -> JobResult:
-        trace = self.trace
-        ended_at = None
-        if self.ended_us is not None:
-            ended_at = trace.submit_s + (self.ended_us - self.submit_us) / US
-        due = trace.deadline_s
-        return JobResult(
-            trace.id,
-            trace.gpus,
-            trace.submit_s,
-            None if self.first_us is None else self.first_us / US,
-            ended_at,
-            self.held_us / US,
-            self.duration_s,
-            trace.vc,
-            trace.user,
-            self.preemptions,
-            self.migrations,
-            gpu_s=self.gpu_us / US,
-            met=None if due is None else ended_at is not None and ended_at <= due + 1e-6,
-        )
+        return result_of(self, self.duration_s, migrations=self.migrations)
 
 
 class SharingRun:
@@ -144,48 +127,27 @@ class SharingRun:
     def run(self, report: Any = None) -> Outcome:
         """Run all to their ends. Asserts that no GPU, CPU or memory is given that does not exist,
         and that no job is lost."""
-        coming = [job for job in self.jobs if job.facts.gpus <= self.machines.gpus]
-        coming.sort(key=lambda job: job.submit_us)
-        coming.reverse()
-        active: list[SharedJobRun] = []
-        wake_us, ended, idle, series = NEVER, 0, 0, list[tuple[float, int, int]]()
-        while coming or active:
-            now = min([wake_us, *(job.end_us for job in active)])
-            now = min(now, coming[-1].submit_us if coming else NEVER)
-            if now == NEVER:
-                break  # what waits now waits for ever
-            for job in active:
-                job.touch(now)
-                if job.end_us <= now:
-                    self._end(job, now)
-                    ended += 1
-            active = [job for job in active if job.ended_us is None]
-            while coming and coming[-1].submit_us <= now:
-                job = coming.pop()
-                job.facts.expected_s = self._history.predict(job.groups)
-                active.append(job)
-            wake_us = NEVER
-            if active:
-                packing = self.policy.decide([j.facts for j in active], self.machines, now / US)
-                self._carry_out(active, packing, now)
-                if packing.wake_at != inf:
-                    wake_us = max(ceil(packing.wake_at * US - 1e-3), now + 1)
-            used = len({gpu for job in active for gpu in job.facts.held})
-            idle = 0 if used or coming else idle + 1
-            if idle > 2:
-                break  # no decision will ever give these a GPU
-            series.append((now / US, sum(not job.facts.held for job in active), used))
-            if report is not None:
-                report(ended)
-        thin = series[:: max(len(series) // 500, 1)]
-        outcome = Outcome([job.result() for job in self.jobs], self.machines.gpus, series=thin)
+        possible = [job for job in self.jobs if job.facts.gpus <= self.machines.gpus]
+        series = run_events(self, possible, report)
+        outcome = Outcome([job.result() for job in self.jobs], self.machines.gpus, series=series)
         held = sum(job.gpu_us for job in self.jobs)
         shared = sum(job.held_us * job.facts.gpus for job in self.jobs)
         outcome.more = {"jobs_per_gpu": shared / held if held else 0.0}
         outcome.check(len(self.jobs))
         return outcome
 
-    def _end(self, job: SharedJobRun, now: int) -> None:
+    def arrive(self, job: SharedJobRun) -> None:
+        job.facts.expected_s = self._history.predict(job.groups)
+
+    def decide(self, active: list[SharedJobRun], now: int) -> tuple[list[SharedJobRun], float]:
+        packing = self.policy.decide([job.facts for job in active], self.machines, now / US)
+        self._carry_out(active, packing, now)
+        return active, packing.wake_at
+
+    def used(self, active: Sequence[SharedJobRun]) -> int:
+        return len({gpu for job in active for gpu in job.facts.held})
+
+    def end(self, job: SharedJobRun, now: int) -> None:
         job.ended_us, job.facts.held = now, ()
         self._history.learn(job.groups, job.duration_s)
 

@@ -26,13 +26,13 @@ from typing import ClassVar
 from skep_scheduler.inventory.names import leaf_type
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
-    CPU,
-    MEMORY,
     WEIGHTS,
     Needs,
     Parts,
     RoundView,
+    only_gpus,
     parameter,
+    round_parameter,
     weights_of,
 )
 from skep_scheduler.policies.gandiva_fair import water_fill
@@ -87,9 +87,7 @@ class Gavel:
         "Weights of the jobs of users such as `ann:2;bob:0.5`; all others have 1.",
         pattern=WEIGHTS,
     )
-    round_s: float = parameter(
-        360.0, "Seconds of a round, in which a job is not displaced.", minimum=5.0, maximum=86400.0
-    )
+    round_s: float = round_parameter(360.0)
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         parts = self.parts(view).by_gang
@@ -97,26 +95,26 @@ class Gavel:
 
     def parts(self, view: RoundView) -> Parts:
         """Return the parts of each gang by leaf type; of one without GPUs {"": 1}."""
-        types = tuple(sorted(leaf for leaf in view.capacity if leaf not in (CPU, MEMORY)))
+        types = tuple(sorted(only_gpus(view.capacity)))
         left = {leaf: view.capacity[leaf] for leaf in types}
         table, weights = weights_of(self.speeds), weights_of(self.weights)
         found: dict[str, dict[str, float]] = {}
         tiers: defaultdict[int, list[tuple[Gang, JobKind]]] = defaultdict(list)
         for gang in view.gangs:
-            asked = {r: n for r, n in view.demand(gang).items() if r not in (CPU, MEMORY)}
-            if not asked:
+            most = view.main_gpus(gang)
+            if most is None:
                 found[gang.id] = {"": 1.0}
                 continue
-            at = max(sorted(asked), key=lambda name: asked[name])
+            at, gpus = most
             named = dict(gang.speeds) or table
             rates = tuple(
                 speed_on(leaf, named)
-                if (leaf == at or (len(asked) == 1 and view.accepts_any(gang)))
-                and view.capacity[leaf] >= asked[at]
+                if (leaf == at or (len(view.gpus(gang)) == 1 and view.accepts_any(gang)))
+                and view.capacity[leaf] >= gpus
                 else 0.0
                 for leaf in types
             )
-            row = JobKind(asked[at], weights.get(gang.owner, 1.0), rates)
+            row = JobKind(gpus, weights.get(gang.owner, 1.0), rates)
             tiers[gang.priority].append((gang, row))
         warning = ""
         for priority in sorted(tiers, reverse=True):

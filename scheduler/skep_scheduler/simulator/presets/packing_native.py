@@ -25,8 +25,9 @@ from skep_scheduler.policies.salus import Salus
 from skep_scheduler.policies.synergy import Synergy
 from skep_scheduler.simulator.clusters import Hardware
 from skep_scheduler.simulator.elastic import read_speedup
+from skep_scheduler.simulator.event_loop import US
 from skep_scheduler.simulator.results import Outcome
-from skep_scheduler.simulator.sharing import US, Beside, SharedJobRun, SharingRun, Speeds
+from skep_scheduler.simulator.sharing import Beside, SharedJobRun, SharingRun, Speeds
 from skep_scheduler.simulator.speed import read_typed_profiles
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 

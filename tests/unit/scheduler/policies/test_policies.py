@@ -42,7 +42,7 @@ def test_every_policy_describes_itself() -> None:
         (PolicyChoice("lifo"), "unknown_policy", "priority_ageing, fifo"),
         (PolicyChoice("hug"), "policy_simulated_only", "jobs ask for fixed amounts"),
         (PolicyChoice("fifo", (("depth", 1),)), "bad_policy_parameter", "no parameter 'depth'"),
-        (PolicyChoice("fifo", (("backfill", "often"),)), "bad_policy_parameter", "one of block"),
+        (PolicyChoice("fifo", (("backfill", "often"),)), "bad_policy_parameter", "one of skip"),
         (PolicyChoice("", (("ageing_s", 0.0),)), "bad_policy_parameter", "at least 1"),
         (PolicyChoice("", (("ageing_limit", True),)), "bad_policy_parameter", "a whole number"),
         (PolicyChoice("", (("ageing_limit", 1.5),)), "bad_policy_parameter", "a whole number"),

@@ -18,8 +18,9 @@ from skep_scheduler.policies.packing import HostDemand, Machines, PackedFacts, P
 from skep_scheduler.policies.salus import Salus
 from skep_scheduler.policies.synergy import Synergy
 from skep_scheduler.simulator.command import SimulateRequest, execute, plan_runs
+from skep_scheduler.simulator.event_loop import US
 from skep_scheduler.simulator.results import Outcome
-from skep_scheduler.simulator.sharing import US, SharedJobRun, SharingRun, Speeds
+from skep_scheduler.simulator.sharing import SharedJobRun, SharingRun, Speeds
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
 MACHINES = Machines((tuple(range(4)), tuple(range(4, 8))), 3.0, 62.5)
