@@ -168,7 +168,7 @@ def run_tiresias(
         for job in running:
             job.executed += now - job.last
             job.progress(now)
-            queues.demote(job, job.executed * job.gpus)
+            queues.demote(job, _service(job, limits, now))
         free = gpus
         chosen = []
         for job in queues.in_order():
@@ -192,6 +192,17 @@ def run_tiresias(
         if report is not None:
             report(ended)
     return _outcome(every, gpus)
+
+
+def _service(job: MuriJob, limits: Sequence[int], now: float) -> float:
+    """Return the GPU seconds by which a job is demoted. Where what is missing to its limit is less
+    than the clock can tell, the limit is reached: else the clock would stand still."""
+    service = job.executed * job.gpus
+    if job.queue < len(limits):
+        limit = limits[job.queue]
+        if service < limit and ceil(limit / job.gpus) - job.executed + now <= now:
+            return limit
+    return service
 
 
 class Gpu:

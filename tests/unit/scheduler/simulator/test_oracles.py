@@ -3,6 +3,8 @@ the figure; SCHEDULING.md, section 4, has them all."""
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +89,31 @@ def test_all_jobs_of_philly_on_one_pool(policy: str, cluster: str, jct: Any) -> 
     line = run(path, policy, preset="philly-count", cluster=cluster)
     assert line["jobs"] == 82_247
     assert line["avg_jct_s"] == jct
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        ("srtf", (844394.78, 7261795.828, 6363099.549)),
+        ("srsf", (798057.6829, 6907790.403, 6228160.594)),
+        ("tiresias-l", (2213110.128, 6761641.42, 6739568.999)),
+    ],
+)
+def test_muri_where_all_jobs_come_at_once(
+    policy: str, wanted: tuple[float, float, float], tmp_path: Path
+) -> None:
+    """Trace 3' of figures 9 and 10: mean, makespan and p99 in the artifact's draw_fig9-10.py."""
+    rows = list(csv.DictReader(trace("muri/trace3.csv").read_text().splitlines()))
+    with (tmp_path / "trace3_pr.csv").open("w") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows({**row, "submit_time": "0"} for row in rows)
+    (only,) = plan_runs(
+        SimulateRequest(tmp_path / "trace3_pr.csv", policies=(policy,), preset="muri-n8g8")
+    )
+    line, _ = execute(only)
+    figures = (line["avg_jct_s"], line["makespan_s"], line["p99_jct_s"])
+    assert figures == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.long
