@@ -46,7 +46,7 @@ test("no page of a large platform loads or draws too much", async ({ page }) => 
   );
   expect(beyond, lines.join("\n")).toEqual([]);
 
-  for (const path of ["/cluster", "/jobs"]) {
+  for (const path of ["/cluster", "/jobs", `/jobs/${large.id}`]) {
     const bytes = await atRest(page, path);
     expect(bytes < A_MINUTE, `${path} at rest: ${bytes} bytes a minute`).toBeTruthy();
   }

@@ -112,8 +112,10 @@ export const jobUse = (id: string) =>
         throw error;
       }
     },
-    // It is counted soon after the end, and then stays as it is.
-    refetchInterval: ({ state }) => (state.data ? false : 5000),
+    // It is counted half a minute after the end, and then stays as it is. Where it is not, as of a
+    // job that is older than the counting, the page asks less and less often.
+    refetchInterval: ({ state }) =>
+      state.data ? false : Math.min(5000 * 2 ** Math.max(state.dataUpdateCount - 1, 0), 300_000),
   });
 
 /** From `since` to `until`, in seconds since the epoch; without them all that is kept. */
