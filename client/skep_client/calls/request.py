@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from skep_client.archives import Body
+from skep_client.errors import SkepError
 
 T = TypeVar("T")
 
@@ -25,6 +27,13 @@ class Call(Generic[T]):
     repeatable: bool = True
     root: str = "/api/v1/"
     timeout_s: float = 30.0  # without a byte
+
+
+def named(name: str) -> str:
+    """Return a name as one part of a path. Raises SkepError for what names nothing."""
+    if not name or "/" in name or set(name) == {"."}:
+        raise SkepError(404, "not_found", f"Nothing can be named {name!r}.")
+    return quote(name, safe="@+")
 
 
 def given(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests about virtual clusters, people, storages, registries, the audit log and usage."""
+"""Requests about virtual clusters, storages, registries, the audit log and usage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skep_client import models
-from skep_client.calls.request import Call, given
+from skep_client.calls.request import Call, given, named
 from skep_client.model import Page
 
 UPLOAD_S = 300.0
@@ -20,10 +20,29 @@ def virtual_clusters(**params: Any) -> Call[Page[models.VirtualCluster]]:
     return Call("GET", "virtual-clusters", answer, params=given(params))
 
 
-def create_virtual_cluster(name: str, description: str = "") -> Call[models.VirtualCluster]:
-    """Make a virtual cluster. For admins."""
-    body = {"name": name, "description": description}
+def virtual_cluster(name: str) -> Call[models.VirtualCluster]:
+    """Return a virtual cluster that you may see."""
+    return Call("GET", f"virtual-clusters/{named(name)}", models.VirtualCluster)
+
+
+def create_virtual_cluster(
+    name: str, description: str = "", quotas: Mapping[str, int] | None = None
+) -> Call[models.VirtualCluster]:
+    """Make a virtual cluster; `quotas`: GPUs that it owns, by model. For admins."""
+    body = {"name": name, "description": description, "quotas": dict(quotas or {})}
     return Call("POST", "virtual-clusters", models.VirtualCluster, json=body, repeatable=False)
+
+
+def update_virtual_cluster(vc: str, /, **fields: Any) -> Call[models.VirtualCluster]:
+    """Change a virtual cluster. `fields`: description, job_visibility, default_image; name, for
+    admins. For its VC admins and admins."""
+    path = f"virtual-clusters/{named(vc)}"
+    return Call("PATCH", path, models.VirtualCluster, json=fields, repeatable="name" not in fields)
+
+
+def delete_virtual_cluster(name: str) -> Call[None]:
+    """Delete a virtual cluster that has no jobs. For admins."""
+    return Call("DELETE", f"virtual-clusters/{named(name)}", None)
 
 
 def policies() -> Call[models.Policies]:
@@ -64,33 +83,33 @@ def reset_limit(vc: str, name: str) -> Call[models.Limit]:
 def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualCluster]:
     """Set how many GPUs of each model a virtual cluster owns. For admins."""
     body = {"quotas": dict(quotas)}
-    return Call("PUT", f"virtual-clusters/{name}/quotas", models.VirtualCluster, json=body)
+    return Call("PUT", f"virtual-clusters/{named(name)}/quotas", models.VirtualCluster, json=body)
 
 
 def set_member(
     name: str, username: str, role: str, *, confirm: bool = False
 ) -> Call[models.Member]:
     """Add a member or change its role; `confirm` also where no VC admin would be left."""
-    path = f"virtual-clusters/{name}/members/{username}"
+    path = f"virtual-clusters/{named(name)}/members/{named(username)}"
     return Call("PUT", path, models.Member, json={"role": role, "confirm": confirm})
 
 
 def remove_member(name: str, username: str, *, confirm: bool = False) -> Call[None]:
     """Remove a member. Its jobs in the virtual cluster stop."""
-    path = f"virtual-clusters/{name}/members/{username}"
+    path = f"virtual-clusters/{named(name)}/members/{named(username)}"
     return Call("DELETE", path, None, params={"confirm": 1} if confirm else {})
 
 
 def members(name: str, **params: Any) -> Call[Page[models.Member]]:
     """Iterate over the members of a virtual cluster."""
     return Call(
-        "GET", f"virtual-clusters/{name}/members", Page[models.Member], params=given(params)
+        "GET", f"virtual-clusters/{named(name)}/members", Page[models.Member], params=given(params)
     )
 
 
 def group_roles(name: str, **params: Any) -> Call[Page[models.GroupRole]]:
     """Iterate over the groups that have a role in a virtual cluster."""
-    path = f"virtual-clusters/{name}/groups"
+    path = f"virtual-clusters/{named(name)}/groups"
     return Call("GET", path, Page[models.GroupRole], params=given(params))
 
 
@@ -98,57 +117,17 @@ def set_group_role(
     name: str, group: str, role: str, *, confirm: bool = False
 ) -> Call[models.GroupRole]:
     """Give all users of a group a role; `confirm` also where no VC admin would be left."""
-    path, body = f"virtual-clusters/{name}/groups/{group}", {"role": role, "confirm": confirm}
+    path, body = (
+        f"virtual-clusters/{named(name)}/groups/{named(group)}",
+        {"role": role, "confirm": confirm},
+    )
     return Call("PUT", path, models.GroupRole, json=body)
 
 
 def remove_group_role(name: str, group: str, *, confirm: bool = False) -> Call[None]:
     """Take a group's role away. Jobs of users who then have none stop."""
-    path = f"virtual-clusters/{name}/groups/{group}"
+    path = f"virtual-clusters/{named(name)}/groups/{named(group)}"
     return Call("DELETE", path, None, params={"confirm": 1} if confirm else {})
-
-
-def users(**params: Any) -> Call[Page[models.User]]:
-    """Iterate over the users, by name. For admins."""
-    return Call("GET", "users", Page[models.User], params=given(params))
-
-
-def import_users(text: str, *, dry_run: bool = False) -> Call[models.Import]:
-    """Create the users of a CSV file and add users to groups and virtual clusters: all of it or
-    nothing. For admins."""
-    body = {"csv": text, "dry_run": dry_run}
-    return Call("POST", "user-imports", models.Import, json=body, repeatable=False)
-
-
-def groups(**params: Any) -> Call[Page[models.Group]]:
-    """Iterate over the groups of users, by name. For admins."""
-    return Call("GET", "groups", Page[models.Group], params=given(params))
-
-
-def create_group(name: str, description: str = "", external_name: str = "") -> Call[models.Group]:
-    """Create an empty group. For admins."""
-    body = {"name": name, "description": description, "external_name": external_name}
-    return Call("POST", "groups", models.Group, json=body, repeatable=False)
-
-
-def delete_group(name: str) -> Call[None]:
-    """Delete a group. Jobs of users who lose a role by that stop. For admins."""
-    return Call("DELETE", f"groups/{name}", None)
-
-
-def group_members(name: str, **params: Any) -> Call[Page[models.GroupMember]]:
-    """Iterate over the users of a group, by name. For admins."""
-    return Call("GET", f"groups/{name}/members", Page[models.GroupMember], params=given(params))
-
-
-def add_group_member(name: str, username: str) -> Call[models.GroupMember]:
-    """Add a user to a group. For admins."""
-    return Call("PUT", f"groups/{name}/members/{username}", models.GroupMember)
-
-
-def remove_group_member(name: str, username: str) -> Call[None]:
-    """Remove a user from a group. For admins."""
-    return Call("DELETE", f"groups/{name}/members/{username}", None)
 
 
 def announcements(**params: Any) -> Call[Page[models.Announcement]]:

@@ -43,6 +43,7 @@ from skep_client.cli import (
     templates,
     top,
     usage,
+    vcs,
 )
 from skep_client.cli.common import say
 from skep_client.errors import SkepError
@@ -55,7 +56,7 @@ app = typer.Typer(
 )
 PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
-    *(diagnose, nodes, cluster, cells, people, service_accounts, limits, images, registry),
+    *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
     *(ssh_keys, storages, datasets, fs),
     *(audit, usage, notifications, onebox, apps, simulate),
 )

@@ -1,4 +1,4 @@
-"""`skep vc`, `skep queue`, `skep policy`, `skep join-token`, `skep announcements`."""
+"""`skep queue`, `skep policy`, `skep join-token`, `skep announcements`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ Vc = Annotated[str, typer.Argument(metavar="VC", help="Name of a virtual cluster
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("vc")(virtual_clusters)
     app.command()(queue)
     app.command()(policy)
     app.command()(join_token)
@@ -79,27 +78,6 @@ def delete_announcement(
     say("Deleted.")
 
 
-def virtual_clusters(as_json: Json = False) -> None:
-    """List your virtual clusters: what they own and what is in use."""
-    from skep_client.cli.cluster import owned_gpus
-
-    with client() as skep:
-        found = list(skep.virtual_clusters())
-        cells = skep.cells()
-    if as_json:
-        print_json(found)
-        return
-    owned = {vc.name: owned_gpus(vc, cells) for vc in found}
-    print_table(
-        ("NAME", "GPU MODEL", "USED", "OWNS", "ROLE"),
-        [
-            (vc.name, model, vc.used.get(model, 0), owned[vc.name].get(model, 0), vc.role or "")
-            for vc in found
-            for model in sorted(owned[vc.name].keys() | vc.used.keys()) or [""]
-        ],
-    )
-
-
 PolicyName = Annotated[str, typer.Argument(help="The policy to choose (admin).")]
 Parameters = Annotated[
     list[str] | None,
@@ -146,10 +124,7 @@ def policy(
         if name:
             chosen = skep.run(calls.choose_policy(vc, name, _values(parameters or []))).policy
         else:
-            found = next((one for one in skep.virtual_clusters() if one.name == vc), None)
-            if found is None:
-                raise typer.BadParameter(f"There is no virtual cluster named {vc}.")
-            chosen = found.policy
+            chosen = skep.virtual_cluster(vc).policy
     if chosen is None:
         say("This server is older than policies: it orders the queue by priority.", err=True)
         raise typer.Exit(exits.NOT_FOUND)

@@ -92,7 +92,7 @@ def problem_line(file: str, problem: Mapping[str, Any]) -> str:
     return f"{file}{place}: {path}{problem['message']} ({problem['code']})"
 
 
-def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
+def print_json(value: BaseModel | Mapping[str, Any] | Iterable[BaseModel]) -> None:
     """Print one object, or a list of them, as the server sent it."""
     import json
 
@@ -101,7 +101,25 @@ def print_json(value: BaseModel | Iterable[BaseModel]) -> None:
     def plain(model: BaseModel) -> Any:
         return model.model_dump(mode="json")
 
+    if isinstance(value, Mapping):
+        print(json.dumps(value))
+        return
     print(json.dumps(plain(value) if isinstance(value, BaseModel) else [plain(v) for v in value]))
+
+
+def say_deleted(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        say(f"Deleted {name}")
+
+
+def given_fields(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a change that were given. Raises typer.BadParameter for none."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    if not given:
+        raise typer.BadParameter("Say what to change: see --help.")
+    return given
 
 
 def say(text: object = "", *, end: str = "\n", err: bool = False) -> None:

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import (
+    Json,
+    client,
+    given_fields,
+    print_json,
+    print_table,
+    say,
+    say_deleted,
+)
+
+if TYPE_CHECKING:
+    from skep_client.models import User
 
 Role = Literal["viewer", "member", "admin"]
+UserName = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of a group.")]
 UserNames = Annotated[list[str], typer.Argument(metavar="USER…", help="User names.")]
+Email = Annotated[str | None, typer.Option(help="E-mail address.")]
+Admin = Annotated[bool | None, typer.Option("--admin/--no-admin", help="An admin, or not.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from the standard input.")
+]
 External = Annotated[
-    str, typer.Option(help="Follow this group of the identity provider at each login.")
+    str | None, typer.Option(help="Follow this group of the identity provider at each login.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
-    users = typer.Typer(invoke_without_command=True, help="List the users (admin).")
+    users = typer.Typer(invoke_without_command=True, help="List and change users (admin).")
     users.callback()(list_users)
     users.command("list")(list_users)
+    users.command("show")(show_user)
+    users.command("create")(create_user)
+    users.command("update")(update_user)
+    users.command("delete")(delete_user)
+    users.command("reset-link")(reset_link)
     users.command("import")(import_users)
     app.add_typer(users, name="users")
     groups = typer.Typer(
@@ -28,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
     )
     groups.callback()(list_groups)
     groups.command("list")(list_groups)
-    for command in (show, create, delete, add, remove):
+    for command in (show, create, update, delete, add, remove):
         groups.command()(command)
     app.add_typer(groups, name="groups")
     app.command()(members)
@@ -50,6 +73,72 @@ def list_users(context: typer.Context, as_json: Json = False) -> None:
             for user in found
         ],
     )
+
+
+def show_user(user: UserName, as_json: Json = False) -> None:
+    """Show a user (admin)."""
+    with client() as skep:
+        _print_user(skep.user(user), as_json=as_json)
+
+
+def create_user(
+    user: UserName,
+    email: Email = None,
+    admin: Admin = None,
+    password_stdin: PasswordStdin = False,
+    as_json: Json = False,
+) -> None:
+    """Create a user (admin). Without --password-stdin it prints a link at which the user sets a
+    password, once."""
+    import secrets
+
+    password = _password() if password_stdin else secrets.token_urlsafe(24)
+    with client() as skep:
+        made = skep.create_user(user, password, email=email or "", is_admin=bool(admin))
+        link = None if password_stdin else skep.create_password_reset_link(user)
+    if as_json:
+        print_json(made.model_dump(mode="json") | {"reset_url": link.url if link else None})
+        return
+    say(f"Created {made.username}")
+    if link:
+        say(f"Sets a password at {link.url}")
+
+
+def update_user(
+    user: UserName,
+    email: Email = None,
+    admin: Admin = None,
+    active: Annotated[
+        bool | None,
+        typer.Option(
+            "--active/--inactive", help="May log in, or may not: then the user's jobs stop."
+        ),
+    ] = None,
+    password_stdin: PasswordStdin = False,
+    as_json: Json = False,
+) -> None:
+    """Change a user (admin). A new password ends all sessions and tokens of the user."""
+    password = _password() if password_stdin else None
+    fields = given_fields(email=email, is_admin=admin, is_active=active, password=password)
+    with client() as skep:
+        _print_user(skep.update_user(user, **fields), as_json=as_json)
+
+
+def delete_user(user: UserName, as_json: Json = False) -> None:
+    """Delete a user for good (admin). The user's jobs stop."""
+    with client() as skep:
+        skep.delete_user(user)
+    say_deleted(user, as_json=as_json)
+
+
+def reset_link(user: UserName, as_json: Json = False) -> None:
+    """Print a link at which a user sets a new password, once (admin)."""
+    with client() as skep:
+        link = skep.create_password_reset_link(user)
+    if as_json:
+        print_json(link)
+    else:
+        say(link.url)
 
 
 def import_users(
@@ -118,43 +207,63 @@ def show(group: GroupName, as_json: Json = False) -> None:
 def create(
     group: GroupName,
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
-    external_name: External = "",
+    external_name: External = None,
+    as_json: Json = False,
 ) -> None:
     """Create an empty group."""
-    from skep_client import calls
-
     with client() as skep:
-        made = skep.run(calls.create_group(group, description, external_name))
+        made = skep.create_group(group, description, external_name or "")
+    if as_json:
+        print_json(made)
+        return
     say(f"Created. To give its users a role: skep members VC --group {made.name}")
 
 
-def delete(group: GroupName) -> None:
+def update(
+    group: GroupName,
+    name: Annotated[str | None, typer.Option(help="New name.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    external_name: External = None,
+    as_json: Json = False,
+) -> None:
+    """Change a group."""
+    fields = given_fields(name=name, description=description, external_name=external_name)
+    with client() as skep:
+        changed = skep.update_group(group, **fields)
+    if as_json:
+        print_json(changed)
+    else:
+        say(f"Changed {changed.name}")
+
+
+def delete(group: GroupName, as_json: Json = False) -> None:
     """Delete a group; jobs of users who lose their role by that stop."""
-    from skep_client import calls
-
     with client() as skep:
-        skep.run(calls.delete_group(group))
-    say(f"Deleted {group}")
+        skep.delete_group(group)
+    say_deleted(group, as_json=as_json)
 
 
-def add(group: GroupName, users: UserNames) -> None:
+def add(group: GroupName, users: UserNames, as_json: Json = False) -> None:
     """Add users to a group."""
-    from skep_client import calls
-
     with client() as skep:
+        added = []
         for name in users:
-            skep.run(calls.add_group_member(group, name))
-            say(f"{name} is in {group}")
+            added.append(skep.add_group_member(group, name))
+            if not as_json:
+                say(f"{name} is in {group}")
+    if as_json:
+        print_json(added)
 
 
-def remove(group: GroupName, users: UserNames) -> None:
+def remove(group: GroupName, users: UserNames, as_json: Json = False) -> None:
     """Remove users from a group; their jobs stop where they have no role any more."""
-    from skep_client import calls
-
     with client() as skep:
         for name in users:
-            skep.run(calls.remove_group_member(group, name))
-            say(f"{name} is not in {group} any more")
+            skep.remove_group_member(group, name)
+            if not as_json:
+                say(f"{name} is not in {group} any more")
+        if as_json:
+            print_json(skep.group(group))
 
 
 def members(
@@ -191,6 +300,27 @@ def members(
         return
     rows = [(one.username, one.role, ", ".join(one.groups or ())) for one in found]
     print_table(("USER", "ROLE", "BY GROUPS"), rows)
+
+
+def _print_user(user: User, *, as_json: bool) -> None:
+    if as_json:
+        print_json(user)
+        return
+    rows = [
+        ("User", user.username),
+        ("E-mail", user.email or "–"),
+        ("Admin", _yes(user.is_admin)),
+        ("Active", _yes(user.is_active)),
+        ("MFA", _yes(user.mfa)),
+        ("Created", f"{user.created_at:%Y-%m-%d}"),
+        ("Last login", f"{user.last_login_at:%Y-%m-%d}" if user.last_login_at else "never"),
+    ]
+    for name, value in rows:
+        say(f"{name + ':':12}{value}")
+
+
+def _password() -> str:
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _yes(value: bool) -> str:

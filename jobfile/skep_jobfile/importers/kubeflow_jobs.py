@@ -123,13 +123,13 @@ def metadata(job: View, draft: Draft) -> None:
     found = job.child("metadata")
     draft.name = found.text("name") or found.text("generateName") or draft.name
     if found.text("namespace"):
-        message = "A namespace is none of ours: name a virtual cluster of `skep vc` in defaults."
+        message = "A namespace is none of ours: name a virtual cluster of `skep vcs` in defaults."
         found.note("virtual_cluster", message, "namespace")
     labels = found.child("labels")
     for key in QUEUES:
         if queue := labels.text(key):
             draft.virtual_cluster = queue
-            message = f"The queue became the virtual cluster {queue[:100]}: `skep vc` lists yours."
+            message = f"The queue became the virtual cluster {queue[:100]}: `skep vcs` lists yours."
             labels.note("virtual_cluster", message, key)
     found.skip("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
     found.rest({"annotations": "they are for Kubernetes."})
@@ -148,7 +148,7 @@ def _run_policy(view: View, draft: Draft) -> None:
     policy = view.child("schedulingPolicy")
     if queue := policy.text("queue"):
         draft.virtual_cluster = queue
-        message = f"The queue became the virtual cluster {queue[:100]}: `skep vc` lists yours."
+        message = f"The queue became the virtual cluster {queue[:100]}: `skep vcs` lists yours."
         policy.note("virtual_cluster", message, "queue")
     policy.skip("minAvailable", "minResources")  # all tasks start together, or none
     policy.rest({"priorityClass": kubeflow_pod.POD["priorityClassName"]})

@@ -131,7 +131,7 @@ def _partition(request: Request, option: Option) -> None:
     first, *others = option.value.split(",")
     request.virtual_cluster = first or "default"
     request.variables["SLURM_JOB_PARTITION"] = first
-    message = f"The partition became the virtual cluster {first[:100]}: `skep vc` lists yours."
+    message = f"The partition became the virtual cluster {first[:100]}: `skep vcs` lists yours."
     if others:
         message += " A job has one; the others were left out."
     request.note("virtual_cluster", message, option.line)

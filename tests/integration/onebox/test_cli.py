@@ -7,10 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from tests.support.stack import JOB, Stack, environment_of, eventually, stack
+from typer.testing import CliRunner
+
+from skep_client import exits
+from skep_client.cli import app
 
 pytestmark = pytest.mark.stack
 
@@ -250,3 +254,48 @@ def test_groups_give_roles_and_a_file_brings_in_people(box, tmp_path):
     succeed(box, "groups", "remove", "cli-research", "cli-mei")
     succeed(box, "groups", "delete", "cli-research")
     assert "cli-research" not in succeed(box, "groups")
+
+
+def test_users_groups_and_virtual_clusters_are_made_changed_and_deleted(box, monkeypatch):
+    """Every command once, in this process: starting one takes longer than what it does."""
+    monkeypatch.setenv("SKEP_SERVER", box.url)
+    monkeypatch.setenv("SKEP_TOKEN", box.token)
+
+    def run(*arguments: str, text: str = "") -> Any:
+        done = CliRunner().invoke(app, [*arguments, "--json"], input=text)
+        assert done.exit_code == 0, (arguments, done.output, done.exception)
+        return json.loads(done.output)
+
+    made = run("users", "create", "kim", "--email", "kim@example.org")
+    assert (made["username"], "token=" in made["reset_url"]) == ("kim", True)
+    assert run("users", "update", "kim", "--admin")["is_admin"] is True
+    assert run("users", "show", "kim")["email"] == "kim@example.org"
+    assert "token=" in run("users", "reset-link", "kim")["url"]
+    assert {"admin", "kim"} <= {user["username"] for user in run("users", "list")}
+
+    assert run("groups", "create", "crew", "--description", "Of the night")["members"] == 0
+    assert run("groups", "add", "crew", "kim") == [{"username": "kim", "external": False}]
+    assert [user["username"] for user in run("groups", "show", "crew")] == ["kim"]
+    assert run("groups", "update", "crew", "--name", "night-crew")["members"] == 1
+    assert "night-crew" in [group["name"] for group in run("groups")]
+
+    (model,) = run("vcs", "show", "default")["quotas"]
+    made = run("vcs", "create", "nlp", "--description", "Text", "--gpus", f"{model}=0")
+    assert (made["name"], made["quotas"]) == ("nlp", {})
+    assert run("vcs", "update", "nlp", "--job-visibility", "members")["job_visibility"] == "members"
+    members = run("vcs", "members", "nlp", "--group", "night-crew", "--vc-admin", "admin")
+    assert {one["username"]: one["role"] for one in members} == {"kim": "member", "admin": "admin"}
+    assert {"default", "nlp"} <= {vc["name"] for vc in run("vcs")}
+
+    assert run("groups", "remove", "night-crew", "kim")["members"] == 0
+    assert run("vcs", "delete", "nlp") == {"deleted": "nlp"}
+    assert run("groups", "delete", "night-crew") == {"deleted": "night-crew"}
+    assert run("users", "delete", "kim") == {"deleted": "kim"}
+    for kind, noun in (("users", "user"), ("groups", "group"), ("vcs", "virtual cluster")):
+        done = CliRunner().invoke(app, [kind, "show", "kim"])
+        assert f"There is no {noun} named kim" in str(done.exception), done.output
+    done = skep(box, "vcs", "show", "nlp")
+    assert (done.returncode, done.stderr.strip()) == (
+        exits.NOT_FOUND,
+        "There is no virtual cluster named nlp. (not_found)",
+    )
