@@ -28,6 +28,8 @@ from skep_platform.core.notifications import valkey
 
 log = structlog.get_logger("skep.request")
 
+TOKEN_PREFIX = settings.REST_KNOX["TOKEN_PREFIX"]
+TOKEN = re.compile(rf"{TOKEN_PREFIX}\w+")
 GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -98,11 +100,16 @@ class RequestLog:
         getattr(log, level)(
             "request",
             method=request.method,
-            path=request.path[:500],
+            path=without_tokens(request.path)[:500],
             status=response.status_code,
             ms=round(seconds * 1000, 1),
             user=_username(request),
         )
+
+
+def without_tokens(path: str) -> str:
+    """Return a path with stars for API tokens: OpenPAI's clients revoke a token by its address."""
+    return TOKEN.sub(f"{TOKEN_PREFIX}***", path)
 
 
 def _username(request: HttpRequest) -> str:
