@@ -345,7 +345,7 @@ def backfill_parameter(default: str) -> Any:
         "What happens behind a job that does not fit: `skip` lets any later job start; `block` "
         "lets no later job of its virtual cluster start on what it could use; `reserve` lets "
         "those start that do not delay it.",
-        choices=("skip", "block", "reserve"),
+        choices=tuple(mode.value for mode in BackfillMode),
     )
 
 

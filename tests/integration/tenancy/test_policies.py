@@ -20,7 +20,7 @@ def test_an_admin_chooses_among_the_policies_that_are_listed(admin, alice):
     listed = {known["name"]: known for known in admin.get("/policies").json()["policies"]}
     assert listed["priority_ageing"]["is_default"]
     (backfill,) = listed["fifo"]["parameters"]
-    assert (backfill["default"], backfill["choices"]) == ("block", ["block", "reserve", "skip"])
+    assert (backfill["default"], backfill["choices"]) == ("block", ["skip", "block", "reserve"])
     path = "/virtual-clusters/vision"
     assert admin.get(path).json()["policy"] == {"name": "priority_ageing", "parameters": {}}
     wanted = {"name": "fifo", "parameters": {"backfill": "skip"}}
