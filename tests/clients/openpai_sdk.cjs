@@ -1,9 +1,41 @@
-// Calls every method of the clients of OpenPAI's JavaScript SDK and prints, as JSON, what each gave:
-// {value} or {error: {code, status}}.
+// Calls every method of the clients of OpenPAI's JavaScript SDK, of both versions, and prints as
+// JSON: `found`, what each gave: {value} or {error: {code, status}}; `methods`, all that its classes
+// have; `called`, those of them that ran.
 
+const fs = require("fs");
+const path = require("path");
 const sdk = require("@microsoft/openpai-js-sdk");
 
-const job = (name) => ({
+const methods = [];
+const called = new Set();
+
+// Every class that a file of the SDK exports, not only those that its index does.
+function record(version) {
+  const folder = path.join(path.dirname(require.resolve("@microsoft/openpai-js-sdk")), "api", version, "clients");
+  const classes = new Set();
+  for (const file of fs.readdirSync(folder).filter((name) => name.endsWith(".js"))) {
+    for (const one of Object.values(require(path.join(folder, file)))) {
+      if (typeof one === "function") classes.add(one);
+    }
+  }
+  for (const one of classes) {
+    for (const name of Object.getOwnPropertyNames(one.prototype)) {
+      const method = one.prototype[name];
+      if (name === "constructor" || typeof method !== "function") continue;
+      const full = `${version} ${one.name}.${name}`;
+      methods.push(full);
+      const recorded = function (...args) {
+        called.add(full);
+        return method.apply(this, args);
+      };
+      one.prototype[name] = Object.defineProperty(recorded, "name", { value: name });
+    }
+  }
+}
+record("v1");
+record("v2");
+
+const job = (name, virtualCluster = "vision") => ({
   protocolVersion: 2,
   name,
   type: "job",
@@ -15,8 +47,31 @@ const job = (name) => ({
       commands: ["true"],
     },
   },
-  defaults: { virtualCluster: "vision" },
+  defaults: { virtualCluster },
 });
+
+// As version 1 describes a job.
+const oldJob = (jobName) => ({
+  jobName,
+  image: "test/image:1",
+  codeDir: "",
+  outputDir: "",
+  virtualCluster: "vision",
+  taskRoles: [
+    { name: "worker", taskNumber: 2, cpuNumber: 1, gpuNumber: 1, memoryMB: 1024, command: "true" },
+  ],
+});
+
+// Version 1 throws what the library for HTTP throws: the body as text, or parsed.
+function codeOf(error, data) {
+  try {
+    const body = typeof error.error === "string" ? JSON.parse(error.error) : error.error;
+    if (body && body.code) return body.code;
+  } catch {
+    // no JSON
+  }
+  return data.code ?? error.code ?? String(error).slice(0, 300);
+}
 
 async function main() {
   const server = { pai_uri: process.env.PAI_URI, https: false };
@@ -29,7 +84,7 @@ async function main() {
       const data = error.data ?? {};
       found[name] = {
         error: {
-          code: data.code ?? error.code ?? String(error).slice(0, 300),
+          code: codeOf(error, data),
           status: error.status ?? error.statusCode ?? null,
         },
       };
@@ -102,9 +157,38 @@ async function main() {
   await call("kubernetes.getK8sNodes", () => root.kubernetes.getK8sNodes());
   await call("kubernetes.getK8sPods", () => root.kubernetes.getK8sPods({ namespace: "default" }));
   await call("kubernetes.forbidden", () => alice.kubernetes.getK8sNodes());
+  await call("base.getToken", () => alice.getToken());
+  await call("job.createRunningJob", () => root.job.createRunningJob(job("nowhere", "nowhere")));
+
+  const v1 = sdk.PAIV1.OpenPAIClient;
+  const old = new v1(as("alice"));
+  await call("v1.clusterInfo", () => old.config.clusterInfo());
+  await call("v1.login", () => old.login());
+  await call("v1.token", () => old.token());
+  await call("v1.authn.info", () => old.authn.info());
+  await call("v1.authn.oidcLogin", () => old.authn.oidcLogin());
+  await call("v1.authn.oidcLogout", () => old.authn.oidcLogout("from=x"));
+  await call("v1.authn.createApplicationToken", () => old.authn.createApplicationToken());
+  await call("v1.authn.getTokens", () => old.authn.getTokens());
+  const application = found["v1.authn.createApplicationToken"].value;
+  await call("v1.job.submit", () => old.job.submit("alice", oldJob("old-one"), application.token));
+  await call("v1.job.listWithoutToken", () => old.job.list());
+  // It sends no token with what it reads, but what stands before the host in an address.
+  const rest = new URL(process.env.PAI_URI).host + "/rest-server";
+  const reader = new v1({ ...as("alice"), rest_server_uri: `alice:${application.token}@${rest}` });
+  await call("v1.job.list", () => reader.job.list("username=alice"));
+  await call("v1.job.get", () => reader.job.get("alice", "one"));
+  await call("v1.job.getFrameworkInfo", () => reader.job.getFrameworkInfo("alice", "one"));
+  await call("v1.job.getConfig", () => reader.job.getConfig("alice", "one"));
+  await call("v1.job.getSshInfo", () => reader.job.getSshInfo("alice", "one"));
+  await call("v1.job.execute", () => old.job.execute("alice", "old-one", "STOP"));
+  await call("v1.job.delete", () => old.job.delete("alice", "old-one"));
+  await call("v1.authn.deleteToken", () => old.authn.deleteToken(application.token));
+  await call("v1.job.revoked", () => reader.job.list());
+
   await call("authn.basicLogout", () => alice.authn.basicLogout());
   await call("authn.after", () => alice.job.listJobs());
-  process.stdout.write(JSON.stringify(found));
+  process.stdout.write(JSON.stringify({ found, methods, called: [...called] }));
 }
 
 main().catch((error) => {

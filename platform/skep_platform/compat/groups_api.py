@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from skep_platform.accounts import current_user, groups
 from skep_platform.accounts.models import Group, User
-from skep_platform.compat.accounts_api import find_vc
+from skep_platform.compat.accounts_api import NOT_KEPT, find_vc
 from skep_platform.compat.base import CompatView, Fields, done, wrapped
 from skep_platform.core.api import validated
 from skep_platform.core.errors import NotFound, SkepError
@@ -199,3 +199,22 @@ class PaiGroupFieldView(GroupBase):
         admin = current_user.admin(request)
         _update(admin, name, validated(self.BODIES[field], request))
         return done(f"update group {name} successfully.", 201)
+
+
+class AttributeFields(Fields):
+    data = serializers.JSONField()  # type: ignore[assignment]
+
+
+class PaiGroupExtensionView(GroupBase):
+    """One value below `extension`, as `acls/virtualClusters`. For admins."""
+
+    def put(self, request: Request, name: str, keys: str) -> Response:
+        admin, data = current_user.admin(request), validated(AttributeFields, request)["data"]
+        first, *others = keys.strip("/").split("/")
+        if first != "acls" or others[1:]:
+            groups.find(name)
+            return done(f"Update group extension data successfully: {NOT_KEPT}.", 201)
+        acls = Acls(data={others[0]: data} if others else data)
+        acls.is_valid(raise_exception=True)
+        _update(admin, name, {"extension": {"acls": acls.validated_data}})
+        return done("Update group extension data successfully.", 201)

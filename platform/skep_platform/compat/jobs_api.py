@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
-from skep_platform.compat import job_shapes
+from skep_platform.compat import job_shapes, job_v1
 from skep_platform.compat.base import CompatView, Fields
 from skep_platform.core.api import validated
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
@@ -81,9 +81,12 @@ class PaiJobsView(CompatView):
             return Response({"totalCount": min(total, COUNTED), "data": data})
         return Response(data)
 
+    def job_file(self, request: Request) -> str:
+        return body_text(request)
+
     def post(self, request: Request) -> Response:
         """Submit a job file."""
-        job = services.submit(current_user.user(request), body_text(request))
+        job = services.submit(current_user.user(request), self.job_file(request))
         name = request.user.get_username()
         return _accepted(f"update job {job.name} for user {name} successfully.")
 
@@ -402,7 +405,16 @@ def _absolute(request: Request, address: str) -> str:
     return str(request.build_absolute_uri(address))
 
 
-class PaiUserJobsView(PaiJobsView):
+class PaiOldJobsView(PaiJobsView):
+    """Version 1: also takes jobs as that version describes them."""
+
+    parser_classes = (*JOB_FILE_PARSERS, job_v1.JobFormParser)
+
+    def job_file(self, request: Request) -> str:
+        return job_v1.job_file(request)
+
+
+class PaiUserJobsView(PaiOldJobsView):
     """Version 1: the jobs of one user."""
 
     def get(self, request: Request, username: str) -> Response:  # type: ignore[override]

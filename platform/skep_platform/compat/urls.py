@@ -16,6 +16,36 @@ LOGS = f"{TASK}/<int:retry>/logs"
 USER_FIELDS = ("extension", "virtualcluster", "password", "email", "admin")
 GROUP_FIELDS = ("description", "externalname", "extension")
 
+
+def _users(word: str) -> list[URLPattern]:
+    """Return the routes of users below `users`, or `user` as older clients write it."""
+    found = [
+        *both(word, accounts_api.PaiUsersView),
+        *both(f"{word}/me", accounts_api.PaiMeView),
+        *both(f"{word}/<str:username>", accounts_api.PaiUserView),
+        *both(f"{word}/<str:username>/group", accounts_api.PaiUserGroupView),
+        *both(f"{word}/<str:username>/grouplist", accounts_api.PaiUserGroupsView),
+    ]
+    for field in USER_FIELDS:
+        route = f"{word}/<str:username>/{field}"
+        found += both(route, accounts_api.PaiUserFieldView, extra={"field": field})
+    return found
+
+
+def _groups(word: str) -> list[URLPattern]:
+    """Return the routes of groups below `groups`, or `group` as older clients write it."""
+    found = [
+        *both(word, groups_api.PaiGroupsView),
+        *both(f"{word}/<str:name>", groups_api.PaiGroupView),
+        *both(f"{word}/<str:name>/userlist", groups_api.PaiGroupUsersView),
+        *both(f"{word}/<str:name>/extension/<path:keys>", groups_api.PaiGroupExtensionView),
+    ]
+    for field in GROUP_FIELDS:
+        route = f"{word}/<str:name>/{field}"
+        found += both(route, groups_api.PaiGroupFieldView, extra={"field": field})
+    return found
+
+
 routes: list[URLPattern] = [
     path("", accounts_api.PaiInfoView.as_view()),
     *both("info", accounts_api.PaiInfoView),
@@ -31,28 +61,8 @@ routes: list[URLPattern] = [
     *both("tokens/application", accounts_api.PaiApplicationTokenView),
     *both("tokens/check", accounts_api.PaiTokenCheckView),
     *both("tokens/<str:token>", accounts_api.PaiTokenView),
-    *both("users", accounts_api.PaiUsersView),
-    *both("users/me", accounts_api.PaiMeView),
-    *both("users/<str:username>", accounts_api.PaiUserView),
-    *both("users/<str:username>/group", accounts_api.PaiUserGroupView),
-    *both("users/<str:username>/grouplist", accounts_api.PaiUserGroupsView),
-    *(
-        route
-        for field in USER_FIELDS
-        for route in both(
-            f"users/<str:username>/{field}", accounts_api.PaiUserFieldView, extra={"field": field}
-        )
-    ),
-    *both("groups", groups_api.PaiGroupsView),
-    *both("groups/<str:name>", groups_api.PaiGroupView),
-    *both("groups/<str:name>/userlist", groups_api.PaiGroupUsersView),
-    *(
-        route
-        for field in GROUP_FIELDS
-        for route in both(
-            f"groups/<str:name>/{field}", groups_api.PaiGroupFieldView, extra={"field": field}
-        )
-    ),
+    *(route for word in ("users", "user") for route in _users(word)),
+    *(route for word in ("groups", "group") for route in _groups(word)),
     *both("virtual-clusters", cluster_api.PaiVirtualClustersView),
     *both("virtual-clusters/<str:name>", cluster_api.PaiVirtualClusterView),
     *both("virtual-clusters/<str:name>/status", cluster_api.PaiVcStatusView),
@@ -90,7 +100,7 @@ routes_v1: list[URLPattern] = [
     *both("token/application", accounts_api.PaiApplicationTokenView),
     *both("token/check", accounts_api.PaiTokenCheckView),
     *both("token/<str:token>", accounts_api.PaiTokenView),
-    *both("user/<str:username>", accounts_api.PaiUserView),
+    *both("jobs", jobs_api.PaiOldJobsView),
     *both("user/<str:username>/jobs", jobs_api.PaiUserJobsView),
     *both("user/<str:username>/jobs/<str:name>", jobs_api.PaiUserJobView),
     *both("user/<str:username>/jobs/<str:name>/config", jobs_api.PaiUserJobConfigView),

@@ -13,6 +13,7 @@ from tests.support.platform_factories import PASSWORD, make_user, make_vc
 from skep_platform.accounts import groups
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.compat.accounts_api import LOGIN_TOKENS
+from skep_platform.core.logs import configure
 from skep_platform.storage import services as storage
 from skep_platform.tenancy.models import Membership
 
@@ -96,6 +97,31 @@ def test_an_application_token_does_jobs_and_ends_with_the_token_that_made_it(ali
     assert refused(application.get("/jobs")) == (401, "UnauthorizedUserError")
     other = Pai(make_user("bob"))
     assert refused(mine.delete(f"/tokens/{other.token}")) == (403, "ForbiddenUserError")
+
+
+def test_application_tokens_are_listed_until_they_are_revoked_by_what_is_listed(alice):
+    mine = Pai(alice)
+    before = set(mine.get("/tokens").json()["tokens"])
+    made = mine.post("/tokens/application", {}).json()["token"]
+    (listed,) = set(mine.get("/tokens").json()["tokens"]) - before
+    assert listed not in made  # what is listed is no credential
+    application = Pai()
+    application.client.credentials(HTTP_AUTHORIZATION=f"Bearer {made}")
+    assert application.get("/jobs").status_code == 200
+    old = mine.client.get("/rest-server/api/v1/token").json()["tokens"]
+    assert set(old) == before | {listed}
+    assert mine.delete(f"/tokens/{listed}").status_code == 200
+    assert set(mine.get("/tokens").json()["tokens"]) == before
+    assert refused(application.get("/jobs")) == (401, "UnauthorizedUserError")
+
+
+def test_a_token_in_an_address_is_not_logged(alice, capsys):
+    configure("INFO")
+    mine, other = Pai(alice), Pai(make_user("bob"))
+    assert mine.delete(f"/tokens/{other.token}").status_code == 403
+    logged = capsys.readouterr().err
+    assert "/rest-server/api/v2/tokens/skt_***" in logged
+    assert other.token[4:] not in logged
 
 
 def test_users_see_themselves_and_admins_see_all(alice, vc, root):
@@ -229,6 +255,44 @@ def test_nodes_and_tasks_look_like_those_of_kubernetes(alice, vc, node, root):
     node.devices.filter(index=0).update(health="BAD", problem="Xid 79")
     (alert,) = Pai(alice).get("/alerts").json()
     assert alert["labels"]["alertname"] == "NvidiaGpuBad"
+
+
+def test_one_attribute_of_a_group_is_set_by_its_path(alice, root):
+    make_vc("shared")
+    storage.create(root.user, "data", "host_path", {"path": "/srv/data"})
+    root.post("/groups", {"groupname": "lab"})
+
+    def acls():
+        return root.get("/groups/lab").json()["extension"]["acls"]
+
+    below = "/groups/lab/extension"
+    assert root.put(f"{below}/acls/virtualClusters", {"data": ["shared"]}).status_code == 201
+    assert root.put(f"{below}/acls/storageConfigs", {"data": ["data"]}).status_code == 201
+    assert acls() == {"admin": False, "virtualClusters": ["shared"], "storageConfigs": ["data"]}
+    assert root.put(f"{below}/acls", {"data": {"virtualClusters": []}}).status_code == 201
+    assert acls() == {"admin": False, "virtualClusters": [], "storageConfigs": ["data"]}
+    kept = root.put(f"{below}/groupType", {"data": "vc"})
+    assert (kept.status_code, "not kept" in kept.json()["message"]) == (201, True)
+    for path, data in (("acls/virtualClusters", "shared"), ("acls", ["shared"])):
+        assert refused(root.put(f"{below}/{path}", {"data": data}))[0] == 400
+    assert refused(root.put(f"{below}/acls", {}))[0] == 400
+    assert refused(root.put(f"{below}/acls/admin", {"data": True})) == (400, "NotImplementedError")
+    missing = root.put("/groups/none/extension/acls", {"data": {}})
+    assert refused(missing) == (404, "NoGroupError")
+    wrong = root.put(f"{below}/acls/virtualClusters", {"data": ["none"]})
+    assert refused(wrong) == (404, "NoVirtualClusterError")
+
+
+def test_a_script_that_gives_a_group_a_virtual_cluster_by_the_old_words(root):
+    make_vc("shared")
+    root.post("/groups", {"groupname": "lab"})
+    group = root.client.get(f"{ROOT}/group/lab").json()
+    group["extension"]["acls"]["virtualClusters"].append("shared")
+    changed = root.client.put(f"{ROOT}/group/", {"patch": True, "data": group}, format="json")
+    assert changed.status_code == 201
+    lab = root.get("/groups/lab").json()
+    assert lab["extension"]["acls"]["virtualClusters"] == ["shared"]
+    assert root.client.get(f"{ROOT}/user/root").json()["username"] == "root"
 
 
 def test_oidc_leads_to_the_login_of_skep(alice):

@@ -7,6 +7,7 @@ import re
 from uuid import UUID
 
 import pytest
+from django.urls import resolve
 from tests.support.api_permissions import CALLERS, EVERYBODY
 from tests.support.api_world import world
 from tests.support.jobs_world import job_file
@@ -38,6 +39,7 @@ VALUE = {
     "groups/<name>/description": {"description": "x"},
     "groups/<name>/externalname": {"externalName": "x"},
     "groups/<name>/extension": {"extension": {}},
+    "groups/<name>/extension/<keys>": {"data": ["team"]},
     "jobs/<framework>/executionType": {"value": "STOP"},
     "user/<username>/jobs/<name>/executionType": {"value": "STOP"},
     "jobs/<framework>/tag": {"value": "a"},
@@ -63,12 +65,26 @@ def _routes(patterns):
                 yield f"{method.upper()} {path}"
 
 
-V2 = sorted(set(_routes(urls.routes)))
+# `user` and `group`, as older clients write them, lead to the same views.
+OLD_WORDS = {"user": "users", "group": "groups"}
+EVERY = sorted(set(_routes(urls.routes)))
+V2 = [route for route in EVERY if route.split(" ")[1].split("/")[0] not in OLD_WORDS]
 ROUTES = sorted({*V2, *_routes(urls.routes_v1)})
 
 
 def test_every_route_says_who_may_use_it():
     assert set(ROUTES) == EXPECTED.keys()
+
+
+def test_the_old_words_for_users_and_groups_lead_to_the_same_views():
+    old = [route.split(" ")[1] for route in EVERY if route not in V2]
+    assert {path.split("/")[0] for path in old} == OLD_WORDS.keys()
+    for path in old:
+        first, *others = re.sub("<[a-z]+>", "x", path).split("/")
+        found = resolve(f"/rest-server/api/v2/{'/'.join([first, *others])}")
+        known = resolve(f"/rest-server/api/v2/{'/'.join([OLD_WORDS[first], *others])}")
+        assert found.func.view_class is known.func.view_class, path
+        assert found.kwargs == known.kwargs, path
 
 
 def send(world, api, route):
@@ -89,6 +105,7 @@ def send(world, api, route):
         "<retry>": "0",
         "<username>": "owner",
         "<token>": world.ids["auth"],
+        "<keys>": "acls/virtualClusters",
     }
     address = "/".join(known.get(part, part) for part in path.split("/"))
     version = "v2" if route in V2 else "v1"
