@@ -26,6 +26,7 @@ from skep_client.cli import (
     limits,
     logs,
     metrics,
+    migrate,
     nodes,
     notifications,
     onebox,
@@ -58,7 +59,7 @@ PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
     *(ssh_keys, storages, datasets, fs),
-    *(audit, usage, notifications, onebox, apps, simulate),
+    *(audit, usage, notifications, migrate, onebox, apps, simulate),
 )
 for part in PARTS:
     part.add_to(app)
