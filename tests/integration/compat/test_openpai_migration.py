@@ -9,7 +9,7 @@ import httpx
 import pytest
 import respx
 from django.test import Client
-from tests.support.jobs_world import placed
+from tests.support.jobs_world import submit
 from tests.support.platform_factories import make_user, make_vc
 from typer.testing import CliRunner, Result
 
@@ -164,7 +164,7 @@ def test_a_bad_user_is_named_and_the_others_are_imported(root, tmp_path):
 
 
 def test_job_files_are_written_below_the_folder(root, alice, vc, tmp_path):
-    job = placed(alice, vc)
+    job = submit(alice, vc)
     folder = tmp_path / "jobs"
     read(tmp_path / "plan.json", "--jobs", folder)
     names = [one.name for one in folder.iterdir()]
