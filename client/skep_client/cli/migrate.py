@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -104,9 +105,15 @@ def openpai(
     as_json: Json = False,
 ) -> None:
     """Read an OpenPAI cluster, and write a plan of what to create here. Nothing is changed."""
+    from skep_client.errors import ServerUnreachable
+
     with OpenPai(server, token) as source:
-        made = plan_of(source)
-        files = write_job_files(source, jobs, most_jobs) if jobs else 0
+        try:
+            made = plan_of(source)
+            files = write_job_files(source, jobs, most_jobs) if jobs else 0
+        except (KeyError, TypeError, AttributeError) as error:
+            message = f"{server} does not answer as OpenPAI does: {error!r} in what it sent."
+            raise ServerUnreachable(message) from None
     content = {"version": VERSION, "from": "openpai", **asdict(made)}
     try:
         plan.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -234,7 +241,7 @@ def plan_of(source: OpenPai) -> Plan:
             PlannedUser(one["username"], one.get("email") or "", bool(one["admin"]), groups, own)
         )
     for one in source.get("storages")["storages"]:
-        _add_storage(made, one, source.get(f"storages/{one['name']}"))
+        _add_storage(made, one, source.get(f"storages/{quote(one['name'], safe='')}"))
     made.notes.append(
         "The GPUs of the virtual clusters are in hivedscheduler.yaml: "
         "skep cells import --assign hivedscheduler.yaml"
@@ -459,6 +466,7 @@ def _csv(rows: Iterable[PlannedUser]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("username", "email", "groups", "virtual_clusters"))
     for row in rows:
-        names = ";".join(row.groups), ";".join(row.virtual_clusters)
-        writer.writerow((row.username, row.email, *names))
+        fields = row.username, row.email, ";".join(row.groups), ";".join(row.virtual_clusters)
+        # One line a row: problems are told by their line.
+        writer.writerow(" ".join(value.split()) for value in fields)
     return out.getvalue()

@@ -150,7 +150,7 @@ def test_a_bad_user_is_named_and_the_others_are_imported(root, tmp_path):
     path = tmp_path / "plan.json"
     plan = read(path)
     plan["users"] += [
-        {"username": "not a name"},
+        {"username": "not a\nname"},
         {"username": "nia", "email": "nowhere"},
         {"username": "ravi"},
     ]
@@ -158,7 +158,10 @@ def test_a_bad_user_is_named_and_the_others_are_imported(root, tmp_path):
     done = skep("migrate", "apply", path, "--json")
     assert done.exit_code == 1
     outcome = json.loads(done.stdout)
-    assert [line.split(":")[0] for line in outcome["failed"]] == ["import not a name", "import nia"]
+    assert [line.split(":")[0] for line in outcome["failed"]] == [
+        "import not a\nname",
+        "import nia",
+    ]
     assert list(outcome["reset_urls"]) == ["ravi"]
     assert User.objects.filter(username="ravi").exists()
 
@@ -197,3 +200,13 @@ def test_refusals_are_sentences(root, tmp_path, monkeypatch):
     (tmp_path / "bad.json").write_text('{"version": 1}')
     for name in ("bad.json", "missing.json"):
         assert skep("migrate", "apply", tmp_path / name).exit_code == 2
+
+
+def test_a_server_that_is_no_openpai_is_named(root, tmp_path):
+    where = ("--server", "http://other.test", "--plan", tmp_path / "plan.json")
+    for answer in ([{"name": "vision"}], {"groups": 3}, None):
+        with respx.mock(assert_all_called=False) as router:
+            router.route(host="other.test").respond(json=answer)
+            done = skep("migrate", "openpai", *where)
+        assert (done.exit_code, done.exception.code) == (1, "server_unreachable"), done.output
+    assert not (tmp_path / "plan.json").exists()
