@@ -253,3 +253,7 @@ def test_an_idle_job_is_warned_and_exempted_on_its_page(visit):
 
 def test_an_account_is_linked_to_single_sign_on_in_the_settings(visit, issuer):
     visit("sso", SKEP_ISSUER=issuer)
+
+
+def test_every_page_is_whole_for_every_role_and_shows_what_the_role_may_see(visit):
+    visit("roles")

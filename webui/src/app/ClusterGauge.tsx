@@ -2,12 +2,14 @@ import { Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { cluster } from "@/api/cluster";
+import { me } from "@/api/session";
 import { useLiveQueries, useLiveStatus, usePoll } from "@/live/live";
 import { UsageBar } from "@/ui/UsageBar";
 import css from "./ClusterGauge.module.css";
 
 /** How full the cluster is, at the foot of the sidebar. */
 export function ClusterGauge() {
+  const { data: user } = useQuery(me);
   const { data } = useQuery({ ...cluster, refetchInterval: usePoll(15_000) });
   useLiveQueries("cluster", "", [cluster.queryKey], 3000);
   if (!data) return null;
@@ -25,6 +27,8 @@ export function ClusterGauge() {
       <UsageBar used={used} owned={total} label="GPUs in use" />
       <span className={css.line}>
         <span className="dim num">
+          {/* GPUs are counted for all, jobs only where their team shows them. */}
+          {user?.is_admin ? "" : "You see "}
           {data.jobs.RUNNING ?? 0} running, {data.jobs.WAITING ?? 0} waiting
         </span>
         <LiveIndicator />
