@@ -127,6 +127,10 @@ class Sample:
         self._send("POST", "/images", demo)
         for folder in ("imagenet-mini/train", "imagenet-mini/val", "checkpoints", "runs"):
             (self.storage / "vision-data" / folder).mkdir(parents=True, exist_ok=True)
+        for part, pictures in {"train": 40, "val": 10}.items():
+            for each in range(pictures):
+                file = self.storage / "vision-data/imagenet-mini" / part / f"{each:04}.tar"
+                file.write_bytes(bytes(100_000 + 997 * each))
         for name, size in {"labels.csv": 48_211, "README.md": 1_204, "classes.txt": 10_462}.items():
             (self.storage / "vision-data" / name).write_bytes(b"x" * size)
         storages: dict[str, dict[str, Any]] = {
@@ -283,6 +287,12 @@ class Sample:
                 " VALUES (%s, %s, %s, %s, %s, %s)",
                 list(_predictions()),
             )
+            parts = {vcs[vc]: gpus * self.gpus // 32 for vc, gpus in GPUS.items()}
+            cursor.executemany(
+                "INSERT INTO scheduling_vcuse (vc_id, gpu_model, at, owned, used, borrowed, lent,"
+                " bad, unavailable, waiting) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0, %s)",
+                [(vc, model, *row) for vc, owned in parts.items() for row in _samples(owned)],
+            )
 
     def _announce(self) -> None:
         text = {"message": "Node 4 gets a new fan on Tuesday at 9:00. Jobs on it move before."}
@@ -314,6 +324,21 @@ def _usage() -> Iterator[tuple[date, str, str, bool, tuple[int, int, int]]]:
                 allocated = round(hours * spread * HOUR_US)
                 used = round(allocated * min(0.98, share * shuffle.uniform(0.85, 1.1)))
                 yield day, user, vc, guaranteed, (allocated, used, round(allocated * 0.99))
+
+
+def _samples(owned: int) -> Iterator[tuple[datetime, int, int, int, int, int]]:
+    """When, and how many GPUs a virtual cluster owned, used, borrowed and lent, and how many its
+    queue asked for: a quarter of an hour each, busy by day and on weekdays."""
+    shuffle = random.Random(owned)
+    first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=29)
+    for quarter in range(29 * 96):
+        at = first + timedelta(minutes=15 * quarter)
+        busy = (0.75 if 8 <= at.hour < 20 else 0.45) * (1 if at.weekday() < 5 else 0.6)
+        used = min(owned, round(owned * busy * shuffle.uniform(0.8, 1.5)))
+        full = used == owned
+        borrowed = shuffle.randrange(owned // 2 + 1) if full else 0
+        lent = 0 if full else shuffle.randrange(owned - used)
+        yield at, owned, used, borrowed, lent, shuffle.randrange(owned) if full else 0
 
 
 def _predictions() -> Iterator[tuple[date, str, int, int, int, list[int]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from django.db.models import Count, FloatField, Sum
+from django.db.models import Count, FloatField, Q, Sum
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -49,7 +49,7 @@ def report(vc: VirtualCluster, month: date, now: datetime | None = None) -> dict
 
 def _users(rows: Any) -> list[dict[str, Any]]:
     """Return each user's sums, the one with the most first. `gpus`: how many its jobs asked for,
-    on average over the allocated time."""
+    on average over the time allocated to those that are still known."""
     weight = Cast("allocated_us", FloatField())
     grouped = (
         rows.order_by()
@@ -58,6 +58,7 @@ def _users(rows: Any) -> list[dict[str, Any]]:
             **SUMS,
             jobs=Count("job", distinct=True),
             asked=Sum(weight * Cast("job__gpus", FloatField())),
+            asked_over=Sum(weight, filter=Q(job__isnull=False)),
         )
         .order_by("-allocated", "user__username")
     )
@@ -65,7 +66,7 @@ def _users(rows: Any) -> list[dict[str, Any]]:
         {
             "user": row["user__username"],
             "jobs": row["jobs"],
-            "gpus": round(row["asked"] / row["allocated"], 1) if row["asked"] else None,
+            "gpus": round(row["asked"] / row["asked_over"], 1) if row["asked"] else None,
             **shown_sums(row),
         }
         for row in grouped[:MAX_USERS]

@@ -74,6 +74,13 @@ def test_users_with_what_they_asked_and_what_they_used_of_it(vc, boss):
     assert (body["since"], body["until"]) == ("2026-09-01", "2026-09-30")
 
 
+def test_jobs_that_are_removed_since_do_not_lower_what_a_user_asked_for(vc, boss):
+    removed = make_job(vc, Job.objects.get(name="big").owner, gpus=8, attempt=1)
+    use(removed, 24, 0.11)
+    removed.delete()
+    assert read(boss)["users"][0]["gpus"] == 8.0
+
+
 def test_other_months_and_other_virtual_clusters_do_not_count(vc, boss):
     use(Job.objects.get(name="big"), 100, 1, day=date(2026, 10, 1))
     use(Job.objects.get(name="big"), 100, 1, day=date(2026, 8, 31))
