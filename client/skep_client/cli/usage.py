@@ -31,6 +31,9 @@ def usage(
     ] = "day",
     vc: Annotated[str, typer.Option(help="Only of this virtual cluster.")] = "",
     user: Annotated[str, typer.Option(help="Only of this user.")] = "",
+    name: Annotated[
+        str, typer.Option(help="Only rows whose name, of the first of --by, contains this.")
+    ] = "",
     since: Annotated[
         str, typer.Option(help="First day (UTC), such as 2026-11-01, or 30d: the last 30 days.")
     ] = "30d",
@@ -48,6 +51,7 @@ def usage(
         "by": by,
         "vc": vc or None,
         "user": user or None,
+        "name": name or None,
         "since": first_day(since),
         "until": until or None,
         "order": order or None,

@@ -10,6 +10,7 @@ Days that are no longer kept by job are a row without a job.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -90,6 +91,7 @@ class _Statement:
             "vc": asked.vc,
             "username": asked.username,
             "gpu_model": asked.gpu_model,
+            "name": f"%{LIKE.sub(ESCAPED, asked.name)}%",
         }
         if self.cursor is not None:
             values |= dict(zip(("measure", "key"), self.cursor.values, strict=True))
@@ -146,6 +148,8 @@ class _Statement:
         if self.asked.username:
             named = "SELECT id FROM accounts_user WHERE username = %(username)s"
             found.append(f"{table}user_id = ({named})")
+        if self.asked.name:
+            found.append(NAMES_OF[self.asked.by[0]].format(table))
         return found
 
     def _of_model(self) -> list[str]:
@@ -227,6 +231,14 @@ def _set_names(shown: list[Row], dimension: str) -> None:
         name = names.get(pk, "")
         row[dimension] = {"id": pk, "name": name} if dimension == "job" else name
 
+
+# The trigram indexes of names serve these.
+NAMES_OF = {
+    "job": "{}job_id IN (SELECT id FROM jobs_job WHERE name ILIKE %(name)s)",
+    "user": "{}user_id IN (SELECT id FROM accounts_user WHERE username ILIKE %(name)s)",
+    "vc": "{}vc_id IN (SELECT id FROM tenancy_virtualcluster WHERE name ILIKE %(name)s)",
+}
+LIKE, ESCAPED = re.compile(r"([\\%_])"), r"\\\1"
 
 NAMES = {
     "job": "SELECT id, name FROM jobs_job WHERE id = ANY(%s::uuid[])",

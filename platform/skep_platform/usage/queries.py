@@ -53,6 +53,14 @@ SUMS = {
     "used": Sum("used_us", default=0),
     "known": Sum("known_us", default=0),
 }
+# Where the names stand that rows may be filtered by, of a dimension.
+NAMED = {
+    "vc": "vc__name",
+    "user": "user__username",
+    "group": "user__group_members__group__name",
+    "job": "job__name",
+    "gpu_model": "gpu_model",
+}
 # Groups are known to platform admins only.
 FOR_ADMINS = frozenset({"group"})
 # What rows may be ordered by, besides their dimensions.
@@ -83,6 +91,7 @@ class Question:
     username: str = ""
     gpu_model: str = ""
     job: UUID | None = None
+    name: str = ""  # a part of the names of the first dimension
     order: str = ""  # a dimension or a measure, with "-" before it from the most to the least
 
     @property
@@ -130,6 +139,8 @@ def select(user: AnyUser, asked: Question) -> QuerySet[Any]:
         rows = rows.filter(user__username=asked.username)
     if asked.gpu_model:
         rows = rows.filter(gpu_model=asked.gpu_model)
+    if asked.name and asked.by:
+        rows = rows.filter(**{f"{NAMED[asked.by[0]]}__icontains": asked.name})
     return rows
 
 

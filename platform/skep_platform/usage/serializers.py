@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from skep_platform.core.api import Body
 from skep_platform.usage.budgets import MAX_HOURS
-from skep_platform.usage.queries import DIMENSIONS, MEASURES, Question
+from skep_platform.usage.queries import DIMENSIONS, MEASURES, NAMED, Question
 
 MAX_DAYS = 3660
 DEFAULT_DAYS = 30
@@ -77,6 +77,12 @@ class UsageQuery(serializers.Serializer[Any]):
     user = serializers.CharField(required=False, max_length=150)
     gpu_model = serializers.CharField(required=False, max_length=100)
     job = serializers.UUIDField(required=False)
+    name = serializers.CharField(
+        required=False,
+        max_length=255,
+        help_text="Only rows whose name contains this, in the first of `by`: one of "
+        f"{', '.join(NAMED)}. The total counts all.",
+    )
     order = serializers.CharField(
         required=False,
         help_text=f"One of `by`, or of {', '.join(MEASURES)}; with a - before it the most comes "
@@ -100,6 +106,9 @@ class UsageQuery(serializers.Serializer[Any]):
             raise serializers.ValidationError(
                 {"since": [f"It is not after `until`, and at most {MAX_DAYS} days before."]}
             )
+        if attrs.get("name") and attrs["by"][0] not in NAMED:
+            message = f"Rows have a name where `by` begins with one of {', '.join(NAMED)}."
+            raise serializers.ValidationError({"name": [message]})
         order = attrs.get("order", "").removeprefix("-")
         if order and order not in (*attrs["by"], *MEASURES):
             choices = ", ".join((*attrs["by"], *MEASURES))
@@ -116,6 +125,7 @@ class UsageQuery(serializers.Serializer[Any]):
             username=values.get("user", ""),
             gpu_model=values.get("gpu_model", ""),
             job=values.get("job"),
+            name=values.get("name", ""),
             order=values.get("order", ""),
         )
 

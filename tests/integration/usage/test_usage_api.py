@@ -140,6 +140,7 @@ def test_filters_order_and_pages(team):
     assert hours(asked(boss, "day", until="2026-11-05"), "day") == {"2026-11-05": 8}
     most = asked(boss, "user", order="-idle")["results"]
     assert [row["user"] for row in most] == ["ann", "bob"]
+    assert hours(asked(boss, "user", name="BO"), "user") == {"bob": 2}
     least = asked(boss, "user", order="allocated")["results"]
     assert [row["user"] for row in least] == ["bob", "ann"]
     first = asked(boss, "user", limit="1")
@@ -309,6 +310,27 @@ def test_the_number_of_queries_does_not_depend_on_the_rows(team):
         member = make_user()
         use(make_job(Job.objects.get(name="train").vc, member), 1)
     assert queries() == before
+
+
+@pytest.mark.parametrize("order", ["-allocated", "job"])
+def test_rows_are_filtered_by_a_part_of_their_names_in_lists_and_files(team, order):
+    for name in ("train_v2", "trainXv2", "100%"):
+        use(make_job(Job.objects.get(name="train").vc, team["ann"], name=name), 1)
+    by_job = {"by": "job", "order": order, **SPAN}
+
+    def names(by: str = "job", **filters: str) -> set[str]:
+        answer = Api(team["boss"]).get("/usage/export", **by_job | {"by": by} | filters)
+        return {row["job"] for row in csv.DictReader(answer.content.decode().splitlines())}
+
+    assert names(name="TRAIN") == {"train", "train_v2", "trainXv2"}
+    assert names(name="n_v") == {"train_v2"}  # no pattern of SQL
+    assert names(name="%") == {"100%"}
+    assert names("job,day", name="n_v") == {"train_v2"}
+    assert names("vc,job", name="blu") == set()
+    listed = asked(team["boss"], "job", order=order, name="n_v")
+    assert [row["job"]["name"] for row in listed["results"]] == ["train_v2"]
+    refused = Api(team["boss"]).get("/usage", by="day", name="2026")
+    assert refusal(refused) == (400, "invalid")
 
 
 def test_32_csv_has_the_same_rows_and_no_formulas(team):

@@ -20,6 +20,7 @@ export function AppTable({ rows }: { rows: App[] }) {
       columns={COLUMNS}
       rows={rows}
       rowId={(app) => app.id}
+      file="page"
       minWidth={900}
     />
   );

@@ -36,6 +36,7 @@ export function AuditTable({ label, entries, hide, sorting, onSortingChange }: P
       columns={columns}
       rows={entries}
       rowId={(entry) => entry.id}
+      file="page"
       minWidth={760}
       sorting={sorting}
       onSortingChange={onSortingChange}

@@ -22,6 +22,7 @@ export function StorageTable({ rows, virtualCluster, extraColumns }: Props) {
       columns={columns}
       rows={rows}
       rowId={(storage) => storage.name}
+      file={virtualCluster ? { rows: `storages-of-${virtualCluster}` } : "page"}
       minWidth={760}
     />
   );
@@ -44,19 +45,22 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
       id: "mount",
       header: "Mounted at",
       width: "minmax(140px, 1fr)",
-      cell: (storage) => <code>{storage.home ? "/home/USER" : `/mnt/${storage.name}`}</code>,
+      cell: (storage) => <code>{mountOf(storage)}</code>,
+      exportValue: mountOf,
     },
     {
       id: "access",
       header: "Access",
       width: "minmax(150px, 1.2fr)",
       cell: (storage) => accessOf(storage, virtualCluster),
+      exportValue: (storage) => accessOf(storage, virtualCluster),
     },
     {
       id: "description",
       header: "Description",
       width: "minmax(140px, 1.5fr)",
       cell: (storage) => <span className="dim">{storage.description}</span>,
+      exportValue: (storage) => storage.description,
     },
   ];
   if (virtualCluster !== undefined) return columns;
@@ -76,6 +80,8 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
     },
   ];
 }
+
+const mountOf = (storage: Storage) => (storage.home ? "/home/USER" : `/mnt/${storage.name}`);
 
 const grantText = (holder: string, readOnly: boolean) =>
   readOnly ? `${holder} (read only)` : holder;

@@ -57,6 +57,7 @@ export function AnnouncementsPage() {
                 columns={columns}
                 rows={data}
                 rowId={(each) => each.id}
+                file="page"
                 minWidth={560}
               />
             </div>

@@ -67,6 +67,7 @@ export function GroupsPage() {
                 columns={columns}
                 rows={data}
                 rowId={(each) => each.name}
+                file="page"
                 minWidth={700}
               />
             </div>

@@ -74,6 +74,7 @@ export function ImagesPage() {
                 columns={columns}
                 rows={data}
                 rowId={(image) => image.name}
+                file="page"
                 minWidth={900}
               />
               {manages ? <PrefetchList /> : null}

@@ -103,6 +103,7 @@ export function PrefetchList() {
         columns={columns(setShown)}
         rows={list.data}
         rowId={(one) => one.id}
+        file={{ list: "prefetches" }}
         minWidth={640}
       />
       {shown ? <PrefetchNodes prefetch={shown} onClose={() => setShown(null)} /> : null}

@@ -68,6 +68,7 @@ export function TokensPage(): ReactNode {
                 columns={columns}
                 rows={page.results}
                 rowId={(each) => each.id}
+                file="page"
                 minWidth={860}
               />
             </div>

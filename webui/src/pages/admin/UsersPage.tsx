@@ -60,6 +60,7 @@ export function UsersPage() {
               columns={columns}
               rows={data}
               rowId={(each) => each.username}
+              file="page"
               minWidth={800}
               virtual={data.length > 100}
             />

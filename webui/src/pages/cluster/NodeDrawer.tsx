@@ -61,6 +61,7 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
               columns={COLUMNS}
               rows={node.gpus}
               rowId={(gpu) => gpu.uuid}
+              file={{ rows: `gpus-of-${node.name}` }}
               minWidth={720}
             />
           </div>
@@ -119,6 +120,12 @@ const COLUMNS: Column<Gpu>[] = [
     header: "Used by",
     width: "minmax(110px, 1fr)",
     cell: (gpu) => <GpuUtilization gpu={gpu} />,
+    exportValue: ({ used_by, health, problem }) =>
+      used_by
+        ? used_by.job_name || hiddenJobLabel(used_by.virtual_cluster)
+        : health === "HEALTHY"
+          ? null
+          : problem || health.toLowerCase(),
   },
   {
     id: "utilization",
@@ -152,6 +159,7 @@ const COLUMNS: Column<Gpu>[] = [
         {gpu.uuid}
       </span>
     ),
+    exportValue: (gpu) => gpu.uuid,
   },
 ];
 

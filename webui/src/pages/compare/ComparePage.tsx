@@ -151,6 +151,7 @@ function Runs({ runs, more, search }: RunsProps) {
         columns={columns}
         rows={runs}
         rowId={(run) => run.id}
+        file={{ rows: `runs-by-${metric}` }}
         minWidth={560 + 110 * (columns.length - 6)}
       />
       {more ? <p className={css.more}>More jobs have this tag: these are the newest.</p> : null}

@@ -50,6 +50,7 @@ export function DatasetsPage() {
             columns={COLUMNS}
             rows={rows}
             rowId={(row) => row.id}
+            file="page"
             minWidth={860}
           />
           {list.hasNextPage ? (

@@ -31,7 +31,7 @@ test("a preemption leads to the job that took the place", async () => {
 test("a preemptor that one may not see has no link", async () => {
   draw({ virtual_cluster: "nlp" });
   expect(await screen.findByText(/Preempted by a job of nlp/)).toBeVisible();
-  expect(screen.queryByRole("link")).toBeNull();
+  expect(screen.queryByRole("link", { name: /^open/ })).toBeNull();
 });
 
 test("finding U30: folded events show how many they are, and the first and last of them", async () => {

@@ -7,6 +7,7 @@ import { usePoll } from "@/live/live";
 import { EmptyState } from "@/ui/EmptyState";
 import { FormattedMessage } from "@/ui/FormattedMessage";
 import { QueryState } from "@/ui/QueryState";
+import { ListExport } from "@/ui/table/TableExport";
 import css from "./EventsTab.module.css";
 
 export function EventsTab({ job }: { job: Job }) {
@@ -16,11 +17,14 @@ export function EventsTab({ job }: { job: Job }) {
       {(data) => {
         if (data.length === 0) return <EmptyState title="Nothing happened yet" />;
         return (
-          <ol className={css.events} tabIndex={0} aria-label="Events">
-            {data.toReversed().map((event) => (
-              <Entry key={event.id} event={event} />
-            ))}
-          </ol>
+          <>
+            <ol className={css.events} tabIndex={0} aria-label="Events">
+              {data.toReversed().map((event) => (
+                <Entry key={event.id} event={event} />
+              ))}
+            </ol>
+            <ListExport list={`jobs/${job.id}/events`} label="Events" />
+          </>
         );
       }}
     </QueryState>

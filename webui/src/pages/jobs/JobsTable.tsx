@@ -42,6 +42,7 @@ export function JobsTable({ jobs, chosen, onChoose }: Props) {
       columns={columns}
       rows={jobs}
       rowId={(job) => job.id}
+      file="page"
       minWidth={980}
       sorting={sorting}
       onSortingChange={(next) => {

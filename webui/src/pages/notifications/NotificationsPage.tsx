@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { markRead, notificationPage, NOTIFICATIONS, unreadCount } from "@/api/notifications";
 import { NotificationRow } from "@/features/notifications/NotificationRow";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { Pagination } from "@/ui/Pagination";
@@ -41,6 +42,7 @@ export function NotificationsPage() {
         >
           Mark all as read
         </Button>
+        <ExportButton list="notifications" filter={{ unread }} />
         <LinkButton variant="default" to="/settings/$section" params={{ section: "notifications" }}>
           Settings
         </LinkButton>

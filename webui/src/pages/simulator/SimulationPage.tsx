@@ -166,6 +166,7 @@ function Results({ runs }: { runs: SimulatedRun[] }) {
         columns={columns}
         rows={runs}
         rowId={(run) => `${run.scenario} ${run.figures.policy}`}
+        file={{ rows: "simulation" }}
         minWidth={960}
       />
       <Unfinished runs={runs} />

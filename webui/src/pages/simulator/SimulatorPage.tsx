@@ -59,6 +59,7 @@ function Earlier() {
               columns={COLUMNS}
               rows={results}
               rowId={(row) => row.id}
+              file={{ list: "simulations" }}
               minWidth={520}
             />
           )

@@ -63,6 +63,7 @@ export function StorageFolder({ name, path }: { name: string; path: string }) {
             columns={columns}
             rows={entries}
             rowId={(entry) => entry.name}
+            file={{ rows: `files-of-${name}` }}
             minWidth={480}
           />
           {folder.hasNextPage ? (

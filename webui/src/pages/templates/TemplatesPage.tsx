@@ -4,6 +4,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { templates, type TemplateSummary } from "@/api/templates";
 import { pluralize } from "@/format/numbers";
 import { EmptyState } from "@/ui/EmptyState";
+import { ExportButton } from "@/ui/ExportButton";
 import { FilterInput } from "@/ui/FilterInput";
 import { FormattedMessage } from "@/ui/FormattedMessage";
 import { PageHeader } from "@/ui/PageHeader";
@@ -31,7 +32,9 @@ export function TemplatesPage() {
     });
   return (
     <>
-      <PageHeader title="Templates" note="Job files to start from" />
+      <PageHeader title="Templates" note="Job files to start from">
+        <ExportButton list="templates" filter={toFilter(search)} />
+      </PageHeader>
       <search className={css.bar} aria-label="Filter templates">
         <FilterInput
           label="Search templates"

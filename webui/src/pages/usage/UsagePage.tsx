@@ -1,4 +1,5 @@
 import { Button, SegmentedControl, Select, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -28,6 +29,8 @@ export function UsagePage() {
   const { data: user } = useQuery(me);
   const { by = groupingFor(user), range = "30d", plot = "use", vc } = search;
   const since = daysAgo(RANGE_DAYS[range] - 1);
+  const [text] = useDebouncedValue(search.q, 250);
+  const name = by === "day" ? undefined : text;
   const days = useQuery({
     ...usage({ by: "day", since, vc }),
     placeholderData: keepPreviousData,
@@ -38,7 +41,7 @@ export function UsagePage() {
       <PageHeader title="Usage" note={user ? scopeOf(user, vc) : null}>
         <Button
           component="a"
-          href={usageExport({ by, since, vc, order: "-allocated" })}
+          href={usageExport({ by, since, vc, name, order: "-allocated" })}
           download
           variant="default"
           leftSection={<Icon name="download" size={14} />}
@@ -58,7 +61,7 @@ export function UsagePage() {
             </>
           )}
         </QueryState>
-        <UsageTable by={by} since={since} vc={vc} text={search.q ?? ""} />
+        <UsageTable by={by} since={since} vc={vc} name={name} />
       </div>
     </>
   );
@@ -137,15 +140,17 @@ function Tools({ search }: ToolsProps) {
         clearable
         w={172}
       />
-      <TextInput
-        type="search"
-        aria-label="Filter the table by name"
-        placeholder="Filter"
-        leftSection={<Icon name="search" size={14} />}
-        value={search.q ?? ""}
-        onChange={(event) => change({ q: event.currentTarget.value || undefined })}
-        w={150}
-      />
+      {search.by === "day" ? null : (
+        <TextInput
+          type="search"
+          aria-label="Filter the table by name"
+          placeholder="Filter"
+          leftSection={<Icon name="search" size={14} />}
+          value={search.q ?? ""}
+          onChange={(event) => change({ q: event.currentTarget.value || undefined })}
+          w={150}
+        />
+      )}
     </search>
   );
 }
@@ -154,12 +159,12 @@ interface TableProps {
   by: Grouping;
   since: string;
   vc: string | undefined;
-  text: string;
+  name: string | undefined;
 }
 
-function UsageTable({ by, since, vc, text }: TableProps) {
+function UsageTable({ by, since, vc, name }: TableProps) {
   const list = useQuery({
-    ...usage({ by, since, vc, order: by === "day" ? "-day" : "-allocated" }),
+    ...usage({ by, since, vc, name, order: by === "day" ? "-day" : "-allocated" }),
     placeholderData: keepPreviousData,
     refetchInterval: REFRESH_MS,
   });
@@ -167,13 +172,10 @@ function UsageTable({ by, since, vc, text }: TableProps) {
   return (
     <QueryState query={list} what="table of usage">
       {(data) => {
-        // Rows of what was asked for before, until the new ones come, have no names of this kind.
-        const rows = data.results.filter((row) =>
-          nameOf(row, by).toLowerCase().includes(text.toLowerCase()),
-        );
+        const rows = data.results;
         if (rows.length === 0) {
           return (
-            <EmptyState title={text ? `No name contains "${text}"` : "No GPU time was used"}>
+            <EmptyState title={name ? `No name contains "${name}"` : "No GPU time was used"}>
               GPU time is counted a minute after a job begins to hold GPUs.
             </EmptyState>
           );
@@ -185,6 +187,7 @@ function UsageTable({ by, since, vc, text }: TableProps) {
               columns={columns}
               rows={rows}
               rowId={(row) => rowKey(row, by)}
+              file="page"
               minWidth={760}
             />
             {data.next ? (

@@ -41,7 +41,14 @@ const names = () =>
 
 async function draw(props: Partial<Parameters<typeof DataTable<Row>>[0]> = {}) {
   renderPage(
-    <DataTable label="Rows" columns={COLUMNS} rows={ROWS} rowId={(row) => row.name} {...props} />,
+    <DataTable
+      label="Rows"
+      columns={COLUMNS}
+      rows={ROWS}
+      rowId={(row) => row.name}
+      file="page"
+      {...props}
+    />,
   );
   await screen.findByRole("table", { name: "Rows" });
 }

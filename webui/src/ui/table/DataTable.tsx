@@ -10,6 +10,7 @@ import {
   useState,
 } from "react";
 import { Icon } from "../Icon";
+import { TableExport, type TableFile } from "./TableExport";
 import { type Column, features, gridOf, toTableColumns } from "./columns";
 import css from "./table.module.css";
 
@@ -18,6 +19,7 @@ interface Props<T> {
   columns: Column<T>[];
   rows: T[];
   rowId: (row: T) => string;
+  file: TableFile;
   /** Sorting by the server; without it the table sorts its rows itself. */
   sorting?: SortingState;
   onSortingChange?: (sorting: SortingState) => void;
@@ -52,18 +54,26 @@ export function DataTable<T extends object>(props: Props<T>) {
   const shown = table.getRowModel().rows;
   const Rows = virtual ? VirtualRows : PlainRows;
   return (
-    <div className={css.box} data-virtual={virtual || undefined} ref={setBox}>
-      <div
-        role="table"
-        aria-label={label}
-        aria-rowcount={rows.length + 1}
-        className={css.table}
-        style={{ "--grid": gridOf(columns), minWidth } as React.CSSProperties}
-      >
-        <Header table={table} columns={columns} />
-        <Rows rows={shown} columns={columns} box={box} detailOf={props.detailOf} />
+    <>
+      <div className={css.box} data-virtual={virtual || undefined} ref={setBox}>
+        <div
+          role="table"
+          aria-label={label}
+          aria-rowcount={rows.length + 1}
+          className={css.table}
+          style={{ "--grid": gridOf(columns), minWidth } as React.CSSProperties}
+        >
+          <Header table={table} columns={columns} />
+          <Rows rows={shown} columns={columns} box={box} detailOf={props.detailOf} />
+        </div>
       </div>
-    </div>
+      <TableExport
+        file={props.file}
+        label={label}
+        columns={props.columns}
+        rows={shown.map((row) => row.original)}
+      />
+    </>
   );
 }
 

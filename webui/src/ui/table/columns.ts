@@ -24,6 +24,8 @@ export interface Column<T> {
   cell: (row: T) => ReactNode;
   /** What to order by; absent: the column cannot be ordered by. Nothing (null) comes last. */
   sortValue?: (row: T) => SortValue;
+  /** What a file of the table has here; absent: `sortValue`, and without that no such column. */
+  exportValue?: (row: T) => SortValue;
 }
 
 export const features = tableFeatures({

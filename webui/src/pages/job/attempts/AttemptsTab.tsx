@@ -10,6 +10,7 @@ import { LinkButton } from "@/ui/LinkButton";
 import { QueryState } from "@/ui/QueryState";
 import { StateBadge } from "@/ui/StateBadge";
 import { ElapsedTime, RelativeTime } from "@/ui/Time";
+import { ListExport } from "@/ui/table/TableExport";
 import { Evidence } from "../failure/Evidence";
 import { DiagnosisDetails } from "../failure/FailurePanel";
 import { diagnosisTitle, repeatsDiagnosis } from "../failure/labels";
@@ -51,6 +52,7 @@ export function AttemptsTab({ job, compare }: { job: Job; compare?: string | und
                 ),
               )}
             </ol>
+            <ListExport list={`jobs/${job.id}/attempts`} label="Attempts" />
           </div>
         );
       }}

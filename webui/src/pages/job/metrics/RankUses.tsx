@@ -57,6 +57,7 @@ export function RankUses({ job }: { job: Job }) {
               columns={columns}
               rows={ranks}
               rowId={(rank) => String(rank.rank)}
+              file={{ rows: `ranks-of-${job.name}` }}
               minWidth={job.gpus > 0 ? 820 : 560}
             />
           )

@@ -50,6 +50,7 @@ export function TasksTab({ job }: { job: Job }) {
           columns={columns}
           rows={rows}
           rowId={(task) => String(task.id)}
+          file={{ rows: `tasks-of-${job.name}` }}
           minWidth={job.task_roles.some(requestsPorts) ? 1120 : 1000}
           virtual
         />

@@ -66,6 +66,7 @@ export function taskColumns(
       width: "minmax(140px, 1.2fr)",
       cell: (task) => <Gpus attempt={placementColumns(task)} />,
       sortValue: (task) => placementColumns(task)?.gpu_uuids.length,
+      exportValue: (task) => placementColumns(task)?.gpu_uuids.join(" "),
     },
     {
       id: "attempt",
@@ -75,6 +76,7 @@ export function taskColumns(
       align: "end",
       cell: (task) => <AttemptNumber attempt={task.attempt} />,
       sortValue: (task) => task.attempt && task.attempt.index * 1000 + task.attempt.retry,
+      exportValue: (task) => task.attempt && `${task.attempt.index}.${task.attempt.retry}`,
     },
     ...(job.task_roles.some(requestsPorts) ? [PORTS] : []),
     {
@@ -107,6 +109,7 @@ export function taskColumns(
         />
       ),
       sortValue: (task) => task.attempt?.started_at,
+      exportValue: runSeconds,
     },
     {
       id: "logs",
@@ -240,4 +243,11 @@ function isBad({ state, exit_code, error_code }: Attempt): boolean {
 function Memory({ attempt }: { attempt: Attempt | null }) {
   if (!attempt?.memory_peak_mb) return <span className="dim">–</span>;
   return <span className="num">{formatMegabytes(attempt.memory_peak_mb)}</span>;
+}
+
+/** Seconds that the newest attempt of a task has run. */
+function runSeconds({ attempt }: Task): number | null {
+  if (!attempt?.started_at) return null;
+  const end = attempt.finished_at ? Date.parse(attempt.finished_at) : Date.now();
+  return Math.round((end - Date.parse(attempt.started_at)) / 1000);
 }

@@ -8,6 +8,8 @@ import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { RowsExport } from "@/ui/table/TableExport";
+import { type Column, type SortValue } from "@/ui/table/columns";
 import { QueuedJobName } from "./QueuedJobName";
 import { Timeline } from "./Timeline";
 import { TimelineLegend } from "./TimelineLegend";
@@ -52,7 +54,15 @@ export function QueueTab({ name }: { name: string }) {
           <h2>Waiting</h2>
         </header>
         {waiting.length > 0 ? (
-          <WaitingTable waiting={waiting} />
+          <>
+            <WaitingTable waiting={waiting} />
+            <RowsExport
+              name={`queue-of-${name}`}
+              label="Waiting jobs"
+              columns={FILE_COLUMNS}
+              rows={waiting}
+            />
+          </>
         ) : (
           <p className={css.none}>No jobs are waiting.</p>
         )}
@@ -85,6 +95,21 @@ function Idle() {
     </EmptyState>
   );
 }
+
+const fileColumn = (
+  header: string,
+  exportValue: (each: WaitingJob) => SortValue,
+): Column<WaitingJob> => ({ id: header, header, width: "", cell: () => null, exportValue });
+
+const FILE_COLUMNS = [
+  fileColumn("position", (each) => each.position),
+  fileColumn("job", (each) => each.job.name),
+  fileColumn("owner", (each) => each.job.owner),
+  fileColumn("priority", (each) => each.job.priority),
+  fileColumn("needs", (each) => each.needs_words),
+  fileColumn("reason", (each) => each.reason?.message),
+  fileColumn("start", (each) => each.reserved?.start ?? each.expected_start),
+];
 
 /** The queue in its order: who needs what, why it waits, and when it will start. */
 function WaitingTable({ waiting }: { waiting: WaitingJob[] }) {

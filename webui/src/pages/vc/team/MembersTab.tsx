@@ -9,6 +9,7 @@ import { Confirm } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
 import { notifyError } from "@/ui/notify";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { ListExport } from "@/ui/table/TableExport";
 import { AddByName } from "./AddByName";
 import { GroupRoles } from "./GroupRoles";
 import { ServiceAccounts } from "./ServiceAccounts";
@@ -41,6 +42,7 @@ export function MembersTab({ name, admin, manages }: Props) {
           />
         ))}
       </ul>
+      <ListExport list={`virtual-clusters/${name}/members`} label="Members" />
       {manages ? (
         <AddMember
           present={list.data}

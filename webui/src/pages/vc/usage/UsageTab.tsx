@@ -234,6 +234,7 @@ function ReportContent({ report: found }: { report: Report }) {
         columns={USER_COLUMNS}
         rows={found.users}
         rowId={(row) => row.user}
+        file="page"
         minWidth={820}
       />
       {found.idle_jobs.length > 0 ? (
@@ -244,6 +245,7 @@ function ReportContent({ report: found }: { report: Report }) {
             columns={JOB_COLUMNS}
             rows={found.idle_jobs}
             rowId={(row) => row.job.id ?? row.job.name}
+            file={{ rows: `idle-jobs-of-${found.vc}-${found.month}` }}
             minWidth={820}
           />
         </>
