@@ -95,13 +95,15 @@ class NodeUse:
     holders: Mapping[str, str] = field(default_factory=dict)  # GPU UUID -> attempt id
     live_gpus: dict[str, str] = field(default_factory=dict)  # not yet written to Valkey
     live_tasks: dict[str, str] = field(default_factory=dict)
-    # Attempt id -> when it was first held here. Parts of an older one are not stored.
+    # Attempt id -> when its container was first measured here. Parts of an older one are not stored.
     since: dict[str, float] = field(default_factory=dict)
     counters: dict[str, More] = field(default_factory=dict)  # attempt id -> its newest ones
     sessions: int = 0  # open in this process
 
     def is_young(self, attempt: str, now: float) -> bool:
-        return now - self.since.setdefault(attempt, now) < FINE_SPAN_S
+        """Return whether its container runs for less than an hour, or not yet: an image may be
+        pulled for longer."""
+        return now - self.since.get(attempt, now) < FINE_SPAN_S
 
     def spent(self, task: ContainerSample) -> More:
         """Return what the counters of a container rose by since its sample before."""
@@ -187,6 +189,7 @@ class ClusterUse:
                     percent, memory = _percent(task.cpu_percent, 1e6), _whole(task.memory_mb)
                     node.live_tasks[task.attempt_id] = _json(now, cpu=percent, mem=memory)
                     task_key = (node_id, task.attempt_id, bucket)
+                    node.since.setdefault(task.attempt_id, now)
                     young, more = node.is_young(task.attempt_id, now), node.spent(task)
                     found = self._buckets.tasks.setdefault(task_key, Sum())
                     found.add(percent, memory, more, slot if young else None)
@@ -285,7 +288,7 @@ INSERT INTO telemetry_gpurollup AS r (device_id, attempt_id, at, seconds, sample
                                       utilization_sum, utilization_max, memory_used_mb_max, fine,
                                       power_w_sum, power_samples)
 SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
-       CASE WHEN v.at < a.created_at + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
        v.power, v.powered
   FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[],
               %s::float8[], %s::int[], %s::text[], %s::float8[], %s::int[])
@@ -311,7 +314,7 @@ INSERT INTO telemetry_taskrollup AS r (attempt_id, at, seconds, samples, cpu_per
                                        network_tx_bytes, disk_read_bytes, disk_written_bytes,
                                        byte_samples)
 SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
-       CASE WHEN v.at < a.created_at + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
        v.received, v.sent, v.read, v.written, ARRAY[v.n1, v.n2, v.n3, v.n4]
   FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[], %s::float8[],
               %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],

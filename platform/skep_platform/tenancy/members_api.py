@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -91,6 +92,12 @@ class ImportBody(Body):
         help_text="Columns username, email, groups (a;b) and virtual_clusters (vc:role;vc).",
     )
     dry_run = serializers.BooleanField(required=False, help_text="Only check.")
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and isinstance(text := data.get("csv"), str):
+            # Spreadsheets begin a file with a byte order mark, which is refused elsewhere.
+            data = {**data, "csv": text.removeprefix("\ufeff")}
+        return super().to_internal_value(data)
 
 
 class ImportedUserSerializer(serializers.Serializer[user_import.ImportedUser]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from skep_platform.tenancy import memberships
 from skep_platform.tenancy.models import Role, RoleGrant, VirtualCluster
 
 COLUMNS = ("username", "email", "groups", "virtual_clusters")
+SEPARATOR = re.compile(r"[;\t|]")  # of other programs, or in other languages
 MAX_CHARS = 1_000_000
 MAX_ROWS = 5_000
 MAX_PROBLEMS = 100  # that one answer lists
@@ -92,10 +94,11 @@ def _read(text: str) -> tuple[list[ImportedUser], list[RowProblem]]:
     if len(text) > MAX_CHARS:
         message = f"A file has at most {MAX_CHARS:,} characters; this one has {len(text):,}."
         raise SkepError(message, code="import_too_large", most=MAX_CHARS, now=len(text))
-    if not is_plain(text.replace("\r\n", "\n")):
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if not is_plain(text):
         message = "Control characters are not taken; save the file as UTF-8."
         raise SkepError(message, code="import_unreadable")
-    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows: list[ImportedUser] = []
     problems: list[RowProblem] = []
     try:
@@ -114,6 +117,10 @@ def _read(text: str) -> tuple[list[ImportedUser], list[RowProblem]]:
 
 def _check_header(names: Iterable[str]) -> Iterator[RowProblem]:
     given = [name.strip() for name in names]
+    if len(given) == 1 and (mark := SEPARATOR.search(given[0])):
+        message = f"Columns are separated by commas, not by {mark[0]!r}: save the file so."
+        yield RowProblem(1, "", "separator_unknown", message)
+        return
     if "username" not in given:
         message = f"The first line names the columns: {', '.join(COLUMNS)}."
         yield RowProblem(1, "username", "column_missing", message)

@@ -170,10 +170,28 @@ def test_rows_of_before_samples_were_counted_are_read_as_wholly_measured():
     assert {point[3] for point in found.tasks[0].points} == {100.0}
 
 
+def test_the_first_hour_begins_when_the_container_does(use):
+    """A large image may be pulled for longer than an hour."""
+    attempt = running_attempt(gpus=1)
+    now = timezone.now()
+    TaskAttempt.objects.update(created_at=now - timedelta(hours=2), started_at=now)
+    hold(attempt)
+    start = int(time.time()) // 60 * 60
+    pulling = sample(attempt, 0).model_copy(update={"containers": []})
+    use.add(attempt.node_id, pulling, start - 7000)
+    use.take_buckets()
+    for second in (0, 5):
+        use.add(attempt.node_id, counted(attempt, 1000 * second, 100.0), start + second)
+    rollups.store_rollups(use.take_buckets(start + 60))
+    assert GpuRollup.objects.get().fine
+    assert TaskRollup.objects.get().fine
+
+
 def test_the_first_hour_does_not_begin_anew_with_the_gateway(use):
     """A process that sees a node for the first time knows not how long its attempts have run."""
     attempt = running_attempt(gpus=1)
-    TaskAttempt.objects.update(created_at=timezone.now() - timedelta(hours=2))
+    past = timezone.now() - timedelta(hours=2)
+    TaskAttempt.objects.update(created_at=past, started_at=past)
     hold(attempt)
     start = int(time.time()) // 60 * 60
     for second in (0, 5):

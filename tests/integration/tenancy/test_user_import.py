@@ -120,6 +120,46 @@ def test_files_are_bounded(admin, teams):
     assert (len(details["problems"]), details["total"] >= 500) == (user_import.MAX_PROBLEMS, True)
 
 
+def test_files_of_spreadsheets_are_read(admin, teams):
+    """A byte order mark, lines that end as on Windows, and spaces around names."""
+    text = "\ufeff" + GOOD.replace("\n", "\r\n").replace("mei,", " mei , ")
+    rows = send(admin, text).json()["users"]
+    assert [row["username"] for row in rows] == ["mei", "omar", "kim"]
+    assert ("mei", "vision", "admin") in roles()
+
+
+def test_a_file_with_other_separators_says_so(admin, teams):
+    answer = send(admin, GOOD.replace(";", "/").replace(",", ";"))
+    assert refusal(answer) == (400, "import_invalid")
+    (problem,) = answer.json()["details"]["problems"]
+    assert (problem["line"], problem["code"]) == (1, "separator_unknown")
+    assert "comma" in problem["message"]
+
+
+def test_a_bad_row_is_named_by_its_line_after_a_row_of_several_lines(admin, teams):
+    answer = send(admin, HEADER + 'mei,mei@example.org,"research;\nops",\nno name,,,\n')
+    (problem,) = answer.json()["details"]["problems"]
+    assert (problem["line"], problem["code"]) == (4, "name_invalid")
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_the_largest_file_is_taken_whole_or_not_at_all(
+    admin, teams, bad, django_assert_max_num_queries
+):
+    last = user_import.MAX_ROWS - 1
+    rows = "".join(f"user-{i},,research,vision\r\n" for i in range(last))
+    rows += f"user-{last},,{'unknown' if bad else 'research'},vision\r\n"
+    with django_assert_max_num_queries(60):
+        answer = send(admin, HEADER + rows)
+    if not bad:
+        assert len(answer.json()["users"]) == user_import.MAX_ROWS
+        assert Membership.objects.count() == GroupMember.objects.count() == user_import.MAX_ROWS
+        return
+    (problem,) = answer.json()["details"]["problems"]
+    assert (problem["line"], problem["code"]) == (user_import.MAX_ROWS + 1, "not_found")
+    assert User.objects.count() == 1
+
+
 def test_a_file_costs_a_constant_number_of_statements(admin, teams, django_assert_max_num_queries):
     rows = "".join(f"u{i},u{i}@example.org,research,vision;nlp:viewer\n" for i in range(300))
     with django_assert_max_num_queries(30):

@@ -4,7 +4,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { renderPage } from "@/test/render";
 import { aWholeJob } from "@/test/rows";
 import { serve } from "@/test/server";
-import { UsageSection } from "./UsageSection";
+import { CostSection, UsageSection } from "./UsageSection";
 
 const job = aWholeJob({ state: "SUCCEEDED" });
 const USE = {
@@ -39,4 +39,42 @@ test("a use that is never counted is asked for less and less often", async () =>
   expect(first).toBeLessThan(20);
   await pass(3600);
   expect(requests.length - first).toBe(12); // each 5 minutes
+});
+
+const SUMS = {
+  ...{ allocated_s: 9000, guaranteed_s: 7200, borrowed_s: 1800 },
+  ...{ used_s: 4500, idle_s: 4500, unknown_s: 0, utilization: 50 },
+};
+const DAY = "2026-11-22";
+
+test("a running job says what it cost so far, and counts on; an ended one what it cost", async () => {
+  vi.useFakeTimers();
+  const running = aWholeJob({ state: "RUNNING", gpus: 2, submitted_at: `${DAY}T08:00:00Z` });
+  const total = { ...SUMS };
+  const answer = () => ({ results: [], next: null, previous: null, total });
+  const requests = serve({ "GET /usage": answer });
+  const { unmount } = renderPage(<CostSection job={running} />);
+  await pass(2);
+  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("2.5 h");
+  total.allocated_s = 10_800;
+  await pass(61);
+  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("3 h");
+  const asked = new URL(requests[0]?.url ?? "").searchParams;
+  expect([asked.get("job"), asked.get("since")]).toEqual([running.id, DAY]);
+  unmount();
+
+  requests.length = 0;
+  renderPage(<CostSection job={{ ...running, state: "SUCCEEDED" }} />);
+  await pass(2);
+  expect(screen.getByRole("region", { name: "Cost" })).toBeVisible();
+  await pass(300);
+  expect(requests).toHaveLength(1);
+});
+
+test("a job without GPUs has no cost, and nobody asks for it", async () => {
+  vi.useFakeTimers();
+  const requests = serve({});
+  renderPage(<CostSection job={aWholeJob({ state: "RUNNING", gpus: 0 })} />);
+  await pass(120);
+  expect(requests).toHaveLength(0);
 });
