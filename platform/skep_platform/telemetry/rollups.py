@@ -95,7 +95,8 @@ class NodeUse:
     holders: Mapping[str, str] = field(default_factory=dict)  # GPU UUID -> attempt id
     live_gpus: dict[str, str] = field(default_factory=dict)  # not yet written to Valkey
     live_tasks: dict[str, str] = field(default_factory=dict)
-    # Attempt id -> when its container was first measured here. Parts of an older one are not stored.
+    # Attempt id -> when its container was first measured here. Parts of an older one are not
+    # stored.
     since: dict[str, float] = field(default_factory=dict)
     counters: dict[str, More] = field(default_factory=dict)  # attempt id -> its newest ones
     sessions: int = 0  # open in this process
@@ -288,7 +289,8 @@ INSERT INTO telemetry_gpurollup AS r (device_id, attempt_id, at, seconds, sample
                                       utilization_sum, utilization_max, memory_used_mb_max, fine,
                                       power_w_sum, power_samples)
 SELECT v.device, v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
-       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s'
+            THEN v.fine::jsonb END,
        v.power, v.powered
   FROM unnest(%s::uuid[], %s::text[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[],
               %s::float8[], %s::int[], %s::text[], %s::float8[], %s::int[])
@@ -314,7 +316,8 @@ INSERT INTO telemetry_taskrollup AS r (attempt_id, at, seconds, samples, cpu_per
                                        network_tx_bytes, disk_read_bytes, disk_written_bytes,
                                        byte_samples)
 SELECT v.attempt, v.at, %s, v.samples, v.total, v.top, v.memory,
-       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s' THEN v.fine::jsonb END,
+       CASE WHEN v.at < coalesce(a.started_at, a.created_at) + interval '{FINE_SPAN_S} s'
+            THEN v.fine::jsonb END,
        v.received, v.sent, v.read, v.written, ARRAY[v.n1, v.n2, v.n3, v.n4]
   FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::int[], %s::float8[], %s::float8[],
               %s::int[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[],
