@@ -1,5 +1,4 @@
-"""What `pip install 'skep[server]'` brings: the wheel of this checkout, in an environment with nothing
-but what it declares."""
+"""The wheel of this checkout: what is in it, and that `pip install skep[server]` of it runs."""
 
 from __future__ import annotations
 
