@@ -59,7 +59,10 @@ SIMULATED_ONLY: Mapping[str, str] = {
         "agents cannot resize a running job",
     ),
     "chronus": "the live scheduler admits jobs whatever their deadline",
-    **dict.fromkeys(("gandiva", "lucid", "salus"), "agents give a GPU to one task at a time"),
+    **dict.fromkeys(
+        ("gandiva", "lucid", "muri-l", "muri-s", "salus"),
+        "agents give a GPU to one task at a time",
+    ),
     **dict.fromkeys(
         ("max_min", "max_sum", "water_filling"),
         "live it is an objective of gavel: choose gavel with objective=max_min",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, floor, isclose
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from skep_scheduler.policies.base import OrderPolicy
 from skep_scheduler.policies.tiresias import LIMITS
@@ -74,6 +74,11 @@ class MuriJob:
     def attained_gpu_s(self) -> float:
         return self.executed * self.gpus
 
+    @property
+    def gpu_s(self) -> float | None:
+        """What it held of GPUs, where others were on them; None: all of them to itself."""
+        return 0.0 if self.opportunistic and self.places else None
+
     def progress(self, now: float) -> None:
         passed = now - self.last
         self.left -= max(passed - self.overhead_s, 0) / self.iteration_s
@@ -86,6 +91,9 @@ class MuriJob:
             self.started_at = now if self.started_at is None else self.started_at
         self.preemptions += self.running and not running
         self.running = running
+
+
+J = TypeVar("J", bound=MuriJob)
 
 
 def overhead_s(model: str, gpus: int) -> int:
@@ -101,7 +109,7 @@ def run_ordered(
 ) -> Outcome:
     """Run under SRTF or SRSF. Raises `WorkloadError`."""
     check_sizes(jobs, sum(nodes), nodes)
-    events, active = _Events(jobs), list[MuriJob]()
+    events, active = _Events(jobs, MuriJob), list[MuriJob]()
     running: list[MuriJob] = []
     while events.pending or active:
         now, new = events.next()
@@ -139,7 +147,7 @@ def run_tiresias(
     gpus = sum(nodes)
     check_sizes(jobs, gpus)
     queues: LasQueues[MuriJob] = LasQueues(limits)
-    starts = _groups(jobs)
+    starts = _groups(jobs, MuriJob)
     every = [job for _, group in starts for job in group]
     starts.reverse()
     running: list[MuriJob] = []
@@ -227,7 +235,7 @@ def run_antman(
     `WorkloadError`."""
     check_sizes(jobs, sum(nodes), nodes)
     cluster = _AntMan(nodes)
-    events = _Events(jobs)
+    events = _Events(jobs, MuriJob)
     running: list[MuriJob] = []
     pending: list[MuriJob] = []
     while events.pending or running or pending:
@@ -350,28 +358,31 @@ def _turns(job: MuriJob, other: MuriJob) -> int:
     return turns
 
 
-class _Events:
+class _Events(Generic[J]):
     """Starts and estimated ends. Start and end coincide only if their times are equal."""
 
-    def __init__(self, jobs: Sequence[TraceJob]) -> None:
-        self.pending = _groups(jobs)
+    def __init__(self, jobs: Sequence[TraceJob], make: type[J]) -> None:
+        self.pending = _groups(jobs, make)
         self.jobs = [job for _, group in self.pending for job in group]
         self.pending.reverse()
-        self._end_at, self._ends = NEVER, list[MuriJob]()
+        self.end_at, self._ends = NEVER, list[J]()
         self._count = 0
 
-    def next(self) -> tuple[float, list[MuriJob]]:
-        start_at = self.pending[-1][0] if self.pending else NEVER
-        now = min(start_at, self._end_at)
-        return now, self.pending.pop()[1] if start_at <= self._end_at else []
+    def start_at(self) -> float:
+        return self.pending[-1][0] if self.pending else NEVER
 
-    def ended(self, now: float) -> list[MuriJob]:
-        done = self._ends if self._end_at <= now else []
+    def next(self) -> tuple[float, list[J]]:
+        start_at = self.start_at()
+        now = min(start_at, self.end_at)
+        return now, self.pending.pop()[1] if start_at <= self.end_at else []
+
+    def ended(self, now: float) -> list[J]:
+        done = self._ends if self.end_at <= now else []
         self._count += len(done)
         return done
 
     def estimate(self, ends: Any) -> None:
-        groups: list[tuple[float, list[MuriJob]]] = []
+        groups: list[tuple[float, list[J]]] = []
         for at, job in ends:
             for known, members in groups:
                 if isclose(at, known, rel_tol=1e-9):
@@ -379,7 +390,7 @@ class _Events:
                     break
             else:
                 groups.append((at, [job]))
-        self._end_at, self._ends = min(groups, key=lambda group: group[0], default=(NEVER, []))
+        self.end_at, self._ends = min(groups, key=lambda group: group[0], default=(NEVER, []))
 
     def report(self, report: Callable[[int], None] | None) -> None:
         if report is not None:
@@ -404,10 +415,10 @@ def check_sizes(jobs: Sequence[TraceJob], gpus: int, nodes: Sequence[int] = ()) 
             )
 
 
-def _groups(jobs: Sequence[TraceJob]) -> list[tuple[float, list[MuriJob]]]:
+def _groups(jobs: Sequence[TraceJob], make: type[J]) -> list[tuple[float, list[J]]]:
     """Return the starts by time: one that is close to an earlier one joins it."""
-    groups: list[tuple[float, list[MuriJob]]] = []
-    made = [MuriJob(job, row) for row, job in enumerate(jobs)]
+    groups: list[tuple[float, list[J]]] = []
+    made = [make(job, row) for row, job in enumerate(jobs)]
     for job in sorted(made, key=lambda job: job.submitted_at):
         if groups and isclose(groups[-1][0], job.submitted_at, rel_tol=1e-9):
             groups[-1][1].append(job)
@@ -457,8 +468,7 @@ def _outcome(jobs: Sequence[MuriJob], gpus: int) -> Outcome:
             job.trace.vc,
             job.trace.user,
             job.preemptions,
-            # Beside others, a job holds no GPU to itself.
-            gpu_s=0.0 if job.opportunistic and job.places else None,
+            gpu_s=job.gpu_s,
         )
         for job in jobs
     ]

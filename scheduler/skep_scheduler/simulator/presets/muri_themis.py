@@ -61,7 +61,7 @@ class _Fairness:
 def run_themis(jobs: Sequence[TraceJob], nodes: Sequence[int], report: Any = None) -> Outcome:
     """Run under min-max finish-time fairness."""
     check_sizes(jobs, sum(nodes), nodes)
-    events, active = _Events(jobs), list[MuriJob]()
+    events, active = _Events(jobs, MuriJob), list[MuriJob]()
     fairness = _Fairness(sum(nodes))
     while events.pending or active:
         now, new = events.next()

@@ -23,6 +23,7 @@ from skep_scheduler.simulator.presets import (
     gavel_policies,
     kernel_runs,
     muri,
+    muri_groups,
     muri_themis,
     openb,
     packing_native,
@@ -158,6 +159,18 @@ def _muri_antman(setup: Setup, hardware: Hardware) -> Outcome:
     _expect(setup, "muri")
     policy = setup.order((AntMan,))
     return muri.run_antman(setup.jobs, hardware.node_sizes(), policy, setup.report)
+
+
+def _muri(setup: Setup, hardware: Hardware) -> Outcome:
+    _expect(setup, "muri")
+    knows = setup.policy == "muri-s"
+    # The printed numbers of Muri-S come out without it, the means of Muri-L with it.
+    given = {"unpack": int(not knows), **dict(setup.parameters)}
+    if given.keys() != {"unpack"} or given["unpack"] not in (0, 1):
+        message = f"{setup.policy} has one parameter, unpack, which is 0 or 1"
+        raise WorkloadError(message, "bad_policy_parameter")
+    unpack = bool(given["unpack"])
+    return muri_groups.run_muri(_plain(setup), hardware.node_sizes(), knows, unpack, setup.report)
 
 
 def _muri_themis(setup: Setup, hardware: Hardware) -> Outcome:
@@ -379,6 +392,8 @@ PRESETS: tuple[Preset, ...] = (
             "tiresias": _muri_tiresias,
             "antman": _muri_antman,
             "themis": _muri_themis,
+            "muri-s": _muri,
+            "muri-l": _muri,
         },
     ),
     Preset(
