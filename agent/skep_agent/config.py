@@ -54,6 +54,7 @@ class AgentConfig:
     storage_roots: tuple[str, ...] = ()  # below which host paths may be mounted into tasks
     nfs_servers: tuple[str, ...] = ()  # that storages may be mounted from; (): any
     s3_endpoints: tuple[str, ...] = ()  # object stores that may be used; (): any
+    metrics: tuple[str, int] | None = None  # address and port where Prometheus reads
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
     network_interval_s: float = 10.0

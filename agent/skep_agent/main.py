@@ -18,6 +18,7 @@ from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig, Waterma
 from skep_agent.isolation.mounts import StoragePolicy
 from skep_agent.join import JoinFailed, is_open_to_others
 from skep_agent.join import join as join_cluster
+from skep_agent.metrics import parsed_address
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.run import run_agent
 from skep_agent.shell.link import FatalClose
@@ -150,6 +151,14 @@ def run(
             "repeated; none: any.",
         ),
     ] = None,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            envvar="SKEP_AGENT_METRICS",
+            help="ADDRESS:PORT where Prometheus reads the numbers of this node and its GPUs, such "
+            "as 127.0.0.1:9470; none: nowhere.",
+        ),
+    ] = "",
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
@@ -168,6 +177,10 @@ def run(
         StoragePolicy.parsed(storage_roots or (), nfs_servers or (), state, s3_endpoints or ())
     except ValueError as error:
         _fail(f"--storage-root, --nfs-server, --s3-endpoint: {error}", 2)
+    try:
+        listen = parsed_address(metrics)
+    except ValueError as error:
+        _fail(f"--metrics: {error}", 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
@@ -185,6 +198,7 @@ def run(
         storage_roots=tuple(storage_roots or ()),
         nfs_servers=tuple(nfs_servers or ()),
         s3_endpoints=tuple(s3_endpoints or ()),
+        metrics=listen,
     )
     try:
         asyncio.run(until_signalled(run_agent(config)))

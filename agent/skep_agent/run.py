@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from skep_agent import metrics
 from skep_agent.accelerators.base import GpuProbe
 from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.accelerators.registry import detect
@@ -49,7 +50,8 @@ async def run_agent(
             clock or Clock(),
             make_guard(runtime, state),
         )
-        await agent.run()
+        with metrics.served(config.metrics, identity.name, probe, lambda: agent.connected):
+            await agent.run()
     finally:
         state.unlock()
 

@@ -16,8 +16,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from skep_agent.network.rules import PRIVATE
 from skep_agent.watchdog import DEAD_WITHIN_S
 
+QUEUES = ("scheduler", "default")
+KEY_PREFIX = "skep:"  # of Celery's keys
+BROKER_OPTIONS = {
+    "unacked_restore_interval": 1,
+    "unacked_restore_throttle": 1,
+    "visibility_timeout": 60,
+    "global_keyprefix": KEY_PREFIX,
+}
 SHORTEST_SECRET = 32  # characters
 FEWEST_DIFFERENT = 8
+SHORTEST_TOKEN = 16
 ALLOW_HTTP = "SKEP_ALLOW_HTTP"
 
 
@@ -30,6 +39,29 @@ def secret_key_problem(key: str) -> str:
         f"({len(set(key))} different ones); make one with: "
         'python -c "import secrets; print(secrets.token_urlsafe(48))"'
     )
+
+
+def metrics_problem(listen: str, token: str) -> str:
+    """Why metrics cannot be served at `listen`; "" when they can, or are not asked for."""
+    if not listen:
+        return ""
+    host, port = host_and_port(listen)
+    if not port:
+        return f"SKEP_METRICS_LISTEN is to be address:port, not {listen!r}"
+    if is_loopback(host) or len(token) >= SHORTEST_TOKEN:
+        return ""
+    return (
+        f"SKEP_METRICS_LISTEN={listen} shows the names of virtual clusters and nodes to whoever "
+        f"reaches it: set SKEP_METRICS_TOKEN to at least {SHORTEST_TOKEN} random characters, which "
+        "Prometheus then sends as its bearer token, or listen on 127.0.0.1"
+    )
+
+
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Return the parts of "127.0.0.1:9100" or "[::1]:9100"; the port is 0 where there is none."""
+    host, _, port = listen.rpartition(":")
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
+    return host.strip("[]"), number if host and 0 < number < 65536 else 0
 
 
 def public_url_problem(url: str, allow_http: bool) -> str:

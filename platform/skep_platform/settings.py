@@ -85,6 +85,8 @@ SKEP_FORMER_MEMBERS_JOBS   what becomes of running jobs of people who were deact
                      virtual cluster: stop (default), or finish; waiting ones always stop
 SKEP_OPENPAI_API     1: OpenPAI's REST API is served below /rest-server, for clients written for it;
                      root: at /api/v2, too (default: not at all)
+SKEP_METRICS_LISTEN  address:port of this process's /metrics for Prometheus (default: none); beyond
+                     the loopback it takes the bearer token SKEP_METRICS_TOKEN
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on purpose, in
                      seconds (default 3600, at most 86400, 0: no longer than a lease)
@@ -158,6 +160,9 @@ SKEP_APPS_URL = os.environ.get("SKEP_APPS_URL", "").rstrip("/")
 _refuse(env_settings.apps_url_problem(SKEP_APPS_URL, SKEP_PUBLIC_URL, _allow_http))
 SKEP_DOCS_URL = os.environ.get("SKEP_DOCS_URL", "")
 _refuse(env_settings.docs_url_problem(SKEP_DOCS_URL))
+SKEP_METRICS_LISTEN = os.environ.get("SKEP_METRICS_LISTEN", "")
+SKEP_METRICS_TOKEN = os.environ.get("SKEP_METRICS_TOKEN", "")
+_refuse(env_settings.metrics_problem(SKEP_METRICS_LISTEN, SKEP_METRICS_TOKEN))
 SKEP_GATEWAY_URL = os.environ.get("SKEP_GATEWAY_URL", "")
 SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:8471")
 
@@ -480,12 +485,7 @@ KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
 CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "unacked_restore_interval": 1,
-    "unacked_restore_throttle": 1,
-    "visibility_timeout": 60,
-    "global_keyprefix": "skep:",
-}
+CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.BROKER_OPTIONS
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"

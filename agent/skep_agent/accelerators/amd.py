@@ -81,6 +81,17 @@ class AmdProbe:
             ]
         return new
 
+    def errors(self) -> dict[tuple[str, str], int]:
+        """Since the driver was loaded: it counts them itself."""
+        return {
+            (uuid, block.removesuffix("_err_count")): number
+            for uuid, device in self._present().items()
+            for block, number in _uncorrected(device).items()
+        }
+
+    def ecc_errors(self) -> dict[str, int]:
+        return {uuid: sum(_uncorrected(d).values()) for uuid, d in self._present().items()}
+
     def container_devices(self, uuids: Sequence[str]) -> ContainerDevices:
         """/dev/kfd is shared by all GPUs; the render node opens one."""
         nodes = [_render_node(self._devices[uuid]) for uuid in uuids]

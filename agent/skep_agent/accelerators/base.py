@@ -53,6 +53,13 @@ class GpuProbe(Protocol):
     def faults(self) -> list[GpuFault]:
         """Return the errors since the last call. Returns at once."""
 
+    def errors(self) -> dict[tuple[str, str], int]:
+        """Return how many errors there were since the agent started, by UUID and the vendor's code.
+        Takes nothing from `faults`."""
+
+    def ecc_errors(self) -> dict[str, int]:
+        """Return how many errors of its memory ECC did not correct, of each GPU that says so."""
+
     def container_devices(self, uuids: Sequence[str]) -> ContainerDevices:
         """Return what a container with these GPUs is given. Raises KeyError for an unknown one."""
 

@@ -104,6 +104,20 @@ class NvmlProbe:
     def faults(self) -> list[GpuFault]:
         return [GpuFault(uuid, "nvidia", xid) for uuid, xid in self._xids.take()]
 
+    def errors(self) -> dict[tuple[str, str], int]:
+        return {(uuid, str(xid)): number for (uuid, xid), number in self._xids.counts().items()}
+
+    def ecc_errors(self) -> dict[str, int]:
+        """Since the driver was loaded; GPUs without ECC are left out."""
+        if not self._initialise():
+            return {}
+        kinds = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+        found = {
+            uuid: ask(nvml.nvmlDeviceGetTotalEccErrors, handle, *kinds)
+            for uuid, handle in self._handles().items()
+        }
+        return {uuid: number for uuid, number in found.items() if number is not None}
+
     def container_devices(self, uuids: Sequence[str]) -> ContainerDevices:
         return nvidia_devices(uuids)
 

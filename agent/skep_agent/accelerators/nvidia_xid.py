@@ -7,7 +7,7 @@ Which of them make a GPU unfit is the choice of NVIDIA's own device plugin for K
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import pynvml as nvml  # type: ignore[import-untyped]
@@ -43,6 +43,7 @@ class XidWatcher:
         self._problems: dict[str, str] = {}  # by UUID
         self._everywhere = ""
         self._seen: deque[tuple[str, int]] = deque(maxlen=MAX_SEEN)
+        self._counts: Counter[tuple[str, int]] = Counter()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -62,6 +63,10 @@ class XidWatcher:
         while self._seen:
             taken.append(self._seen.popleft())
         return taken
+
+    def counts(self) -> dict[tuple[str, int], int]:
+        """Return how often each GPU ("" if unknown) reported each number."""
+        return dict(self._counts)
 
     def close(self) -> None:
         self._ended.set()
@@ -103,6 +108,7 @@ class XidWatcher:
         except nvml.NVMLError:
             uuid = ""
         self._seen.append((uuid, xid))
+        self._counts[uuid, xid] += 1
         if xid in APPLICATION_XIDS:
             return
         text = f"XID {xid}: {MEANING[xid]}" if xid in MEANING else f"XID {xid}"

@@ -12,6 +12,7 @@ import math
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class SimulatedGpus:
         self._faults: dict[str, dict[str, Any]] = {}
         self._file = faults
         self._read_at: float | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._xids: dict[str, int] = {}  # of present faults, reported already
 
     def gpus(self) -> list[Gpu]:
@@ -81,7 +83,16 @@ class SimulatedGpus:
             if self._xids.get(uuid) != xid
         ]
         self._xids = present
+        self._counts.update((fault.uuid, str(fault.code)) for fault in new)
         return new
+
+    def errors(self) -> dict[tuple[str, str], int]:
+        return dict(self._counts)
+
+    def ecc_errors(self) -> dict[str, int]:
+        """Return those that the file of faults names, as "ecc"."""
+        faults = self._present_faults()
+        return {gpu.uuid: int(faults.get(gpu.uuid, {}).get("ecc", 0)) for gpu in self._gpus}
 
     def container_devices(self, uuids: Sequence[str]) -> ContainerDevices:
         """None: simulated GPUs are named in the environment alone."""

@@ -131,6 +131,10 @@ class Agent:
         finally:
             await self._close()
 
+    @property
+    def connected(self) -> bool:
+        return self._session is not None
+
     def dispatch(self, event: ev.Event) -> None:
         """Give the event to the core and do what it says. An error here is a bug: the agent stops,
         and the next one adopts its containers."""

@@ -22,7 +22,7 @@ from django.middleware.http import ConditionalGetMiddleware
 from django.utils.functional import SimpleLazyObject
 from django.utils.http import quote_etag
 
-from skep_platform.core import caller, failures
+from skep_platform.core import caller, failures, metrics
 from skep_platform.core.models import uuid7
 from skep_platform.core.notifications import valkey
 
@@ -84,7 +84,9 @@ class RequestLog:
         with caller.calling(address, agent, request_id):
             response = self._refusal(request) or self.get_response(request)
         response["X-Request-Id"] = request_id
-        self._log(request, response, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        metrics.count_request(request, response, seconds)
+        self._log(request, response, seconds)
         return response
 
     def _refusal(self, request: HttpRequest) -> HttpResponseBase | None:

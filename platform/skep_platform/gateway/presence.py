@@ -16,6 +16,7 @@ from django.conf import settings
 
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster import sessions as cluster_presence
+from skep_platform.core import metrics
 from skep_platform.gateway import concurrency
 from skep_platform.gateway.socket import Receive, Scope, Send
 
@@ -46,9 +47,11 @@ class Presence:
 
     def add(self, session: Leaver) -> None:
         self._sessions.add(session)
+        metrics.AGENTS.set(len(self._sessions))
 
     def discard(self, session: Leaver) -> None:
         self._sessions.discard(session)
+        metrics.AGENTS.set(len(self._sessions))
 
     def start(self) -> None:
         self._beats = asyncio.create_task(self._beat())

@@ -24,6 +24,7 @@ class Options:
     port: int = DEFAULT_PORT
     gateway_port: int = 0  # 0: the next one after `port`
     apps_port: int = 0  # 0: the next one after the gateway's
+    metrics_port: int = 0  # 0: no metrics; else the first of those of all processes
     nodes: int = 1
     gpus: int | None = None  # simulated GPUs per node; None: the machine's own
     gpu_model: str = SIMULATED_MODEL
@@ -50,6 +51,10 @@ class Options:
     def gateway_url(self) -> str:
         """Return the address where agents of this machine connect."""
         return self.url.removesuffix(f":{self.port}") + f":{self.agents_port}"
+
+    def metrics_address(self, process: int) -> str:
+        """Return where the process of this number, from 0, serves its metrics; "" for nowhere."""
+        return f"127.0.0.1:{self.metrics_port + process}" if self.metrics_port else ""
 
     def names(self) -> list[str]:
         """More names that it is called by, where it listens on every address: the machine's."""
@@ -81,6 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="where browsers reach apps of jobs (default: --gateway-port plus 1)",
     )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="serve metrics for Prometheus at this port of the loopback and the next ones: of web "
+        "server, gateway, apps, both workers and each agent (default: none)",
+    )
     parser.add_argument("--nodes", type=int, default=1, help="local agents to run")
     parser.add_argument("--no-agents", action="store_true", help="the control plane alone")
     parser.add_argument("--gpus", type=int, help="simulated GPUs per node (default: real ones)")
@@ -100,6 +113,7 @@ def from_arguments(given: argparse.Namespace) -> Options:
         port=given.port,
         gateway_port=given.gateway_port,
         apps_port=given.apps_port,
+        metrics_port=given.metrics_port,
         nodes=0 if given.no_agents else given.nodes,
         gpus=gpus,
         gpu_model=given.gpu_model,

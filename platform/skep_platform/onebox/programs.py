@@ -16,6 +16,8 @@ from skep_platform.onebox.options import SIMULATED_CPUS, SIMULATED_MEMORY_MB, Op
 # Django's pool opens connections as threads need them; these are the most of each process.
 WEB_POOL = 16
 WORKER_POOL = 4
+# The order of the ports of metrics; agents follow.
+METRICS = ("web", "gateway", "apps", "worker-scheduler", "worker-default")
 GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
 WORKERS = {"scheduler": 1, "default": 3}  # queue -> threads; a simulation takes one for minutes
 # What an agent inherits of our environment: never the database's address, never a secret.
@@ -52,6 +54,7 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_CHECK_IMAGES": os.environ.get("SKEP_CHECK_IMAGES") or "warn",
         "SKEP_REGISTRIES": os.environ.get("SKEP_REGISTRIES", ""),
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
+        "SKEP_METRICS_LISTEN": "",  # each process has its own, where --metrics-port asks for them
         "PYTHONUNBUFFERED": "1",
     }
 
@@ -61,13 +64,13 @@ def boot(environment: Mapping[str, str]) -> Program:
 
 
 def web(options: Options, environment: Mapping[str, str]) -> Program:
-    return _uvicorn("web", "skep_platform.asgi", options.host, options.port, environment)
+    return _uvicorn("web", "skep_platform.asgi", options, options.port, environment)
 
 
 def gateway(options: Options, environment: Mapping[str, str]) -> Program:
     """A process of its own, so that no request holds up a heartbeat."""
     module, port = "skep_platform.gateway.asgi", options.agents_port
-    program = _uvicorn("gateway", module, options.host, port, environment)
+    program = _uvicorn("gateway", module, options, port, environment)
     return replace(program, nice=GATEWAY_NICE)
 
 
@@ -75,15 +78,15 @@ def apps(options: Options, environment: Mapping[str, str]) -> Program:
     """The proxy of apps in jobs: a process of its own, so that what goes through it delays no
     page."""
     module = "skep_platform.interactive.asgi"
-    return _uvicorn("apps", module, options.host, options.proxy_port, environment)
+    return _uvicorn("apps", module, options, options.proxy_port, environment)
 
 
 def _uvicorn(
-    name: str, module: str, host: str, port: int, environment: Mapping[str, str]
+    name: str, module: str, options: Options, port: int, environment: Mapping[str, str]
 ) -> Program:
     arguments = [
         f"{module}:application",
-        f"--host={host}",
+        f"--host={options.host}",
         f"--port={port}",
         "--http=skep_platform.core.serving:Impatient",
         "--no-access-log",
@@ -96,10 +99,17 @@ def _uvicorn(
         "--timeout-graceful-shutdown=1",
     ]
     pool = {"SKEP_DATABASE_POOL": str(WEB_POOL)}
-    return _server(name, "uvicorn", arguments, {**environment, **pool})
+    own = {**environment, **pool, **_metrics(options, name)}
+    return _server(name, "uvicorn", arguments, own)
 
 
-def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -> Program:
+def _metrics(options: Options, name: str) -> dict[str, str]:
+    return {"SKEP_METRICS_LISTEN": options.metrics_address(METRICS.index(name))}
+
+
+def worker(
+    home: Home, options: Options, queue: str, gate: Path, environment: Mapping[str, str]
+) -> Program:
     name = f"worker-{queue}"
     arguments = [
         f"--queue={queue}",
@@ -113,6 +123,7 @@ def worker(home: Home, queue: str, gate: Path, environment: Mapping[str, str]) -
         "SKEP_DATABASE_POOL": str(WORKER_POOL),
         "CELERY_SKIP_CHECKS": "1",  # Django's own, which load every view; the web server does them
     }
+    own |= _metrics(options, name)
     return _server(name, "skep_platform.onebox.worker", arguments, {**environment, **own})
 
 
@@ -134,6 +145,8 @@ def agent(home: Home, options: Options, number: int) -> Program:
             f"--cpus={SIMULATED_CPUS}",
             f"--memory-mb={SIMULATED_MEMORY_MB}",
         ]
+    if listen := options.metrics_address(len(METRICS) + number):
+        arguments.append(f"--metrics={listen}")
     if os.geteuid() != 0:
         arguments.append("--fence=off")  # firewall rules take root, and who runs it trusts the jobs
     kept = {

@@ -82,7 +82,7 @@ class Supervisor:
         self._keep(programs.gateway(self.options, environment))
         self._keep(programs.apps(self.options, environment))
         for queue in programs.WORKERS:
-            self._keep(programs.worker(self.home, queue, self._gate, environment))
+            self._keep(programs.worker(self.home, self.options, queue, self._gate, environment))
         answer = await self._boot(programs.boot(environment))
         self._gate.touch()
         await asyncio.gather(*(self._start_agent(n, answer) for n in range(self.options.nodes)))

@@ -28,7 +28,8 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import messages, preempting
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.models import Job
-from skep_platform.scheduling import placing
+from skep_platform.scheduling import metrics, placing
+from skep_platform.scheduling.metrics import PlanMetrics
 from skep_platform.scheduling.models import Nomination
 from skep_platform.scheduling.placing import UsableNodes
 from skep_platform.scheduling.planned import PlanStore
@@ -71,6 +72,7 @@ class Scheduler:
     next_at: float | None = None
     idle: bool = False
     warnings: dict[str, str] = field(default_factory=dict)
+    metrics: PlanMetrics = field(default_factory=PlanMetrics)
 
     def warn(self, warnings: Mapping[str, str]) -> None:
         """Log what is wrong with the policy of a virtual cluster, once as long as it is."""
@@ -89,7 +91,9 @@ def tick(scheduler: Scheduler) -> int:
         end = time.monotonic() + ROUNDS_S
         while mine and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
             started = time.monotonic()
-            run_once(scheduler)
+            scheduler.metrics.begins()
+            with metrics.ROUND_SECONDS.time():
+                run_once(scheduler)
             rounds += 1
             _pause(time.monotonic() - started, scheduler.source.relaid)
         return rounds
@@ -108,14 +112,16 @@ def run_once(scheduler: Scheduler) -> set[str]:
         return set()
     # 3. Decide.
     scheduler.idle = False  # also when what follows fails
-    with gc_control.paused():
+    with gc_control.paused(), metrics.PLAN_SECONDS.time():
         plan = engine.plan(state, now, limits(), memory=scheduler.memory)
+    scheduler.metrics.seen(plan, len(state.waiting))
     scheduler.warn(plan.warnings)
     # 4. Act, preemption first; each gang is placed whole or not at all.
     _change_ranks(plan)
     _cancel(state, {*plan.cancels, *scheduler.source.left_nominated})
     nominated = nominate(plan.preemptions)
     placed = placing.place(plan.placements)
+    scheduler.metrics.acted(plan, len(placed), len(nominated))
     # 5. Store why the others wait, and what was planned for them.
     for gang_id in placed:
         state.note_started(gang_id)

@@ -26,7 +26,7 @@ from django.utils import timezone
 from skep_agent.frames import LogFrame, count_segments, encode_times
 from skep_agent.protocol import LogAck, LogPosition
 from skep_agent.protocol import Stream as LogStream
-from skep_platform.core import notifications
+from skep_platform.core import metrics, notifications
 from skep_platform.telemetry import store
 from skep_platform.telemetry.merged_lines import to_datetime, to_ns
 from skep_platform.telemetry.retention import LogAllowance
@@ -236,6 +236,7 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     """Store frames of attempts on this node; one acknowledgement per stream named in them. A
     stream of an attempt that is not (or no longer) on the node is acknowledged unread, so that
     the node may forget it."""
+    metrics.LOG_BYTES.inc(sum(len(frame.data) for frame in frames))
     waiting = _by_stream(frames)
     known = _sizes.of(node_id, {attempt for attempt, _ in waiting})
     foreign = [held for (attempt, _), held in waiting.items() if attempt not in known]

@@ -108,11 +108,16 @@ class HealthView(APIView):
     @extend_schema(operation_id="get_health", responses=HealthSerializer, tags=["cluster"])
     def get(self, request: Request) -> Response:
         """What an admin should see to: the log store, disks, nodes that are waited for."""
-        holding = queries.holding_logs()
-        found = [*_store(holding), *_store_space(), *_disks(), *_gateway(), *_awaited()]
-        waiting = sum(n for _, n in holding)
+        found, waiting = current_alerts()
         answer = {"healthy": not found, "log_bytes_waiting": waiting, "alerts": found}
         return Response(HealthSerializer(answer).data)
+
+
+def current_alerts() -> tuple[list[dict[str, Any]], int]:
+    """Return what an admin should see to, and how many bytes of output nodes hold back."""
+    holding = queries.holding_logs()
+    found = [*_store(holding), *_store_space(), *_disks(), *_gateway(), *_awaited()]
+    return found, sum(n for _, n in holding)
 
 
 def alert(

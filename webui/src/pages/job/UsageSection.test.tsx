@@ -71,7 +71,7 @@ test("a running job says what it cost so far, and counts on; an ended one what i
   expect(requests).toHaveLength(1);
 });
 
-test("a job without GPUs has no cost, and nobody asks for it", async () => {
+test("a job without GPUs has no cost, and it is not asked for", async () => {
   vi.useFakeTimers();
   const requests = serve({});
   renderPage(<CostSection job={aWholeJob({ state: "RUNNING", gpus: 0 })} />);

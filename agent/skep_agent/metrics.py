@@ -1,0 +1,110 @@
+"""The numbers of a node and its GPUs, and the port where Prometheus reads them (`--metrics`).
+
+Numbers of single GPUs are served here, and not by the server: with 10,000 nodes it would have those
+of 80,000. The probe is asked at each scrape, in the thread of the scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from skep_agent.accelerators.base import GpuProbe
+from skep_agent.protocol import GpuSample
+
+log = structlog.get_logger(__name__)
+
+GPU = ("node", "gpu")
+GAUGES: tuple[tuple[str, str, Callable[[GpuSample], float | None]], ...] = (
+    ("skep_gpu_utilization_percent", "Share of time with a kernel.", lambda s: s.utilization),
+    ("skep_gpu_memory_used_bytes", "Memory in use.", lambda s: s.memory_used_mb * 2**20),
+    ("skep_gpu_temperature_celsius", "Temperature.", lambda s: s.temperature_c),
+    ("skep_gpu_power_watts", "Power.", lambda s: s.power_w),
+)
+
+
+def parsed_address(text: str) -> tuple[str, int] | None:
+    """Return the parts of "127.0.0.1:9470"; None for "". Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not text:
+        return None
+    if not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536:
+        raise ValueError(f"{text!r} is not ADDRESS:PORT")
+    return host.strip("[]"), int(port)
+
+
+class NodeMetrics(Collector):
+    """Asks the probe of a node when it is asked itself.
+
+    node: the node's name; connected: whether the gateway answers
+    """
+
+    def __init__(self, node: str, probe: GpuProbe, connected: Callable[[], bool]) -> None:
+        self._node = node
+        self._probe = probe
+        self._connected = connected
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: to be registered asks no driver."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily(
+            "skep_agent_connected", "Whether the gateway answers.", labels=["node"]
+        )
+        up.add_metric([self._node], float(self._connected()))
+        yield up
+        samples = self._probe.samples()
+        for name, about, value in GAUGES:
+            family = GaugeMetricFamily(name, about, labels=GPU)
+            for sample in samples:
+                if (found := value(sample)) is not None:
+                    family.add_metric([self._node, sample.uuid], found)
+            yield family
+        about = "1: usable; 0: bad, or lost."
+        healthy = GaugeMetricFamily("skep_gpu_healthy", about, labels=(*GPU, "gpu_model"))
+        for gpu in self._probe.gpus():
+            healthy.add_metric([self._node, gpu.uuid, gpu.model], float(gpu.healthy))
+        yield healthy
+        about = "Errors that the driver reported, by the vendor's code: for NVIDIA the XID."
+        errors = CounterMetricFamily("skep_gpu_errors", about, labels=(*GPU, "code"))
+        for (uuid, code), number in sorted(self._probe.errors().items()):
+            errors.add_metric([self._node, uuid, code], number)
+        yield errors
+        about = "Errors of the memory that ECC did not correct."
+        ecc = CounterMetricFamily("skep_gpu_ecc_errors", about, labels=GPU)
+        for uuid, number in sorted(self._probe.ecc_errors().items()):
+            ecc.add_metric([self._node, uuid], number)
+        yield ecc
+
+
+@contextmanager
+def served(
+    listen: tuple[str, int] | None, node: str, probe: GpuProbe, connected: Callable[[], bool]
+) -> Iterator[None]:
+    """Serve the numbers as long as the block runs. A port that is taken is logged: jobs do not wait
+    for numbers."""
+    if listen is None:
+        yield
+        return
+    registry = CollectorRegistry()
+    registry.register(NodeMetrics(node, probe, connected))
+    ProcessCollector(registry=registry)
+    host, port = listen
+    try:
+        server, _ = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        log.error("metrics_not_served", listen=f"{host}:{port}", error=str(error))
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
