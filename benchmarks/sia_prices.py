@@ -1,18 +1,21 @@
 """How long one decision of Sia takes by prices, and how far from the optimum it may be.
 
 Jobs with random speeds on three GPU types, nodes of 8 GPUs; 256 to 2,048 jobs on as many GPUs.
-Times are CPU time. Prints JSON lines: bench, metric, value, unit. `python -m benchmarks sia`.
+Times are CPU time. Prints JSON lines beside what they may be at most. `python -m benchmarks sia`.
 """
 
 from __future__ import annotations
 
-import json
 import time
 
 import numpy as np
+from benchmarks.report import report
 
 from skep_scheduler.policies import sia
 from skep_scheduler.policies.multiple_choice import Choices, prices
+
+MOST_S = 1.0  # of a decision
+MOST_GAP = 0.005
 
 
 def main() -> None:
@@ -25,8 +28,9 @@ def measure(jobs: int) -> None:
     program = made_up(jobs, nodes, seed=1)
     start = time.thread_time()
     answer = prices(program)
-    report(jobs, "decision", time.thread_time() - start, "s")
-    report(jobs, "gap", answer.gap, "share of the bound")
+    took = time.thread_time() - start
+    report("sia", f"decision, {jobs} jobs", took, "s", MOST_S)
+    report("sia", f"gap, {jobs} jobs", answer.gap, "share of the bound", MOST_GAP)
 
 
 def made_up(jobs: int, nodes: int, seed: int) -> Choices:
@@ -42,11 +46,6 @@ def made_up(jobs: int, nodes: int, seed: int) -> Choices:
     speeds = random.uniform(1, 4, (jobs, 3))[:, kinds] * gpus**power
     rows = [sia.costs(sia.Candidate(row), -0.5) for row in speeds]
     return Choices(np.array(rows), gpus, kinds, [8 * nodes] * 3, 1.1)
-
-
-def report(jobs: int, metric: str, value: float, unit: str) -> None:
-    line = {"bench": "sia", "metric": f"{metric}, {jobs} jobs", "value": round(value, 5)}
-    print(json.dumps(line | {"unit": unit}), flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from None
     if not text.strip():
-        raise WorkloadError(f"{path}: the file is empty")
+        raise WorkloadError(f"{path}: the file is empty; it needs a header and a line for each job")
     lines = text.splitlines()
     first = lines[0]
     if "\t" in first:
@@ -82,7 +82,7 @@ def read(path: Path) -> Trace:
         except csv.Error as error:
             raise WorkloadError(f"{path}: not a CSV file: {error}") from None
     if not jobs:
-        raise WorkloadError(f"{path}: no jobs")
+        raise WorkloadError(f"{path}: no jobs; it needs a line for each job behind the header")
     return Trace(path.name, name, tuple(_with_own_ids(jobs)), path)
 
 
@@ -105,13 +105,13 @@ class Row:
         if math.isnan(value):
             raise self.error(field, "is not a number")
         if abs(value) > MOST:
-            raise self.error(field, "is out of range")
+            raise self.error(field, f"is out of range: at most {MOST:g} can be simulated")
         return value
 
     def whole(self, field: str, default: str = "", most: float = MOST) -> int:
         value = self.number(field, default)
         if abs(value) > most:
-            raise self.error(field, "is out of range")
+            raise self.error(field, f"is out of range: it is at most {most:g}")
         return int(value)
 
     def at_least(
@@ -121,19 +121,21 @@ class Row:
         value = self.number(field, default)
         low = value <= 0 if least == 0 else value < least
         if low or (whole and value != int(value)):
-            raise self.error(field, "is out of range")
+            number = "a whole number" if whole else "a number"
+            bound = "above 0" if least == 0 else f"of at least {least:g}"
+            raise self.error(field, f"is out of range: it has to be {number} {bound}")
         return value
 
     def not_negative(self, field: str, default: str = "") -> float:
         value = self.number(field, default)
         if value < 0:
-            raise self.error(field, "is out of range")
+            raise self.error(field, "is out of range: it cannot be negative")
         return value
 
     def gpus(self, field: str = "gpus", least: float = 1) -> int:
         value = self.at_least(field, least, whole=True)
         if value > MOST_GPUS:
-            raise self.error(field, "is out of range")
+            raise self.error(field, f"is out of range: a job has at most {MOST_GPUS:,} GPUs")
         return int(value)
 
     def moment(self, field: str) -> float:
@@ -384,7 +386,9 @@ def _sacct(path: Path, lines: list[str]) -> list[TraceJob]:
         row = Row(path, number, dict(zip(header, cells, strict=False)), {})
         gpus = max((_gres(row.text(name)) for name in gpu_columns), default=0)
         if gpus > MOST_GPUS:
-            raise row.error(gpu_columns[0], "is out of range")
+            raise row.error(
+                gpu_columns[0], f"is out of range: a job has at most {MOST_GPUS:,} GPUs"
+            )
         state = row.text("State", "COMPLETED").split(" ")[0]
         seconds = _elapsed(row)
         if "." in row.text("JobID") or state not in ENDED_IN_SLURM or not gpus or not seconds:

@@ -118,6 +118,43 @@ def test_a_job_larger_than_the_cluster_of_an_artifact_is_refused(
     assert "128 GPUs" in message
 
 
+@pytest.mark.parametrize(
+    ("policy", "row", "words"),
+    [
+        ("muri-s", "0,1,0,1000,x,128,927000,0,886,0,0,0,0", "must be above 0: muri shares"),
+        ("antman", "0,1,0,1000,x,128,927000,0,886,5,0,0,1", "must be above 0: antman shares"),
+        ("muri-l", "0,12,0,1000,x,128,927000,0,886,5,1,2,0", "no whole nodes"),
+        ("srsf", "0,12,0,1000,x,128,927000,0,886,5,1,2,0", "no whole nodes"),
+    ],
+)
+def test_a_job_that_the_simulator_of_muri_cannot_run_is_refused(
+    tmp_path: Path, policy: str, row: str, words: str
+) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(MURI + row + "\n")
+    code, message = refusal("--preset", "muri-n8g8", "--trace", str(path), "--policy", policy)
+    assert code == "bad_trace"
+    assert "job 0" in message
+    assert words in message
+
+
+def test_an_unknown_parameter_of_muri_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(MURI + "0,1,0,1000,resnet18,128,927000,0,886,703,62,17,0\n")
+    args = ("--preset", "muri-n8g8", "--trace", str(path), "--policy", "muri-s:packing=3")
+    assert refusal(*args)[0] == "bad_policy_parameter"
+
+
+def test_what_is_out_of_range_says_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(HEADER + "a,0,-5,1\n")
+    assert "it has to be a number above 0" in refusal("--trace", str(path))[1]
+    path.write_text(HEADER + "a,0,5,0.5\n")
+    assert "a whole number of at least 1" in refusal("--trace", str(path))[1]
+    path.write_text("")
+    assert "it needs a header" in refusal("--trace", str(path))[1]
+
+
 def test_jobs_whose_ids_collide_with_a_number_behind_them_all_run(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(HEADER + "a,0,10,1\na#2,1,10,1\na,2,20,2\na,3,5,1\n")

@@ -234,6 +234,7 @@ def run_antman(
     ones run beside others where the load is low, as fast as those leave them. Raises
     `WorkloadError`."""
     check_sizes(jobs, sum(nodes), nodes)
+    check_stages(jobs, policy.name, 2)
     cluster = _AntMan(nodes)
     events = _Events(jobs, MuriJob)
     running: list[MuriJob] = []
@@ -399,7 +400,7 @@ class _Events(Generic[J]):
 
 def check_sizes(jobs: Sequence[TraceJob], gpus: int, nodes: Sequence[int] = ()) -> None:
     """Refuse jobs that could never start: without an end of them the simulation would have none.
-    With `nodes`, a job larger than the largest of them needs whole nodes of that size.
+    With `nodes`, a job larger than the largest of them takes whole nodes of that size.
 
     Raises `WorkloadError`.
     """
@@ -408,10 +409,28 @@ def check_sizes(jobs: Sequence[TraceJob], gpus: int, nodes: Sequence[int] = ()) 
     for job in jobs:
         if job.gpus > gpus:
             raise WorkloadError(f"job {job.id} needs {job.gpus} GPUs; the cluster has {gpus}")
+        if nodes and job.gpus > size and job.gpus % size:
+            raise WorkloadError(
+                f"job {job.id} needs {job.gpus} GPUs: more than the {size} of a node, and no whole "
+                "nodes. Round its GPUs up, or choose --preset native"
+            )
         if job.gpus > size and job.gpus // size > whole:
             raise WorkloadError(
                 f"job {job.id} needs {job.gpus // size} whole nodes of {size} GPUs; the cluster "
                 f"has {whole}"
+            )
+
+
+def check_stages(jobs: Sequence[TraceJob], policy: str, least: int) -> None:
+    """Refuse jobs whose iteration uses fewer than `least` of storage and CPU, GPU, and network.
+
+    Raises `WorkloadError`.
+    """
+    for job in jobs:
+        if sum(stage > 0 for stage in job.stages_s) < least:
+            raise WorkloadError(
+                f"job {job.id}: at least {least} of resource_time_0, resource_time_1 and "
+                f"resource_time_2 must be above 0: {policy} shares GPUs by them"
             )
 
 

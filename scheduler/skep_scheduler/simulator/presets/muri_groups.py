@@ -23,6 +23,7 @@ from skep_scheduler.simulator.presets.muri import (
     _Events,
     _outcome,
     check_sizes,
+    check_stages,
 )
 from skep_scheduler.simulator.results import Outcome
 from skep_scheduler.simulator.workload import TraceJob
@@ -68,6 +69,7 @@ def run_muri(
 ) -> Outcome:
     """Run under Muri-S (`know_durations`) or Muri-L. Raises `WorkloadError`."""
     check_sizes(trace_jobs, sum(nodes), nodes)
+    check_stages(trace_jobs, "muri", 1)
     events = _MergedEvents(trace_jobs, GroupedJob)
     active: list[GroupedJob] = []
     while events.pending or active:
