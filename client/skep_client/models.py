@@ -901,6 +901,8 @@ class Prediction(Model):
     high_s: int | None = None
     source: str = ""
     jobs: int = 0
+    leave_s: float | None = None
+    warmup_s: float | None = None
 
 
 class PredictionScore(Model):

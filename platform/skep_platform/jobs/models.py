@@ -317,6 +317,10 @@ class JobAttempt(models.Model):
     finished_at = models.DateTimeField()
     reason = models.JSONField(null=True)  # {code, message, details}
     diagnosis = models.JSONField(null=True)
+    # Seconds from when it was asked to leave until its places were free, and from its start to its
+    # first metric, else its first line; null: it was not asked, or nothing was written.
+    leave_s = models.FloatField(null=True)
+    warmup_s = models.FloatField(null=True)
 
     class Meta:
         constraints = [

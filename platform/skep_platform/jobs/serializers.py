@@ -177,6 +177,15 @@ class PredictionSerializer(Serializer):
         SOURCES, help_text="How they were like it: by name, by command, or by number of GPUs."
     )
     jobs = serializers.IntegerField(help_text="Earlier jobs of its owner that were like it.")
+    leave_s = serializers.FloatField(
+        allow_null=True,
+        help_text="How long jobs of its name take to save and leave when they are preempted "
+        "(median); null: not measured.",
+    )
+    warmup_s = serializers.FloatField(
+        allow_null=True,
+        help_text="How long they take after a start to their first metric, else their first line.",
+    )
 
 
 class StartIntervalSerializer(Serializer):

@@ -154,6 +154,8 @@ def gang_of(job: Job, roles: Iterable[TaskRole], now: float) -> facts.Gang:
         incremental=job.incremental,
         duration_s=job.duration_s,
         predicted_s=job.predicted_s,
+        leave_s=(job.prediction or {}).get("leave_s"),
+        warmup_s=(job.prediction or {}).get("warmup_s"),
         deadline_at=job.deadline_at.timestamp() if job.deadline_at is not None else None,
         owner=job.owner.get_username(),
         speeds=_speeds(job.spec.get("extras", {}).get("skep", {}).get("speeds")),
@@ -194,6 +196,8 @@ class _Job:
     incremental: bool
     duration_s: int | None
     predicted_s: int | None
+    leave_s: float | None
+    warmup_s: float | None
     deadline_at: float | None
     attained_gpu_s: float
     progress: float | None
@@ -262,6 +266,8 @@ class _Job:
             incremental=self.incremental,
             duration_s=self.duration_s,
             predicted_s=self.predicted_s,
+            leave_s=self.leave_s,
+            warmup_s=self.warmup_s,
             deadline_at=self.deadline_at,
             attained_gpu_s=self.attained_gpu_s,
             progress=self.progress,
@@ -359,7 +365,8 @@ SELECT j.id::text, j.name, v.name, u.username, j.priority,
        extract(epoch FROM j.created_at)::float8, extract(epoch FROM j.not_before)::float8,
        CASE WHEN j.placed_at IS NULL THEN extract(epoch FROM s.released_at)::float8 END,
        j.within, j.pinned_cell, j.lazy_preemption, j.preemptible, j.incremental, j.duration_s,
-       j.predicted_s, extract(epoch FROM j.deadline_at)::float8, coalesce(s.gpu_s, 0),
+       j.predicted_s, (j.prediction->>'leave_s')::float8, (j.prediction->>'warmup_s')::float8,
+       extract(epoch FROM j.deadline_at)::float8, coalesce(s.gpu_s, 0),
        CASE WHEN j.incremental AND j.placed_at IS NOT NULL THEN (
            SELECT count(*)::float8 / j.tasks_total FROM jobs_taskattempt a
             WHERE a.job_id = j.id AND a.index = j.attempt

@@ -40,6 +40,8 @@ def count_due() -> int:
         JobUse.objects.bulk_create(uses, ignore_conflicts=True)
         mine = {job for (job,) in fetch(MARK, [ids])}
         calibration.count(job for job in jobs if job.pk in mine)
+        with connection.cursor() as cursor:
+            cursor.execute(WARMUPS, [ids])
         for job in ids:
             notifications.notify_topic("job", job)
     return len(jobs)
@@ -100,6 +102,23 @@ SELECT job_id, sum(jsonb_array_length(a.gpu_uuids) * extract(epoch FROM
   FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
  WHERE a.job_id = ANY(%s)
  GROUP BY 1
+"""
+
+# The first metric that a task of an attempt wrote, else its first line. What was printed before the
+# job itself began, such as by its runtime, counts as its line.
+WARMUPS = """
+UPDATE jobs_jobattempt ja SET warmup_s = greatest(found.first - extract(epoch FROM started_at), 0)
+  FROM (SELECT a.job_id, a.index,
+               coalesce(min(m.first), min(extract(epoch FROM l.at)::float8)) AS first
+          FROM jobs_taskattempt a
+          LEFT JOIN LATERAL (SELECT min(u.times[1]) AS first FROM telemetry_usermetric u
+                              WHERE u.attempt_id = a.id) m ON true
+          LEFT JOIN LATERAL (SELECT c.at FROM telemetry_logchunk c
+                              WHERE c.attempt_id = a.id ORDER BY c.id LIMIT 1) l ON true
+         WHERE a.job_id = ANY(%s)
+         GROUP BY 1, 2) AS found
+ WHERE ja.job_id = found.job_id AND ja.index = found.index
+   AND ja.started_at IS NOT NULL AND found.first IS NOT NULL
 """
 
 # By role: percent, samples and peak over all attempts, then GPUs of the newest job attempt.

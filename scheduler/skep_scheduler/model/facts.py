@@ -140,6 +140,9 @@ class Gang:
     `deadline_at`: when its owner needs it to be done (seconds since the epoch), or None. Nothing
     ends it then.
 
+    `leave_s`, `warmup_s`: how long jobs like it took to save and leave when they were preempted,
+    and from a start to their first metric or line (seconds), or None where that was not measured.
+
     `speeds`: how fast it runs on GPU models, as declared: pairs of a model and a speed relative to
     the others.
     """
@@ -159,6 +162,8 @@ class Gang:
     incremental: bool = False
     duration_s: float | None = None  # declared: it does not run longer; None: unknown
     predicted_s: float | None = None  # how long it will probably run; None: no prediction
+    leave_s: float | None = None
+    warmup_s: float | None = None
     deadline_at: float | None = None
     owner: str = ""
     attained_gpu_s: float = 0.0
@@ -187,6 +192,11 @@ class Gang:
             return None
         ran = self.attained_gpu_s / self.gpus if self.gpus else 0.0
         return max(expected - ran, 0.05 * ran)
+
+    @property
+    def restart_s(self) -> float:
+        """Return what a preemption of it costs (seconds), as far as it was measured."""
+        return (self.leave_s or 0.0) + (self.warmup_s or 0.0)
 
     @property
     def opportunistic(self) -> bool:

@@ -24,6 +24,8 @@ from skep_scheduler.policies.base import Decision
 from skep_scheduler.state import ClusterState, owner_of
 from skep_scheduler.state.cluster import Nomination
 
+WORTH = 20.0  # a job runs so many times what its restart costs before a policy takes its places
+
 
 def too_early(
     state: ClusterState, gang: Gang, found: Found, now: float, options: Options
@@ -36,7 +38,7 @@ def too_early(
     until = cools_until(state, gang.id, options)
     if now < until:
         return Refusal(Code.COOLING_DOWN, "", {"until": until})
-    at = max(_preemptible_from(state, gang_id, now, options) for gang_id in asked)
+    at = max(_preemptible_from(state, gang_id, gang, now, options) for gang_id in asked)
     if now < at:
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,
@@ -162,12 +164,17 @@ def _leaves(state: ClusterState, gang_id: str) -> bool:
     return allocation is not None and allocation.leaving
 
 
-def _preemptible_from(state: ClusterState, gang_id: str, now: float, options: Options) -> float:
+def _preemptible_from(
+    state: ClusterState, gang_id: str, by: Gang, now: float, options: Options
+) -> float:
     allocation = state.running.get(gang_id)
     if allocation is None:  # it starts in this very tick
         return now + options.min_run_s
     guaranteed = state.is_guaranteed(gang_id)
     least = options.min_run_s if guaranteed else options.opportunistic_min_run_s
+    if guaranteed and allocation.gang.priority == by.priority and allocation.gang.vc == by.vc:
+        # Only the order of a policy takes its places: it may use most of its time for its work.
+        least = max(least, WORTH * allocation.gang.restart_s)
     return allocation.placed_at + least
 
 

@@ -78,7 +78,8 @@ class SimulatedCluster:
         ended before one arrives teach how long it will run
     keep_progress: whether a preempted gang goes on where it stopped (it saved a checkpoint), or
         starts from the beginning
-    restart_s: how much longer a gang that keeps its progress runs for each preemption
+    restart_s: how much longer a gang that keeps its progress runs for each preemption, where that
+        was not measured of it (`Gang.warmup_s`)
     """
 
     def __init__(
@@ -270,7 +271,8 @@ class SimulatedCluster:
         self._note_service(gang_id)
         history.starts += 1
         if self.keep_progress and history.remaining_s is not None:
-            history.remaining_s += self.restart_s
+            warmup_s = history.gang.warmup_s
+            history.remaining_s += self.restart_s if warmup_s is None else warmup_s
         allocation = self.state.running[gang_id]
         served_gpu_s = (history.served_s - before) * gpus_of(allocation)
         attained_gpu_s = allocation.gang.attained_gpu_s + served_gpu_s
@@ -280,7 +282,9 @@ class SimulatedCluster:
 
     def _leave_later(self, gang_id: str) -> None:
         start = self.history[gang_id].starts
-        leave = Event(self.now + self.grace_s, EventKind.LEAVE, gang_id, start)
+        leave_s = self.history[gang_id].gang.leave_s
+        leaves_at = self.now + (self.grace_s if leave_s is None else leave_s)
+        leave = Event(leaves_at, EventKind.LEAVE, gang_id, start)
         heapq.heappush(self._events, leave)
 
     def _note_start(self, gang_id: str) -> None:

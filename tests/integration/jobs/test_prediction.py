@@ -9,12 +9,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from tests.support.jobs_world import job_file, ran, submit
+from tests.support.jobs_world import attempts_of, job_file, placed, ran, submit
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
 from skep_jobfile import JobFile
-from skep_platform.jobs.models import Job
+from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt
 from skep_platform.jobs.submission.prediction import (
     DURATIONS,
     ENOUGH,
@@ -23,8 +23,9 @@ from skep_platform.jobs.submission.prediction import (
     command_key,
     predict,
 )
+from skep_platform.scheduling import read_facts
 from skep_platform.telemetry import calibration, job_use, retention
-from skep_platform.telemetry.models import PredictionDay
+from skep_platform.telemetry.models import LogChunk, PredictionDay, UserMetric
 from skep_platform.tenancy.models import Membership, Role
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +57,8 @@ def test_a_new_name_is_predicted_by_jobs_with_the_same_command(alice, vc):
         "high_s": 108,
         "source": "command",
         "jobs": ENOUGH,
+        "leave_s": None,
+        "warmup_s": None,
     }
     shown = Api(alice).get(f"/jobs/{job.pk}").json()["prediction"]
     assert shown == job.prediction
@@ -133,6 +136,63 @@ def test_a_prediction_reads_indexes(alice, vc):
     assert "Index Scan using job_by_owner" in plan
     # What the name answers is not looked for by other ways.
     assert "never executed" in plan
+
+
+def attempt(job: Job, index: int, **times: float) -> None:
+    start = job.started_at
+    JobAttempt.objects.create(
+        job=job, index=index, outcome="PREEMPTED", placed_at=start, started_at=start,
+        finished_at=start + timedelta(seconds=100), **times,
+    )  # fmt: skip
+
+
+def test_a_restart_costs_what_it_cost_jobs_of_the_name(alice, vc, admin):
+    first, second = ran(alice, vc, "train-1", 600), ran(alice, vc, "train-2", 700)
+    attempt(first, 1, leave_s=10, warmup_s=30)
+    attempt(first, 2, warmup_s=50)
+    attempt(second, 1, leave_s=14.04, warmup_s=90)
+    attempt(ran(alice, vc, "other-1", 5), 1, leave_s=999, warmup_s=999)
+    job = submit(alice, vc, name="train-3")
+    assert (job.prediction["leave_s"], job.prediction["warmup_s"]) == (12.0, 50.0)
+    assert admin.get(f"/jobs/{job.pk}").json()["prediction"]["warmup_s"] == 50.0
+    [known] = read_facts.read_gangs([str(job.pk)])
+    assert (known.gang.leave_s, known.gang.warmup_s, known.gang.restart_s) == (12, 50, 62)
+
+
+def test_a_prediction_of_an_older_version_is_shown(alice, vc):
+    ran(alice, vc, "train-1", 600)
+    job = submit(alice, vc, name="train-2")
+    old = {key: value for key, value in job.prediction.items() if not key.endswith("up_s")}
+    del old["leave_s"]
+    Job.objects.filter(pk=job.pk).update(prediction=old)
+    shown = Api(alice).get(f"/jobs/{job.pk}").json()["prediction"]
+    assert shown == old | {"leave_s": None, "warmup_s": None}
+
+
+def test_the_first_metric_of_an_attempt_ends_its_start_else_its_first_line(alice, vc, node):
+    job = placed(alice, vc, name="train-1")
+    [task] = attempts_of(job)
+    start = timezone.now() - timedelta(minutes=5)
+    Job.objects.filter(pk=job.pk).update(
+        state="SUCCEEDED", started_at=start, finished_at=timezone.now() - timedelta(minutes=1)
+    )
+    TaskAttempt.objects.filter(pk=task.pk).update(released_at=timezone.now())
+    for index in (1, 2, 3):
+        attempt(Job.objects.get(pk=job.pk), index)
+    LogChunk.objects.create(
+        job=job, attempt=task, stream="stdout", offset=0, size=1, key="k",
+        at=start + timedelta(seconds=4),
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(job_use.WARMUPS, [[job.pk]])
+    found = list(JobAttempt.objects.order_by("index").values_list("warmup_s", flat=True))
+    assert found == [pytest.approx(4.0), None, None]
+    UserMetric.objects.create(
+        job=job, attempt=task, name="loss", steps=[0.0], times=[start.timestamp() + 31],
+        values=[1.0], count=1, at=timezone.now(),
+    )  # fmt: skip
+    assert job_use.count_due() == 1
+    assert JobAttempt.objects.get(index=1).warmup_s == pytest.approx(31.0)
 
 
 def finished(user, vc, name: str, seconds: float) -> Job:

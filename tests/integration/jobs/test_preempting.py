@@ -24,7 +24,7 @@ from skep_platform.core.models import Event
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.containers.desired import desired_attempts
 from skep_platform.jobs.lifecycle import preempting
-from skep_platform.jobs.models import Job
+from skep_platform.jobs.models import Job, JobAttempt
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("node")]
 
@@ -113,6 +113,8 @@ def test_a_victim_is_queued_again_for_free_whatever_its_exit_code(
     assert job.wait_reason["code"] == "preempted"
     assert "old place in the queue" in recorded(job, "job.requeued").message
     assert job in queries.queue()
+    left = JobAttempt.objects.get(job=job)
+    assert 0 < left.leave_s < (timezone.now() - job.created_at).total_seconds()
 
 
 def test_it_waits_for_its_gpus_to_be_clean(alice, vc, owner_of_cells):

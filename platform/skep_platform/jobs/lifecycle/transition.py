@@ -182,6 +182,7 @@ class _Step(Effects):
         row = job.row
         preempted = verdict == Verdict.PREEMPTED
         assert row.placed_at is not None
+        asked_at = row.preempting_at if preempted else None
         self.attempts.append(
             JobAttempt(
                 job_id=job.id,
@@ -193,6 +194,7 @@ class _Step(Effects):
                 finished_at=self.now,
                 reason=row.wait_reason if preempted else row.exit_reason,
                 diagnosis=job.diagnosis,
+                leave_s=(self.now - asked_at).total_seconds() if asked_at else None,
             )
         )
 

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skep_jobfile import JobFile
@@ -32,19 +32,26 @@ SOURCES = ("name", "command", "gpus")
 LIKE_IT = 20  # the newest ones
 LOOKED_AT = 200  # newest jobs of the owner, for those of the same number of GPUs
 COVERAGE = 0.8  # of an interval
+UNMEASURED: dict[str, Any] = {"leave_s": None, "warmup_s": None}  # of jobs of older versions
 ENOUGH = round(2 / (1 - COVERAGE)) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Seconds from start to success. `low_s` and `high_s` hold it with a probability of `COVERAGE`;
-    None: fewer than `ENOUGH` jobs were alike. `source` is one of `SOURCES`."""
+    None: fewer than `ENOUGH` jobs were alike. `source` is one of `SOURCES`.
+
+    leave_s: how long it takes to save and leave when it is preempted; None: not measured yet
+    warmup_s: how long it takes after a start to its first metric, else its first line
+    """
 
     median_s: int
     low_s: int | None
     high_s: int | None
     source: str
     jobs: int
+    leave_s: float | None = None
+    warmup_s: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +60,8 @@ class Prediction:
             "high_s": self.high_s,
             "source": self.source,
             "jobs": self.jobs,
+            "leave_s": self.leave_s,
+            "warmup_s": self.warmup_s,
         }
 
 
@@ -85,8 +94,15 @@ def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None
     """Return what the user's earlier jobs say of one with this name, key of its commands and number
     of GPUs; None: there was none. One query, which reads at most `LIKE_IT` rows of an index for
     each way, and `LOOKED_AT` for the last, however many jobs the user has."""
-    [found] = fetch(DURATIONS, _params(user.pk, name, command, gpus))
-    return of_durations(dict(zip(SOURCES, found, strict=True)))
+    [(*found, leave_s, warmup_s)] = fetch(DURATIONS, _params(user.pk, name, command, gpus))
+    known = of_durations(dict(zip(SOURCES, found, strict=True)))
+    if known is None:
+        return None
+    return replace(known, leave_s=_tenths(leave_s), warmup_s=_tenths(warmup_s))
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def shown_to(user: Any, job: Job) -> dict[str, Any] | None:
@@ -95,7 +111,7 @@ def shown_to(user: Any, job: Job) -> dict[str, Any] | None:
     admins, and with the token of a job."""
     sees_all = job.owner_id == user.pk or tenancy.is_admin(user)
     if sees_all and tenancy.only_vc(user) is None:
-        return job.prediction
+        return UNMEASURED | job.prediction if job.prediction else None
     found = predict_within(job)
     return found.as_json() if found else None
 
@@ -106,7 +122,7 @@ def predict_within(job: Job) -> Prediction | None:
     if job.prediction is None:
         return None
     params = _params(job.owner_id, job.name, job.command_key, job.gpus)
-    [found] = fetch(WITHIN, params | {"vc": job.vc_id, "before": job.created_at})
+    [(*found, _, _)] = fetch(WITHIN, params | {"vc": job.vc_id, "before": job.created_at})
     return of_durations(dict(zip(SOURCES, found, strict=True)))
 
 
@@ -142,7 +158,7 @@ def of_durations(by_source: dict[str, Sequence[float] | None]) -> Prediction | N
 # the third part are read only where those before them found too few.
 DURATIONS = r"""
 WITH named AS MATERIALIZED (
-       SELECT extract(epoch FROM finished_at - started_at)::float8 AS seconds
+       SELECT id, extract(epoch FROM finished_at - started_at)::float8 AS seconds
          FROM jobs_job
         WHERE owner_id = %(owner)s AND state = 'SUCCEEDED'
           AND started_at IS NOT NULL AND finished_at IS NOT NULL
@@ -166,7 +182,11 @@ WITH named AS MATERIALIZED (
           AND started_at IS NOT NULL AND finished_at IS NOT NULL
         ORDER BY created_at DESC LIMIT %(like_it)s)
 SELECT (SELECT array_agg(seconds) FROM named), (SELECT array_agg(seconds) FROM commanded),
-       (SELECT array_agg(seconds) FROM sized)
+       (SELECT array_agg(seconds) FROM sized),
+       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.leave_s)
+          FROM named n JOIN jobs_jobattempt a ON a.job_id = n.id),
+       (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.warmup_s)
+          FROM named n JOIN jobs_jobattempt a ON a.job_id = n.id)
 """
 
 # The same of one virtual cluster, as it was when a job came.

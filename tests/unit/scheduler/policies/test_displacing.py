@@ -108,6 +108,31 @@ def test_a_gang_that_runs_since_a_moment_is_displaced_later() -> None:
     assert plan.next_at == OPTIONS.min_run_s
 
 
+def test_a_gang_whose_restart_is_dear_runs_longer_before_a_policy_takes_its_places() -> None:
+    world = cluster()
+    world.run(gang("long", gpus=8, predicted_s=1000.0, leave_s=4.0, warmup_s=6.0))
+    world.now = 100.0
+    world.submit(gang("short", gpus=8, at=100.0, predicted_s=10.0))
+    plan = world.tick()
+    assert plan.reasons["short"].code == Code.VICTIMS_TOO_YOUNG
+    assert plan.next_at == 200.0
+    world.submit(gang("urgent", gpus=8, at=100.0, predicted_s=10.0, priority=20))
+    assert [made.gang for made in world.tick().preemptions] == ["urgent"]
+
+
+def test_a_gang_leaves_and_restarts_as_fast_as_gangs_like_it_did() -> None:
+    world = cluster()
+    world.keep_progress = True
+    world.run(gang("long", gpus=8, duration_s=1000.0, leave_s=2.0, warmup_s=3.0))
+    world.now = 100.0
+    world.submit(gang("short", gpus=8, at=100.0, duration_s=10.0))
+    world.tick()
+    world.run_to_end()
+    assert world.started["short"] == 102.0
+    # It did 102 s, so that 898 s were left, and 3 s more for the restart.
+    assert world.history["long"].ended_at == 112.0 + 898.0 + 3.0
+
+
 def test_gangs_of_another_virtual_cluster_and_those_not_needed_stay() -> None:
     world = cluster(2, a=8, b=8)
     world.run(

@@ -15,7 +15,7 @@ import { ElapsedTime, RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import { PriorityEditor } from "./actions/PriorityEditor";
 import { taskStates, waitTime } from "./labels";
-import { expectation, predictionSource } from "./prediction";
+import { expectation, predictionSource, restartCost } from "./prediction";
 import css from "./JobDetails.module.css";
 
 export function JobDetails({ job }: { job: Job }) {
@@ -124,13 +124,21 @@ function Prediction({ job }: { job: Job }) {
     );
   }
   const { text, note } = expectation(prediction, start, now);
+  const restart = restartCost(prediction);
   return (
-    <DescriptionItem name={start === null ? "Expected to run" : "Expected to end"}>
-      <span className="num" title={predictionSource(prediction)}>
-        {text}
-      </span>{" "}
-      <span className="dim">{note}</span>
-    </DescriptionItem>
+    <>
+      <DescriptionItem name={start === null ? "Expected to run" : "Expected to end"}>
+        <span className="num" title={predictionSource(prediction)}>
+          {text}
+        </span>{" "}
+        <span className="dim">{note}</span>
+      </DescriptionItem>
+      {restart === null ? null : (
+        <DescriptionItem name="A restart takes">
+          <span className="num">{restart}</span> <span className="dim">as measured before</span>
+        </DescriptionItem>
+      )}
+    </>
   );
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { expectation, predictionSource, type Prediction } from "./prediction";
+import { expectation, predictionSource, restartCost, type Prediction } from "./prediction";
 
 const NOW = new Date(2026, 10, 23, 14, 0).getTime();
 const MINUTE = 60_000;
@@ -9,6 +9,8 @@ const prediction: Prediction = {
   high_s: 3600,
   source: "name",
   jobs: 12,
+  leave_s: null,
+  warmup_s: null,
 };
 
 describe("what is expected of a job", () => {
@@ -38,5 +40,13 @@ describe("what is expected of a job", () => {
     const few = { ...prediction, low_s: null, high_s: null, jobs: 2 };
     expect(expectation(few, null, NOW)).toEqual({ text: "about 30m 00s", note: "" });
     expect(predictionSource(few)).toBe("By 2 earlier jobs of its owner with this name.");
+  });
+
+  it("shows what was measured of a restart", () => {
+    expect(restartCost(prediction)).toBeNull();
+    expect(restartCost({ ...prediction, warmup_s: 40 })).toBe("40s until it writes again");
+    expect(restartCost({ ...prediction, leave_s: 12, warmup_s: 40 })).toBe(
+      "12s to save and leave, 40s until it writes again",
+    );
   });
 });

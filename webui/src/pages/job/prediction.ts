@@ -25,6 +25,15 @@ export function expectation(
     : { text: `${from} to ${to}`, note: "in 80 % of cases" };
 }
 
+/** What a preemption probably costs, as it did jobs of the same name; null: not measured. */
+export function restartCost({ leave_s, warmup_s }: Prediction): string | null {
+  const parts = [
+    leave_s === null ? "" : `${formatDuration(leave_s)} to save and leave`,
+    warmup_s === null ? "" : `${formatDuration(warmup_s)} until it writes again`,
+  ].filter(Boolean);
+  return parts.length ? parts.join(", ") : null;
+}
+
 const LIKE = {
   name: "with this name",
   command: "with the same command",
