@@ -23,6 +23,14 @@ SHAPES = {
     "a claim made elsewhere": ["--set", "logs.existingClaim=mine"],
     "logs in an object store": ["--set", "logs.store=s3://logs/skep"],
     "storages": ["--set", "agent.storages.enabled=true", "--set", "agent.storages.roots={/srv/a}"],
+    "metrics": [
+        "--set",
+        "metrics.enabled=true,metrics.token=0123456789abcdef,agent.metricsPort=9471",
+    ],
+    "dashboards": [
+        "--set",
+        "metrics.enabled=true,metrics.token=0123456789abcdef,metrics.dashboards=true",
+    ],
     "no network policies": ["--set", "networkPolicy.enabled=false"],
     "engines elsewhere, clients from anywhere": [
         "--set",

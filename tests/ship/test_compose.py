@@ -44,7 +44,22 @@ def test_every_part_is_there(services):
 def test_the_scheduler_queue_is_consumed_one_at_a_time(services):
     command = services["scheduler"]["command"]
     assert command[command.index("-Q") + 1] == "scheduler"
-    assert command[command.index("-c") + 1] == "1"
+    assert command[command.index("-P") + 1] == "solo"
+
+
+def test_a_worker_is_one_process_so_that_its_metrics_are_whole(services):
+    command = services["worker"]["command"]
+    assert command[command.index("-P") + 1] == "threads"
+
+
+def test_metrics_are_served_when_asked_for_and_never_published(services):
+    assert not services["web"]["environment"]["SKEP_METRICS_LISTEN"]
+    asked = {"SKEP_METRICS_LISTEN": "0.0.0.0:9470", "SKEP_METRICS_TOKEN": "x" * 20}
+    done = compose("docker-compose.yml", env=SECRETS | asked)
+    found = YAML(typ="safe", pure=True).load(done.stdout)["services"]
+    for name in ("web", "gateway", "apps", "scheduler", "worker", "beat"):
+        assert asked.items() <= found[name]["environment"].items()
+        assert not any("9470" in str(port) for port in found[name].get("ports", []))
 
 
 def test_nothing_starts_before_the_tables_are_there(services):

@@ -100,6 +100,7 @@ EXPECTED = {
     "GET virtual-clusters/<name>/queue": OF_THE_TEAM,
     "GET virtual-clusters/<name>/history": OF_THE_TEAM,
     "GET virtual-clusters/<name>/members": OF_THE_TEAM,
+    "GET virtual-clusters/<name>/metrics": OF_THE_TEAM,
     "PUT virtual-clusters/<name>/members/<username>": VC_ADMINS,
     "DELETE virtual-clusters/<name>/members/<username>": VC_ADMINS,
     "GET virtual-clusters/<name>/groups": OF_THE_TEAM,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -43,3 +44,8 @@ def _browser() -> str:
 def chromium() -> str:
     """Path of the browser, or ""."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or ""
+
+
+def prometheus(program: str) -> str:
+    """Path of "prometheus" or "promtool", as scripts/bootstrap has unpacked them."""
+    return shutil.which(program) or str(Path(sys.prefix) / "prometheus/usr/bin" / program)

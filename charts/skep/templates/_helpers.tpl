@@ -33,6 +33,11 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}
 - {name: SKEP_GATEWAY_BACKEND, value: {{ printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port | quote }}}
 - {name: SKEP_TRUSTED_PROXIES, value: {{ join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled) | quote }}}
+{{- if .Values.metrics.enabled }}
+- {name: SKEP_METRICS_LISTEN, value: "0.0.0.0:{{ .Values.metrics.port }}"}
+- name: SKEP_METRICS_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: metrics-token}}
+{{- end }}
 {{- if .Values.logs.store }}
 - {name: SKEP_LOG_STORE, value: {{ .Values.logs.store | quote }}}
 - {name: SKEP_S3_ENDPOINT_URL, value: {{ .Values.logs.s3EndpointUrl | quote }}}
@@ -93,8 +98,14 @@ spec:
           env: {{- include "skep.env" .root | nindent 12 }}
           securityContext: {{- include "skep.containerSecurity" . | nindent 12 }}
           resources: {{- toYaml .resources | nindent 12 }}
-          {{- with .port }}
-          ports: [{name: http, containerPort: {{ . }}}]
+          {{- if or .port .root.Values.metrics.enabled }}
+          ports:
+            {{- with .port }}
+            - {name: http, containerPort: {{ . }}}
+            {{- end }}
+            {{- if .root.Values.metrics.enabled }}
+            - {name: metrics, containerPort: {{ .root.Values.metrics.port }}}
+            {{- end }}
           {{- end }}
           {{- with .probes }}
           {{- . | nindent 10 }}

@@ -1,4 +1,5 @@
-"""The cluster in numbers for Prometheus: nodes, GPUs, jobs, quotas, queues of tasks and alerts.
+"""The cluster in numbers for Prometheus: nodes, GPUs, jobs, quotas, queues of tasks and alerts; and
+a virtual cluster with its jobs for the Prometheus of its team.
 
 They are read with a constant number of queries and kept for some seconds, however many Prometheus
 servers ask. Every web server answers with the same numbers: queries take `max by (...)` of them.
@@ -10,19 +11,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import DatabaseError
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from redis import RedisError
+from rest_framework.request import Request
+from rest_framework.views import APIView
 
 from skep_platform.cluster import queries as cluster
 from skep_platform.core.bulk import fetch
 from skep_platform.core.notifications import valkey
 from skep_platform.env_settings import KEY_PREFIX, QUEUES
+from skep_platform.jobs.queries import visible_to
+from skep_platform.jobs.states import JobState
+from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.web.api import current_alerts
 
 log = structlog.get_logger(__name__)
@@ -42,7 +55,7 @@ USE = """
 SELECT DISTINCT ON (u.vc_id, u.gpu_model) v.name, u.gpu_model, u.owned, u.used, u.borrowed, u.lent,
        u.bad, u.unavailable, u.waiting
   FROM scheduling_vcuse u JOIN tenancy_virtualcluster v ON v.id = u.vc_id
- WHERE u.at > now() - interval '5 minutes'
+ WHERE u.at > now() - interval '5 minutes' AND (%(vc)s::uuid IS NULL OR u.vc_id = %(vc)s)
  ORDER BY u.vc_id, u.gpu_model, u.at DESC
 """
 USE_KINDS = ("owned", "used", "borrowed", "lent", "bad", "unavailable", "waiting")
@@ -94,18 +107,23 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
     yield "skep_gpus", "GPUs; used and bad ones are part of the total.", ["gpu_model", "kind"], gpus
     jobs: Values = [((vc, state), n) for vc, state, n in fetch(JOBS, [])]
     yield "skep_jobs", "Jobs that did not end.", ["virtual_cluster", "state"], jobs
-    quotas: Values = [
-        ((vc, model, kind), n)
-        for vc, model, *numbers in fetch(USE, [])
-        for kind, n in zip(USE_KINDS, numbers, strict=True)
-    ]
-    labels = ["virtual_cluster", "gpu_model", "kind"]
-    about = "GPUs that a virtual cluster owns, uses, borrows, lends, lacks and waits for."
-    yield "skep_virtual_cluster_gpus", about, labels, quotas
+    yield _quotas(None)
     alerts, held = current_alerts()
     named: Values = [((each["code"], each["severity"]), 1.0) for each in alerts]
     yield "skep_alert", "What the page Health names.", ["code", "severity"], named
     yield "skep_log_held_bytes", "Output that nodes hold back.", [], [((), held)]
+
+
+def _quotas(vc: UUID | None) -> tuple[str, str, list[str], Values]:
+    """Of one virtual cluster, or of all."""
+    quotas: Values = [
+        ((name, model, kind), n)
+        for name, model, *numbers in fetch(USE, {"vc": vc})
+        for kind, n in zip(USE_KINDS, numbers, strict=True)
+    ]
+    labels = ["virtual_cluster", "gpu_model", "kind"]
+    about = "GPUs that a virtual cluster owns, uses, borrows, lends, lacks and waits for."
+    return "skep_virtual_cluster_gpus", about, labels, quotas
 
 
 def _of_broker() -> list[Metric]:
@@ -129,3 +147,75 @@ def _family(name: str, about: str, labels: list[str], values: Values) -> Metric:
     for named, value in values:
         family.add_metric(list(named), value)
     return family
+
+
+MOST_JOBS = 2000
+# The newest minute of each GPU and each task of these jobs. Means of GPUs, sums of the rest.
+GPUS = """
+SELECT job_id, avg(utilization), sum(memory)
+  FROM (SELECT DISTINCT ON (r.attempt_id, r.device_id) a.job_id,
+               r.utilization_sum / nullif(r.samples, 0) AS utilization,
+               r.memory_used_mb_max * 1048576.0 AS memory
+          FROM jobs_taskattempt a JOIN telemetry_gpurollup r ON r.attempt_id = a.id
+         WHERE a.job_id = ANY(%s) AND a.released_at IS NULL AND r.at > now() - interval '3 minutes'
+         ORDER BY r.attempt_id, r.device_id, r.at DESC) newest
+ GROUP BY 1
+"""
+TASKS = """
+SELECT job_id, sum(cores), sum(memory)
+  FROM (SELECT DISTINCT ON (r.attempt_id) a.job_id,
+               r.cpu_percent_sum / nullif(r.samples, 0) / 100 AS cores,
+               r.memory_mb_max * 1048576.0 AS memory
+          FROM jobs_taskattempt a JOIN telemetry_taskrollup r ON r.attempt_id = a.id
+         WHERE a.job_id = ANY(%s) AND a.released_at IS NULL AND r.at > now() - interval '3 minutes'
+         ORDER BY r.attempt_id, r.at DESC) newest
+ GROUP BY 1
+"""
+OF_JOBS = (
+    ("skep_job_gpu_utilization_percent", "Mean of its GPUs in the newest minute.", GPUS, 1),
+    ("skep_job_gpu_memory_used_bytes", "Of all of its GPUs.", GPUS, 2),
+    ("skep_job_cpu_cores", "Cores that its tasks use.", TASKS, 1),
+    ("skep_job_memory_used_bytes", "Of all of its tasks.", TASKS, 2),
+)
+
+
+class VcMetricsView(APIView):
+    @extend_schema(
+        operation_id="get_vc_metrics",
+        responses={(200, "text/plain"): OpenApiTypes.STR},
+        tags=["cluster"],
+    )
+    def get(self, request: Request, name: str) -> HttpResponse:
+        """The GPUs of a virtual cluster and those of its running jobs that you may see, at most
+        2,000, in the format of Prometheus. A token with the scope "read" is enough."""
+        vc = tenancy.find(request.user, name)
+        registry = CollectorRegistry()
+        registry.register(_Read([_family(*family) for family in _of_team(request.user, vc)]))
+        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a registry keeps it as a key
+class _Read(Collector):
+    families: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
+def _of_team(user: Any, vc: VirtualCluster) -> Iterator[tuple[str, str, list[str], Values]]:
+    """Five queries, however many jobs there are."""
+    yield _quotas(vc.pk)
+    running = visible_to(user).filter(vc=vc, state=JobState.RUNNING).order_by("-pk")
+    jobs = list(running.values_list("pk", "name", "owner__username", "gpus")[:MOST_JOBS])
+    labels = ["virtual_cluster", "job_id", "name", "owner"]
+    named = {pk: (vc.name, str(pk), title, owner) for pk, title, owner, _ in jobs}
+    held: Values = [(named[pk], gpus) for pk, _, _, gpus in jobs]
+    yield "skep_job_gpus", "GPUs that a running job asked for.", labels, held
+    read = {statement: fetch(statement, [list(named)]) for statement in (GPUS, TASKS)}
+    for metric, about, statement, column in OF_JOBS:
+        values: Values = [
+            (named[row[0]], float(row[column]))
+            for row in read[statement]
+            if row[column] is not None
+        ]
+        yield metric, about, labels, values

@@ -5,6 +5,7 @@ from django.urls import URLPattern, path, re_path
 from skep_platform.core.failures import unknown_route
 from skep_platform.web.api import ClusterView, GridView, HealthView, UseView
 from skep_platform.web.home import HomeView
+from skep_platform.web.metrics import VcMetricsView
 from skep_platform.web.views import documentation, index
 
 # The first part of every address that the page's router knows; a test compares them.
@@ -31,4 +32,5 @@ api_urlpatterns: list[URLPattern] = [
     path("cluster/grid", GridView.as_view()),
     path("cluster/use", UseView.as_view()),
     path("health", HealthView.as_view()),
+    path("virtual-clusters/<str:name>/metrics", VcMetricsView.as_view()),
 ]

@@ -11,13 +11,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from tests.support.gateway_rows import running_attempt
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
 
 from skep_platform import env_settings
+from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node, NodeState
 from skep_platform.core import metrics
+from skep_platform.jobs.models import Job
 from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.telemetry.models import GpuRollup
+from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.web.metrics import ClusterMetrics, read_cluster
 
 pytestmark = pytest.mark.django_db
@@ -145,3 +150,60 @@ def test_tasks_are_timed_with_the_time_that_they_waited():
     headers: dict[str, Any] = {}
     before_task_publish.send(sender=name, headers=headers)
     assert headers["skep_sent_at"] > 1e9
+
+
+class TestOfATeam:
+    """A virtual cluster and its jobs, for a Prometheus of the team."""
+
+    @pytest.fixture
+    def running(self):
+        owner, mate, stranger = make_user("ann"), make_user("bob"), make_user("zoe")
+        vc = make_vc("vision", members=[owner, mate], vc_admins=[make_user("boss")])
+        attempt = running_attempt(gpus=2)
+        Job.objects.filter(pk=attempt.job_id).update(vc=vc, owner=owner, name="vit")
+        now = timezone.now()
+        for minutes, share in ((1, 80.0), (2, 10.0)):
+            at = now - timedelta(minutes=minutes)
+            for uuid in attempt.gpu_uuids:
+                GpuRollup.objects.create(
+                    device_id=uuid,
+                    attempt=attempt,
+                    at=at,
+                    seconds=60,
+                    samples=12,
+                    utilization_sum=12 * share,
+                    utilization_max=share,
+                    memory_used_mb_max=1024,
+                )
+        assert stranger
+        return attempt
+
+    def read(self, username: str) -> tuple[int, str]:
+        answer = Api(User.objects.get(username=username)).get("/virtual-clusters/vision/metrics")
+        return answer.status_code, answer.content.decode()
+
+    def test_a_running_job_has_the_numbers_of_its_newest_minute(self, running):
+        status, text = self.read("ann")
+        assert status == 200
+        job = f'{{job_id="{running.job_id}",name="vit",owner="ann",virtual_cluster="vision"}}'
+        assert f"skep_job_gpu_utilization_percent{job} 80.0" in text
+        assert f"skep_job_gpu_memory_used_bytes{job} {2 * 2**30:.9e}" in text
+        assert f"skep_job_gpus{job} 2.0" in text
+
+    def test_jobs_that_one_may_not_see_have_none(self, running):
+        assert "vit" in self.read("boss")[1]
+        status, text = self.read("bob")  # a member, who sees no jobs of others here
+        assert (status, "vit" in text, str(running.job_id) in text) == (200, False, False)
+        assert self.read("zoe")[0] == 404
+
+    def test_it_costs_the_same_with_many_jobs(self, running):
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as found:
+                self.read("boss")
+            return len(found)
+
+        few = queries()
+        vc = VirtualCluster.objects.get(name="vision")
+        for _ in range(4):
+            make_job(vc, User.objects.get(username="ann"), state="RUNNING")
+        assert queries() == few
