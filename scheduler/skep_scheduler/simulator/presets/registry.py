@@ -164,8 +164,8 @@ def _muri_antman(setup: Setup, hardware: Hardware) -> Outcome:
 def _muri(setup: Setup, hardware: Hardware) -> Outcome:
     _expect(setup, "muri")
     knows = setup.policy == "muri-s"
-    # The printed numbers of Muri-S come out without it, the means of Muri-L with it.
-    given = {"unpack": int(not knows), **dict(setup.parameters)}
+    # The printed numbers come out without it, all but the mean of Muri-L on trace 3.
+    given = {"unpack": 0, **dict(setup.parameters)}
     if given.keys() != {"unpack"} or given["unpack"] not in (0, 1):
         message = f"{setup.policy} has one parameter, unpack, which is 0 or 1"
         raise WorkloadError(message, "bad_policy_parameter")
