@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.support.stack_jobs import gang, job, reach, submit, tasks, until
+from tests.support.stack_jobs import gang, job, log_of, reach, submit, tasks, until
 
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
 
@@ -20,12 +20,6 @@ def gpus(api: httpx.Client, job_id: str) -> list[tuple[str, set[str]]]:
     """(node, GPUs) of each task, by rank."""
     found = [task["attempt"] for task in tasks(api, job_id)]
     return [(attempt["node"], set(attempt["gpu_uuids"])) for attempt in found]
-
-
-def log_of(api: httpx.Client, job_id: str) -> list[str]:
-    """Lines of all tasks so far."""
-    chunks = api.get(f"/jobs/{job_id}/logs").raise_for_status().json()["chunks"]
-    return "".join(chunk["text"] for chunk in chunks).splitlines()
 
 
 def test_a_victim_saves_its_work_and_waits_in_its_old_place_for_its_gpus(api, image):

@@ -103,3 +103,9 @@ def log_lines(api: httpx.Client, job_id: str) -> dict[int, list[str]]:
             cursor = page["next"]
 
     return {rank: text.splitlines() for rank, text in until(read).items()}
+
+
+def log_of(api: httpx.Client, job_id: str) -> list[str]:
+    """Lines of all tasks so far."""
+    chunks = api.get(f"/jobs/{job_id}/logs").raise_for_status().json()["chunks"]
+    return "".join(chunk["text"] for chunk in chunks).splitlines()

@@ -1,4 +1,4 @@
-"""`skep up`, `down`, `status`, `manage`: a whole Skep here, where its server is installed."""
+"""`skep up`, `down`, `status`, `manage`, `backup`: a whole Skep here, where its server is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = ("skep_platform", "django", "celery", "uvicorn")
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (up, down, status, manage):
+    for command in (up, down, status, manage, backup):
         app.command(context_settings=PASS_ON, add_help_option=False)(command)
 
 
@@ -38,6 +38,11 @@ def status(context: typer.Context) -> None:
 def manage(context: typer.Context) -> None:
     """Run an admin command in it, such as: changepassword admin."""
     _exec("manage", context.args)
+
+
+def backup(context: typer.Context) -> None:
+    """Make, list, verify and restore backups; `skep backup --help` lists the commands."""
+    _exec("backup", context.args)
 
 
 def _exec(command: str, arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""`python -m skep_platform.onebox up|down|status|manage`: what `skep up` and its like run.
+"""`python -m skep_platform.onebox up|down|status|manage|backup`: what `skep up` and its like run.
 
 Exit codes: 0 done; 1 it failed; 3 nothing runs here (status), or it runs already (up).
 """
@@ -104,12 +104,90 @@ def manage(home: Home, given: argparse.Namespace) -> int:
     return subprocess.run(command, env=environment, check=False).returncode
 
 
+def backup(home: Home, given: argparse.Namespace) -> int:
+    """Make a backup of the running Skep, list and verify backups, restore one into a new home."""
+    from skep_platform.onebox import backups
+
+    try:
+        return _BACKUP[given.what](home, given)
+    except backups.BackupError as error:
+        say(f"{error} ({error.code})")
+        return FAILED
+
+
+def _create_backup(home: Home, given: argparse.Namespace) -> int:
+    from skep_platform.onebox import backups
+
+    print(backups.create(home, given.to, keys=given.keys, keep=given.keep))
+    if given.keys is None:
+        say("The keys are not in it. Once, and after each change of them: --keys FILE")
+    return 0
+
+
+def _list_backups(home: Home, given: argparse.Namespace) -> int:
+    from skep_platform.onebox import backups
+
+    found = [backups.summary(each) for each in backups.backups(given.folder)]
+    if given.json:
+        print(json.dumps(found))
+        return 0
+    for each in found:
+        said = each["problem"] or f"{each['created_at']}  {each['bytes']:>14,} bytes"
+        print(f"{each['path']}  {said}")
+    if not found:
+        say(f"No backup is in {given.folder}")
+    return 0
+
+
+def _verify_backup(home: Home, given: argparse.Namespace) -> int:
+    from skep_platform.onebox import backups
+
+    found = backups.verify(given.backup)
+    print(f"{given.backup} is whole: Skep {found.version}, {found.created_at}")
+    return 0
+
+
+def _restore_backup(home: Home, given: argparse.Namespace) -> int:
+    from skep_platform.onebox import backups
+
+    found = backups.restore(home, given.backup, keys=given.keys)
+    print(f"Restored into {home.root}: Skep as of {found.created_at}. Now: skep up")
+    if found.stores != "local":
+        say(f"Logs and files are in {found.stores}: set SKEP_LOG_STORE to it before")
+    return 0
+
+
+_BACKUP: dict[str, Callable[[Home, argparse.Namespace], int]] = {
+    "create": _create_backup,
+    "list": _list_backups,
+    "verify": _verify_backup,
+    "restore": _restore_backup,
+}
+
+
+def _add_backup(command: argparse.ArgumentParser) -> None:
+    kinds = command.add_subparsers(dest="what", required=True, metavar="|".join(_BACKUP))
+    made = kinds.add_parser("create", help="back up the running Skep; prints the new folder")
+    made.add_argument("--to", type=Path, required=True, help="folder in which backups lie")
+    made.add_argument("--keys", type=Path, help="write the keys that seal secrets to this file")
+    made.add_argument("--keep", type=int, default=0, help="keep the newest so many; 0: all")
+    listed = kinds.add_parser("list", help="the backups in a folder, newest first")
+    listed.add_argument("folder", type=Path)
+    listed.add_argument("--json", action="store_true")
+    verified = kinds.add_parser("verify", help="check that a backup is whole and can be read")
+    verified.add_argument("backup", type=Path)
+    restored = kinds.add_parser("restore", help="fill a new $SKEP_HOME from a backup")
+    restored.add_argument("backup", type=Path)
+    restored.add_argument("--keys", type=Path, help="the file that create --keys wrote")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="skep", description="A whole Skep on this machine. State lies in $SKEP_HOME."
     )
-    commands = parser.add_subparsers(required=True, metavar="up|down|status|manage")
+    commands = parser.add_subparsers(required=True, metavar="up|down|status|manage|backup")
     texts = {up: "start it", down: "stop it", status: "what runs", manage: "an admin command"}
+    texts[backup] = "back it up, and restore it"
     for run, text in texts.items():
         command = commands.add_parser(run.__name__, help=text, description=text)
         command.set_defaults(run=run)
@@ -120,6 +198,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--json", action="store_true")
         if run is down:
             command.add_argument("--stop-jobs", action="store_true", help="stop all jobs first")
+        if run is backup:
+            _add_backup(command)
         if run is manage:
             command.add_argument("command", nargs=argparse.REMAINDER)
     return parser

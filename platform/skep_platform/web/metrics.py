@@ -115,7 +115,7 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
 
 
 def _quotas(vc: UUID | None) -> tuple[str, str, list[str], Values]:
-    """Of one virtual cluster, or of all."""
+    """Return those of one virtual cluster, or of all."""
     quotas: Values = [
         ((name, model, kind), n)
         for name, model, *numbers in fetch(USE, {"vc": vc})
