@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
+from tests.ship.test_monitoring import promtool
 from tests.support.kube_discovery import kube_discovery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -285,3 +287,23 @@ def test_services_of_type_load_balancer_take_clients_from_anywhere(helm):
     assert network.allows(INTERNET, pod("web"), "http")
     assert network.allows(INTERNET, pod("gateway"), "http")
     assert not network.allows(INTERNET, POSTGRES, 5432)
+
+
+def test_the_operator_gets_the_rules_with_links_to_the_documentation(helm, tmp_path):
+    asked = "metrics.enabled=true,metrics.token=0123456789abcdef,metrics.operator=true"
+    found = {d["kind"]: d for d in documents(render(helm, "--set", asked))}
+    rules = found["PrometheusRule"]["spec"]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps(rules))
+    done = promtool("check", "rules", file)
+    assert (done.returncode, "20 rules found" in done.stdout) == (0, True), done.stderr
+    links = {rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
+    assert "https://skep.example.org/docs/run-books.html#skepnoagents" in links
+    monitor = found["ServiceMonitor"]["spec"]
+    service = next(
+        d
+        for d in documents(render(helm, "--set", asked))
+        if d["kind"] == "Service" and d["metadata"]["name"] == "hive-metrics"
+    )
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["endpoints"][0]["authorization"]["credentials"]["key"] == "metrics-token"
