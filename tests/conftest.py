@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from tests.support import components, engines
@@ -67,3 +68,12 @@ def _clean_hints(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if layers := sys.modules.get("channels.layers"):
         layers.channel_layers.backends.clear()
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """Commands that set up the logs of their whole process write to a stream that ends with the
+    test: what runs after them would fail at its first warning."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)

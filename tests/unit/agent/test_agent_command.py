@@ -7,13 +7,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import respx
-import structlog
 from tests.support.agent_process import config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.agent_specs import spec
@@ -21,14 +19,6 @@ from typer.testing import CliRunner, Result
 
 from skep_agent.main import app
 from skep_agent.statedir import StateDir
-
-
-@pytest.fixture(autouse=True)
-def _own_logs() -> Iterator[None]:
-    """The command sets up the logs of its whole process, which is here ours."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
