@@ -231,16 +231,18 @@ export function matches(route, path) {
   return new RegExp(`^${pattern}(\\?.*)?$`).test(path);
 }
 
-/** What axe-core finds on the page as it stands. */
-export async function axe(page) {
-  await page.evaluate(readFileSync(AXE, "utf8"));
-  return page.evaluate(async () => {
+/** What axe-core finds on the page as it stands; `rules` names those that are asked, all if none. */
+export async function axe(page, rules = []) {
+  if (!(await page.evaluate(() => "axe" in window)))
+    await page.evaluate(readFileSync(AXE, "utf8"));
+  return page.evaluate(async (only) => {
     const still = new CSSStyleSheet();
     still.replaceSync("* { transition: none !important; animation: none !important; }");
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     const { violations } = await window.axe.run(document, {
       resultTypes: ["violations"],
+      ...(only.length > 0 ? { runOnly: only } : {}),
     });
     document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== still);
     return violations.flatMap(({ id, nodes }) =>
@@ -248,5 +250,5 @@ export async function axe(page) {
         .slice(0, 3)
         .map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary.slice(0, 300)}`),
     );
-  });
+  }, rules);
 }
