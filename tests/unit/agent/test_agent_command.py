@@ -20,7 +20,6 @@ from typer.testing import CliRunner, Result
 from skep_agent.main import app
 from skep_agent.statedir import StateDir
 
-
 JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
 
 
