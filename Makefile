@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo up down test test-long lint format bench docs webui openapi lock
+.PHONY: help demo up down test test-long lint format bench chaos docs webui openapi lock
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+: ##' $(MAKEFILE_LIST) | sed 's/: ## /\t/' | expand -t 12
@@ -40,6 +40,10 @@ format:
 bench: ## measure beside references; make bench BENCH=start for one of them
 	@scripts/bootstrap python docker
 	@python -m benchmarks $(BENCH)
+
+chaos: ## break a whole Skep again and again, and see that nothing is lost; make chaos FAULTS=200 SEED=1
+	@scripts/bootstrap python
+	@python -m chaos --faults $(or $(FAULTS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: ## build the pages of docs/ into site/
 	@scripts/bootstrap python

@@ -29,9 +29,11 @@ async def run_agent(
     runtime: Runtime | None = None,
     probe: GpuProbe | None = None,
     clock: Clock | None = None,
+    engine: EngineToKill | None = None,
 ) -> None:
-    """Run until cancelled; containers then keep running. Raises StateError when the state directory
-    has no credential or another agent uses it, FatalClose when the server turned the node away."""
+    """Run until cancelled; containers then keep running. `engine` is where the watchdog finds the
+    containers of a `runtime` that is given. Raises StateError when the state directory has no
+    credential or another agent uses it, FatalClose when the server turned the node away."""
     state = StateDir(config.state)
     state.lock()
     try:
@@ -48,7 +50,7 @@ async def run_agent(
             runtime,
             probe,
             clock or Clock(),
-            make_guard(runtime, state),
+            WatchdogGuard(state.path, engine) if engine else make_guard(runtime, state),
         )
         with metrics.served(config.metrics, identity.name, probe, lambda: agent.connected):
             await agent.run()

@@ -147,24 +147,33 @@ def _purge(home: Home) -> None:
         client.close()
 
 
-def start(home: Home, port: int, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-    """`skep up` in the foreground; returns once all is ready."""
+def start(
+    home: Home, port: int, *options: str, within_s: float = READY_WITHIN_S, **environment: str
+) -> subprocess.Popen[bytes]:
+    """`skep up` in the foreground; returns once all is ready. What does not get ready is stopped
+    and fails."""
     home.root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "skep_platform.onebox", "up"]
-    with (home.root.parent / "up.log").open("ab") as log:
+    said = home.root.parent / "up.log"
+    with said.open("ab") as log:
+        before = log.tell()  # of an earlier start in this home
         process = subprocess.Popen(
             [*command, f"--port={port}", *_ports(), *options],
             env=environment_of(home, **environment),
             stdout=log,
             stderr=log,
         )
-    said = home.root.parent / "up.log"
 
     def ready() -> bool:
         assert process.poll() is None, said.read_text()
-        return b"Skep is ready" in said.read_bytes()
+        return b"Skep is ready" in said.read_bytes()[before:]
 
-    eventually(ready, READY_WITHIN_S, said.read_text)
+    try:
+        eventually(ready, within_s, said.read_text)
+    except BaseException:
+        process.terminate()
+        process.wait(60)
+        raise
     return process
 
 

@@ -194,10 +194,10 @@ class MockRuntime:
         return [CachedImage(reference=name, size=_PULL_BYTES) for name in names]
 
     async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
-        container_id = f"mock-{spec.attempt_id}-{spec.epoch}"
+        container_id = self.container_id(spec)
         if container_id in self.containers:
             return container_id
-        words = _words(spec.command)
+        words = self.words(spec)
         if "pull_seconds" in words:
             await asyncio.sleep(float(words["pull_seconds"]))
         if code := words.get("create_error"):
@@ -258,7 +258,7 @@ class MockRuntime:
             for stream, first in sent.items():
                 sent[stream] = container.lines_at(stream, now)
                 if sent[stream] > first:
-                    yield LogPiece(stream, _lines(stream, first, sent[stream]))
+                    yield LogPiece(stream, output(stream, first, sent[stream]))
             if over:
                 return
             await asyncio.wait([container.ended], timeout=self._log_pause(container))
@@ -328,6 +328,13 @@ class MockRuntime:
     async def close(self) -> None:
         """Containers stay, as they do on a real engine."""
 
+    def container_id(self, spec: AttemptSpec) -> str:
+        return f"mock-{spec.attempt_id}-{spec.epoch}"
+
+    def words(self, spec: AttemptSpec) -> dict[str, str]:
+        """Return what the command asks for."""
+        return _words(spec.command)
+
     def end(self, container_id: str, exit_code: int) -> None:
         """Let a running container die now."""
         container = self.containers.get(container_id)
@@ -366,7 +373,8 @@ def _words(command: str) -> dict[str, str]:
     return {}
 
 
-def _lines(stream: Stream, first: int, last: int) -> bytes:
+def output(stream: Stream, first: int, last: int) -> bytes:
+    """Return the lines of a container from `first` to before `last`, counted from 0."""
     return "".join([f"{stream} line {number}\n" for number in range(first, last)]).encode()
 
 

@@ -1,0 +1,132 @@
+"""A reverse proxy as in front of many machines, one for each node, whose connections can be broken.
+
+It forwards bytes. Of each connection it reads the first line, and sends what agents ask for to the
+gateway and all else to the web server, as `docs/operations.md` has it for nginx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+PIECE = 16 * 1024
+AGENT_PATHS = (b"/ws/agent", b"/api/v1/nodes/join", b"/api/v1/agent/")
+SLOW_BYTES_PER_S = 4000.0
+
+# "refuse": nothing gets a connection. "up" and "down": what the node sends, or the server, is lost;
+# the other direction works. "silent": nothing moves, and all of it arrives when that is over.
+# "slow": SLOW_BYTES_PER_S in each direction of each connection.
+Mode = Literal["open", "refuse", "up", "down", "silent", "slow"]
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    writers: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
+
+    def reset(self) -> None:
+        for writer in self.writers:
+            with suppress(OSError, RuntimeError):
+                linger = struct.pack("ii", 1, 0)  # the peer gets a reset, not an end
+                writer.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, linger
+                )
+            writer.transport.abort()
+
+    def half_close(self) -> None:
+        """The client sees the server's end; the server sees nothing."""
+        with suppress(OSError, RuntimeError):
+            self.writers[0].write_eof()
+
+
+class Proxy:
+    """One node's way to the server. All methods are for the loop that it was started on."""
+
+    def __init__(self, web: int, gateway: int) -> None:
+        """`web` and `gateway` are the ports of the servers on the loopback."""
+        self._web, self._gateway = web, gateway
+        self._mode: Mode = "open"
+        self._moving = asyncio.Event()
+        self._moving.set()
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=PIECE * 4)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        if self._server:
+            self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are made."""
+        for connection in list(self._connections):
+            connection.reset()
+
+    def half_close(self) -> None:
+        for connection in list(self._connections):
+            connection.half_close()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Connections of which something was lost are reset at the end, as TCP would."""
+        lost = self._mode in ("up", "down") and mode == "open"
+        self._mode = mode
+        if mode == "refuse" or lost:
+            self.cut()
+        if mode == "silent":
+            self._moving.clear()
+        else:
+            self._moving.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._mode == "refuse":
+            writer.transport.abort()
+            return
+        try:
+            first = await reader.readline()
+            port = self._gateway if _is_for_gateway(first) else self._web
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+        except (OSError, ValueError):
+            writer.transport.abort()
+            return
+        connection = _Connection((writer, back))
+        self._connections.add(connection)
+        try:
+            back.write(first)
+            await asyncio.gather(
+                self._copy(reader, back, "up"),
+                self._copy(there, writer, "down"),
+            )
+        finally:
+            self._connections.discard(connection)
+            for end in (writer, back):
+                end.close()
+
+    async def _copy(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        lost_in: Mode,
+    ) -> None:
+        with suppress(OSError):
+            while data := await source.read(PIECE):
+                await self._moving.wait()
+                if self._mode == lost_in:
+                    continue
+                sink.write(data)
+                await sink.drain()
+                if self._mode == "slow":
+                    await asyncio.sleep(len(data) / SLOW_BYTES_PER_S)
+            if self._mode != lost_in and sink.can_write_eof():
+                sink.write_eof()
+
+
+def _is_for_gateway(first_line: bytes) -> bool:
+    words = first_line.split(b" ")
+    return len(words) > 1 and words[1].startswith(AGENT_PATHS)
