@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from celery.schedules import schedstate, schedule
+
+_STARTED_AT, _STARTED = datetime.now(UTC), time.monotonic()
+
+
+def steady_now() -> datetime:
+    """Return the time as it was when this process began, plus what has passed since."""
+    return _STARTED_AT + timedelta(seconds=time.monotonic() - _STARTED)
+
+
+class Every(schedule):
+    """Each so many seconds, whatever is done to the clock of the machine. Celery counts by the wall
+    clock: once that is set back by an hour, beat sends nothing for an hour."""
+
+    def __init__(self, run_every: float | timedelta, *_: object, **__: object) -> None:
+        super().__init__(run_every, nowfun=steady_now)
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """A last run in the future was stored by a process before a clock was set back: it counts
+        as now, and does not hold up the next one for longer than usual."""
+        return super().is_due(min(self.maybe_make_aware(last_run_at), self.now()))
 
 
 def beat(tick_s: float) -> dict[str, Any]:
@@ -11,177 +35,177 @@ def beat(tick_s: float) -> dict[str, Any]:
     return {
         "tick": {
             "task": "skep.scheduling.tick",
-            "schedule": tick_s,
+            "schedule": Every(tick_s),
             "options": {"queue": "scheduler", "expires": 4},
         },
         "verify-world": {
             "task": "skep.scheduling.verify",
-            "schedule": 300.0,
+            "schedule": Every(300.0),
             "options": {"queue": "scheduler", "expires": 60},
         },
         "sample-use": {
             "task": "skep.scheduling.sample_use",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"queue": "scheduler", "expires": 30},
         },
         "tidy-scheduling": {
             "task": "skep.scheduling.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "stop-jobs-of-former-members": {
             "task": "skep.jobs.stop_of_former_members",
-            "schedule": 30.0,
+            "schedule": Every(30.0),
             "options": {"expires": 20},
         },
         "reconcile-jobs": {
             "task": "skep.jobs.reconcile",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "reconcile-nodes": {
             "task": "skep.cluster.reconcile",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "drain-nodes": {
             "task": "skep.cells.drain",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "diagnose-jobs": {
             "task": "skep.telemetry.diagnose",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "read-metrics": {
             "task": "skep.telemetry.read_metrics",
-            "schedule": 5.0,
+            "schedule": Every(5.0),
             "options": {"expires": 10},
         },
         "count-use": {
             "task": "skep.telemetry.count_use",
-            "schedule": 5.0,
+            "schedule": Every(5.0),
             "options": {"expires": 10},
         },
         "count-usage": {
             "task": "skep.usage.count",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 30},
         },
         "measure-usage": {
             "task": "skep.usage.measure",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "collect-notifications": {
             "task": "skep.notifications.collect",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "send-mails": {
             "task": "skep.notifications.send_mails",
-            "schedule": 5.0,
+            "schedule": Every(5.0),
             "options": {"expires": 10},
         },
         "sync-directory": {
             "task": "skep.accounts.sync_directory",
-            "schedule": 300.0,
+            "schedule": Every(300.0),
             "options": {"expires": 150},
         },
         "send-mails-of-accounts": {
             "task": "skep.accounts.send_mails",
-            "schedule": 5.0,
+            "schedule": Every(5.0),
             "options": {"expires": 10},
         },
         "send-webhooks": {
             "task": "skep.notifications.send_webhooks",
-            "schedule": 2.0,
+            "schedule": Every(2.0),
             "options": {"expires": 4},
         },
         "remind-of-waiting-jobs": {
             "task": "skep.notifications.remind",
-            "schedule": 300.0,
+            "schedule": Every(300.0),
             "options": {"expires": 150},
         },
         "tidy-notifications": {
             "task": "skep.notifications.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "run-simulations": {
             "task": "skep.simulations.run",
-            "schedule": 5.0,
+            "schedule": Every(5.0),
             "options": {"expires": 10},
         },
         "tidy-simulations": {
             "task": "skep.simulations.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "tidy-usage": {
             "task": "skep.usage.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "watch-idle-jobs": {
             "task": "skep.telemetry.watch_idle",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 30},
         },
         "delete-old-logs": {
             "task": "skep.telemetry.delete_old_logs",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 30},
         },
         "delete-old-rollups": {
             "task": "skep.telemetry.delete_old_rollups",
-            "schedule": 600.0,
+            "schedule": Every(600.0),
             "options": {"expires": 300},
         },
         "tidy-events": {
             "task": "skep.core.tidy_events",
-            "schedule": 300.0,
+            "schedule": Every(300.0),
             "options": {"expires": 150},
         },
         "tidy-audit": {
             "task": "skep.audit.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "tidy-apps": {
             "task": "skep.interactive.tidy",
-            "schedule": 600.0,
+            "schedule": Every(600.0),
             "options": {"expires": 300},
         },
         "tidy-files": {
             "task": "skep.files.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "inspect-images": {
             "task": "skep.images.inspect",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 50},
         },
         "tidy-images": {
             "task": "skep.images.tidy",
-            "schedule": 300.0,
+            "schedule": Every(300.0),
             "options": {"expires": 150},
         },
         "tidy-image-saves": {
             "task": "skep.jobs.tidy_image_saves",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 50},
         },
         "forget-tokens-of-jobs": {
             "task": "skep.jobs.forget_tokens",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 60},
         },
         "tidy-logins": {
             "task": "skep.accounts.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
     }
