@@ -20,6 +20,7 @@ from skep_scheduler.policies.base import (
     RoundPolicy,
     SharePolicy,
 )
+from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
 from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.fifo import Fifo
@@ -40,6 +41,9 @@ POLICIES: tuple[type[AnyPolicy], ...] = (
     PriorityAgeing,
     Fifo,
     Sjf,
+    Ljf,
+    Smallest,
+    Largest,
     PaiSjf,
     LucidOrder,
     Srtf,

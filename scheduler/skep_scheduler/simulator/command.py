@@ -49,6 +49,8 @@ Series = Sequence[tuple[float, int, int]]
 PLACEMENTS = ("cells", "nodes", "first", "count")
 MAX_RUNS = 1000
 DEFAULT_CLUSTER = "8x8xV100"
+# Names that papers and presets have for a policy of ours, where a preset has no such name.
+ALIASES = {"priority": policies.DEFAULT, "tiresias-l": "tiresias"}
 # What input that no reader refused may still lead to, in code that expects better.
 BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 ELASTIC_NAMES = frozenset(policy.name for policy in ELASTIC)
@@ -125,7 +127,7 @@ def plan_runs(request: SimulateRequest) -> list[Run]:
     traces = {seed: given or _made_up(request, hardware, seed) for seed in seeds}
     runs = []
     for text in request.policies or (_default_policy(request, preset),):
-        choice = read_policy(text)
+        choice = _named_in(preset, read_policy(text))
         live = _is_live(request, preset, choice)
         if live:
             policies.check(choice)
@@ -303,6 +305,11 @@ def read_policy(text: str) -> PolicyChoice:
     return PolicyChoice(name.strip(), tuple(parameters))
 
 
+def _named_in(preset: registry.Preset, choice: PolicyChoice) -> PolicyChoice:
+    known = choice.name in preset.policies
+    return choice if known else replace(choice, name=ALIASES.get(choice.name, choice.name))
+
+
 def _value(text: str) -> str | int | float:
     for kind in (int, float):
         try:
@@ -315,7 +322,7 @@ def _value(text: str) -> str | int | float:
 def check_policy(text: str, placement: str) -> None:
     """Raise `WorkloadError` or `PolicyError` unless the policy of this text can be simulated with
     our own rules: by the live engine (`cells`), or else by the event kernel."""
-    choice = read_policy(text)
+    choice = _named_in(registry.find("native"), read_policy(text))
     if placement == "cells":
         policies.check(choice)
         return

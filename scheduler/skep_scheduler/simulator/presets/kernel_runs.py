@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from skep_scheduler.policies import Fifo, LucidOrder, PaiSjf, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.base import OrderPolicy, parameter
+from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.recurrence import SOURCES, Families, families
 from skep_scheduler.simulator.clusters import Hardware
@@ -45,6 +46,9 @@ class LucidOrderOfTrace(LucidOrder):
 KERNEL: tuple[type[Any], ...] = (
     Fifo,
     Sjf,
+    Ljf,
+    Smallest,
+    Largest,
     Srtf,
     Srsf,
     Tiresias,

@@ -108,13 +108,16 @@ class Preset:
         try:
             return self.policies[policy]
         except KeyError:
+            others = [preset.name for preset in PRESETS if policy in preset.policies]
+            elsewhere = f". It is in the presets {', '.join(others)}" if others else ""
             raise WorkloadError(
                 f"preset {self.name} has no policy {policy!r}; it has "
-                f"{', '.join(sorted(self.policies))}",
+                f"{', '.join(sorted(self.policies))}{elsewhere}",
                 "policy_not_in_preset",
                 policy=policy,
                 preset=self.name,
                 known=sorted(self.policies),
+                presets=others,
             ) from None
 
 
