@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
 from knox.crypto import hash_token
 
@@ -61,9 +61,10 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 
 
 def all_tokens(username: str = "") -> QuerySet[ApiToken]:
-    """Return the tokens of all users, or of one, newest first, each with `user` loaded. The name of
-    a user who does not exist gives none."""
+    """Return the tokens of all users, or of one, each with `user` loaded and the name of its
+    `owner`. The name of a user who does not exist gives none."""
     found = _unexpired(ApiToken.objects.select_related("user"))
+    found = found.annotate(owner=F("user__username"))
     return found.filter(user__username=username) if username else found
 
 

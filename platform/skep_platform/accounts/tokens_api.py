@@ -14,9 +14,11 @@ from skep_platform.accounts import queries, services
 from skep_platform.accounts.api import TokenSerializer
 from skep_platform.accounts.models import ApiToken
 from skep_platform.core.api import IsAdmin
+from skep_platform.core.errors import SkepError
 from skep_platform.core.paging import page, paged
 
 Kind = Literal["user", "service_account", "job"]
+ORDERINGS = {"created_at": "created", "name": "name", "owner": "owner"}
 
 
 class OwnedTokenSerializer(TokenSerializer):
@@ -38,11 +40,23 @@ class AllTokensView(APIView):
         OwnedTokenSerializer,
         ["users"],
         OpenApiParameter("user", str, description="Only those of this user."),
+        OpenApiParameter(
+            "ordering",
+            str,
+            description=f"Of {', '.join(ORDERINGS)}; '-' descends; default -created_at.",
+        ),
     )
     def get(self, request: Request) -> Response:
         """List the API tokens of all users, newest first. For admins."""
+        ordering = request.query_params.get("ordering") or "-created_at"
+        column = ORDERINGS.get(ordering.removeprefix("-"))
+        if column is None:
+            message = f"ordering is one of {', '.join(ORDERINGS)}."
+            details = {"parameter": "ordering", "value": ordering[:100]}
+            raise SkepError(message, code="invalid_filter", **details)
         rows = queries.all_tokens(request.query_params.get("user", "")[:150])
-        return page(request, rows, _shown, "created", "public_id", descending=True)
+        descending = ordering.startswith("-")
+        return page(request, rows, _shown, column, "public_id", descending=descending)
 
 
 class AnyTokenView(APIView):

@@ -160,7 +160,7 @@ def _answer(key: tuple[str, str], reference: str, login: Login, deadline: float)
 
 
 def _no_word(reference: str, why: str) -> ImageAnswer:
-    message = f"Whether the image {reference} exists is not known: {why}. The node will see."
+    message = f"Could not check whether the image {reference} exists: {why}. Its node will try."
     return ImageAnswer(UNKNOWN, reference, message)
 
 

@@ -35,6 +35,17 @@ def visible_to(user: Any) -> QuerySet[Dataset]:
     return rows.select_related("vc", "storage", "owner")
 
 
+def search(rows: QuerySet[Dataset], words: str) -> QuerySet[Dataset]:
+    """Select the datasets that have each word in their name, version, description, virtual cluster
+    or owner."""
+    for word in words.split():
+        found = Q()
+        for column in ("name", "version", "description", "vc__name", "owner__username"):
+            found |= Q(**{f"{column}__icontains": word})
+        rows = rows.filter(found)
+    return rows
+
+
 def find(user: Any, dataset_id: UUID) -> Dataset:
     """Return a dataset. Raises NotFound, also when it exists and the user may not know."""
     dataset = visible_to(user).filter(pk=dataset_id).first()

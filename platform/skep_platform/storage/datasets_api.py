@@ -67,6 +67,9 @@ class DatasetsView(APIView):
         TAGS,
         OpenApiParameter("virtual_cluster", str, description="Only those of this one."),
         OpenApiParameter("name", str, description="Only the versions of this one."),
+        OpenApiParameter(
+            "search", str, description="Words in name, description, virtual cluster or owner."
+        ),
     )
     def get(self, request: Request) -> Response:
         """List the datasets of your virtual clusters, the newest first; all for an admin."""
@@ -75,6 +78,7 @@ class DatasetsView(APIView):
             rows = rows.filter(vc__name=vc)
         if name := request.query_params.get("name", ""):
             rows = rows.filter(name=name)
+        rows = datasets.search(rows, request.query_params.get("search", "")[:255])
         return page(request, rows, lambda found: _show(request, found), "-id")
 
     @extend_schema(

@@ -57,12 +57,14 @@ class Total:
 
 
 def list_folder(
-    user: User, storage: Storage, path: str, after: str, limit: int
+    user: User, storage: Storage, path: str, after: str, limit: int, search: str = ""
 ) -> tuple[list[Entry], bool]:
-    """Return the entries of a folder by name, at most `limit` that come after this name, and
-    whether there are more. Raises SkepError."""
+    """Return the entries of a folder by name, at most `limit` that come after this name and have
+    `search` in theirs, and whether there are more. Raises SkepError."""
+    part = search.casefold()
     with _errors(path), _folder(user, storage, _parts(path)) as folder, os.scandir(folder) as found:
-        names = heapq.nsmallest(limit + 1, (e.name for e in found if e.name > after))
+        fitting = (e.name for e in found if e.name > after and part in e.name.casefold())
+        names = heapq.nsmallest(limit + 1, fitting)
         entries = [entry for name in names[:limit] if (entry := _entry(folder, name))]
     return entries, len(names) > limit
 

@@ -75,6 +75,13 @@ class ListQuery(PathQuery):
         help_text="List what comes after this name.",
     )
     limit = serializers.IntegerField(required=False, default=200, min_value=1, max_value=1000)
+    search = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=255,
+        help_text="List only what has this in its name; upper and lower case are alike.",
+    )
 
 
 class RemoveQuery(PathQuery):
@@ -104,7 +111,7 @@ class StorageFilesView(APIView):
         user, query = current_user.user(request), parameters(ListQuery, request)
         storage, writable = queries.usable(user, name)
         entries, more = files.list_folder(
-            user, storage, query["path"], query["after"], query["limit"]
+            user, storage, query["path"], query["after"], query["limit"], query["search"]
         )
         following = entries[-1].name if more and entries else None
         body = {"writable": writable, "results": entries, "next": following}

@@ -96,3 +96,30 @@ def test_finding_s17_the_use_of_a_token_is_noted_once_an_hour(django_assert_num_
     api.get("/jobs/schema")
     with django_assert_num_queries(1):
         api.client.get(f"{ROOT}/jobs/schema")
+
+
+@pytest.mark.parametrize(
+    ("ordering", "owners"),
+    [
+        ("", ["ann", "cem", "bob"]),
+        ("created_at", ["bob", "cem", "ann"]),
+        ("owner", ["ann", "bob", "cem"]),
+        ("-owner", ["cem", "bob", "ann"]),
+        ("name", ["cem", "ann", "bob"]),
+    ],
+)
+def test_tokens_of_all_users_are_ordered_and_paged(admin, ordering, owners):
+    for owner, name in (("bob", "z"), ("cem", "a"), ("ann", "k")):
+        create_token(make_user(owner), name)
+    query, found = {"limit": 1, **({"ordering": ordering} if ordering else {})}, []
+    page = admin.get("/tokens", **query).json()
+    while True:
+        found += [row["owner"] for row in page["results"]]
+        if page["next"] is None:
+            break
+        page = admin.client.get(page["next"]).json()
+    assert [owner for owner in found if owner != admin.user.username] == owners
+
+
+def test_an_order_that_tokens_do_not_have_is_refused(admin):
+    assert refusal(admin.get("/tokens", ordering="secret")) == (400, "invalid_filter")

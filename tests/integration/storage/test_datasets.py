@@ -82,6 +82,18 @@ def test_versions_are_numbered_listed_described_and_removed(root, alice, vc):
     assert made(alice, vc).json()["version"] == "2"
 
 
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [("CAT", ["cats", "dogs"]), ("dogs ALICE", ["dogs"]), ("no cats", []), ("2026", ["cats"])],
+)
+def test_datasets_are_searched_by_words_of_what_their_list_shows(root, alice, vc, search, found):
+    storage(root, "data", vc)
+    made(alice, vc, "cats", version="2026.11")
+    made(alice, vc, "dogs", description="Without a cat")
+    rows = Api(alice).get("/datasets", search=search).json()["results"]
+    assert sorted(row["name"] for row in rows) == found
+
+
 def test_19_dataset_is_known_to_its_virtual_cluster_alone(root, alice, vc):
     other = make_vc("other", quotas={"A100": 8})
     bob, eve, boss = member(vc, "bob"), member(other, "eve"), member(vc, "boss", Role.ADMIN)

@@ -138,6 +138,16 @@ def test_large_folder_is_listed_in_parts(ann, served):
     assert found == [f"{number:02}" for number in range(25)]
 
 
+def test_folder_is_searched_by_a_part_of_names_page_after_page(ann, served):
+    for name in ("Epoch-1.pt", "epoch-2.pt", "log.txt", "epoch-3.pt"):
+        (served / "team" / name).touch()
+    api = Api(ann)
+    page = api.get("/storages/team/files", search="EPOCH", limit=2).json()
+    assert [row["name"] for row in page["results"]] == ["Epoch-1.pt", "epoch-2.pt"]
+    rest = api.get("/storages/team/files", search="EPOCH", after=page["next"]).json()
+    assert ([row["name"] for row in rest["results"]], rest["next"]) == (["epoch-3.pt"], None)
+
+
 def test_02_users_see_their_own_folders_alone(ann, served, admin):
     bob = make_user("bob")
     Membership.objects.create(vc_id=Membership.objects.get(user=ann).vc_id, user=bob)
