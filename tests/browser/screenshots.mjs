@@ -145,7 +145,7 @@ const docs = {
   members: ["ada", vc("members"), 700],
   "vc-storages": ["ada", vc("storages"), 420],
   "vc-settings": ["ada", vc("settings"), 900],
-  "vc-limits": ["ada", vc("settings"), 820, goTo("A job beyond it waits")],
+  "vc-limits": ["ada", vc("settings"), 820, goTo("Jobs above these limits wait")],
   "vc-audit": ["ada", vc("audit"), 560],
   simulator: ["ada", "/simulator", 900],
   // A platform admin's

@@ -21,7 +21,7 @@ test("a job is written in a form and in its text", async ({ page }) => {
   await page.getByRole("button", { name: "Form", exact: true }).click();
   const form = page.getByRole("region", { name: "Form" });
   await form.getByRole("textbox", { name: "Name" }).fill(name);
-  await form.getByRole("textbox", { name: "GPUs of each" }).fill("0");
+  await form.getByRole("textbox", { name: "GPUs per task" }).fill("0");
   const image = freshName("future");
   await ask(page, "POST", "/images", {
     ...{

@@ -88,7 +88,7 @@ test("files of a storage", async ({ page }) => {
   await page.goto("/storages/files?path=runs");
   await page.getByRole("link", { name: "note.txt" }).waitFor();
   await page
-    .getByRole("navigation", { name: "Folders above" })
+    .getByRole("navigation", { name: "Pages above" })
     .getByText("files")
     .click();
   await page.getByRole("button", { name: "Remove large.bin" }).click();

@@ -4,11 +4,16 @@ import { client, unwrap } from "./client";
 const PAGE = 100;
 
 /** A page of the API tokens of all users, or of one; for administrators. */
-export const allTokens = (user?: string, cursor?: string) =>
+export const allTokens = (user?: string, ordering?: string, cursor?: string) =>
   queryOptions({
-    queryKey: ["all-tokens", user, cursor],
+    queryKey: ["all-tokens", user, ordering, cursor],
     queryFn: ({ signal }) => {
-      const query = { limit: PAGE, ...(user && { user }), ...(cursor && { cursor }) };
+      const query = {
+        limit: PAGE,
+        ...(user && { user }),
+        ...(ordering && { ordering }),
+        ...(cursor && { cursor }),
+      };
       return unwrap(client.GET("/api/v1/tokens", { params: { query }, signal }));
     },
     placeholderData: (previous) => previous,

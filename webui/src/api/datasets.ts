@@ -1,18 +1,25 @@
-import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { client, unwrap } from "./client";
+import { cursorOf } from "./pagination";
 import type { DatasetBody } from "./types";
 
 const DATASETS = "datasets";
 
 /** Datasets of the reader's virtual clusters, the newest first, page by page. */
-export const datasets = infiniteQueryOptions({
-  queryKey: [DATASETS],
-  queryFn: ({ pageParam: cursor }) =>
-    unwrap(client.GET("/api/v1/datasets", { params: { query: { cursor, limit: 100 } } })),
-  initialPageParam: undefined as string | undefined,
-  getNextPageParam: (page) =>
-    page.next ? (new URL(page.next).searchParams.get("cursor") ?? undefined) : undefined,
-});
+export const datasets = (search = "") =>
+  infiniteQueryOptions({
+    queryKey: [DATASETS, "list", search],
+    queryFn: ({ pageParam: cursor }) => {
+      const query = { cursor, limit: 100, ...(search && { search }) };
+      return unwrap(client.GET("/api/v1/datasets", { params: { query } }));
+    },
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => cursorOf(page.next),
+    placeholderData: keepPreviousData,
+  });
+
+/** Begins the keys of all lists of datasets. */
+export const DATASET_LISTS = [DATASETS, "list"];
 
 export const dataset = (id: string) =>
   queryOptions({

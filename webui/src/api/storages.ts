@@ -9,17 +9,19 @@ export const storages = queryOptions({
     fetchAllPages((query) => unwrap(client.GET("/api/v1/storages", { params: { query } }))),
 });
 
-export const storageFiles = (name: string, path: string) =>
+export const storageFiles = (name: string, path: string, search = "") =>
   infiniteQueryOptions({
-    queryKey: ["storage-files", name, path],
+    queryKey: ["storage-files", name, path, search],
     queryFn: ({ pageParam }) =>
       unwrap(
         client.GET("/api/v1/storages/{name}/files", {
-          params: { path: { name }, query: { path, after: pageParam } },
+          params: { path: { name }, query: { path, after: pageParam, ...(search && { search }) } },
         }),
       ),
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
+    placeholderData: (before, query) =>
+      query?.queryKey[1] === name && query.queryKey[2] === path ? before : undefined,
   });
 
 /** Where the browser itself downloads a file. */

@@ -14,7 +14,7 @@ import { vcSearch } from "@/pages/vc/searchParams";
 import { lazyPage } from "@/ui/lazyParts";
 import { PageError, NotFound, PagePending } from "./RouteFallbacks";
 import { Shell } from "./Shell";
-import { textParam } from "@/format/searchParams";
+import { enumParam, type TableSearch, tableSearch, textParam } from "@/format/searchParams";
 
 const root = createRootRoute({ notFoundComponent: NotFound });
 
@@ -164,19 +164,22 @@ const template = createRoute({
 const images = createRoute({
   getParentRoute: () => shell,
   path: "/images",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/admin/ImagesPage"), "ImagesPage"),
 });
 
 const storages = createRoute({
   getParentRoute: () => shell,
   path: "/storages",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/admin/StoragesPage"), "StoragesPage"),
 });
 
 const storageFiles = createRoute({
   getParentRoute: () => shell,
   path: "/storages/$name",
-  validateSearch: (search: Record<string, unknown>): { path?: string } => ({
+  validateSearch: (search: Record<string, unknown>): { path?: string } & TableSearch => ({
+    ...tableSearch(search),
     path: textParam(search["path"]),
   }),
   component: lazyPage(() => import("@/pages/storage/StorageFilesPage"), "StorageFilesPage"),
@@ -185,6 +188,7 @@ const storageFiles = createRoute({
 const datasets = createRoute({
   getParentRoute: () => shell,
   path: "/datasets",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/datasets/DatasetsPage"), "DatasetsPage"),
 });
 
@@ -197,6 +201,7 @@ const dataset = createRoute({
 const apps = createRoute({
   getParentRoute: () => shell,
   path: "/apps",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/apps/AppsPage"), "AppsPage"),
 });
 
@@ -212,14 +217,20 @@ const openApp = createRoute({
 const users = createRoute({
   getParentRoute: () => shell,
   path: "/users",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/admin/UsersPage"), "UsersPage"),
 });
+
+const TOKEN_ORDERS = ["owner", "-owner", "name", "-name", "created_at", "-created_at"] as const;
 
 const tokens = createRoute({
   getParentRoute: () => shell,
   path: "/tokens",
-  validateSearch: (search: Record<string, unknown>): { user?: string; cursor?: string } => ({
+  validateSearch: (
+    search: Record<string, unknown>,
+  ): { user?: string; order?: string; cursor?: string } => ({
     user: textParam(search["user"]),
+    order: enumParam(search["order"], TOKEN_ORDERS),
     cursor: textParam(search["cursor"]),
   }),
   component: lazyPage(() => import("@/pages/admin/TokensPage"), "TokensPage"),
@@ -228,6 +239,7 @@ const tokens = createRoute({
 const groups = createRoute({
   getParentRoute: () => shell,
   path: "/groups",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/admin/GroupsPage"), "GroupsPage"),
 });
 
@@ -289,6 +301,7 @@ const notifications = createRoute({
 const announcements = createRoute({
   getParentRoute: () => shell,
   path: "/announcements",
+  validateSearch: tableSearch,
   component: lazyPage(() => import("@/pages/admin/AnnouncementsPage"), "AnnouncementsPage"),
 });
 

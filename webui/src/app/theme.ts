@@ -40,6 +40,7 @@ export const theme = createTheme({
     PasswordInput: compact,
     Textarea: compact,
     Select: compact,
+    Autocomplete: compact,
     MultiSelect: compact,
     NumberInput: compact,
     Switch: compact,

@@ -9,6 +9,16 @@ export function enumParam<T extends string>(value: unknown, allowed: readonly T[
   return allowed.find((each) => each === value);
 }
 
+/** Filter and order of the table that a page consists of. */
+export interface TableSearch {
+  q?: string | undefined;
+  sort?: string | undefined;
+}
+
+export function tableSearch(search: Record<string, unknown>): TableSearch {
+  return { q: textParam(search["q"]), sort: textParam(search["sort"]) };
+}
+
 /** A day as 2026-11-23. */
 export function dayParam(value: unknown): string | undefined {
   const text = textParam(value);

@@ -7,7 +7,7 @@ import { useStopJob } from "@/features/jobs/useStopJob";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import { OpenAppButton } from "./OpenAppButton";
 import { stateText, TYPES } from "./labels";
@@ -15,12 +15,12 @@ import css from "./apps.module.css";
 
 export function AppTable({ rows }: { rows: App[] }) {
   return (
-    <DataTable
+    <PageTable
+      filterLabel="Filter notebooks"
       label="Notebooks and other apps"
       columns={COLUMNS}
       rows={rows}
       rowId={(app) => app.id}
-      file="page"
       minWidth={900}
     />
   );

@@ -72,8 +72,9 @@ function auditColumns(
       header: "Time",
       width: "152px",
       cell: (entry) => (
-        <time className="num" dateTime={entry.at}>
-          {timestamp(entry.at)}
+        <time dateTime={entry.at}>
+          {timestamp(entry.at).slice(0, 10)}{" "}
+          <span className="num">{timestamp(entry.at).slice(11)}</span>
         </time>
       ),
       sortValue: sortable ? (entry) => entry.at : undefined,

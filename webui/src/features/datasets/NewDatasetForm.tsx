@@ -2,7 +2,7 @@ import { Select, Textarea, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { createDataset, datasets } from "@/api/datasets";
+import { createDataset, DATASET_LISTS } from "@/api/datasets";
 import { me } from "@/api/session";
 import { storages } from "@/api/storages";
 import { FormDialog } from "@/ui/FormDialog";
@@ -43,7 +43,7 @@ export function NewDatasetForm({ storage, path, job, onClose }: Props) {
         ...(job ? { job: job.id } : {}),
       }),
     onSuccess: async (made) => {
-      await queries.invalidateQueries({ queryKey: datasets.queryKey });
+      await queries.invalidateQueries({ queryKey: DATASET_LISTS });
       onClose();
       await navigate({ to: "/datasets/$id", params: { id: made.id } });
     },

@@ -59,7 +59,10 @@ export function useSubmit(text: string, onSubmitted: () => void) {
   return {
     verdict,
     failure: checking.error ?? refusal,
-    check: () => checking.mutate(text),
+    check: () => {
+      setRefusal(null);
+      checking.mutate(text);
+    },
     checking: checking.isPending,
     submit: () => {
       setRefusal(null);

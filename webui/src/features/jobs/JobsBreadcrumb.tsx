@@ -1,14 +1,11 @@
 import { Link } from "@tanstack/react-router";
-import css from "./JobsBreadcrumb.module.css";
+import { Breadcrumb } from "@/ui/Breadcrumb";
 
 /** The way up from a page about one job. */
 export function JobsBreadcrumb() {
   return (
-    <>
-      <Link to="/jobs" className={css.up}>
-        Jobs
-      </Link>
-      <span className={css.slash}>/</span>
-    </>
+    <Breadcrumb>
+      <Link to="/jobs">Jobs</Link>
+    </Breadcrumb>
   );
 }

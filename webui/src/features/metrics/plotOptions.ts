@@ -39,7 +39,14 @@ export function plotOptions(wish: PlotInput): uPlot.Options {
       y: wish.log ? { distr: LOGARITHMIC } : { range: yRange },
     },
     axes: [
-      { ...axis, grid: { show: false }, size: 28, space: 76, values: labels(wish.x) },
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        space: 76,
+        values: labels(wish.x),
+        ...(wish.x === "elapsed" && { incrs: ELAPSED_STEPS }),
+      },
       {
         ...axis,
         grid,
@@ -63,6 +70,17 @@ export function plotOptions(wish: PlotInput): uPlot.Options {
     },
   };
 }
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+/** Round distances of the labels of an axis of seconds. */
+const ELAPSED_STEPS = [
+  ...[1, 2, 5, 10, 20, 30],
+  ...[1, 2, 5, 10, 20, 30].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => days * DAY),
+];
 
 /** Points show only where there is no line to see. */
 const LONE_POINTS: uPlot.Series.Points = {

@@ -3,32 +3,25 @@ import { useMemo } from "react";
 import type { Storage } from "@/api/types";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import css from "./StorageTable.module.css";
 
-interface Props {
-  rows: Storage[];
-  /** Shows what its jobs may do; without it, which virtual clusters may use each storage. */
-  virtualCluster?: string;
-  extraColumns?: Column<Storage>[];
-}
-
-export function StorageTable({ rows, virtualCluster, extraColumns }: Props) {
-  const columns = useMemo(
-    () => [...storageColumns(virtualCluster), ...(extraColumns ?? [])],
-    [virtualCluster, extraColumns],
-  );
+/** The storages that jobs of a virtual cluster may mount, and what they may do there. */
+export function StorageTable({ rows, vc }: { rows: Storage[]; vc: string }) {
+  const columns = useMemo(() => storageColumns(vc), [vc]);
   return (
     <DataTable
       label="Storages"
       columns={columns}
       rows={rows}
       rowId={(storage) => storage.name}
-      file={virtualCluster ? { rows: `storages-of-${virtualCluster}` } : "page"}
+      file={{ rows: `storages-of-${vc}` }}
       minWidth={760}
     />
   );
 }
 
-function storageColumns(virtualCluster?: string): Column<Storage>[] {
+/** With a virtual cluster, what its jobs may do; without one, to whom each storage is granted. */
+export function storageColumns(virtualCluster?: string): Column<Storage>[] {
   const columns: Column<Storage>[] = [
     {
       id: "name",
@@ -46,21 +39,21 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
       header: "Mounted at",
       width: "minmax(140px, 1fr)",
       cell: (storage) => <code>{mountOf(storage)}</code>,
-      exportValue: mountOf,
+      sortValue: mountOf,
     },
     {
       id: "access",
       header: "Access",
-      width: "minmax(150px, 1.2fr)",
-      cell: (storage) => accessOf(storage, virtualCluster),
-      exportValue: (storage) => accessOf(storage, virtualCluster),
+      width: "minmax(180px, 1.3fr)",
+      cell: (storage) => <Wrapped text={accessOf(storage, virtualCluster)} />,
+      sortValue: (storage) => accessOf(storage, virtualCluster),
     },
     {
       id: "description",
       header: "Description",
       width: "minmax(140px, 1.5fr)",
-      cell: (storage) => <span className="dim">{storage.description}</span>,
-      exportValue: (storage) => storage.description,
+      cell: (storage) => <Wrapped text={storage.description} dim />,
+      sortValue: (storage) => storage.description,
     },
   ];
   if (virtualCluster !== undefined) return columns;
@@ -70,16 +63,22 @@ function storageColumns(virtualCluster?: string): Column<Storage>[] {
       id: "grants",
       header: "Granted to",
       width: "minmax(120px, 1fr)",
-      cell: (storage) =>
-        [
-          ...storage.grants.map((grant) => grantText(grant.virtual_cluster, grant.read_only)),
-          ...storage.group_grants.map((grant) =>
-            grantText(`group ${grant.group}`, grant.read_only),
-          ),
-        ].join(", ") || "no one",
+      cell: (storage) => <Wrapped text={holdersOf(storage)} />,
+      sortValue: holdersOf,
     },
   ];
 }
+
+/** A text that takes as many lines as it needs. */
+function Wrapped({ text, dim }: { text: string; dim?: boolean }) {
+  return <span className={`${css.wrapped} ${dim ? "dim" : ""}`}>{text}</span>;
+}
+
+const holdersOf = (storage: Storage) =>
+  [
+    ...storage.grants.map((grant) => grantText(grant.virtual_cluster, grant.read_only)),
+    ...storage.group_grants.map((grant) => grantText(`group ${grant.group}`, grant.read_only)),
+  ].join(", ") || "no one";
 
 const mountOf = (storage: Storage) => (storage.home ? "/home/USER" : `/mnt/${storage.name}`);
 

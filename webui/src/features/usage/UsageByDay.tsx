@@ -26,7 +26,7 @@ const PARTS: Record<Plot, Part[]> = {
   use: [
     { key: "used", name: "Used", value: (sums) => sums.used_s },
     { key: "idle", name: "Idle", value: (sums) => sums.idle_s },
-    { key: "unknown", name: "Unknown", value: (sums) => sums.unknown_s },
+    { key: "unknown", name: "Not measured", value: (sums) => sums.unknown_s },
   ],
   class: [
     { key: "guaranteed", name: "Guaranteed", value: (sums) => sums.guaranteed_s },
@@ -63,6 +63,7 @@ export function UsageByDay({ rows, since, until, plot }: Props) {
   return (
     <figure className={css.figure}>
       <figcaption className={css.head}>
+        <span className={css.unit}>GPU-hours per day</span>
         <Legend className={css.key}>
           {PARTS[plot].map(({ key, name }) => (
             <li key={key}>
@@ -144,7 +145,7 @@ function dayText(day: string, sums: Sums | undefined, plot: Plot): string {
   const parts = PARTS[plot].map(
     ({ name, value }) => `${name.toLowerCase()} ${formatHours(toHours(value(sums)))}`,
   );
-  return `${dayName(day)}: ${formatHours(toHours(sums.allocated_s))} h (${parts.join(", ")})`;
+  return `${dayName(day)}: ${formatHours(toHours(sums.allocated_s))} GPU-h (${parts.join(", ")})`;
 }
 
 /** The whole plot in a sentence. */

@@ -6,8 +6,13 @@ import { toHours } from "./days";
 interface Measure {
   id: string;
   header: string;
-  value: (sums: Sums) => number;
+  /** Seconds; null where nothing was measured. */
+  value: (sums: Sums) => number | null;
   optional?: boolean | "phone";
+}
+
+function measured(part: "used_s" | "idle_s") {
+  return (sums: Sums) => (sums.used_s + sums.idle_s > 0 ? sums[part] : null);
 }
 
 const MEASURES: Measure[] = [
@@ -19,9 +24,18 @@ const MEASURES: Measure[] = [
     optional: true,
   },
   { id: "borrowed", header: "Borrowed", value: (sums) => sums.borrowed_s, optional: true },
-  { id: "used", header: "Used", value: (sums) => sums.used_s, optional: "phone" },
-  { id: "idle", header: "Idle", value: (sums) => sums.idle_s, optional: "phone" },
+  { id: "used", header: "Used", value: measured("used_s"), optional: "phone" },
+  { id: "idle", header: "Idle", value: measured("idle_s"), optional: "phone" },
 ];
+
+function Hours({ seconds }: { seconds: number | null }) {
+  if (seconds === null) return <span className="dim">–</span>;
+  return (
+    <span className="num" title={`${formatHours(toHours(seconds))} GPU-hours`}>
+      {formatHours(toHours(seconds))}
+    </span>
+  );
+}
 
 /** Columns of GPU-hours, and the share of the measured time that was used. */
 export function sumColumns<T extends Sums>(): Column<T>[] {
@@ -32,7 +46,7 @@ export function sumColumns<T extends Sums>(): Column<T>[] {
       width: "minmax(84px, 110px)",
       align: "end",
       optional,
-      cell: (row) => <span className="num">{formatHours(toHours(value(row)))}</span>,
+      cell: (row) => <Hours seconds={value(row)} />,
       sortValue: value,
     })),
     {
@@ -42,7 +56,7 @@ export function sumColumns<T extends Sums>(): Column<T>[] {
       align: "end",
       cell: (row) => (
         <span className="num">
-          {row.utilization === null ? "unknown" : formatPercent(row.utilization)}
+          {row.utilization === null ? "not measured" : formatPercent(row.utilization)}
         </span>
       ),
       sortValue: (row) => row.utilization,

@@ -14,7 +14,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./admin.module.css";
 
@@ -51,16 +51,14 @@ export function AnnouncementsPage() {
               it by e-mail, too.
             </EmptyState>
           ) : (
-            <div className={css.list}>
-              <DataTable
-                label="Announcements"
-                columns={columns}
-                rows={data}
-                rowId={(each) => each.id}
-                file="page"
-                minWidth={560}
-              />
-            </div>
+            <PageTable
+              filterLabel="Filter announcements"
+              label="Announcements"
+              columns={columns}
+              rows={data}
+              rowId={(each) => each.id}
+              minWidth={560}
+            />
           )
         }
       </QueryState>
@@ -75,7 +73,8 @@ function announcementColumns(): Column<Announcement>[] {
       id: "message",
       header: "Message",
       width: "minmax(200px, 3fr)",
-      cell: (row) => row.message,
+      cell: (row) => <span title={row.message}>{row.message}</span>,
+      exportValue: (row) => row.message,
     },
     {
       id: "severity",
@@ -97,7 +96,7 @@ function announcementColumns(): Column<Announcement>[] {
       header: "Until",
       width: "minmax(120px, 1fr)",
       optional: "phone",
-      cell: (row) => (row.expires_at ? formatDateTime(row.expires_at) : "deleted"),
+      cell: (row) => (row.expires_at ? formatDateTime(row.expires_at) : "it is deleted"),
       sortValue: (row) => row.expires_at,
     },
     {

@@ -23,7 +23,7 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./admin.module.css";
 
@@ -61,16 +61,14 @@ export function GroupsPage() {
               Make one, add users, and give it a role on the page of a virtual cluster.
             </EmptyState>
           ) : (
-            <div className={css.list}>
-              <DataTable
-                label="Groups"
-                columns={columns}
-                rows={data}
-                rowId={(each) => each.name}
-                file="page"
-                minWidth={700}
-              />
-            </div>
+            <PageTable
+              filterLabel="Filter groups"
+              label="Groups"
+              columns={columns}
+              rows={data}
+              rowId={(each) => each.name}
+              minWidth={700}
+            />
           )
         }
       </QueryState>
@@ -101,6 +99,7 @@ function groupColumns(onOpen: (dialog: Dialog) => void): Column<Group>[] {
         <Button
           size="compact-sm"
           variant="subtle"
+          ml={-9}
           aria-label={`${pluralize(group.members, "user")} of ${group.name}`}
           onClick={() => onOpen({ kind: "members", group })}
         >

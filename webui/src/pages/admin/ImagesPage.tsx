@@ -22,7 +22,7 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import { contentsOf, driverProblem } from "@/features/images/labels";
 import { PrefetchDialog, PrefetchList } from "./Prefetches";
@@ -68,17 +68,16 @@ export function ImagesPage() {
               name.
             </EmptyState>
           ) : (
-            <div className={css.list}>
-              <DataTable
-                label="Images"
-                columns={columns}
-                rows={data}
-                rowId={(image) => image.name}
-                file="page"
-                minWidth={900}
-              />
+            <PageTable
+              filterLabel="Filter images"
+              label="Images"
+              columns={columns}
+              rows={data}
+              rowId={(image) => image.name}
+              minWidth={900}
+            >
               {manages ? <PrefetchList /> : null}
-            </div>
+            </PageTable>
           )
         }
       </QueryState>
@@ -135,6 +134,7 @@ function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Im
           </span>
         );
       },
+      sortValue: contentsOf,
     },
     {
       id: "size",
@@ -150,14 +150,20 @@ function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Im
       header: "Description",
       width: "minmax(140px, 1.5fr)",
       optional: "phone",
-      cell: (image) => <span className="dim">{image.description}</span>,
+      cell: (image) => (
+        <span className="dim" title={image.description}>
+          {image.description}
+        </span>
+      ),
+      exportValue: (image) => image.description,
     },
     {
       id: "virtual_clusters",
       header: "For",
       width: "minmax(120px, 1fr)",
       optional: "phone",
-      cell: (image) => image.virtual_clusters.join(", ") || "everyone",
+      cell: forWhom,
+      sortValue: forWhom,
     },
     {
       id: "nodes",
@@ -196,6 +202,8 @@ function imageColumns({ admin, managed, onEdit, onPrefetch }: Rights): Column<Im
     },
   ];
 }
+
+const forWhom = (image: Image) => image.virtual_clusters.join(", ") || "everyone";
 
 /** How many nodes hold it; their names on request. */
 function HoldingNodes({ image }: { image: Image }) {

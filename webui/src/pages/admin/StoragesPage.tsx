@@ -23,7 +23,7 @@ import {
 } from "@/api/storages";
 import type { Storage, StorageBody } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
-import { StorageTable } from "@/features/storages/StorageTable";
+import { storageColumns } from "@/features/storages/StorageTable";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
@@ -32,6 +32,7 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./admin.module.css";
 
@@ -40,7 +41,10 @@ export function StoragesPage() {
   const list = useQuery(storages);
   const [editing, setEditing] = useState<Storage | "new" | null>(null);
   const admin = user?.is_admin ?? false;
-  const actions = useMemo(() => (admin ? [actionColumn(setEditing)] : []), [admin]);
+  const columns = useMemo(
+    () => [...storageColumns(), ...(admin ? [actionColumn(setEditing)] : [])],
+    [admin],
+  );
   return (
     <>
       <PageHeader title="Storages" note="Folders that jobs mount by name">
@@ -64,9 +68,14 @@ export function StoragesPage() {
                 : "An administrator adds storages and grants them to virtual clusters."}
             </EmptyState>
           ) : (
-            <div className={css.list}>
-              <StorageTable rows={data} extraColumns={actions} />
-            </div>
+            <PageTable
+              filterLabel="Filter storages"
+              label="Storages"
+              columns={columns}
+              rows={data}
+              rowId={(storage) => storage.name}
+              minWidth={860}
+            />
           )
         }
       </QueryState>

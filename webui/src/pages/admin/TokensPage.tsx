@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import type { SortingState } from "@tanstack/react-table";
 import { type ReactNode, useMemo } from "react";
 import { allTokens, revokeAnyToken } from "@/api/allTokens";
 import { me } from "@/api/session";
@@ -24,7 +25,7 @@ export function TokensPage(): ReactNode {
   const search = useSearch({ from: "/shell/tokens" });
   const navigate = useNavigate({ from: "/tokens" });
   const list = useQuery({
-    ...allTokens(search.user, search.cursor),
+    ...allTokens(search.user, search.order, search.cursor),
     enabled: user?.is_admin ?? false,
   });
   const columns = useMemo(() => tokenColumns(), []);
@@ -42,7 +43,7 @@ export function TokensPage(): ReactNode {
   return (
     <>
       <PageHeader title="API tokens" note="Of all users, service accounts and jobs">
-        <ExportButton list="tokens" filter={{ user: search.user }} />
+        <ExportButton list="tokens" filter={{ user: search.user, ordering: search.order }} />
       </PageHeader>
       <search className={css.filter} aria-label="Filter the tokens">
         <FilterInput
@@ -50,7 +51,12 @@ export function TokensPage(): ReactNode {
           placeholder="Owner"
           icon="user"
           value={search.user ?? ""}
-          onChange={(owner) => void navigate({ search: { user: owner || undefined } })}
+          onChange={(owner) =>
+            void navigate({
+              search: { ...search, user: owner || undefined, cursor: undefined },
+              replace: true,
+            })
+          }
         />
       </search>
       <QueryState query={list} what="list of tokens">
@@ -69,6 +75,13 @@ export function TokensPage(): ReactNode {
                 rows={page.results}
                 rowId={(each) => each.id}
                 file="page"
+                sorting={sortingOf(search.order)}
+                onSortingChange={([by]) =>
+                  void navigate({
+                    search: { ...search, order: orderOf(by), cursor: undefined },
+                    replace: true,
+                  })
+                }
                 minWidth={860}
               />
             </div>
@@ -85,12 +98,24 @@ export function TokensPage(): ReactNode {
   );
 }
 
+const NEWEST_FIRST = "-created_at";
+
+function sortingOf(order = NEWEST_FIRST): SortingState {
+  return [{ id: order.replace(/^-/, ""), desc: order.startsWith("-") }];
+}
+
+function orderOf(by: SortingState[number] | undefined): string | undefined {
+  const order = by ? (by.desc ? "-" : "") + by.id : NEWEST_FIRST;
+  return order === NEWEST_FIRST ? undefined : order;
+}
+
 const KINDS: Record<OwnedToken["kind"], string> = {
   user: "user",
   service_account: "service account",
   job: "job",
 };
 
+// Ordered by the server: what `sortValue` returns only marks a column as one to order by.
 function tokenColumns(): Column<OwnedToken>[] {
   return [
     {
@@ -98,6 +123,7 @@ function tokenColumns(): Column<OwnedToken>[] {
       header: "Owner",
       width: "minmax(84px, 1fr)",
       cell: (token) => <b className={css.strong}>{token.owner}</b>,
+      sortValue: (token) => token.owner,
     },
     {
       id: "kind",
@@ -120,6 +146,7 @@ function tokenColumns(): Column<OwnedToken>[] {
             {token.name} <span className="dim">…{token.last4}</span>
           </>
         ),
+      sortValue: (token) => token.name,
     },
     {
       id: "scope",
@@ -128,11 +155,12 @@ function tokenColumns(): Column<OwnedToken>[] {
       cell: (token) => SCOPE_LABELS[token.scope],
     },
     {
-      id: "created",
+      id: "created_at",
       header: "Created",
       width: "100px",
       optional: "phone",
       cell: (token) => <RelativeTime at={token.created_at} />,
+      sortValue: (token) => token.created_at,
     },
     {
       id: "used",

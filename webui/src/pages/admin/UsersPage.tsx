@@ -14,7 +14,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError, notifySuccess } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import { ImportUsersDialog } from "./ImportUsers";
 import { NewUserDialog } from "./NewUser";
@@ -54,17 +54,15 @@ export function UsersPage() {
       </PageHeader>
       <QueryState query={list} what="list of users">
         {(data) => (
-          <div className={css.list}>
-            <DataTable
-              label="Users"
-              columns={columns}
-              rows={data}
-              rowId={(each) => each.username}
-              file="page"
-              minWidth={800}
-              virtual={data.length > 100}
-            />
-          </div>
+          <PageTable
+            filterLabel="Filter users"
+            label="Users"
+            columns={columns}
+            rows={data}
+            rowId={(each) => each.username}
+            minWidth={800}
+            virtual={data.length > 100}
+          />
         )}
       </QueryState>
       <NewUserDialog open={creating} onClose={() => setCreating(false)} />

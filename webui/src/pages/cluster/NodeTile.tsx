@@ -45,7 +45,11 @@ export const NodeTile = memo(function NodeTile(props: Props) {
         </button>
         {word ? <span className={css.word}>{word}</span> : null}
         <span className={css.used}>
-          {node.gpus.length > 0 ? `${used}/${node.gpus.length}` : "no GPUs"}
+          {node.gpus.length === 0
+            ? "no GPUs"
+            : roomy
+              ? `${used} of ${node.gpus.length} in use`
+              : `${used}/${node.gpus.length}`}
         </span>
       </header>
       {roomy ? <p className={css.about}>{machineSummary(node, machine)}</p> : null}

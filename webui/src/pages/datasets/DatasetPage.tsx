@@ -2,11 +2,12 @@ import { Button, Textarea } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-import { dataset, datasets, deleteDataset, describeDataset } from "@/api/datasets";
+import { dataset, DATASET_LISTS, deleteDataset, describeDataset } from "@/api/datasets";
 import type { Dataset } from "@/api/types";
 import { formatBytes, pluralize } from "@/format/numbers";
 import { ConfirmButton } from "@/ui/ConfirmButton";
-import { CopyButton } from "@/ui/CopyButton";
+import { Breadcrumb } from "@/ui/Breadcrumb";
+import { CopyableCode } from "@/ui/CopyableCode";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
 import { ErrorState } from "@/ui/EmptyState";
 import { FormDialog } from "@/ui/FormDialog";
@@ -34,12 +35,9 @@ function Shown({ found }: { found: Dataset }) {
       <PageHeader
         title={name}
         above={
-          <nav aria-label="Lists above">
-            <Link to="/datasets" className={css.up}>
-              Datasets
-            </Link>
-            <span className={css.slash}>/</span>
-          </nav>
+          <Breadcrumb>
+            <Link to="/datasets">Datasets</Link>
+          </Breadcrumb>
         }
       >
         {found.may_change ? (
@@ -89,17 +87,12 @@ function Shown({ found }: { found: Dataset }) {
 }
 
 function Usage({ name, folder, vc }: { name: string; folder: string; vc: string }) {
-  const yaml = `extras:\n  skep:\n    datasets: [${name}]\n`;
+  const yaml = `extras:\n  skep:\n    datasets: [${name}]`;
   return (
     <section>
       <h2 className={css.heading}>Use in a job</h2>
-      <div className={css.usage}>
-        <pre className={css.yaml} aria-label="Lines of a job file" tabIndex={0}>
-          {yaml}
-        </pre>
-        <CopyButton text={yaml} label="Copy the lines of a job file" />
-      </div>
-      <p className="dim">
+      <CopyableCode text={yaml} label="Lines of a job file" />
+      <p className={css.where}>
         Tasks of {vc} find it at <code>/datasets/{folder}</code>, and cannot write to it.
       </p>
     </section>
@@ -113,7 +106,7 @@ function Removal({ found }: { found: Dataset }) {
     mutationFn: () => deleteDataset(found.id),
     onSuccess: async () => {
       await navigate({ to: "/datasets" });
-      await queries.invalidateQueries({ queryKey: datasets.queryKey, exact: true });
+      await queries.invalidateQueries({ queryKey: DATASET_LISTS });
     },
     onError: (error) => notifyError(error, "The dataset was not removed"),
   });
@@ -136,7 +129,11 @@ function Describing({ found, onClose }: { found: Dataset; onClose: () => void })
   const saving = useMutation({
     mutationFn: () => describeDataset(found.id, text),
     onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: datasets.queryKey });
+      await Promise.all(
+        [dataset(found.id).queryKey, DATASET_LISTS].map((queryKey) =>
+          queries.invalidateQueries({ queryKey }),
+        ),
+      );
       onClose();
     },
   });

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { datasets } from "@/api/datasets";
 import type { Dataset } from "@/api/types";
@@ -12,19 +12,20 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./datasets.module.css";
 
 /** The datasets of the reader's virtual clusters. */
 export function DatasetsPage() {
-  const list = useInfiniteQuery(datasets);
+  const { q = "" } = useSearch({ from: "/shell/datasets" });
+  const list = useInfiniteQuery(datasets(q));
   const rows = useMemo(() => list.data?.pages.flatMap((page) => page.results) ?? [], [list.data]);
   const [making, setMaking] = useState(false);
   return (
     <>
       <PageHeader title="Datasets" note="Named folders of storages that jobs mount to read">
-        <ExportButton list="datasets" />
+        <ExportButton list="datasets" filter={{ search: q || undefined }} />
         <Button
           variant="default"
           leftSection={<Icon name="plus" size={14} />}
@@ -37,22 +38,21 @@ export function DatasetsPage() {
       {list.isError && !list.data ? (
         <ErrorState error={list.error} what="list of datasets" retry={() => void list.refetch()} />
       ) : null}
-      {list.data && rows.length === 0 ? (
+      {list.data && rows.length === 0 && !q ? (
         <EmptyState title="No datasets yet">
           Give a folder of a storage a name and a version: jobs find it under that name, and its
           page says what it is.
         </EmptyState>
       ) : null}
-      {rows.length > 0 ? (
-        <div className={css.list}>
-          <DataTable
-            label="Datasets"
-            columns={COLUMNS}
-            rows={rows}
-            rowId={(row) => row.id}
-            file="page"
-            minWidth={860}
-          />
+      {rows.length > 0 || (list.data && q) ? (
+        <PageTable
+          filterLabel="Filter datasets"
+          label="Datasets"
+          columns={COLUMNS}
+          rows={rows}
+          rowId={(row) => row.id}
+          minWidth={860}
+        >
           {list.hasNextPage ? (
             <Button
               variant="default"
@@ -63,7 +63,7 @@ export function DatasetsPage() {
               Show more
             </Button>
           ) : null}
-        </div>
+        </PageTable>
       ) : null}
       {making ? <NewDatasetForm onClose={() => setMaking(false)} /> : null}
     </>
@@ -81,7 +81,7 @@ const COLUMNS: Column<Dataset>[] = [
         <span className="dim">@{row.version}</span>
       </Link>
     ),
-    sortValue: (row) => row.name,
+    sortValue: (row) => `${row.name}@${row.version}`,
   },
   {
     id: "description",
@@ -92,6 +92,7 @@ const COLUMNS: Column<Dataset>[] = [
         {row.description.split("\n")[0]}
       </span>
     ),
+    exportValue: (row) => row.description,
   },
   {
     id: "size",

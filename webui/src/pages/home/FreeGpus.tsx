@@ -18,7 +18,8 @@ export function FreeGpus({ vcs }: { vcs: readonly HomeVc[] }) {
           {vc.gpus.map((gpus) => (
             <div key={gpus.gpu_model} className={css.gpus}>
               <span className="num">
-                <b>{gpus.free}</b> of {gpus.owned} {shortModel(gpus.gpu_model)} free
+                <b>{gpus.free}</b> of {gpus.owned}{" "}
+                <span className="name">{shortModel(gpus.gpu_model)}</span> free
                 {gpus.borrowed > 0 ? (
                   <span className="dim">, {gpus.borrowed} more borrowed</span>
                 ) : null}

@@ -80,7 +80,7 @@ function Overview({ home, user }: { home: Home; user: Me | null | undefined }) {
             <FreeGpus vcs={home.virtual_clusters} />
           </Card>
           <Card
-            title="Your usage this month"
+            title="Your GPU-hours this month"
             more={
               <Link to="/usage" className="link">
                 Details

@@ -15,6 +15,7 @@ import type { PlotLine } from "@/features/metrics/plotData";
 import { shortModel } from "@/format/names";
 import { formatPercent, pluralize } from "@/format/numbers";
 import { formatDateTime, formatDuration } from "@/format/time";
+import { Breadcrumb } from "@/ui/Breadcrumb";
 import { EmptyState } from "@/ui/EmptyState";
 import { LinkButton } from "@/ui/LinkButton";
 import { notifyError } from "@/ui/notify";
@@ -39,9 +40,9 @@ export function SimulationPage() {
       <PageHeader
         title="Simulation"
         above={
-          <Link to="/simulator" className="link">
-            Simulator
-          </Link>
+          <Breadcrumb>
+            <Link to="/simulator">Simulator</Link>
+          </Breadcrumb>
         }
         note={found.data ? stateLabel(found.data.state) : null}
       >

@@ -6,6 +6,7 @@ import { downloadUrl, removeFile, storageFiles, uploadFile } from "@/api/storage
 import type { StorageFile } from "@/api/types";
 import { NewDatasetForm } from "@/features/datasets/NewDatasetForm";
 import { formatBytes, pluralize } from "@/format/numbers";
+import { Breadcrumb } from "@/ui/Breadcrumb";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
@@ -13,19 +14,26 @@ import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
-import { DataTable } from "@/ui/table/DataTable";
+import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./StorageFilesPage.module.css";
 
 /** One folder of a storage. */
 export function StorageFilesPage() {
   const { name } = useParams({ from: "/shell/storages/$name" });
-  const { path = "" } = useSearch({ from: "/shell/storages/$name" });
-  return <StorageFolder name={name} path={path} />;
+  const { path = "", q = "" } = useSearch({ from: "/shell/storages/$name" });
+  return <StorageFolder name={name} path={path} search={q} />;
 }
 
-export function StorageFolder({ name, path }: { name: string; path: string }) {
-  const folder = useInfiniteQuery(storageFiles(name, path));
+interface FolderProps {
+  name: string;
+  path: string;
+  /** What the shown entries have in their names. */
+  search?: string;
+}
+
+export function StorageFolder({ name, path, search = "" }: FolderProps) {
+  const folder = useInfiniteQuery(storageFiles(name, path, search));
   const writable = folder.data?.pages[0]?.writable ?? false;
   const entries = useMemo(
     () => folder.data?.pages.flatMap((page) => page.results) ?? [],
@@ -51,21 +59,21 @@ export function StorageFolder({ name, path }: { name: string; path: string }) {
       {folder.isError && !folder.data ? (
         <ErrorState error={folder.error} what="folder" retry={() => void folder.refetch()} page />
       ) : null}
-      {folder.data && entries.length === 0 ? (
+      {folder.data && entries.length === 0 && !search ? (
         <EmptyState title="Nothing here yet">
           {writable ? "Upload a file, or have a job write one." : "No job has written here yet."}
         </EmptyState>
       ) : null}
-      {entries.length > 0 ? (
-        <div className={css.list}>
-          <DataTable
-            label="Files"
-            columns={columns}
-            rows={entries}
-            rowId={(entry) => entry.name}
-            file={{ rows: `files-of-${name}` }}
-            minWidth={480}
-          />
+      {entries.length > 0 || (folder.data && search) ? (
+        <PageTable
+          filterLabel="Filter files"
+          label="Files"
+          columns={columns}
+          rows={entries}
+          rowId={(entry) => entry.name}
+          file={{ rows: `files-of-${name}` }}
+          minWidth={480}
+        >
           {folder.hasNextPage ? (
             <Button
               variant="default"
@@ -76,7 +84,7 @@ export function StorageFolder({ name, path }: { name: string; path: string }) {
               Show more
             </Button>
           ) : null}
-        </div>
+        </PageTable>
       ) : null}
       {making ? (
         <NewDatasetForm storage={name} path={path} onClose={() => setMaking(false)} />
@@ -213,24 +221,18 @@ function Crumbs({ name, path }: { name: string; path: string }) {
   const parts = path ? path.split("/") : [];
   const above = parts.map((part, index) => ({ part, path: parts.slice(0, index).join("/") }));
   return (
-    <nav aria-label="Folders above">
-      <Link to="/storages" className={css.up}>
-        Storages
-      </Link>
+    <Breadcrumb>
+      <Link to="/storages">Storages</Link>
       {above.map((each, index) => (
-        <span key={each.path}>
-          <span className={css.slash}>/</span>
-          <Link
-            to="/storages/$name"
-            params={{ name }}
-            search={each.path ? { path: each.path } : {}}
-            className={css.up}
-          >
-            {index === 0 ? name : parts[index - 1]}
-          </Link>
-        </span>
+        <Link
+          key={each.path}
+          to="/storages/$name"
+          params={{ name }}
+          search={each.path ? { path: each.path } : {}}
+        >
+          {index === 0 ? name : parts[index - 1]}
+        </Link>
       ))}
-      <span className={css.slash}>/</span>
-    </nav>
+    </Breadcrumb>
   );
 }

@@ -20,7 +20,7 @@ import { imagesFor } from "@/features/images/labels";
 import { schemaAt } from "@/features/yaml-editor/schema/lookup";
 import type { Storage } from "@/api/types";
 import type { Schema } from "@/features/yaml-editor/schema/types";
-import type { Path } from "./changeJobFile";
+import type { Path } from "@/features/job-file/changeJobFile";
 import {
   readForm,
   type RoleForm,
@@ -33,7 +33,7 @@ import {
   withSecret,
   withStorages,
   withVirtualCluster,
-} from "./jobForm";
+} from "@/features/job-file/jobForm";
 import { Icon } from "@/ui/Icon";
 import { ImagePicker } from "./ImagePicker";
 import css from "./JobFormPane.module.css";
@@ -257,9 +257,9 @@ function RoleFields({ role, docs, onSet, onCommands, onRemove }: RoleProps) {
   const path = ["taskRoles", role.name];
   const amounts: [Amounts, string, Path][] = [
     ["instances", "Tasks", [...path, "instances"]],
-    ["gpu", "GPUs of each", [...path, "resourcePerInstance", "gpu"]],
-    ["cpu", "CPUs of each", [...path, "resourcePerInstance", "cpu"]],
-    ["memoryMB", "MiB of memory of each", [...path, "resourcePerInstance", "memoryMB"]],
+    ["gpu", "GPUs per task", [...path, "resourcePerInstance", "gpu"]],
+    ["cpu", "CPUs per task", [...path, "resourcePerInstance", "cpu"]],
+    ["memoryMB", "Memory per task (MiB)", [...path, "resourcePerInstance", "memoryMB"]],
   ];
   return (
     <fieldset className={css.role}>
@@ -276,7 +276,7 @@ function RoleFields({ role, docs, onSet, onCommands, onRemove }: RoleProps) {
         ))}
       </div>
       <Textarea
-        label="Commands, one in each line"
+        label="Commands, one per line"
         title={docs([...path, "commands"])}
         autosize
         minRows={2}

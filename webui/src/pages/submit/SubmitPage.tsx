@@ -16,7 +16,7 @@ import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { Section } from "@/ui/Section";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { CheckResultPanel } from "./CheckResultPanel";
+import { CheckResultPanel } from "@/features/job-file/CheckResultPanel";
 import { ConvertDialog, ImportNotes } from "./ConvertDialog";
 import { VirtualClusterList } from "./VirtualClusterList";
 import { type Example, EXAMPLES } from "./examples";
@@ -26,7 +26,7 @@ import { History } from "./History";
 import { JobFormPane } from "./JobFormPane";
 import type { SubmitSearch } from "./searchParams";
 import { useDraft } from "./useDraft";
-import { useSubmit } from "./useSubmit";
+import { useSubmit } from "@/features/job-file/useSubmit";
 import css from "./SubmitPage.module.css";
 
 const YamlEditor = lazyPart(() => import("@/features/yaml-editor/YamlEditor"));

@@ -8,7 +8,7 @@ import {
   parseDocument,
   visit,
 } from "yaml";
-import { changed, parse, put } from "./changeJobFile";
+import { changed, parse, put } from "@/features/job-file/changeJobFile";
 
 /** Where values stand that only the containers of a job may know. */
 const SECRET_NAME = /\b(secrets|auth)\b/;

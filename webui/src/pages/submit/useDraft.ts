@@ -6,8 +6,8 @@ import { job } from "@/api/jobs";
 import { me } from "@/api/session";
 import { template } from "@/api/templates";
 import { EXAMPLES, type ExampleSettings } from "./examples";
-import { withJsonLines } from "./changeJobFile";
-import { fromTemplate } from "./jobForm";
+import { withJsonLines } from "@/features/job-file/changeJobFile";
+import { fromTemplate } from "@/features/job-file/jobForm";
 import { maskSecrets, withNextName } from "./jobFileText";
 import type { SubmitSearch } from "./searchParams";
 

@@ -9,7 +9,9 @@ import {
   template as templateQuery,
   type Template,
 } from "@/api/templates";
+import { maySubmit } from "@/features/jobs/NoVirtualCluster";
 import { pluralize } from "@/format/numbers";
+import { Breadcrumb } from "@/ui/Breadcrumb";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { ErrorState } from "@/ui/EmptyState";
 import { lazyPart } from "@/ui/lazyParts";
@@ -22,6 +24,7 @@ import { authorLabel } from "./TemplatesPage";
 import css from "./templates.module.css";
 
 const JobFile = lazyPart(() => import("./JobFile"));
+const SubmitTemplateDialog = lazyPart(() => import("./SubmitTemplateDialog"));
 
 export function TemplatePage() {
   const { name } = useParams({ from: "/shell/templates/$name" });
@@ -40,9 +43,9 @@ function Detail({ template }: { template: Template }) {
       <PageHeader
         title={template.title}
         above={
-          <Link to="/templates" className={css.crumb}>
-            Templates
-          </Link>
+          <Breadcrumb>
+            <Link to="/templates">Templates</Link>
+          </Breadcrumb>
         }
         note={<StarButton template={template} />}
       >
@@ -75,66 +78,105 @@ function Detail({ template }: { template: Template }) {
 
 type Value = string | number | boolean;
 
-/** The parameters that are one value each, to be set before it is used. */
+/** The parameters that are one value each, to be set before it is submitted or edited. */
 function Parameters({ template }: { template: Template }) {
   const navigate = useNavigate();
-  const known = Object.entries(template.parameters).filter((entry): entry is [string, Value] =>
+  const { data: user } = useQuery(me);
+  const all = Object.entries(template.parameters);
+  const known = all.filter((entry): entry is [string, Value] =>
     ["string", "number", "boolean"].includes(typeof entry[1]),
   );
-  const [changed, setChanged] = useState<Record<string, Value>>({});
-  const set = (name: string, value: Value) => setChanged((old) => ({ ...old, [name]: value }));
+  const [values, setValues] = useState<Record<string, Value>>({});
+  const [submitting, setSubmitting] = useState(false);
+  const changed = Object.fromEntries(
+    known.flatMap(([name, value]) => {
+      const now = values[name];
+      return now === undefined || now === value ? [] : [[name, now]];
+    }),
+  );
+  const edit = () => {
+    const parameters = Object.keys(changed).length > 0 ? { parameters: changed } : {};
+    void navigate({ to: "/jobs/new", search: { template: template.name, ...parameters } });
+  };
+  const submits = user ? maySubmit(user) : false;
   return (
-    <form
-      className={css.parameters}
-      onSubmit={(event) => {
-        event.preventDefault();
-        const parameters = known
-          .filter(([name, value]) => changed[name] !== undefined && changed[name] !== value)
-          .map(([name]) => [name, changed[name]]);
-        const search = { template: template.name };
-        void navigate({
-          to: "/jobs/new",
-          search:
-            parameters.length > 0
-              ? { ...search, parameters: Object.fromEntries(parameters) as Record<string, Value> }
-              : search,
-        });
+    <>
+      <form
+        className={css.parameters}
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (submits) setSubmitting(true);
+          else edit();
+        }}
+      >
+        {known.length > 0 ? <h2>Parameters</h2> : null}
+        {known.map(([name, value]) => (
+          <Parameter
+            key={name}
+            name={name}
+            value={values[name] ?? value}
+            onChange={(next) => setValues((old) => ({ ...old, [name]: next }))}
+          />
+        ))}
+        {known.length < all.length ? (
+          <p className="dim">
+            {pluralize(all.length - known.length, "parameter")} with lists or mappings: change them
+            in the editor.
+          </p>
+        ) : null}
+        {submits ? <Button type="submit">Check and submit</Button> : null}
+        <Button variant="default" onClick={edit}>
+          Use this template
+        </Button>
+        <p className="dim">
+          “Use this template” opens it in the editor as a new job; nothing is submitted yet.
+        </p>
+      </form>
+      {submitting ? (
+        <Suspense>
+          <SubmitTemplateDialog
+            template={template}
+            parameters={changed}
+            onEdit={edit}
+            onClose={() => setSubmitting(false)}
+          />
+        </Suspense>
+      ) : null}
+    </>
+  );
+}
+
+interface ParameterProps {
+  name: string;
+  value: Value;
+  onChange: (value: Value) => void;
+}
+
+/** A field of the type of the template's own value. */
+function Parameter({ name, value, onChange }: ParameterProps) {
+  if (typeof value === "boolean") {
+    return (
+      <Switch
+        label={name}
+        checked={value}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
+    );
+  }
+  return typeof value === "number" ? (
+    <NumberInput
+      label={name}
+      value={value}
+      onChange={(next) => {
+        if (typeof next === "number") onChange(next);
       }}
-    >
-      {known.length > 0 ? <h2>Parameters</h2> : null}
-      {known.map(([name, value]) => {
-        const now = changed[name] ?? value;
-        if (typeof value === "boolean") {
-          return (
-            <Switch
-              key={name}
-              label={name}
-              checked={now === true}
-              onChange={(event) => set(name, event.currentTarget.checked)}
-            />
-          );
-        }
-        return typeof value === "number" ? (
-          <NumberInput
-            key={name}
-            label={name}
-            value={now as number}
-            onChange={(next) => {
-              if (typeof next === "number") set(name, next);
-            }}
-          />
-        ) : (
-          <TextInput
-            key={name}
-            label={name}
-            value={String(now)}
-            onChange={(event) => set(name, event.currentTarget.value)}
-          />
-        );
-      })}
-      <Button type="submit">Use this template</Button>
-      <p className="dim">Opens it as a new job; nothing is submitted yet.</p>
-    </form>
+    />
+  ) : (
+    <TextInput
+      label={name}
+      value={value}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
   );
 }
 

@@ -182,6 +182,7 @@ function UsageTable({ by, since, vc, name }: TableProps) {
         }
         return (
           <>
+            <h2 className={css.caption}>GPU-hours by {GROUPING_LABELS[by].toLowerCase()}</h2>
             <DataTable
               label={`GPU-hours by ${GROUPING_LABELS[by].toLowerCase()}`}
               columns={columns}

@@ -3,6 +3,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { me } from "@/api/session";
 import type { VirtualCluster } from "@/api/types";
 import { virtualCluster } from "@/api/virtualClusters";
+import { Breadcrumb } from "@/ui/Breadcrumb";
 import { ErrorState } from "@/ui/EmptyState";
 import { ErrorBoundary } from "@/ui/ErrorBoundary";
 import { Icon } from "@/ui/Icon";
@@ -40,7 +41,11 @@ export function VcPage() {
   return (
     <>
       <PageHeader
-        above={<Crumb />}
+        above={
+          <Breadcrumb>
+            <Link to="/virtual-clusters">Virtual clusters</Link>
+          </Breadcrumb>
+        }
         title={name}
         note={<span className={css.note}>{noteOf(vc.data)}</span>}
       >
@@ -95,17 +100,6 @@ function Content({ vc, admin, search }: ContentProps) {
     default:
       return <CellsTab name={vc.name} admin={admin} over={search.over} />;
   }
-}
-
-function Crumb() {
-  return (
-    <>
-      <Link to="/virtual-clusters" className={css.up}>
-        Virtual clusters
-      </Link>
-      <span className={css.slash}>/</span>
-    </>
-  );
 }
 
 function noteOf({ description, role }: VirtualCluster): string {

@@ -14,7 +14,7 @@ import { TableExport, type TableFile } from "./TableExport";
 import { type Column, features, gridOf, toTableColumns } from "./columns";
 import css from "./table.module.css";
 
-interface Props<T> {
+export interface TableProps<T> {
   label: string;
   columns: Column<T>[];
   rows: T[];
@@ -31,7 +31,7 @@ interface Props<T> {
 }
 
 /** Rows in columns: sortable, and smooth with thousands of them. */
-export function DataTable<T extends object>(props: Props<T>) {
+export function DataTable<T extends object>(props: TableProps<T>) {
   const { label, rows, rowId, virtual = false } = props;
   // State and not a ref: the rows can be measured only once their box is there.
   const [box, setBox] = useState<HTMLDivElement | null>(null);
@@ -82,9 +82,9 @@ const PHONE_TABLE = 520;
 
 /** Returns the columns that fit into the table's own box, which is narrower than the screen. */
 function useFittingColumns<T>(
-  { columns, minWidth = 0 }: Props<T>,
+  { columns, minWidth = 0 }: TableProps<T>,
   box: HTMLDivElement | null,
-): Pick<Props<T>, "columns" | "minWidth"> {
+): Pick<TableProps<T>, "columns" | "minWidth"> {
   const width = useWidth(box);
   const phone = width < PHONE_TABLE && columns.some((column) => column.optional === "phone");
   const needed = useMemo(

@@ -123,7 +123,7 @@ function Dropped({ data }: { data: Data }) {
   if (most === 1 && messages.length === 0) return null;
   return (
     <p className={css.note}>
-      {most > 1 ? `Of the longest series one of ${pluralize(most, "point")} is kept. ` : ""}
+      {most > 1 ? `Of long series, 1 of ${pluralize(most, "point")} is drawn. ` : ""}
       {messages.join(" ")}
     </p>
   );

@@ -24,12 +24,21 @@ function startText(start: number, now: number): string {
   return start <= now ? "now" : `at ${formatMoment(start, now)} (${formatDistance(start, now)})`;
 }
 
+/** Why no start is known: a limit or a dependency is no matter of the GPUs that others hold. */
+function unknownStart(code: string | undefined): string {
+  return code === undefined || BUSY.has(code)
+    ? "no job before it has a known end"
+    : "see why it waits";
+}
+
+const BUSY = new Set(["vc_busy", "cluster_busy", "cpu_busy", "memory_busy", "held_back"]);
+
 /** The start column: the moment, how far off it is or why it is not known, and where. */
-export function startColumn({ reserved, expected_start }: WaitingJob, now: number) {
+export function startColumn({ reserved, expected_start, reason }: WaitingJob, now: number) {
   const at = reserved?.start ?? expected_start;
   const nodes = reserved?.nodes ?? [];
   const where = nodes.length > 3 ? pluralize(nodes.length, "node") : nodes.join(", ");
-  if (!at) return { at: "unknown", far: "the jobs ahead of it have no known end", where };
+  if (!at) return { at: "unknown", far: unknownStart(reason?.code), where };
   const time = Date.parse(at);
   if (time <= now) return { at: "now", far: "as soon as its cells are clear", where };
   return { at: formatMoment(time, now), far: formatDistance(time, now), where };

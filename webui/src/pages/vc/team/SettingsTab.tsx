@@ -119,8 +119,8 @@ function JobVisibility({ vc }: { vc: VirtualCluster }) {
     <section>
       <h2 className={css.title}>Job visibility</h2>
       <p className={css.about}>
-        Files, commands, logs and metrics. VC admins and administrators always do; the owner of a
-        job may open or close a single one.
+        Who sees the files, commands, logs and metrics of jobs. VC admins and administrators always
+        do. Owners can choose otherwise for a single job.
       </p>
       <SegmentedControl
         aria-label="Job visibility"
@@ -149,7 +149,7 @@ function DefaultImage({ vc }: { vc: VirtualCluster }) {
     <section>
       <h2 className={css.title}>Default image</h2>
       <p className={css.about}>
-        Of jobs that are written without one: the examples on the page New job, and skep run.
+        For jobs that name no image: the examples of <i>New job</i>, and <code>skep run</code>.
       </p>
       <form onSubmit={submit} className={css.line}>
         <TextInput
@@ -215,7 +215,7 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
           size="xs"
           mt="xs"
         >
-          Compare with another one on the jobs of the last month
+          Compare with another order, on the jobs of the last month
         </LinkButton>
       ) : null}
       {known?.parameters.map((parameter) => (

@@ -19,5 +19,5 @@ export function StoragesTab({ name }: { name: string }) {
       </EmptyState>
     );
   }
-  return <StorageTable rows={granted} virtualCluster={name} />;
+  return <StorageTable rows={granted} vc={name} />;
 }

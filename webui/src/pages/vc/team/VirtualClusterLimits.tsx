@@ -14,8 +14,16 @@ import css from "./SettingsTab.module.css";
 type Limit = components["schemas"]["Limit"];
 
 const EFFECTS = [
-  { effect: "wait", title: "A job beyond it waits", about: "Jobs of others start before it." },
-  { effect: "submit", title: "A job beyond it is refused at submit", about: "" },
+  {
+    effect: "wait",
+    title: "Jobs above these limits wait",
+    about: "Jobs of other users start before them.",
+  },
+  {
+    effect: "submit",
+    title: "Jobs above these limits are refused when they are submitted",
+    about: "",
+  },
   { effect: "run", title: "While a job runs", about: "" },
 ] as const;
 
@@ -30,7 +38,7 @@ export function VirtualClusterLimits({ name }: { name: string }) {
       <h2 className={css.title} id="limits">
         Limits
       </h2>
-      <p className={css.about}>A new value ends nothing that runs.</p>
+      <p className={css.about}>A new value applies from now on; jobs that run keep running.</p>
       {EFFECTS.map(({ effect, title, about }) => (
         <LimitTable
           key={effect}
@@ -100,7 +108,9 @@ function LimitTable({
 /** Of limits per user or job, the use of the one with the most. */
 function limitUse(limit: Limit, used: number): string {
   const shown = limitValue({ ...limit, is_open: false }, used);
-  return /_per_(user|job)$/.test(limit.name) ? `At most ${shown} now.` : `${shown} now.`;
+  return /_per_(user|job)$/.test(limit.name)
+    ? `Highest use now: ${shown}.`
+    : `In use now: ${shown}.`;
 }
 
 function LimitDialog({ vc, limit, onClose }: { vc: string; limit: Limit; onClose: () => void }) {
@@ -179,5 +189,6 @@ function limitValue({ unit, is_open, default: usual }: Limit, value: number): st
   if (unit === "switch") return value ? "allowed" : "not allowed";
   const size = SIZES[unit];
   if (size !== undefined) return formatBytes(value * size);
-  return unit === "priority" ? value.toLocaleString("en") : `${value.toLocaleString("en")} ${unit}`;
+  if (unit === "priority") return value.toLocaleString("en");
+  return value === 1 ? `1 ${unit.replace(/s$/, "")}` : `${value.toLocaleString("en")} ${unit}`;
 }

@@ -66,8 +66,8 @@ test("a VC admin reads what each user asked for and used of it", async () => {
   serve(ANSWERS);
   renderPage(<UsageTab vc={vc(true)} admin={false} month="2026-11" />);
   const users = await screen.findByRole("table", { name: "Efficiency of each user" });
-  expect(within(users).getByText("asked 8, used 11%")).toBeInTheDocument();
-  expect(within(users).getByText("asked 1, used 95%")).toBeInTheDocument();
+  expect(within(users).getByText("asked 8 GPUs, used 11%")).toBeInTheDocument();
+  expect(within(users).getByText("asked 1 GPU, used 95%")).toBeInTheDocument();
   expect(screen.getByText("1m 30s for half of 4 jobs, 2h 00m for 95%")).toBeInTheDocument();
   expect(screen.getByRole("link", { name: "CSV" })).toHaveAttribute(
     "href",

@@ -228,7 +228,7 @@ function ReportContent({ report: found }: { report: Report }) {
       {days.data ? (
         <UsageByDay rows={days.data.results} since={found.since} until={found.until} plot="use" />
       ) : null}
-      <h3 className={css.subtitle}>Users</h3>
+      <h3 className={css.subtitle}>GPU-hours of each user</h3>
       <DataTable
         label="Efficiency of each user"
         columns={USER_COLUMNS}
@@ -239,7 +239,7 @@ function ReportContent({ report: found }: { report: Report }) {
       />
       {found.idle_jobs.length > 0 ? (
         <>
-          <h3 className={css.subtitle}>Jobs that left most idle</h3>
+          <h3 className={css.subtitle}>GPU-hours of the jobs that left most idle</h3>
           <DataTable
             label="Jobs that left most idle"
             columns={JOB_COLUMNS}
@@ -260,12 +260,12 @@ function Capacity({ report: { owned_s, lent_s, quota_share, waiting } }: { repor
     <DescriptionList>
       {owned_s === null ? null : (
         <DescriptionItem name="Owned">
-          <span className="num">{formatHours(toHours(owned_s))} h</span>
+          <span className="num">{formatHours(toHours(owned_s))} GPU-h</span>
         </DescriptionItem>
       )}
       {lent_s === null ? null : (
         <DescriptionItem name="Lent to others">
-          <span className="num">{formatHours(toHours(lent_s))} h</span>
+          <span className="num">{formatHours(toHours(lent_s))} GPU-h</span>
         </DescriptionItem>
       )}
       {quota_share === null ? null : (
@@ -339,9 +339,9 @@ const JOB_COLUMNS: Column<ReportJob>[] = [
   ...sumColumns<ReportJob>(),
 ];
 
-/** "asked 8, used 11%" */
+/** "asked 8 GPUs, used 11%" */
 function efficiency(gpus: number | null, utilization: number | null): string {
-  const asked = gpus === null ? "" : `asked ${gpus.toLocaleString("en")}, `;
+  const asked = gpus ? `asked ${pluralize(gpus, "GPU")}, ` : "";
   return utilization === null
     ? `${asked}use unknown`
     : `${asked}used ${formatPercent(utilization)}`;
