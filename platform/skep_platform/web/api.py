@@ -27,6 +27,8 @@ from skep_platform.cluster import queries as cluster
 from skep_platform.cluster.models import NodeState
 from skep_platform.core.api import IsAdmin
 from skep_platform.core.errors import SkepError
+from skep_platform.core.notifications import valkey
+from skep_platform.env_settings import KEY_PREFIX
 from skep_platform.jobs.models import ACTIVE_JOB_STATES
 from skep_platform.jobs.queries import visible_to
 from skep_platform.scheduling.source import Reader
@@ -81,6 +83,7 @@ def _active_jobs(user: Any) -> dict[str, int]:
 
 
 MOST_NODES = 20  # named in one alert
+MOST_ROUNDS = 60  # of the scheduler in its queue: two minutes of those that beat sends
 TRUE = ("1", "true")
 STORE_LOW_SHARE = 0.05
 GIB = 1024**3
@@ -116,7 +119,14 @@ class HealthView(APIView):
 def current_alerts() -> tuple[list[dict[str, Any]], int]:
     """Return what an admin should see to, and how many bytes of output nodes hold back."""
     holding = queries.holding_logs()
-    found = [*_store(holding), *_store_space(), *_disks(), *_gateway(), *_awaited()]
+    found = [
+        *_store(holding),
+        *_store_space(),
+        *_scheduler(),
+        *_gateway(),
+        *_disks(),
+        *_awaited(),
+    ]
     return found, sum(n for _, n in holding)
 
 
@@ -173,6 +183,20 @@ def _store_space() -> Iterator[dict[str, Any]]:
         )
         details: dict[str, Any] = {"free_bytes": disk.free, "total_bytes": disk.total}
         yield alert("log_store_nearly_full", "warning", message, **details)
+
+
+def _scheduler() -> Iterator[dict[str, Any]]:
+    """Beat sends a round every 2 s, and hints more: they pile up where no worker takes them."""
+    try:
+        waiting: Any = valkey().llen(f"{KEY_PREFIX}scheduler")
+    except redis.RedisError:
+        return  # _store reports it
+    if waiting > MOST_ROUNDS:
+        message = (
+            f"No worker takes the rounds of the scheduler, {waiting:,} wait: no job starts. "
+            f"Start a worker of the queue `scheduler`."
+        )
+        yield alert("scheduler_stopped", "critical", message, rounds=waiting)
 
 
 def _disks() -> Iterator[dict[str, Any]]:

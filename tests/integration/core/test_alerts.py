@@ -14,6 +14,8 @@ from skep_agent.protocol import Heartbeat
 from skep_platform.cluster import services
 from skep_platform.cluster.models import ControlPlane, Node
 from skep_platform.core.errors import Unavailable
+from skep_platform.core.notifications import valkey
+from skep_platform.env_settings import KEY_PREFIX
 from skep_platform.telemetry import store
 from skep_platform.web import api
 
@@ -96,3 +98,15 @@ def test_finding_c3_a_control_plane_without_a_gateway_is_reported(sent):
     long_ago = Now() - timedelta(seconds=60)
     ControlPlane.objects.create(pk=1, seen_at=long_ago, since=long_ago)
     assert sent()["no_gateway"]["severity"] == "critical"
+
+
+def test_a_scheduler_that_no_worker_runs_is_reported(sent, monkeypatch):
+    queue = f"{KEY_PREFIX}scheduler"
+    monkeypatch.setattr(api, "MOST_ROUNDS", 2)
+    valkey().lpush(queue, "a", "b")
+    try:
+        assert sent() == {}
+        valkey().lpush(queue, "c")
+        assert sent()["scheduler_stopped"]["details"] == {"rounds": 3}
+    finally:
+        valkey().delete(queue)

@@ -6,8 +6,10 @@ import {
   withCommands,
   withField,
   withImage,
+  withoutParameter,
   withoutRole,
   withoutSecret,
+  withParameter,
   withRole,
   withSecret,
   withStorages,
@@ -89,6 +91,17 @@ test("secrets are added and removed by their names", () => {
   expect(readForm(more)?.secrets).toEqual(["key", "token"]);
   expect(readForm(withoutSecret(more, "key"))?.secrets).toEqual(["token"]);
   expect(withoutSecret(withoutSecret(more, "key"), "token")).not.toContain("secrets");
+});
+
+test("parameters that are one value are read, added as numbers where they are, and removed", () => {
+  const text = "name: a\nparameters:\n  lr: 0.1 # small\n  layers: [1, 2]\n  debug: true\n";
+  expect(readForm(text)?.parameters).toEqual({ lr: 0.1, debug: true });
+  const more = withParameter(withParameter(text, "steps", "90"), "tag", "1e-3x");
+  expect(readForm(more)?.parameters).toEqual({ lr: 0.1, debug: true, steps: 90, tag: "1e-3x" });
+  expect(more).toContain("lr: 0.1 # small");
+  const one = withParameter("name: a\n", "seed", "7");
+  expect(one).toContain("parameters:\n  seed: 7");
+  expect(withoutParameter(one, "seed")).toBe("name: a\n");
 });
 
 test("a template becomes a job with other parameters in a virtual cluster of the user", () => {

@@ -1,6 +1,8 @@
 import { type Document, isMap, isScalar } from "yaml";
 import { changed, parse, type Path, put } from "./changeJobFile";
 
+export type ParameterValue = string | number | boolean;
+
 /** The common fields of a job file. Everything else stays in the text as it is. */
 export interface JobForm {
   name: string;
@@ -9,6 +11,8 @@ export interface JobForm {
   retries: number;
   image: string;
   roles: RoleForm[];
+  /** Those that are one value each. */
+  parameters: Record<string, ParameterValue>;
   storages: string[];
   /** Names only: values are written in the text. */
   secrets: string[];
@@ -42,9 +46,31 @@ function formOf(document: Document): JobForm {
     retries: numberAt(document, ["jobRetryCount"]),
     image: textAt(document, imagePath(document)),
     roles: isMap(roles) ? roles.items.map(({ key }) => readRole(document, keyText(key))) : [],
+    parameters: plainParameters((document.toJS() as { parameters?: unknown }).parameters),
     storages: names(document.toJS() as Json, ["extras", "storages"]),
     secrets: Object.keys((document.toJS() as { secrets?: object }).secrets ?? {}),
   };
+}
+
+function plainParameters(given: unknown): JobForm["parameters"] {
+  const entries = given && typeof given === "object" ? Object.entries(given) : [];
+  return Object.fromEntries(
+    entries.filter((entry): entry is [string, ParameterValue] =>
+      ["string", "number", "boolean"].includes(typeof entry[1]),
+    ),
+  );
+}
+
+/** The text with a parameter of its own; what reads as a number is one. */
+export function withParameter(text: string, name: string, value: string): string {
+  const number = /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
+  return withField(text, ["parameters", name], number);
+}
+
+export function withoutParameter(text: string, name: string): string {
+  const rest = without(text, ["parameters", name]);
+  const left = parse(rest)?.get("parameters");
+  return isMap(left) && left.items.length === 0 ? without(rest, ["parameters"]) : rest;
 }
 
 /** The text with another value at one place; comments, order and unknown fields stay. As all that

@@ -43,18 +43,7 @@ function Health() {
       {isError && !data ? (
         <ErrorState error={error} what="health" retry={() => void refetch()} />
       ) : null}
-      {data?.healthy ? (
-        <div className={css.healthy} role="status">
-          <Icon name="check" size={18} />
-          <div className={css.about}>
-            <h2>No problems</h2>
-            <p>
-              The log store, the disks of the nodes, Valkey and the gateway were checked. Problems
-              show here, and under <code>GET /api/v1/health</code> for your monitoring.
-            </p>
-          </div>
-        </div>
-      ) : null}
+      {data ? <Parts alerts={data.alerts} /> : null}
       {data && data.alerts.length > 0 ? (
         <ul className={css.alerts} aria-label="Problems">
           {data.alerts.map((alert) => (
@@ -78,6 +67,52 @@ function Health() {
       ) : null}
       <Predictions />
     </>
+  );
+}
+
+/** The parts of the platform, and the codes of the alerts that are about each. */
+const PARTS: { name: string; does: string; codes: string[] }[] = [
+  { name: "Database", does: "answered this page", codes: [] },
+  { name: "Valkey", does: "makes pages live and wakes the scheduler", codes: ["valkey_away"] },
+  { name: "Scheduler", does: "starts and preempts jobs", codes: ["scheduler_stopped"] },
+  { name: "Gateway", does: "takes the connections of nodes", codes: ["no_gateway"] },
+  {
+    name: "Log store",
+    does: "keeps the output of jobs",
+    codes: ["log_store_away", "logs_waiting", "log_store_nearly_full"],
+  },
+  { name: "Disks of nodes", does: "hold images and scratch", codes: ["node_disk_low"] },
+  { name: "Nodes", does: "are back after a planned stop", codes: ["nodes_awaited"] },
+];
+
+/** Each part of the platform with its worst state. */
+function Parts({ alerts }: { alerts: Alert[] }) {
+  return (
+    <section aria-labelledby="parts" className={css.parts}>
+      <h2 id="parts">{alerts.length === 0 ? "No problems" : "Parts"}</h2>
+      <ul>
+        {PARTS.map(({ name, does, codes }) => {
+          const found = alerts.filter(({ code }) => codes.includes(code));
+          const state = found.some(({ severity }) => severity === "critical")
+            ? "critical"
+            : found.length > 0
+              ? "warning"
+              : "ok";
+          return (
+            <li key={name} data-state={state}>
+              <Icon name={state === "ok" ? "check" : "warning"} size={16} />
+              <span>
+                <b>{name}</b>{" "}
+                <span className="dim">{state === "ok" ? does : `${state}, see below`}</span>
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+      <p className="dim">
+        Your monitoring reads the same from <code>GET /api/v1/health</code>.
+      </p>
+    </section>
   );
 }
 

@@ -3,13 +3,11 @@ import {
   Button,
   MultiSelect,
   NumberInput,
-  PasswordInput,
   Select,
   Textarea,
   TextInput,
 } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { images } from "@/api/admin";
 import { savedImages } from "@/api/imageSaves";
 import { jobSchema } from "@/api/jobs";
@@ -21,20 +19,25 @@ import { schemaAt } from "@/features/yaml-editor/schema/lookup";
 import type { Storage } from "@/api/types";
 import type { Schema } from "@/features/yaml-editor/schema/types";
 import type { Path } from "@/features/job-file/changeJobFile";
+import { ParameterField } from "@/features/job-file/ParameterField";
 import {
+  type JobForm,
   readForm,
   type RoleForm,
   withCommands,
   withField,
   withImage,
+  withoutParameter,
   withoutRole,
   withoutSecret,
+  withParameter,
   withRole,
   withSecret,
   withStorages,
   withVirtualCluster,
 } from "@/features/job-file/jobForm";
 import { Icon } from "@/ui/Icon";
+import { Adder } from "./Adder";
 import { ImagePicker } from "./ImagePicker";
 import css from "./JobFormPane.module.css";
 
@@ -134,6 +137,12 @@ export function JobFormPane({ text, onText }: Props) {
         value={form.retries}
         onChange={(value) => set(["jobRetryCount"], value)}
       />
+      <Parameters
+        values={form.parameters}
+        title={docs(["parameters"])}
+        text={text}
+        onText={onText}
+      />
       <Secrets names={form.secrets} text={text} onText={onText} />
     </section>
   );
@@ -142,62 +151,49 @@ export function JobFormPane({ text, onText }: Props) {
 const ROLE_NAME = /^[a-zA-Z_][a-zA-Z0-9_]{0,49}$/;
 const SECRET_NAME = /^[a-zA-Z_][a-zA-Z0-9_]{0,63}$/;
 
-interface AdderProps {
-  label: string;
-  verb: string;
-  taken: string[];
-  pattern: RegExp;
-  onAdd: (name: string, value: string) => void;
-  /** Label of a second field, whose text is hidden; absent: there is none. */
-  value?: string;
+interface ParametersProps {
+  values: JobForm["parameters"];
+  title: string | undefined;
+  text: string;
+  onText: (text: string) => void;
 }
 
-/** A name, and sometimes a value, to be added to the text. */
-function Adder({ label, verb, taken, pattern, onAdd, value }: AdderProps) {
-  const [name, setName] = useState("");
-  const [typed, setTyped] = useState("");
-  const isTaken = taken.includes(name);
-  const error = isTaken
-    ? "There is one of this name"
-    : name && !pattern.test(name)
-      ? "Letters and digits"
-      : null;
-  const add = () => {
-    if (!name || error || (value && !typed)) return;
-    onAdd(name, typed);
-    setName("");
-    setTyped("");
-  };
-  const onKeyDown = (event: React.KeyboardEvent) => {
-    if (event.key === "Enter") add();
-  };
+/** Values that commands refer to by name. Those that are lists or mappings stay in the text alone. */
+function Parameters({ values, title, text, onText }: ParametersProps) {
+  const names = Object.keys(values);
   return (
-    <div className={css.adder}>
-      <TextInput
-        label={label}
-        error={error}
-        value={name}
-        onChange={(event) => setName(event.currentTarget.value)}
-        onKeyDown={onKeyDown}
-      />
-      {value ? (
-        <PasswordInput
-          label={value}
-          autoComplete="off"
-          value={typed}
-          onChange={(event) => setTyped(event.currentTarget.value)}
-          onKeyDown={onKeyDown}
-        />
+    <fieldset className={css.role} title={title}>
+      <legend>Parameters</legend>
+      {Object.entries(values).map(([name, value]) => (
+        <div key={name} className={css.parameter}>
+          <ParameterField
+            name={name}
+            value={value}
+            onChange={(next) => onText(withField(text, ["parameters", name], next))}
+          />
+          <ActionIcon
+            size="sm"
+            aria-label={`Remove the parameter ${name}`}
+            onClick={() => onText(withoutParameter(text, name))}
+          >
+            <Icon name="trash" size={14} />
+          </ActionIcon>
+        </div>
+      ))}
+      {names.length === 0 ? (
+        <p className="dim">
+          Values that commands name as <code>{"<% $parameters.NAME %>"}</code>.
+        </p>
       ) : null}
-      <Button
-        variant="default"
-        leftSection={<Icon name="plus" size={14} />}
-        disabled={!name || error !== null || (value !== undefined && !typed)}
-        onClick={add}
-      >
-        {verb}
-      </Button>
-    </div>
+      <Adder
+        label="New parameter"
+        verb="Add a parameter"
+        value="Value of the parameter"
+        taken={names}
+        pattern={SECRET_NAME}
+        onAdd={(name, value) => onText(withParameter(text, name, value))}
+      />
+    </fieldset>
   );
 }
 
@@ -234,6 +230,7 @@ function Secrets({ names, text, onText }: SecretsProps) {
         label="New secret"
         verb="Add a secret"
         value="Its value"
+        hidden
         taken={names}
         pattern={SECRET_NAME}
         onAdd={(name, value) => onText(withSecret(text, name, value))}

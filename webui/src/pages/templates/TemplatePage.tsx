@@ -1,4 +1,4 @@
-import { Button, NumberInput, Switch, TextInput } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { Suspense, useState } from "react";
@@ -9,6 +9,8 @@ import {
   template as templateQuery,
   type Template,
 } from "@/api/templates";
+import { ParameterField } from "@/features/job-file/ParameterField";
+import type { ParameterValue } from "@/features/job-file/jobForm";
 import { maySubmit } from "@/features/jobs/NoVirtualCluster";
 import { pluralize } from "@/format/numbers";
 import { Breadcrumb } from "@/ui/Breadcrumb";
@@ -76,17 +78,15 @@ function Detail({ template }: { template: Template }) {
   );
 }
 
-type Value = string | number | boolean;
-
 /** The parameters that are one value each, to be set before it is submitted or edited. */
 function Parameters({ template }: { template: Template }) {
   const navigate = useNavigate();
   const { data: user } = useQuery(me);
   const all = Object.entries(template.parameters);
-  const known = all.filter((entry): entry is [string, Value] =>
+  const known = all.filter((entry): entry is [string, ParameterValue] =>
     ["string", "number", "boolean"].includes(typeof entry[1]),
   );
-  const [values, setValues] = useState<Record<string, Value>>({});
+  const [values, setValues] = useState<Record<string, ParameterValue>>({});
   const [submitting, setSubmitting] = useState(false);
   const changed = Object.fromEntries(
     known.flatMap(([name, value]) => {
@@ -111,7 +111,7 @@ function Parameters({ template }: { template: Template }) {
       >
         {known.length > 0 ? <h2>Parameters</h2> : null}
         {known.map(([name, value]) => (
-          <Parameter
+          <ParameterField
             key={name}
             name={name}
             value={values[name] ?? value}
@@ -143,40 +143,6 @@ function Parameters({ template }: { template: Template }) {
         </Suspense>
       ) : null}
     </>
-  );
-}
-
-interface ParameterProps {
-  name: string;
-  value: Value;
-  onChange: (value: Value) => void;
-}
-
-/** A field of the type of the template's own value. */
-function Parameter({ name, value, onChange }: ParameterProps) {
-  if (typeof value === "boolean") {
-    return (
-      <Switch
-        label={name}
-        checked={value}
-        onChange={(event) => onChange(event.currentTarget.checked)}
-      />
-    );
-  }
-  return typeof value === "number" ? (
-    <NumberInput
-      label={name}
-      value={value}
-      onChange={(next) => {
-        if (typeof next === "number") onChange(next);
-      }}
-    />
-  ) : (
-    <TextInput
-      label={name}
-      value={value}
-      onChange={(event) => onChange(event.currentTarget.value)}
-    />
   );
 }
 

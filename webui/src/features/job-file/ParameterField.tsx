@@ -1,0 +1,36 @@
+import { NumberInput, Switch, TextInput } from "@mantine/core";
+import type { ParameterValue } from "./jobForm";
+
+interface Props {
+  name: string;
+  value: ParameterValue;
+  onChange: (value: ParameterValue) => void;
+}
+
+/** A field of the type that a parameter has now. */
+export function ParameterField({ name, value, onChange }: Props) {
+  if (typeof value === "boolean") {
+    return (
+      <Switch
+        label={name}
+        checked={value}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
+    );
+  }
+  return typeof value === "number" ? (
+    <NumberInput
+      label={name}
+      value={value}
+      onChange={(next) => {
+        if (typeof next === "number") onChange(next);
+      }}
+    />
+  ) : (
+    <TextInput
+      label={name}
+      value={value}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  );
+}
