@@ -104,6 +104,9 @@ const goTo = (text) => async (page) => {
 const check = steps(click("button", /^Check$/), (page) =>
   page.getByText("No problems found").waitFor(),
 );
+const submitTemplate = steps(click("button", "Check and submit"), (page) =>
+  page.getByText("No problems found").waitFor(),
+);
 const vc = (tab) => `/virtual-clusters/vision?tab=${tab}`;
 
 /** Those of the documentation: whose, address, height, what to do. 1440 px wide, light. */
@@ -125,6 +128,7 @@ const docs = {
   "notebook-new": ["bob", "/apps", 620, click("button", /New notebook/)],
   templates: ["bob", "/templates", 700],
   template: ["bob", "/templates/pytorch-multi-node", 760],
+  "template-submit": ["bob", "/templates/hello", 640, submitTemplate],
   storages: ["bob", "/storages", 360],
   files: ["bob", "/storages/vision-data", 480],
   datasets: ["bob", "/datasets", 360],

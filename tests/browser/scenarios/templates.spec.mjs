@@ -37,6 +37,14 @@ test("templates are found, starred, used, published and hidden", async ({
   await page.getByRole("textbox", { name: "Job file of Hello" }).waitFor();
   await shoot(page, "template");
   expect(await axe(page)).toEqual([]);
+  await page.getByRole("button", { name: "Check and submit" }).click();
+  const dialog = page.getByRole("dialog", { name: "Submit Hello" });
+  await dialog.getByText("No problems found").waitFor();
+  await dialog.getByRole("button", { name: "Submit" }).isEnabled();
+  await shoot(page, "template-submit");
+  expect(await axe(page)).toEqual([]);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "hidden" });
   await page.getByRole("button", { name: "Use this template" }).click();
   const editor = page.getByRole("textbox", { name: "Job file" });
   await editor.getByText("steps: 7").waitFor();

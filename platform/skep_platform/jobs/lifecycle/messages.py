@@ -212,7 +212,9 @@ def retried(
     if retry == Retry.COUNTED:
         which = f"retry {used} of {allowed}" if allowed >= 0 else f"retry {used}"
     where = f", elsewhere than on {node}" if retry == Retry.ELSEWHERE and node else ""
-    message = f"{cause['message']} It is tried again after {duration(round(seconds))}{where}: {which}."
+    message = (
+        f"{cause['message']} It is tried again after {duration(round(seconds))}{where}: {which}."
+    )
     details = {"cause": cause["code"], "in_s": seconds, "retries_used": used, "retry": str(retry)}
     return reason("retry", message, **details)
 

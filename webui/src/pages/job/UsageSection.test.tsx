@@ -55,10 +55,10 @@ test("a running job says what it cost so far, and counts on; an ended one what i
   const requests = serve({ "GET /usage": answer });
   const { unmount } = renderPage(<CostSection job={running} />);
   await pass(2);
-  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("2.5 h");
+  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("2.5 GPU-h");
   total.allocated_s = 10_800;
   await pass(61);
-  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("3 h");
+  expect(screen.getByRole("region", { name: "Cost so far" })).toHaveTextContent("3 GPU-h");
   const asked = new URL(requests[0]?.url ?? "").searchParams;
   expect([asked.get("job"), asked.get("since")]).toEqual([running.id, DAY]);
   unmount();
