@@ -1778,6 +1778,8 @@ class Storage(Model):
     per_user: bool = False
     home: bool = False
     default: bool = False
+    managed_by: str = ""
+    may_change: bool = False
     grants: list[StorageGrant] = Field(default_factory=list)
     group_grants: list[StorageGroupGrant] = Field(default_factory=list)
     created_at: datetime

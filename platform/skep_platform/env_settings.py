@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from skep_agent.network.rules import PRIVATE
 from skep_agent.watchdog import DEAD_WITHIN_S
+from skep_limits import is_endpoint
 
 QUEUES = ("scheduler", "default")
 KEY_PREFIX = "skep:"  # of Celery's keys
@@ -155,6 +156,16 @@ def gang_pool_problem(text: str) -> str:
     if pool is None or not 8 <= pool.prefixlen <= 24 or not any(map(pool.subnet_of, PRIVATE)):
         return f"SKEP_GANG_POOL is to be a private IPv4 network from /8 to /24, not {text[:80]!r}"
     return ""
+
+
+def object_stores(text: str) -> list[str]:
+    """Parse SKEP_VC_OBJECT_STORES, a comma list of addresses of object stores. Raises ValueError
+    with a sentence that says what is wrong."""
+    found = [part.strip().rstrip("/") for part in text.lower().split(",") if part.strip()]
+    for one in found:
+        if not is_endpoint(one):
+            raise ValueError(f"SKEP_VC_OBJECT_STORES lists https://HOST[:PORT], not {one!r}")
+    return found
 
 
 def object_store_problem(url: str) -> str:

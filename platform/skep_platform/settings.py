@@ -28,11 +28,11 @@ SKEP_LOG_STORE       s3://bucket/prefix: log chunks and working files lie there 
 SKEP_S3_ENDPOINT_URL the address of a store that speaks S3 and is not Amazon's
 SKEP_STORAGE_FILES   folder in which each storage is mounted under its name, so that users can list,
                      upload and download files (default: none, and they cannot)
+SKEP_VC_OBJECT_STORES  comma list of object stores whose buckets VC admins may add (default none)
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
 SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept (default 30, 0: for ever)
 SKEP_EVENT_RETENTION_DAYS   how long events are kept (default 400, 0: for ever)
-SKEP_AUDIT_RETENTION_DAYS   how long audit entries are kept, in whole months (default 730, 0: for
-                     ever)
+SKEP_AUDIT_RETENTION_DAYS   how long audit entries are kept, by month (default 730, 0: for ever)
 SKEP_EVENTS_PER_SUBJECT     events kept of one job, node or user, after which the older ones of
                      one kind become one with a count (default 1000, 0: without a bound)
 SKEP_USAGE_JOB_RETENTION_DAYS  how long GPU time is kept by job and day; older days are kept by
@@ -264,6 +264,7 @@ try:
     SKEP_WEBHOOK_NETWORKS = env_settings.networks(
         "SKEP_WEBHOOK_NETWORKS", os.environ.get("SKEP_WEBHOOK_NETWORKS", "")
     )
+    SKEP_VC_OBJECT_STORES = env_settings.object_stores(os.environ.get("SKEP_VC_OBJECT_STORES", ""))
 except ValueError as problem:
     raise ImproperlyConfigured(str(problem)) from None
 EMAIL_HOST = os.environ.get("SKEP_SMTP_HOST", "")

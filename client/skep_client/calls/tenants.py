@@ -279,18 +279,20 @@ def create_storage(
 ) -> Call[models.Storage]:
     """Make a storage. `type`: nfs, host_path or s3; `data`: server and path, or path, or
     endpoint, bucket, region, prefix and path_style; `fields`: access_key and secret_key of s3,
-    description, mount_options, read_only, per_user, default. For admins."""
+    description, mount_options, read_only, per_user, default, and managed_by, a virtual cluster
+    whose VC admins may change it: a bucket of it. For admins, and with managed_by for these."""
     body = {"name": name, "type": type, "data": dict(data), **fields}
     return Call("POST", "storages", models.Storage, json=body, repeatable=False)
 
 
 def update_storage(name: str, **fields: Any) -> Call[models.Storage]:
-    """Change a storage: data, and the `fields` of `create_storage`. For admins."""
+    """Change a storage: data, and the `fields` of `create_storage` but managed_by. For those who
+    may change it."""
     return Call("PATCH", f"storages/{name}", models.Storage, json=fields)
 
 
 def delete_storage(name: str) -> Call[None]:
-    """Delete a storage, and nothing that lies in it. For admins."""
+    """Delete a storage, and nothing that lies in it. For those who may change it."""
     return Call("DELETE", f"storages/{name}", None)
 
 

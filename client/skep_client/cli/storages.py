@@ -51,7 +51,7 @@ def list_storages(context: typer.Context, as_json: Json = False) -> None:
 
 
 def show(storage: Name, as_json: Json = False) -> None:
-    """Show a storage; admins also see where it lies."""
+    """Show a storage; those who may change it also see where it lies."""
     with client() as skep:
         found = skep.storage(storage)
     if as_json:
@@ -66,6 +66,7 @@ def show(storage: Name, as_json: Json = False) -> None:
         ("Mount options", ",".join(found.mount_options)),
         ("Access", _access(found)),
         ("Default", "yes" if found.default else "no"),
+        ("Managed by", found.managed_by),
         ("Virtual clusters", _vcs(found)),
         ("Groups", _groups(found)),
     ]
@@ -111,9 +112,16 @@ def add(
     default: Annotated[
         bool, typer.Option("--default", help="Mount it where a job file says `storages: []`.")
     ] = False,
+    managed_by: Annotated[
+        str,
+        typer.Option(
+            metavar="VC", help="A bucket of this virtual cluster, which its VC admins may change."
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Add a storage, which no virtual cluster may use before it is granted (admin)."""
+    """Add a storage, which no virtual cluster may use before it is granted (admin); with
+    --managed-by a bucket for one virtual cluster (its VC admins)."""
     if sum(map(bool, (nfs, host_path, s3))) != 1:
         raise typer.BadParameter("Give one of --nfs, --host-path and --s3.")
     if not s3 and (endpoint or region or virtual_hosts or access_key or secret_key_stdin):
@@ -135,6 +143,8 @@ def add(
         "home": home,
         "default": default,
     }
+    if managed_by:
+        body["managed_by"] = managed_by
     if access_key:
         body |= {"access_key": access_key, "secret_key": _secret_key(secret_key_stdin)}
     with client() as skep:
@@ -142,7 +152,10 @@ def add(
     if as_json:
         print_json(made)
         return
-    say(f"Added. To let jobs mount it: skep storages grant {made.name} VC")
+    if managed_by:
+        say(f"Added. Jobs of {managed_by} mount it by the name {made.name}.")
+    else:
+        say(f"Added. To let jobs mount it: skep storages grant {made.name} VC")
 
 
 def keys(
@@ -154,8 +167,8 @@ def keys(
         bool, typer.Option("--secret-key-stdin", help="Read the secret key from stdin.")
     ] = False,
 ) -> None:
-    """Replace the keys of a bucket, or forget them (admin). Tasks that start from then on use the
-    new ones."""
+    """Replace the keys of a bucket, or forget them (who may change it). Tasks that start from
+    then on use the new ones."""
     secret = _secret_key(secret_key_stdin) if access_key else ""
     with client() as skep:
         skep.update_storage(storage, access_key=access_key, secret_key=secret)
@@ -178,7 +191,7 @@ def _bucket(address: str, endpoint: str, region: str, virtual_hosts: bool) -> di
 
 
 def remove(storage: Name) -> None:
-    """Remove a storage from the list, and nothing that lies in it (admin)."""
+    """Remove a storage from the list, and nothing that lies in it (who may change it)."""
     with client() as skep:
         skep.delete_storage(storage)
     say("Removed.")

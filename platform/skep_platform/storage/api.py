@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import current_user
-from skep_platform.core.api import AdminWrites, Body, validated
+from skep_platform.core.api import Body, validated
 from skep_platform.core.paging import page, paged
 from skep_platform.storage import queries, services
 from skep_platform.storage.models import Storage, StorageType
@@ -26,6 +26,8 @@ OPTIONS = "Options of nfs(5) that tune a mount, such as vers=4.2 or hard."
 PER_USER = "Each user has a folder of its own, and sees no other."
 HOME = "The folder of its owner is mounted at /home/USER in each job; needs per_user."
 DEFAULT = "Mounted where a job file says `storages: []`."
+HIDDEN = "Empty for all but those who may change it."
+MANAGED_BY = "The virtual cluster whose VC admins may change it; empty: only admins may."
 
 
 class DataField(serializers.DictField):
@@ -55,13 +57,19 @@ class StorageSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
     type = serializers.ChoiceField(StorageType.values)
-    data = DataField(help_text=f"{DATA} Empty for all but admins.")  # type: ignore[assignment]
-    mount_options = OptionsField(help_text="Empty for all but admins.")
-    has_keys = serializers.BooleanField(help_text="Of s3: keys are stored. False but for admins.")
+    data = DataField(help_text=f"{DATA} {HIDDEN}")  # type: ignore[assignment]
+    mount_options = OptionsField(help_text=HIDDEN)
+    has_keys = serializers.BooleanField(
+        help_text="Of s3: keys are stored. False for all but those who may change it."
+    )
     read_only = serializers.BooleanField(help_text="For everyone, whatever a grant says.")  # type: ignore[assignment]
     per_user = serializers.BooleanField(help_text=PER_USER)
     home = serializers.BooleanField(help_text=HOME)
     default = serializers.BooleanField(help_text=DEFAULT)
+    managed_by = serializers.CharField(
+        allow_blank=True, help_text=f"{MANAGED_BY} You see one that you belong to."
+    )
+    may_change = serializers.BooleanField(help_text="Whether you may change it.")
     grants = StorageGrantSerializer(
         many=True, help_text="The virtual clusters that may use it, of those that you belong to."
     )
@@ -85,6 +93,13 @@ class StorageBody(Body):
     per_user = serializers.BooleanField(required=False, help_text=PER_USER)
     home = serializers.BooleanField(required=False, help_text=HOME)
     default = serializers.BooleanField(required=False, help_text=DEFAULT)
+    managed_by = serializers.CharField(
+        max_length=63,
+        allow_blank=True,
+        required=False,
+        help_text="A virtual cluster: the storage, of type s3, is granted to it, and its VC admins"
+        " may change it. The name begins with that of the virtual cluster and a hyphen.",
+    )
 
 
 class StorageChange(Body):
@@ -104,8 +119,6 @@ class StorageGrantBody(Body):
 
 
 class StoragesView(APIView):
-    permission_classes = (AdminWrites,)
-
     @paged(
         "list_storages",
         StorageSerializer,
@@ -127,8 +140,10 @@ class StoragesView(APIView):
         tags=TAGS,
     )
     def post(self, request: Request) -> Response:
-        """Create a storage. No virtual cluster may use it before it is granted to it."""
-        storage = services.create(current_user.admin(request), **validated(StorageBody, request))
+        """Create a storage. No virtual cluster may use it before it is granted to it. For admins;
+        with `managed_by` also for the VC admins of that virtual cluster, in the object stores that
+        an admin listed."""
+        storage = services.create(current_user.user(request), **validated(StorageBody, request))
         return _one(request, storage.name, status=201)
 
 
@@ -147,14 +162,14 @@ class StorageView(APIView):
         """Change a storage for what is started from now on. It keeps its name and its type."""
         storage = queries.find(request.user, name)
         changes = validated(StorageChange, request, partial=True)
-        services.update(current_user.admin(request), storage, **changes)
+        services.update(current_user.user(request), storage, **changes)
         return _one(request, name)
 
     @extend_schema(operation_id="delete_storage", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str) -> Response:
         """Delete a storage and its grants, and nothing that lies in it."""
         storage = queries.find(request.user, name)
-        services.delete(current_user.admin(request), storage)
+        services.delete(current_user.user(request), storage)
         return Response(status=204)
 
 
@@ -168,7 +183,7 @@ class GrantView(APIView):
     def put(self, request: Request, name: str, virtual_cluster: str) -> Response:
         """Let the jobs of a virtual cluster use a storage, or change whether they may write."""
         storage = queries.find(request.user, name)
-        user, body = current_user.admin(request), validated(StorageGrantBody, request)
+        user, body = current_user.user(request), validated(StorageGrantBody, request)
         services.grant(user, storage, virtual_cluster, **body)
         return _one(request, name)
 
@@ -176,7 +191,7 @@ class GrantView(APIView):
     def delete(self, request: Request, name: str, virtual_cluster: str) -> Response:
         """Withdraw a grant. Containers that run keep the storage."""
         storage = queries.find(request.user, name)
-        services.revoke(current_user.admin(request), storage, virtual_cluster)
+        services.revoke(current_user.user(request), storage, virtual_cluster)
         return Response(status=204)
 
 
@@ -191,7 +206,7 @@ class GroupGrantView(APIView):
         """Let the jobs of the users of a group use a storage in any virtual cluster, or change
         whether they may write."""
         storage = queries.find(request.user, name)
-        user, body = current_user.admin(request), validated(StorageGrantBody, request)
+        user, body = current_user.user(request), validated(StorageGrantBody, request)
         services.grant_group(user, storage, group, **body)
         return _one(request, name)
 
@@ -199,7 +214,7 @@ class GroupGrantView(APIView):
     def delete(self, request: Request, name: str, group: str) -> Response:
         """Withdraw the grant to a group. Containers that run keep the storage."""
         storage = queries.find(request.user, name)
-        services.revoke_group(current_user.admin(request), storage, group)
+        services.revoke_group(current_user.user(request), storage, group)
         return Response(status=204)
 
 
@@ -209,19 +224,20 @@ def _one(request: Request, name: str, status: int = 200) -> Response:
 
 
 def _show(request: Request, storages: list[Storage]) -> list[Any]:
-    admin = bool(getattr(request.user, "is_admin", False))
     rows = [
         {
             "name": storage.name,
             "description": storage.description,
             "type": storage.type,
-            "data": storage.data if admin else {},
-            "mount_options": storage.mount_options if admin else [],
-            "has_keys": admin and storage.sealed is not None,
+            "data": storage.data if _may_change(storage) else {},
+            "mount_options": storage.mount_options if _may_change(storage) else [],
+            "has_keys": _may_change(storage) and storage.sealed is not None,
             "read_only": storage.read_only,
             "per_user": storage.per_user,
             "home": storage.home,
             "default": storage.default,
+            "managed_by": _manager(storage),
+            "may_change": _may_change(storage),
             "grants": [
                 {"virtual_cluster": grant.vc.name, "read_only": grant.read_only}
                 for grant in storage.known_grants  # type: ignore[attr-defined]
@@ -237,3 +253,16 @@ def _show(request: Request, storages: list[Storage]) -> list[Any]:
         for storage in storages
     ]
     return list(StorageSerializer(rows, many=True).data)  # type: ignore[call-overload]
+
+
+def _may_change(storage: Storage) -> bool:
+    return bool(storage.may_change)  # type: ignore[attr-defined]
+
+
+def _manager(storage: Storage) -> str:
+    """Return what manages a storage, as far as its reader may know of that virtual cluster."""
+    vc = storage.managed_by
+    if vc is None:
+        return ""
+    known = {grant.vc_id for grant in storage.known_grants}  # type: ignore[attr-defined]
+    return vc.name if _may_change(storage) or vc.pk in known else ""

@@ -8,6 +8,7 @@ nowhere else. The server itself connects to no store.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -95,6 +96,12 @@ def keys(storage: Storage) -> dict[str, str]:
 def is_same(one: Storage, other: Storage) -> bool:
     """Return whether two storages are in one bucket, however their endpoints are written."""
     return _bucket_of(one) == _bucket_of(other)
+
+
+def is_in(storage: Storage, endpoints: Collection[str]) -> bool:
+    """Return whether a bucket lies in one of these stores. Scheme and port count: what is sent to
+    another one may not be encrypted, or be another program."""
+    return storage.data["endpoint"].rstrip("/").lower() in endpoints
 
 
 def _bucket_of(storage: Storage) -> tuple[str, int | None, str]:

@@ -1,5 +1,5 @@
-"""Storages that an admin describes once, and their grants to virtual clusters and groups;
-datasets, which are folders in them."""
+"""Storages that an admin, or a VC admin, describes once, and their grants to virtual clusters and
+groups; datasets, which are folders in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class StorageType(models.TextChoices):
 
 
 class Storage(Entity):
-    """A shared folder that nodes can reach. Tenants see its name; where it lies is for admins."""
+    """A shared folder that nodes can reach. Tenants see its name; where it lies is for those who
+    may change it."""
 
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     description = models.CharField(max_length=500, blank=True)
@@ -43,6 +44,10 @@ class Storage(Entity):
     home = models.BooleanField(default=False, db_default=False)
     # Mounted where a job file says `storages: []`.
     default = models.BooleanField(default=False)
+    # Whose VC admins may change it, a bucket; None: only admins may.
+    managed_by = models.ForeignKey(
+        VirtualCluster, models.CASCADE, null=True, related_name="managed_storages"
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
     )

@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Case, Exists, F, OuterRef, Prefetch, Q, QuerySet, Subquery, When
+from django.db.models import (
+    Case,
+    Exists,
+    F,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.functions import JSONObject
 
 from skep_platform.accounts.models import GroupMember, User
@@ -19,15 +30,20 @@ from skep_platform.tenancy.models import Membership, VirtualCluster
 
 
 def visible_to(user: Any) -> QuerySet[Storage]:
-    """Select the storages that the user may use in some virtual cluster or by a group, all of them
-    for an admin; `known_grants` are the grants that the user may know."""
+    """Select the storages that the user may use in some virtual cluster or by a group, or manages
+    as a VC admin, all of them for an admin; `known_grants` are the grants that the user may know,
+    and `may_change` is whether the user may change the storage."""
     grants = _known(user).select_related("vc", "group").order_by("vc__name", "group__name")
-    storages = Storage.objects.prefetch_related(
+    storages = Storage.objects.select_related("managed_by").prefetch_related(
         Prefetch("grants", queryset=grants, to_attr="known_grants")
     )
     if tenancy.is_admin(user):
-        return storages
-    return storages.filter(Exists(_known(user).filter(storage=OuterRef("pk"))))
+        return storages.annotate(may_change=Value(True))
+    managed = Q(managed_by__in=tenancy.managed_by(user))
+    granted = Exists(_known(user).filter(storage=OuterRef("pk")))
+    return storages.annotate(
+        may_change=Case(When(managed, then=Value(True)), default=Value(False))
+    ).filter(granted | managed)
 
 
 def _known(user: Any) -> QuerySet[StorageGrant]:

@@ -1,11 +1,14 @@
-"""All writes to storages and their grants. Only admins write; the API checks that before it
-calls."""
+"""All writes to storages and their grants: by admins, and of the buckets that a virtual cluster
+manages by its VC admins. What these may not do keeps a team from the data of others: an export is
+mounted by the node, which every team's jobs share, and a bucket of theirs lies in a store that an
+admin listed, opens with keys of their own, and is granted to their own virtual cluster alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
@@ -21,14 +24,16 @@ from skep_platform.accounts.models import Group, User
 from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node
 from skep_platform.cluster.sessions import bump_revision
-from skep_platform.core.errors import Conflict, NotFound, SkepError
+from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.storage import buckets
 from skep_platform.storage.models import Dataset, Storage, StorageGrant, StorageType
+from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
 Holder = VirtualCluster | Group  # of a grant
 MAX_MOUNT_OPTIONS = 32
+MAX_MANAGED = 100  # storages of one virtual cluster
 CHANGEABLE = (
     *("description", "data", "mount_options", "read_only", "per_user", "home", "default"),
 )  # fmt: skip
@@ -36,22 +41,37 @@ KEYS = ("access_key", "secret_key")  # of buckets: they are written, and never r
 
 
 @transaction.atomic
-def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: Any) -> Storage:
-    """Create a storage, which no virtual cluster may use yet. `fields`: those of CHANGEABLE and
-    KEYS.
+def create(
+    user: User,
+    name: str,
+    type: str,
+    data: Mapping[str, str],
+    managed_by: str = "",
+    **fields: Any,
+) -> Storage:
+    """Create a storage, which no virtual cluster may use yet; with `managed_by` one that this
+    virtual cluster uses, and that its VC admins may create and change. `fields`: those of
+    CHANGEABLE and KEYS.
 
-    Raises Conflict `name_taken`, `storage_overlaps` and `home_taken`, SkepError `name_invalid`,
-    `storage_data_invalid`, `storage_path_closed`, `storage_home_shared`, `mount_option_invalid`,
-    `storage_endpoint_closed` and `storage_keys_invalid`."""
+    Raises Conflict `name_taken`, `storage_overlaps`, `home_taken` and `too_many_storages`,
+    Forbidden, NotFound, SkepError `name_invalid`, `storage_data_invalid`, `storage_path_closed`,
+    `storage_home_shared`, `mount_option_invalid`, `storage_endpoint_closed`,
+    `storage_endpoint_not_allowed`, `storage_type_invalid`, `storage_keys_needed` and
+    `storage_keys_invalid`."""
+    vc = _managing(user, managed_by)
     try:
         NAME(name)
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=name[:100]) from None
     keys = _keys(type, fields)
     storage = Storage(name=name, type=type, data=data, created_by=user, **_known(fields))
+    storage.managed_by = vc
     _check(storage)
     if keys is not None:
         buckets.set_keys(storage, *keys)
+    if vc is not None:
+        _check_managed(user, storage, vc)
+        _check_new(storage, vc)
     try:
         with transaction.atomic():
             storage.save()
@@ -59,7 +79,9 @@ def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: 
         message = f"A storage named {name} exists."
         raise Conflict(message, code="name_taken", name=name) from None
     _record(user, storage, "created", f"Storage {name} ({_where(storage)}) was created.")
-    audit.record("storage.create", "storage", storage.pk, name, after=_facts(storage))
+    audit.record("storage.create", "storage", storage.pk, name, vc=vc, after=_facts(storage))
+    if vc is not None:
+        _grant(user, storage, vc, read_only=False)
     return storage
 
 
@@ -67,7 +89,8 @@ def create(user: User, name: str, type: str, data: Mapping[str, str], **fields: 
 def update(user: User, storage: Storage, **fields: Any) -> Storage:
     """Change any of CHANGEABLE and KEYS. Containers that run keep what they have mounted; what they
     wrote to a bucket goes back with the new keys, and only to where it came from. Raises what
-    `create` does, Conflict `storage_has_datasets` and SkepError `storage_keys_needed`."""
+    `create` does, and Conflict `storage_has_datasets`."""
+    check_may_change(user, storage)
     keys, changes, place = _keys(storage.type, fields), _known(fields), storage.host
     if changes.get("per_user") and not storage.per_user:
         _check_no_shared_datasets(storage)
@@ -80,6 +103,8 @@ def update(user: User, storage: Storage, **fields: Any) -> Storage:
     else:
         buckets.set_keys(storage, *keys)
         before, changes = before | {"keys": "the old ones"}, changes | {"keys": "new ones"}
+    if storage.managed_by is not None:
+        _check_managed(user, storage, storage.managed_by)
     storage.save()
     if keys is not None:  # nodes write back with them what containers that run leave
         nodes = Node.objects.filter(connected=True, s3_mounts=True)
@@ -87,7 +112,10 @@ def update(user: User, storage: Storage, **fields: Any) -> Storage:
     message = f"Storage {storage.name} was changed: {', '.join(sorted(changes))}."
     _record(user, storage, "changed", message, before=before, after=changes)
     audit.record(
-        "storage.update", "storage", storage.pk, storage.name, before=before, after=changes
+        *("storage.update", "storage", storage.pk, storage.name),
+        vc=storage.managed_by,
+        before=before,
+        after=changes,
     )
     return storage
 
@@ -95,15 +123,42 @@ def update(user: User, storage: Storage, **fields: Any) -> Storage:
 @transaction.atomic
 def delete(user: User, storage: Storage) -> None:
     """Delete a storage with its grants, never what lies in it. Containers that run keep it mounted;
-    jobs that wait and name it fail when they start."""
+    jobs that wait and name it fail when they start. Raises Forbidden."""
+    check_may_change(user, storage)
     _record(user, storage, "deleted", f"Storage {storage.name} was deleted.")
-    audit.record("storage.delete", "storage", storage.pk, storage.name, before=_facts(storage))
+    audit.record(
+        *("storage.delete", "storage", storage.pk, storage.name),
+        vc=storage.managed_by,
+        before=_facts(storage),
+    )
     storage.delete()
 
 
+def check_may_change(user: User, storage: Storage) -> None:
+    """Raises Forbidden where the user is no admin, and no VC admin of what manages the storage."""
+    if storage.managed_by is not None and tenancy.manages(user, storage.managed_by):
+        return
+    if not tenancy.is_admin(user):
+        raise Forbidden("Only an admin, or a VC admin of what manages the storage, may do this.")
+
+
+def _managing(user: User, name: str) -> VirtualCluster | None:
+    """Return the virtual cluster that manages a new storage; None for one of admins."""
+    if not name:
+        if not tenancy.is_admin(user):
+            message = "Only an admin may do this; VC admins name a virtual cluster in managed_by."
+            raise Forbidden(message)
+        return None
+    vc = tenancy.find(user, name)
+    if not tenancy.manages(user, vc):
+        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
+    return vc
+
+
 def grant(user: User, storage: Storage, vc_name: str, *, read_only: bool = False) -> StorageGrant:
-    """Let the jobs of a virtual cluster mount a storage, or change how. Raises NotFound, and
-    Conflict `home_taken` for a second home storage."""
+    """Let the jobs of a virtual cluster mount a storage, or change how. Raises NotFound, Forbidden,
+    and Conflict `home_taken` for a second home storage."""
+    _check_may_grant(user, storage, vc_name)
     return _grant(user, storage, _vc(vc_name), read_only)
 
 
@@ -111,19 +166,31 @@ def grant_group(
     user: User, storage: Storage, group_name: str, *, read_only: bool = False
 ) -> StorageGrant:
     """Let the jobs of the users of a group mount a storage, wherever they run, or change how.
-    Raises NotFound."""
+    Raises NotFound and Forbidden."""
+    _check_may_grant(user, storage)
     return _grant(user, storage, groups.find(group_name), read_only)
 
 
 def revoke(user: User, storage: Storage, vc_name: str) -> None:
     """Withdraw a grant; revoking one that is not there changes nothing. Containers that run keep
-    the storage, those of jobs that wait are refused when they start. Raises NotFound."""
+    the storage, those of jobs that wait are refused when they start. Raises NotFound, Forbidden."""
+    _check_may_grant(user, storage, vc_name)
     _revoke(user, storage, _vc(vc_name))
 
 
 def revoke_group(user: User, storage: Storage, group_name: str) -> None:
-    """Withdraw the grant to a group, as `revoke` does. Raises NotFound."""
+    """Withdraw the grant to a group, as `revoke` does. Raises NotFound and Forbidden."""
+    _check_may_grant(user, storage)
     _revoke(user, storage, groups.find(group_name))
+
+
+def _check_may_grant(user: User, storage: Storage, vc_name: str = "") -> None:
+    """VC admins grant what their virtual cluster manages to it alone: jobs of others would find
+    files that these VC admins chose. Raises Forbidden."""
+    check_may_change(user, storage)
+    own = storage.managed_by.name if storage.managed_by else ""
+    if vc_name != own and not tenancy.is_admin(user):
+        raise Forbidden(f"Only an admin grants it to others than {own}.")
 
 
 @transaction.atomic
@@ -206,6 +273,44 @@ def _check(storage: Storage) -> None:
             _check_one_home(storage, holder)
 
 
+def _check_managed(user: User, storage: Storage, vc: VirtualCluster) -> None:
+    """Check what is true of a storage that a virtual cluster manages, and what VC admins may not
+    write into one. Raises SkepError."""
+    if storage.type != StorageType.S3:
+        message = (
+            f"{vc.name} manages buckets only (type s3): nodes mount exports and folders with rights"
+            " of their own, so only admins add these."
+        )
+        raise SkepError(message, code="storage_type_invalid", field="type")
+    if tenancy.is_admin(user):
+        return
+    if storage.sealed is None:
+        message = "A bucket that a virtual cluster manages has keys: give both."
+        raise SkepError(message, code="storage_keys_needed", field="access_key")
+    stores = settings.SKEP_VC_OBJECT_STORES
+    if not buckets.is_in(storage, stores):
+        allowed = " and ".join(stores) or "none yet"
+        message = (
+            "VC admins add buckets of the object stores that an admin listed in "
+            f"SKEP_VC_OBJECT_STORES: {allowed}."
+        )
+        raise SkepError(message, code="storage_endpoint_not_allowed", field="endpoint")
+
+
+def _check_new(storage: Storage, vc: VirtualCluster) -> None:
+    """Check name and number of a new storage that a virtual cluster manages. Its name begins with
+    that of the virtual cluster, so that a name that is taken says nothing of storages of others.
+    Raises SkepError and Conflict."""
+    prefix = f"{vc.name}-"
+    if not storage.name.startswith(prefix):
+        message = f"The name of a storage that {vc.name} manages begins with {prefix}"
+        raise SkepError(message, code="name_invalid", name=storage.name, field="name")
+    VirtualCluster.objects.select_for_update(no_key=True).get(pk=vc.pk)
+    if Storage.objects.filter(managed_by=vc).count() >= MAX_MANAGED:
+        message = f"{vc.name} manages {MAX_MANAGED} storages, which is the most. Remove one first."
+        raise Conflict(message, code="too_many_storages", most=MAX_MANAGED)
+
+
 def _check_nfs(storage: Storage) -> None:
     server, path = storage.data["server"], storage.data["path"]
     if not is_server_name(server):
@@ -266,8 +371,11 @@ def _check_no_shared_datasets(storage: Storage) -> None:
 
 def _check_overlap(storage: Storage) -> None:
     """Refuse two storages of which one shows the folders that the other keeps for single users.
-    Raises Conflict."""
-    others = Storage.objects.exclude(pk=storage.pk).filter(type=storage.type)
+    Those of two managers are not compared: each has keys of its own, so that their store decides,
+    and no one learns of the storages of others. Raises Conflict."""
+    others = Storage.objects.exclude(pk=storage.pk).filter(
+        type=storage.type, managed_by=storage.managed_by
+    )
     if not storage.per_user:
         others = others.filter(per_user=True)
     for other in others.only("name", "type", "data"):
@@ -309,6 +417,8 @@ def _where(storage: Storage) -> str:
 
 def _facts(storage: Storage) -> dict[str, Any]:
     facts = {name: getattr(storage, name) for name in ("name", "type", *CHANGEABLE)}
+    if storage.managed_by is not None:
+        facts["managed_by"] = storage.managed_by.name
     return facts | ({"keys": "set"} if storage.sealed is not None else {})
 
 

@@ -1,4 +1,4 @@
-import { expect, freshName, logIn, shoot, test } from "../visitor.mjs";
+import { axe, expect, freshName, logIn, shoot, test } from "../visitor.mjs";
 
 /** An admin adds a bucket; its keys are written once and never shown again. */
 test("a bucket as a storage", async ({ page, browser }) => {
@@ -55,4 +55,28 @@ test("a bucket as a storage", async ({ page, browser }) => {
   await page.getByRole("button", { name: `Remove ${name}` }).click();
   await page.getByRole("button", { name: "Remove", exact: true }).click();
   await page.getByText("a copy for each task").waitFor({ state: "detached" });
+
+  // One that a virtual cluster manages: added, changed and removed on its own page.
+  const own = `default-${freshName("own")}`;
+  await page.goto("/virtual-clusters/default?tab=storages");
+  await page.getByRole("button", { name: "Add a bucket" }).click();
+  const form = page.getByRole("dialog", { name: "Add a bucket" });
+  await expect(form.getByLabel("Name", { exact: true })).toHaveValue(
+    "default-",
+  );
+  await form.getByLabel("Name", { exact: true }).fill(own);
+  await form
+    .getByLabel("Endpoint", { exact: true })
+    .fill("https://s3.example.org");
+  await form.getByLabel("Bucket", { exact: true }).fill("datasets");
+  await form.getByLabel("Access key", { exact: true }).fill("AKIAEXAMPLEKEY");
+  await form.getByLabel("Secret key", { exact: true }).fill("never-again");
+  await shoot(page, "bucket-of-vc-form");
+  await form.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByText("managed by default").waitFor();
+  await shoot(page, "bucket-of-vc");
+  expect(await axe(page)).toEqual([]);
+  await page.getByRole("button", { name: `Remove ${own}` }).click();
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.getByText("managed by default").waitFor({ state: "detached" });
 });

@@ -1,13 +1,26 @@
+import { ActionIcon } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
+import { deleteStorage, storages } from "@/api/storages";
 import type { Storage } from "@/api/types";
+import { DeleteIcon } from "@/ui/ConfirmButton";
+import { Icon } from "@/ui/Icon";
+import { notifyError } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import css from "./StorageTable.module.css";
+import css from "./storages.module.css";
+
+interface Props {
+  rows: Storage[];
+  vc: string;
+  /** Called for one of those that the user may change. */
+  onEdit: (storage: Storage) => void;
+}
 
 /** The storages that jobs of a virtual cluster may mount, and what they may do there. */
-export function StorageTable({ rows, vc }: { rows: Storage[]; vc: string }) {
-  const columns = useMemo(() => storageColumns(vc), [vc]);
+export function StorageTable({ rows, vc, onEdit }: Props) {
+  const columns = useStorageColumns(rows, onEdit, vc);
   return (
     <DataTable
       label="Storages"
@@ -20,8 +33,21 @@ export function StorageTable({ rows, vc }: { rows: Storage[]; vc: string }) {
   );
 }
 
-/** With a virtual cluster, what its jobs may do; without one, to whom each storage is granted. */
-export function storageColumns(virtualCluster?: string): Column<Storage>[] {
+/** With a virtual cluster, what its jobs may do; without one, to whom each storage is granted. The
+ * last column has what the user may do with those that are theirs to change. */
+export function useStorageColumns(
+  rows: Storage[],
+  onEdit: (storage: Storage) => void,
+  vc?: string,
+): Column<Storage>[] {
+  const changeable = rows.some((storage) => storage.may_change);
+  return useMemo(
+    () => [...storageColumns(vc), ...(changeable ? [actionColumn(onEdit)] : [])],
+    [vc, changeable, onEdit],
+  );
+}
+
+function storageColumns(virtualCluster?: string): Column<Storage>[] {
   const columns: Column<Storage>[] = [
     {
       id: "name",
@@ -92,5 +118,44 @@ function accessOf(storage: Storage, virtualCluster?: string): string {
   if (storage.per_user) words.push(`a ${storage.home ? "home" : "folder"} for each user`);
   if (storage.type === "s3") words.push("a copy for each task");
   if (storage.default) words.push("default");
+  if (storage.managed_by) words.push(`managed by ${storage.managed_by}`);
   return words.join(", ");
+}
+
+function actionColumn(onEdit: (storage: Storage) => void): Column<Storage> {
+  return {
+    id: "actions",
+    header: "Change",
+    hiddenHeader: true,
+    width: "68px",
+    align: "end",
+    cell: (storage) =>
+      storage.may_change ? (
+        <StorageActions storage={storage} onEdit={() => onEdit(storage)} />
+      ) : null,
+  };
+}
+
+function StorageActions({ storage, onEdit }: { storage: Storage; onEdit: () => void }) {
+  const queries = useQueryClient();
+  const deletion = useMutation({
+    mutationFn: () => deleteStorage(storage.name),
+    onSuccess: () => queries.invalidateQueries({ queryKey: storages.queryKey }),
+    onError: (error) => notifyError(error, "The storage was not removed"),
+  });
+  return (
+    <span className={css.actions}>
+      <ActionIcon size="sm" aria-label={`Edit ${storage.name}`} onClick={onEdit}>
+        <Icon name="edit" size={14} />
+      </ActionIcon>
+      <DeleteIcon
+        size="sm"
+        label={`Remove ${storage.name}`}
+        question={`Remove ${storage.name}?`}
+        explanation="Jobs that start from then on cannot mount it. What lies in it stays where it is."
+        verb="Remove"
+        onConfirm={() => deletion.mutate()}
+      />
+    </span>
+  );
 }

@@ -92,7 +92,7 @@ function Content({ vc, admin, search }: ContentProps) {
         </div>
       );
     case "storages":
-      return <StoragesTab name={vc.name} />;
+      return <StoragesTab name={vc.name} manages={vc.may_manage} />;
     case "audit":
       return <AuditTab name={vc.name} />;
     case "settings":
