@@ -62,6 +62,18 @@ def test_metrics_are_served_when_asked_for_and_never_published(services):
         assert not any("9470" in str(port) for port in found[name].get("ports", []))
 
 
+def test_any_setting_reaches_the_servers_and_no_other_part(tmp_path):
+    file = tmp_path / "settings.env"
+    file.write_text("SKEP_OIDC_ISSUER=https://sso.example.org\nSKEP_SECRET_KEY=another\n")
+    done = compose("docker-compose.yml", env=SECRETS | {"SKEP_SETTINGS_FILE": str(file)})
+    found = YAML(typ="safe", pure=True).load(done.stdout)["services"]
+    for name in ("migrate", "web", "gateway", "apps", "scheduler", "worker", "beat"):
+        assert found[name]["environment"]["SKEP_OIDC_ISSUER"] == "https://sso.example.org"
+        assert found[name]["environment"]["SKEP_SECRET_KEY"] == "one", "that of .env holds"
+    for name in ("postgres", "redis", "agent"):
+        assert "SKEP_OIDC_ISSUER" not in found[name].get("environment", {})
+
+
 def test_nothing_starts_before_the_tables_are_there(services):
     for name in ("web", "gateway", "apps", "scheduler", "worker", "beat"):
         condition = services[name]["depends_on"]["migrate"]["condition"]
