@@ -36,7 +36,7 @@ def create(
     min_driver. Raises Conflict `name_taken`, SkepError `name_invalid`, `reference_invalid`,
     `driver_invalid`, NotFound, Forbidden."""
     vc = _managing(user, managed_by)
-    _check_name(name)
+    _check_name(user, name, vc)
     image = Image(name=name, reference=_checked(reference), description=description)
     image.created_by, image.managed_by = user, vc
     _describe(image, details)
@@ -62,8 +62,8 @@ def update(
     does."""
     check_may_change(user, image)
     before = _audited(image)
-    if name is not None:
-        _check_name(name)
+    if name is not None and name != image.name:
+        _check_name(user, name, image.managed_by)
         image.name = name
     if reference is not None and reference != image.reference:
         image.reference = _checked(reference)
@@ -133,11 +133,16 @@ def _audited(image: Image) -> dict[str, Any]:
     }
 
 
-def _check_name(name: str) -> None:
+def _check_name(user: User, name: str, vc: VirtualCluster | None) -> None:
+    """What VC admins name begins with the name of their virtual cluster, so that a name that is
+    taken says nothing of images of others, and no team takes the names that all would look for."""
     try:
         NAME(name)
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=name[:100]) from None
+    if vc is not None and not tenancy.is_admin(user) and not name.startswith(f"{vc.name}-"):
+        message = f"The name of an image that VC admins of {vc.name} add begins with {vc.name}-"
+        raise SkepError(message, code="name_invalid", name=name)
 
 
 def _checked(reference: str) -> str:

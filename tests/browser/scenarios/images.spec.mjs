@@ -38,12 +38,13 @@ test("images are kept by VC admins and pulled to nodes in advance", async ({ pag
     await other.getByRole("row", { name }).waitFor();
     expect(await other.getByRole("button", { name: `Edit ${name}` }).count()).toBe(0);
     await other.getByRole("button", { name: "Add an image" }).click();
-    await other.getByLabel("Name", { exact: true }).fill(`${name}-2`);
+    const short = `default-${name}`;
+    await other.getByLabel("Name", { exact: true }).fill(short);
     await other.getByLabel("Reference").fill("team/own:1");
     await other.getByRole("button", { name: "Add", exact: true }).click();
-    const own = other.getByRole("row", { name: `${name}-2` });
-    await own.getByText("default").waitFor();
-    await own.getByRole("button", { name: `Edit ${name}-2` }).click();
+    const own = other.getByRole("row", { name: short });
+    await own.getByText("default", { exact: true }).waitFor();
+    await own.getByRole("button", { name: `Edit ${short}` }).click();
     await other.getByLabel("Description").fill("for our training");
     await other.getByRole("button", { name: "Save" }).click();
     await own.getByText("for our training").waitFor();

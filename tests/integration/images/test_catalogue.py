@@ -25,23 +25,40 @@ def vc_admin(vc) -> Api:
 
 
 def test_a_vc_admin_keeps_images_for_the_own_virtual_cluster(vc_admin, vc, alice):
-    body = {"name": "ours", "reference": "vision/ours:1", "managed_by": "vision"}
+    body = {"name": "vision-ours", "reference": "vision/ours:1", "managed_by": "vision"}
     made = vc_admin.post("/images", body | {"framework": "PyTorch 2.9", "min_driver": "570.26"})
     assert made.status_code == 201
     assert made.json()["virtual_clusters"] == ["vision"]
-    assert vc_admin.patch("/images/ours", {"reference": "vision/ours:2"}).status_code == 200
+    assert vc_admin.patch("/images/vision-ours", {"reference": "vision/ours:2"}).status_code == 200
     # It stays with its virtual cluster, whatever is asked for.
     make_vc("other")
-    changed = vc_admin.patch("/images/ours", {"virtual_clusters": []}).json()
+    changed = vc_admin.patch("/images/vision-ours", {"virtual_clusters": []}).json()
     assert changed["virtual_clusters"] == ["vision"]
-    assert Api(alice).get("/images/ours").status_code == 200
-    assert refusal(Api(alice).delete("/images/ours")) == (403, "forbidden")
-    assert vc_admin.delete("/images/ours").status_code == 204
+    assert Api(alice).get("/images/vision-ours").status_code == 200
+    assert refusal(Api(alice).delete("/images/vision-ours")) == (403, "forbidden")
+    assert vc_admin.delete("/images/vision-ours").status_code == 204
+
+
+def test_19_a_name_that_is_taken_says_nothing_of_images_of_others(vc_admin, admin, vc):
+    make_vc("other")
+    body = {"name": "secret", "reference": "other/secret:1", "managed_by": "other"}
+    assert admin.post("/images", body).status_code == 201
+    for name in ("secret", "unknown"):
+        answer = vc_admin.post("/images", body | {"name": name, "managed_by": "vision"})
+        assert refusal(answer) == (400, "name_invalid")
+    mine = body | {"name": "vision-x", "managed_by": "vision"}
+    assert vc_admin.post("/images", mine).status_code == 201
+    assert refusal(vc_admin.post("/images", mine)) == (409, "name_taken")
+    assert refusal(vc_admin.patch("/images/vision-x", {"name": "secret"})) == (400, "name_invalid")
+    # One that an admin named, or that is older, keeps its name while it changes.
+    assert admin.patch("/images/vision-x", {"name": "x"}).status_code == 200
+    changed = vc_admin.patch("/images/x", {"name": "x", "description": "ours"})
+    assert changed.status_code == 200
 
 
 def test_a_vc_admin_makes_none_for_others(vc_admin, alice):
     make_vc("other")
-    body = {"name": "x", "reference": "x:1"}
+    body = {"name": "vision-y", "reference": "x:1"}
     assert refusal(vc_admin.post("/images", body)) == (403, "forbidden")
     assert refusal(vc_admin.post("/images", body | {"managed_by": "other"})) == (404, "not_found")
     mine = body | {"managed_by": "vision"}

@@ -326,7 +326,11 @@ function ImageForm({ image, admin, managed, onClose }: FormProps) {
     >
       <TextInput
         label="Name"
-        description="What job files write as the uri"
+        description={
+          manager && !admin
+            ? `Begins with ${manager}-; what job files write as the uri`
+            : "What job files write as the uri"
+        }
         required
         withAsterisk={false}
         disabled={known}
