@@ -4,14 +4,16 @@ Django, so that `skep up` says the same before it starts anything.
 
 postgresql://user:password@host:5432/name    redis://:password@host:6379/0
 postgresql://user:password@/name?host=/dir   unix://:password@/dir/valkey.sock?db=0
+                                             sentinel://:password@host:26379,host:26379/0?master=name
 """
 
 from __future__ import annotations
 
 import ipaddress
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from skep_agent.network.rules import PRIVATE
 from skep_agent.watchdog import DEAD_WITHIN_S
@@ -19,7 +21,7 @@ from skep_limits import is_endpoint
 
 QUEUES = ("scheduler", "default")
 KEY_PREFIX = "skep:"  # of Celery's keys
-BROKER_OPTIONS = {
+BROKER_OPTIONS: dict[str, object] = {
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,
     "visibility_timeout": 60,
@@ -259,10 +261,116 @@ def database_settings(url: str) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Sentinels:
+    """Redis behind Sentinel: who knows where the master is, and how to log in there."""
+
+    hosts: tuple[tuple[str, int], ...]
+    master: str
+    username: str | None = None
+    password: str | None = None
+    sentinel_password: str | None = None
+    database: int = 0
+
+    @property
+    def login(self) -> dict[str, object]:
+        """Return the options of a connection to the master."""
+        return {"username": self.username, "password": self.password, "db": self.database}
+
+    @property
+    def sentinel_options(self) -> dict[str, object]:
+        """Return the options of a connection to a sentinel."""
+        timeouts = {"socket_timeout": 1, "socket_connect_timeout": 1}
+        return timeouts | ({"password": self.sentinel_password} if self.sentinel_password else {})
+
+
+def sentinels(url: str) -> Sentinels | None:
+    """Return what sentinel://[user]:[password]@host[:port],…/[database]?master=name says; None for
+    any other URL. `sentinel_password` in the query is the password of the sentinels themselves.
+    Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme != "sentinel":
+        return None
+    login, _, addresses = parts.netloc.rpartition("@")
+    username, _, password = login.partition(":")
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    hosts = tuple(_sentinel(address) for address in addresses.split(",") if address)
+    database = parts.path.strip("/") or "0"
+    if not hosts or not query.get("master") or not database.isdigit():
+        raise ValueError(
+            "SKEP_REDIS_URL is to be sentinel://:password@host:26379,host:26379/0?master=name"
+        )
+    return Sentinels(
+        hosts,
+        query["master"],
+        unquote(username) or None,
+        unquote(password) or None,
+        query.get("sentinel_password"),
+        int(database),
+    )
+
+
+def redis_problem(url: str) -> str:
+    """Why Redis cannot be found by this URL; "" when it can."""
+    try:
+        sentinels(url)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _sentinel(address: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{address}")
+    return parts.hostname or "", parts.port or 26379
+
+
+def redis_hosts(url: str) -> set[str]:
+    """Return the names in a URL of Redis: of the server, or of the sentinels."""
+    if known := sentinels(url):
+        return {host for host, _ in known.hosts}
+    return {urlsplit(url).hostname or ""}
+
+
+def broker_options(url: str) -> dict[str, object]:
+    """Return Celery's options of the broker."""
+    known = sentinels(url)
+    if known is None:
+        return dict(BROKER_OPTIONS)
+    options = {"master_name": known.master, "sentinel_kwargs": known.sentinel_options}
+    return BROKER_OPTIONS | options
+
+
 def broker_url(url: str) -> str:
-    """The same for Celery, which has names of its own for a unix socket and its database."""
+    """The same for Celery, which has names of its own for a unix socket and its database, and one
+    URL for each sentinel."""
+    if known := sentinels(url):
+        login = f"{quote(known.username or '', '')}:{quote(known.password or '', '')}@"
+        return ";".join(
+            f"sentinel://{login}{f'[{host}]' if ':' in host else host}:{port}/{known.database}"
+            for host, port in known.hosts
+        )
     parts = urlsplit(url)
     if parts.scheme != "unix":
         return url
     [number] = parse_qs(parts.query).get("db", ["0"])[-1:]
     return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={number}"
+
+
+def cache(url: str) -> dict[str, object]:
+    """Return Django's cache in Redis."""
+    options = {"serializer": "skep_platform.core.cache.JsonSerializer"}
+    if sentinels(url):
+        options["pool_class"] = "skep_platform.core.redis_clients.SentinelPool"
+    backend = "django.core.cache.backends.redis.RedisCache"
+    # As a list: Django splits a text at its commas.
+    location: object = [url] if sentinels(url) else url
+    return {"BACKEND": backend, "LOCATION": location, "OPTIONS": options}
+
+
+def channel_host(url: str) -> object:
+    """Return the address of Redis for the channel layer."""
+    known = sentinels(url)
+    if known is None:
+        return url
+    hosts = {"sentinels": list(known.hosts), "master_name": known.master}
+    return hosts | {name: value for name, value in known.login.items() if value}

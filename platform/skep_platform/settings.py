@@ -3,7 +3,8 @@
 SKEP_SECRET_KEY      signing key, at least 32 random characters (required)
 SKEP_DATABASE_URL    postgresql://user:password@host:port/name, or with a unix socket
                      postgresql://user:password@/name?host=/folder (required)
-SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0 (required)
+SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0, or behind Sentinel
+                     sentinel://:password@host:port,host:port/0?master=name (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
 SKEP_ALLOW_HTTP      1: SKEP_PUBLIC_URL may be http:// beyond the loopback, for a try-out
@@ -49,6 +50,8 @@ SKEP_INSECURE_REGISTRIES  comma list of registries that the server asks by plain
 SKEP_SCRATCH_RETENTION_S  how long nodes keep the scratch of a finished job (default 3600)
 SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24 h by its fault
                      (default 3, 0: never)
+SKEP_NODE_CHECKS     how many rounds of checks a node has to pass in a row before it is used, when
+                     it has joined and after its maintenance (default 0: none)
 SKEP_VERSION_FLOORS  what becomes of nodes whose runc, NVIDIA toolkit or driver is older than the
                      fix of a known break-out: warn (default), or refuse: nothing is placed there
 SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get their subnets, used by
@@ -151,6 +154,7 @@ SECRET_KEY = _required("SKEP_SECRET_KEY")
 _refuse(env_settings.secret_key_problem(SECRET_KEY))
 DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
 SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
+_refuse(env_settings.redis_problem(SKEP_REDIS_URL))
 SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
 SKEP_STORAGE_FILES = os.environ.get("SKEP_STORAGE_FILES", "")
 SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
@@ -185,6 +189,7 @@ SKEP_INSECURE_REGISTRIES = tuple(
     if word.strip()
 )
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
+SKEP_NODE_CHECKS = int(os.environ.get("SKEP_NODE_CHECKS", "0"))
 SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
 _refuse(
     "" if SKEP_VERSION_FLOORS in ("warn", "refuse") else "SKEP_VERSION_FLOORS is warn or refuse."
@@ -408,17 +413,11 @@ if _log_store := os.environ.get("SKEP_LOG_STORE", ""):
 CHANNEL_LAYERS: dict[str, Any] = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [SKEP_REDIS_URL], "prefix": "skep"},
+        "CONFIG": {"hosts": [env_settings.channel_host(SKEP_REDIS_URL)], "prefix": "skep"},
     }
 }
 
-CACHES = {
-    "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": SKEP_REDIS_URL,
-        "OPTIONS": {"serializer": "skep_platform.core.cache.JsonSerializer"},
-    }
-}
+CACHES = {"default": env_settings.cache(SKEP_REDIS_URL)}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -486,7 +485,7 @@ KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
 CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.BROKER_OPTIONS
+CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.broker_options(SKEP_REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
@@ -496,5 +495,6 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
 # Names and periods in seconds; `expires` keeps a stopped worker from waking to a pile of ticks.
 CELERY_BEAT_SCHEDULE = schedule.beat(SKEP_TICK_S)
+CELERY_BEAT_SCHEDULER = "skep_platform.core.beat:LeadingScheduler"
 
 LOGGING_CONFIG = None  # structlog: see core.logs

@@ -144,7 +144,9 @@ def test_every_part_of_the_server_is_there_and_probed(helm):
     web = containers(found["hive-web"])[0]
     assert web["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert web["livenessProbe"]["httpGet"]["path"] == "/healthz"
-    assert found["hive-beat"]["spec"]["replicas"] == 1
+    assert (
+        found["hive-beat"]["spec"]["replicas"] == found["hive-scheduler"]["spec"]["replicas"] == 2
+    )
 
 
 def test_finding_s1_what_agents_ask_goes_to_a_process_of_its_own(helm):

@@ -55,8 +55,12 @@ class ThreadServer:
 class ProcessServer:
     """A web server in a process of its own, on the test's database and notifications."""
 
-    def __init__(self, *, lifespan: str = "off", **environment: str) -> None:
-        """With `lifespan` "on" it announces itself, and says goodbye to its agents."""
+    def __init__(
+        self, *, part: str = "application", lifespan: str = "off", **environment: str
+    ) -> None:
+        """With `lifespan` "on" it announces itself, and says goodbye to its agents. `part`: "web"
+        or "gateway" for one of the two, which then ends its requests when it is stopped."""
+        self._part = part
         self.port = free_port()
         self._lifespan = lifespan
         self._environment = environment  # on top of the test's own
@@ -77,10 +81,12 @@ class ProcessServer:
     def start(self) -> None:
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
         quiet = ["--log-level", "warning", "--ws-per-message-deflate=false"]
-        quiet += ["--lifespan", self._lifespan, "--timeout-graceful-shutdown=1"]
-        command = [sys.executable, "-m", "uvicorn", "tests.support.gateway_app:application"]
+        quiet += ["--lifespan", self._lifespan]
+        if self._part == "application":
+            quiet.append("--timeout-graceful-shutdown=1")
+        command = [sys.executable, "-m", "uvicorn", f"tests.support.gateway_app:{self._part}"]
         self._process = subprocess.Popen(
-            [*command, *address, *quiet], env=_environment() | self._environment
+            [*command, *address, *quiet], env=environment() | self._environment
         )
         wait_until(self._answers, "the web server answers")
 
@@ -115,7 +121,8 @@ def wait_until(holds: Callable[[], object], what: str, seconds: float = START_S)
         time.sleep(0.02)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return the variables of a process on the database and the broker of this test."""
     url = urlsplit(os.environ["SKEP_DATABASE_URL"])
     database = url._replace(path="/" + connection.settings_dict["NAME"]).geturl()
     prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]

@@ -33,6 +33,7 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}
 - {name: SKEP_GATEWAY_BACKEND, value: {{ printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port | quote }}}
 - {name: SKEP_TRUSTED_PROXIES, value: {{ join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled) | quote }}}
+- {name: SKEP_NODE_CHECKS, value: {{ .Values.nodeChecks | quote }}}
 {{- if .Values.metrics.enabled }}
 - {name: SKEP_METRICS_LISTEN, value: "0.0.0.0:{{ .Values.metrics.port }}"}
 - name: SKEP_METRICS_TOKEN
@@ -71,7 +72,7 @@ metadata:
     app.kubernetes.io/component: {{ .component }}
 spec:
   replicas: {{ .replicas }}
-  strategy: {type: {{ .strategy | default "RollingUpdate" }}}
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
   selector:
     matchLabels:
       {{- include "skep.selector" . | nindent 6 }}
@@ -88,6 +89,17 @@ spec:
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext: {{- include "skep.podSecurity" . | nindent 8 }}
+      terminationGracePeriodSeconds: 60
+      # Replicas of a part lie on different machines where that can be.
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector:
+                  matchLabels:
+                    {{- include "skep.selector" . | nindent 20 }}
       containers:
         - name: {{ .component }}
           image: {{ include "skep.image" (dict "root" .root "image" .root.Values.image.server) }}
@@ -106,6 +118,10 @@ spec:
             {{- if .root.Values.metrics.enabled }}
             - {name: metrics, containerPort: {{ .root.Values.metrics.port }}}
             {{- end }}
+          {{- end }}
+          {{- if .port }}
+          # Proxies learn with a delay that a pod ends: until then it takes requests.
+          lifecycle: {preStop: {exec: {command: [sleep, "8"]}}}
           {{- end }}
           {{- with .probes }}
           {{- . | nindent 10 }}

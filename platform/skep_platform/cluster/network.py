@@ -14,6 +14,7 @@ from django.conf import settings
 from skep_agent.network.rules import CLOSED, PRIVATE, Egress
 from skep_agent.protocol import NetworkPolicy
 from skep_platform.cluster.models import Node, NodeState
+from skep_platform.env_settings import redis_hosts
 
 FRESH_S = 30.0
 
@@ -68,8 +69,9 @@ def policy() -> NetworkPolicy:
 
 def _control_plane() -> set[str]:
     """Addresses that its parts have now; a name that does not resolve has none."""
-    urls = (settings.SKEP_PUBLIC_URL, settings.SKEP_GATEWAY_URL, settings.SKEP_REDIS_URL)
+    urls = (settings.SKEP_PUBLIC_URL, settings.SKEP_GATEWAY_URL)
     hosts = {urlsplit(url).hostname or "" for url in urls}
+    hosts |= redis_hosts(settings.SKEP_REDIS_URL)
     hosts.add(str(settings.DATABASES["default"]["HOST"]))
     found = set()
     for host in hosts:

@@ -121,3 +121,12 @@ class Event(models.Model):
             models.Index(fields=["subject_type", "subject_id", "id"]),
             models.Index(fields=["id"], condition=models.Q(notify=True), name="event_to_notify"),
         ]
+
+
+class Leadership(models.Model):
+    """Which process leads where only one may: the scheduler, the beat. See `core.leadership`."""
+
+    role = models.CharField(max_length=32, primary_key=True)
+    owner = models.CharField(max_length=128)
+    term = models.PositiveBigIntegerField(default=1)  # rises when another process takes over
+    expires_at = models.DateTimeField()  # by the clock of the database

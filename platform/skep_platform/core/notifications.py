@@ -23,6 +23,8 @@ from kombu.exceptions import OperationalError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from skep_platform.core import redis_clients
+
 log = structlog.get_logger(__name__)
 
 Message = dict[str, Any]
@@ -42,8 +44,7 @@ _muted_until = 0.0
 def valkey() -> redis.Redis:
     """This process's connection pool to Redis/Valkey. One retry, at once: enough for a connection
     that the broker closed, and it never sleeps."""
-    return redis.Redis.from_url(
-        settings.SKEP_REDIS_URL,
+    return redis_clients.client(
         socket_timeout=2,
         socket_connect_timeout=2,
         retry=Retry(NoBackoff(), 1),

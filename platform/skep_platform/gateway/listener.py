@@ -24,6 +24,7 @@ from redis import asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from skep_platform.core import redis_clients
 from skep_platform.core.notifications import Message
 
 log = structlog.get_logger(__name__)
@@ -101,9 +102,8 @@ class Listener:
             await asyncio.sleep(RETRY_S)
 
     async def _listen(self) -> None:
-        broker = aioredis.Redis.from_url(
-            settings.SKEP_REDIS_URL, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
-        )
+        retry = Retry(NoBackoff(), 0)
+        broker = redis_clients.async_client(socket_connect_timeout=2, retry=retry)
         try:
             pubsub = broker.pubsub()
             await pubsub.subscribe(channel_of("listener"))

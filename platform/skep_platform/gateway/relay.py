@@ -27,12 +27,11 @@ from weakref import WeakKeyDictionary
 
 import redis
 from channels.layers import get_channel_layer
-from django.conf import settings
 from redis import asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from skep_platform.core import notifications
+from skep_platform.core import notifications, redis_clients
 from skep_platform.gateway.listener import channel_of, listener
 
 WINDOW = 1024 * 1024  # bytes under way in one direction
@@ -81,8 +80,7 @@ def valkey() -> aioredis.Redis:
     swallow being cancelled (fixed in Python 3.12)."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
-        _clients[loop] = aioredis.Redis.from_url(
-            settings.SKEP_REDIS_URL,
+        _clients[loop] = redis_clients.async_client(
             socket_timeout=None,
             socket_connect_timeout=2,
             retry=Retry(NoBackoff(), 0),

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from celery.beat import Scheduler, Service
+from celery.beat import Service
 from celery.signals import worker_ready
 
 from skep_platform.celery import app
@@ -42,8 +42,8 @@ def _parse() -> Any:
 
 
 def _start_beat() -> None:
-    """Run the beat with its schedule in memory: a file would be of an earlier run of this box."""
-    beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls=Scheduler)
+    """Run the beat as a thread. It has its schedule in memory."""
+    beat = Service(app, max_interval=BEAT_LOOP_S, scheduler_cls=app.conf.beat_scheduler)
     Thread(target=beat.start, kwargs={"embedded_process": True}, daemon=True, name="beat").start()
 
 

@@ -9,8 +9,6 @@ from skep_platform.scheduling import planned, source
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.source import verify
 
-_scheduler = ticks.Scheduler()
-
 
 @shared_task(name="skep.scheduling.tick")
 def tick(hinted: bool = False) -> None:
@@ -18,20 +16,20 @@ def tick(hinted: bool = False) -> None:
     every 2 s in case a hint was lost."""
     if hinted and not notifications.tick_hinted():
         return  # an earlier round took the hint while this message lay in the queue
-    ticks.tick(_scheduler)
+    ticks.tick(ticks.SCHEDULER)
 
 
 @shared_task(name="skep.scheduling.verify")
 def verify_world() -> None:
     """On queue "scheduler", as the world is its worker's. Left out while there is work to do."""
     if not notifications.tick_hinted():
-        verify(_scheduler.source)
+        verify(ticks.SCHEDULER.source)
 
 
 @shared_task(name="skep.scheduling.sample_use")
 def sample_use() -> None:
     """Store a sample of the use of all virtual clusters, every minute on queue "scheduler"."""
-    planned.sample_use(_scheduler.source.catch_up())
+    planned.sample_use(ticks.SCHEDULER.source.catch_up())
 
 
 @shared_task(name="skep.scheduling.tidy")

@@ -1,4 +1,6 @@
-"""One tick of the scheduler: catch up, plan, commit. At most one runs in the whole cluster.
+"""One tick of the scheduler: catch up, plan, commit. Only the process that leads ticks, see
+`core.leadership`; each commit checks again under its own locks, so that one which does not know yet
+that it leads no longer does no harm.
 
 Besides placements a tick stores why jobs wait, and nominations: the places of gangs whose victims
 are asked to leave. Of the reasons only changes are written, and never all of a long queue at once.
@@ -9,8 +11,7 @@ plan cancels it, or when the gang does not wait any more.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,7 @@ from django.utils import timezone
 from skep_platform.core import gc_control, notifications
 from skep_platform.core.bulk import update_rows
 from skep_platform.core.events import record
+from skep_platform.core.leadership import Leader
 from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import messages, preempting
 from skep_platform.jobs.lifecycle.job_state import lock
@@ -43,7 +45,7 @@ from skep_scheduler.state import ClusterState
 
 log = structlog.get_logger(__name__)
 
-LOCK = 0x5CED  # of PostgreSQL's advisory locks, for the whole database
+LEADER = Leader("scheduler")
 ROUNDS_S = 5.0  # after which a tick ends although more hints came: its message would come again
 # A tick is followed by a pause of some times its own length, so that planning never takes more than
 # a share of a core however fast the hints come.
@@ -85,22 +87,24 @@ class Scheduler:
 
 
 def tick(scheduler: Scheduler) -> int:
-    """Run rounds until no hint is left. Returns their number, 0 when another process ticks."""
-    with _alone() as mine:
-        rounds = 0
-        end = time.monotonic() + ROUNDS_S
-        while mine and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
-            started = time.monotonic()
-            scheduler.metrics.begins()
-            with metrics.ROUND_SECONDS.time():
-                run_once(scheduler)
-            rounds += 1
-            _pause(time.monotonic() - started, scheduler.source.relaid)
-        return rounds
+    """Run rounds until no hint is left. Returns their number, 0 when another process leads."""
+    rounds = 0
+    leads = LEADER.claim()
+    end = time.monotonic() + ROUNDS_S
+    while leads and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
+        started = time.monotonic()
+        scheduler.metrics.begins()
+        with metrics.ROUND_SECONDS.time():
+            run_once(scheduler, LEADER.leads)
+        rounds += 1
+        _pause(time.monotonic() - started, scheduler.source.relaid)
+        leads = LEADER.leads()
+    return rounds
 
 
-def run_once(scheduler: Scheduler) -> set[str]:
-    """Run one round. Returns the ids of the gangs that were placed."""
+def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> set[str]:
+    """Run one round. Returns the ids of the gangs that were placed. A plan is thrown away if this
+    process does not lead any more when it is made."""
     # 1. From here on a hint means a change that this round may not have seen.
     notifications.take_tick_hint()
     # 2. Catch up. What an earlier round wrote is in the log, too.
@@ -116,6 +120,9 @@ def run_once(scheduler: Scheduler) -> set[str]:
         plan = engine.plan(state, now, limits(), memory=scheduler.memory)
     scheduler.metrics.seen(plan, len(state.waiting))
     scheduler.warn(plan.warnings)
+    if not leads():
+        log.warning("plan_dropped", reason="another scheduler leads")
+        return set()
     # 4. Act, preemption first; each gang is placed whole or not at all.
     _change_ranks(plan)
     _cancel(state, {*plan.cancels, *scheduler.source.left_nominated})
@@ -165,20 +172,6 @@ def _acts(plan: Plan) -> bool:
         *(plan.restored, plan.cancels),
     )
     return any(acts)
-
-
-@contextmanager
-def _alone() -> Iterator[bool]:
-    """Take a lock of the session. It ends with this process's connection, however that ends."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
-        (mine,) = cursor.fetchone()
-    try:
-        yield mine
-    finally:
-        if mine and connection.connection is not None:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
 def _pause(seconds: float, relaid: bool) -> None:
@@ -337,3 +330,6 @@ def _jobs(count: int) -> str:
 def _some(names: list[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+SCHEDULER = Scheduler()  # of a worker, which runs one task at a time

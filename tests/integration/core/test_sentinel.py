@@ -1,0 +1,65 @@
+"""Redis behind Sentinel: every client finds the new primary after the old one was killed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+from celery import Celery
+from django.core.cache.backends.redis import RedisCache
+from kombu.exceptions import OperationalError
+from tests.support.gateway_server import wait_until
+from tests.support.sentinel import sentinel_group
+
+from skep_platform import env_settings
+from skep_platform.core import redis_clients
+
+URL = "sentinel://me:a%2Fb@one:1,[::1]:2,three/4?master=skep&sentinel_password=s"
+
+
+def test_a_url_names_the_sentinels_the_master_and_the_logins():
+    known = env_settings.sentinels(URL)
+    assert known.hosts == (("one", 1), ("::1", 2), ("three", 26379))
+    assert known.login == {"username": "me", "password": "a/b", "db": 4}
+    assert known.sentinel_options["password"] == "s"
+    assert env_settings.broker_url(URL).split(";")[1] == "sentinel://me:a%2Fb@[::1]:2/4"
+    assert env_settings.broker_options(URL)["master_name"] == "skep"
+    assert env_settings.redis_hosts(URL) == {"one", "::1", "three"}
+
+
+@pytest.mark.parametrize(
+    "url", ["sentinel://h:1/0", "sentinel:///0?master=m", URL.replace("/4", "/x")]
+)
+def test_a_url_without_what_is_needed_is_refused(url):
+    with pytest.raises(ValueError, match="SKEP_REDIS_URL is to be"):
+        env_settings.sentinels(url)
+
+
+def test_every_client_goes_on_at_the_new_primary(settings):
+    with sentinel_group() as group:
+        settings.SKEP_REDIS_URL = group.url
+        client = redis_clients.client(socket_timeout=2, socket_connect_timeout=2)
+        given = env_settings.cache(group.url)
+        cache = RedisCache(given["LOCATION"], {"OPTIONS": given["OPTIONS"]})
+        broker = Celery(broker=env_settings.broker_url(group.url), set_as_current=False)
+        broker.conf.broker_transport_options = env_settings.broker_options(group.url)
+
+        async def push() -> int:
+            other = redis_clients.async_client(socket_timeout=2, socket_connect_timeout=2)
+            async with other:
+                return await other.rpush("list", "value")
+
+        def work(value: str) -> bool:
+            try:
+                cache.set("key", value)
+                asyncio.run(push())
+                broker.send_task("of.nobody", args=[value], queue="test", retry=False)
+                return client.get(b":1:key") is not None and cache.get("key") == value
+            except (redis.RedisError, OperationalError):
+                return False
+
+        assert work("before")
+        group.kill_primary()
+        wait_until(lambda: work("after"), "all of them are at the new primary")
+        assert client.llen("skep:test") >= 1

@@ -1,0 +1,79 @@
+"""Valkey behind Sentinel: a primary, a replica and a sentinel as real processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from tests.support.gateway_server import wait_until
+from tests.support.ports import free_port
+
+from skep_platform.onebox import engines
+
+PASSWORD = "of-the-test"
+MASTER = "skep"
+
+
+@dataclass
+class Group:
+    url: str
+    primary: subprocess.Popen[bytes]
+
+    def kill_primary(self) -> None:
+        self.primary.send_signal(signal.SIGKILL)
+        self.primary.wait()
+
+
+@contextmanager
+def sentinel_group() -> Iterator[Group]:
+    first, second, third = free_port(), free_port(), free_port()
+    login = f"requirepass {PASSWORD}\nmasterauth {PASSWORD}\n"
+    watch = f"sentinel monitor {MASTER} 127.0.0.1 {first} 1\n"
+    for setting in (f"auth-pass {MASTER} {PASSWORD}", f"down-after-milliseconds {MASTER} 300"):
+        watch += f"sentinel {setting}\n"
+    watch += f"sentinel failover-timeout {MASTER} 3000\n"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skep-sentinel-")))
+
+        def start(port: int, text: str, *options: str) -> subprocess.Popen[bytes]:
+            config = folder / f"{port}.conf"
+            config.write_text(f"port {port}\nbind 127.0.0.1\ndir {folder}\nsave ''\n{text}")
+            command = [str(engines.find_binaries().valkey), str(config), *options]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            stack.callback(_end, process)
+            wait_until(lambda: _answers(port), "Valkey answers")
+            return process
+
+        primary = start(first, login)
+        start(second, f"{login}replicaof 127.0.0.1 {first}\nrepl-diskless-sync-delay 0\n")
+        start(third, watch, "--sentinel")
+        sentinel = redis.Redis(port=third)
+        wait_until(lambda: _knows_replica(sentinel), "the sentinel knows a replica that is in sync")
+        address = f"127.0.0.1:{free_port()},127.0.0.1:{third}"  # the first one is away
+        yield Group(f"sentinel://:{PASSWORD}@{address}/0?master={MASTER}", primary)
+
+
+def _knows_replica(sentinel: redis.Redis) -> bool:
+    found = sentinel.sentinel_slaves(MASTER)
+    return any(replica["master-link-status"] == "ok" for replica in found)
+
+
+def _answers(port: int) -> bool:
+    try:
+        redis.Redis(port=port).ping()
+    except redis.AuthenticationError:
+        return True
+    except redis.ConnectionError:
+        return False
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
