@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -54,6 +55,7 @@ class AgentConfig:
     storage_roots: tuple[str, ...] = ()  # below which host paths may be mounted into tasks
     nfs_servers: tuple[str, ...] = ()  # that storages may be mounted from; (): any
     s3_endpoints: tuple[str, ...] = ()  # object stores that may be used; (): any
+    gpu_check: str = ""  # a command that checks one GPU, see shell.checks
     metrics: tuple[str, int] | None = None  # address and port where Prometheus reads
     inventory_interval_s: float = 5.0
     containers_interval_s: float = 60.0
@@ -68,6 +70,16 @@ class AgentConfig:
             memory_mb=self.memory_mb or machine_memory_mb(),
             port_range=self.port_range,
         )
+
+
+def machine_versions(gpus: dict[str, str]) -> dict[str, str]:
+    """Return the versions of the kernel, of the firmware of InfiniBand adapters, and those that are
+    known of GPUs."""
+    found = {"kernel": os.uname().release, **gpus}
+    for path in sorted(Path("/sys/class/infiniband").glob("*/fw_ver")):
+        with suppress(OSError):
+            found.setdefault("infiniband", path.read_text().strip()[:64])
+    return found
 
 
 LOOPBACK = socket.inet_aton("127.0.0.1")

@@ -151,6 +151,14 @@ def run(
             "repeated; none: any.",
         ),
     ] = None,
+    gpu_check: Annotated[
+        str,
+        typer.Option(
+            envvar="SKEP_AGENT_GPU_CHECK",
+            help="Command that checks one GPU, named by SKEP_GPU_UUID and CUDA_VISIBLE_DEVICES, "
+            "before the node is used: code 0 passes.",
+        ),
+    ] = "",
     metrics: Annotated[
         str,
         typer.Option(
@@ -198,6 +206,7 @@ def run(
         storage_roots=tuple(storage_roots or ()),
         nfs_servers=tuple(nfs_servers or ()),
         s3_endpoints=tuple(s3_endpoints or ()),
+        gpu_check=gpu_check,
         metrics=listen,
     )
     try:

@@ -13,6 +13,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from skep_agent.check_messages import CheckReport as CheckReport
+from skep_agent.check_messages import CheckResult as CheckResult
+from skep_agent.check_messages import NodeChecks as NodeChecks
 from skep_agent.image_messages import MAX_CACHED_IMAGES as MAX_CACHED_IMAGES
 from skep_agent.image_messages import CachedImage as CachedImage
 from skep_agent.image_messages import ImageSaveReport as ImageSaveReport
@@ -428,11 +431,11 @@ class Refused(Message):
 
 AgentMessage = Annotated[
     Hello | Heartbeat | InventoryChanged | Report | Samples | NodeImages | PrefetchReport
-    | ImageSaveReport,
+    | ImageSaveReport | CheckReport,
     Field(discriminator="type"),
 ]  # fmt: skip
 ServerMessage = Annotated[
-    Welcome | NetworkPolicy | Desired | Prefetches | ImageSaves | OpenStream
+    Welcome | NetworkPolicy | Desired | Prefetches | ImageSaves | NodeChecks | OpenStream
     | HeartbeatAck | ReportAck | LogAck | Wait | Leaving | Refused,
     Field(discriminator="type"),
 ]  # fmt: skip

@@ -215,6 +215,13 @@ class ChangedJob(Model):
     new_end_at: float = 0
 
 
+class CheckResult(Model):
+    name: str
+    passed: bool = False
+    message: str = ""
+    numbers: dict[str, float] = Field(default_factory=dict)
+
+
 class CheckSummary(Model):
     name: str
     virtual_cluster: str = ""
@@ -633,6 +640,17 @@ class LosingVc(Model):
     loses: dict[str, int] = Field(default_factory=dict)
 
 
+class Maintenance(Model):
+    id: str
+    node: str = ""
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    reason: str = ""
+    state: str = ""
+    created_by: str | None = None
+    created_at: datetime
+
+
 class Match(Model):
     """
     A line; `cursor` is of the chunk where it ends, `offset` is where the match begins.
@@ -702,6 +720,15 @@ class NewWebhook(Model):
     failures: int = 0
     created_at: datetime
     secret: str = ""
+
+
+class NodeCheck(Model):
+    id: str
+    cause: str = ""
+    state: str = ""
+    due_at: datetime | None = None
+    finished_at: datetime | None = None
+    results: list[CheckResult] = Field(default_factory=list)
 
 
 class NodeForecast(Model):
@@ -1667,6 +1694,10 @@ class Node(Model):
     network_problem: str = ""
     below_floor: list[BelowFloor] = Field(default_factory=list)
     agent_version: str = ""
+    components: dict[str, str] = Field(default_factory=dict)
+    checks_needed: int = 0
+    maintenance_from: datetime | None = None
+    maintenance_until: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     last_heartbeat_at: datetime | None = None
     lease_expires_at: datetime | None = None

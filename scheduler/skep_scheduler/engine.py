@@ -24,7 +24,12 @@ from skep_scheduler.model import (
 )
 from skep_scheduler.placement import preemption, user_limits
 from skep_scheduler.placement.base import Answer, Found, Task
-from skep_scheduler.placement.cells_placer import NodeExclusion, find, unplaced
+from skep_scheduler.placement.cells_placer import (
+    OWN_REFUSALS,
+    NodeExclusion,
+    find,
+    unplaced,
+)
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
 from skep_scheduler.policies.domain import NodeShares, VcDomain, shaped_for, warnings_of
@@ -39,7 +44,7 @@ from skep_scheduler.state.request_classes import Kind, Request
 SENSITIVE = SHARED | {
     Code.VICTIMS_TOO_YOUNG,
     Code.COOLING_DOWN,
-    Code.NODE_EXCLUDED,
+    *OWN_REFUSALS,
 }
 LACKS_RESOURCES = {
     Code.CPU_BUSY,
@@ -358,7 +363,7 @@ class Tick:
         answer = self._exclusion.find(gang, kind)
         if displace and isinstance(answer, Refusal) and answer.code == Code.VC_BUSY:
             answer = self._displacing(gang, kind) or answer
-        if isinstance(answer, Refusal) and answer.code != Code.NODE_EXCLUDED:
+        if isinstance(answer, Refusal) and answer.code not in OWN_REFUSALS:
             self._refused[kind if answer.code in LACKS_RESOURCES else kind.request] = answer
         return answer
 
@@ -366,7 +371,8 @@ class Tick:
         decision = self.decision(domain_of(gang))
         if gang.opportunistic or decision.keep is Keep.FIRM:
             return None
-        tries, excluded = self.options.placement_tries, gang.avoids(self.now).keys()
+        tries = self.options.placement_tries
+        excluded = gang.avoids(self.now).keys() | self._exclusion.closing(gang)
 
         def search(others: Collection[str]) -> Answer:
             return find(self.state, gang, kind, tries, None, {*excluded, *others})
@@ -431,7 +437,7 @@ class Tick:
         if known is not None:
             return known
         answer = self._exclusion.find(gang, kind, [task])
-        if isinstance(answer, Refusal) and answer.code != Code.NODE_EXCLUDED:
+        if isinstance(answer, Refusal) and answer.code not in OWN_REFUSALS:
             by_cells = answer.code not in LACKS_RESOURCES
             self._refused_tasks[kind.request if by_cells else kind, role] = answer
         return answer

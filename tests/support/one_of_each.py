@@ -11,7 +11,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 
 from skep_platform.accounts import groups
 from skep_platform.accounts.models import ApiToken, User
-from skep_platform.cluster import announcements
+from skep_platform.cluster import announcements, maintenance
 from skep_platform.cluster.services import issue_join_token
 from skep_platform.files.models import Archive
 from skep_platform.images.models import Prefetch
@@ -40,6 +40,8 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
     storage.grant(admin, made, "team")
     dataset = datasets.create(owner, "team", "set", "team-data")
     node = make_node("node-a", gpus=2)
+    later = timezone.now() + timedelta(days=30)
+    [window] = maintenance.plan(admin, ["node-a"], later, later + timedelta(hours=1), "fans")
     job = make_job(team, owner, name="train")
     attempt = place(job, list(node.devices.all())[:1])
     JobUse.objects.create(job=job, gpu_hours=1.0)
@@ -57,6 +59,7 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
         "images": {"name": "private"},
         "jobs": {"id": job.pk, "rank": 0},
         "me": {"registry": "registry.example.org"},
+        "maintenance-windows": {"id": window.pk},
         "prefetches": {"id": prefetch.pk},
         "nodes": {"name": "node-a", "token_id": issue_join_token(None, 60)[0].pk},
         "datasets": {"id": dataset.pk},

@@ -52,6 +52,9 @@ class AmdProbe:
             levels[one.uuid][other.uuid] = "NODE" if same else "SYS"
         return levels
 
+    def firmware(self) -> dict[str, str]:
+        return {}
+
     def driver_version(self) -> str:
         """Return the version of a driver that was installed apart; one in the kernel has none."""
         return _text(self._module / "version")

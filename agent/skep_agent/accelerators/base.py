@@ -44,6 +44,10 @@ class GpuProbe(Protocol):
     def driver_version(self) -> str:
         """Return the driver's version, "" without a driver."""
 
+    def firmware(self) -> dict[str, str]:
+        """Return the versions of the driver's interface and of the GPUs' firmware, by what they are
+        of; several of one kind are one text with commas."""
+
     def samples(self) -> list[GpuSample]:
         """Return utilisation and memory now."""
 

@@ -87,6 +87,18 @@ class NvmlProbe:
     def driver_version(self) -> str:
         return ask(nvml.nvmlSystemGetDriverVersion) or "" if self._initialise() else ""
 
+    def firmware(self) -> dict[str, str]:
+        """Return the newest CUDA that the driver takes, and the video BIOS of the GPUs."""
+        if not self._initialise():
+            return {}
+        found = {}
+        if version := ask(nvml.nvmlSystemGetCudaDriverVersion):
+            found["cuda"] = f"{version // 1000}.{version % 1000 // 10}"
+        known = {ask(nvml.nvmlDeviceGetVbiosVersion, h) for h in self._handles().values()}
+        if texts := sorted(text for text in known if text):
+            found["vbios"] = ", ".join(texts)
+        return found
+
     def samples(self) -> list[GpuSample]:
         """Without the GPUs that are lost."""
         if not self._initialise():

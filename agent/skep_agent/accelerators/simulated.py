@@ -59,6 +59,9 @@ class SimulatedGpus:
             a.uuid: {b.uuid: _level(a, b) for b in self._gpus if b is not a} for a in self._gpus
         }
 
+    def firmware(self) -> dict[str, str]:
+        return {}
+
     def driver_version(self) -> str:
         return "simulated" if self._gpus else ""
 

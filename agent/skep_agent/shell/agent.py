@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from skep_agent.accelerators.base import GpuProbe
 from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.accelerators.simulated import SimulatedGpus
-from skep_agent.config import AgentConfig, own_address
+from skep_agent.config import AgentConfig, machine_versions, own_address
 from skep_agent.containers import RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
@@ -38,6 +38,7 @@ from skep_agent.protocol import (
 )
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell import scratch
+from skep_agent.shell.checks import NodeCheckRuns
 from skep_agent.shell.clock import Clock, Handle
 from skep_agent.shell.image_saves import ContainerSaves
 from skep_agent.shell.inbox import Acknowledged, Arrived, LinkEvent, Lost, Opened
@@ -103,6 +104,7 @@ class Agent:
         self.prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
         find = self.machine.attempts.get
         self.saves = ContainerSaves(runtime, find, self._masks.of, self._send)
+        self.checks = NodeCheckRuns(probe, config, identity.server, self._send)
         self._streams = Streams(identity, runtime, find)
         self._tasks = TaskSet()
         self._timer: Handle | None = None
@@ -230,7 +232,8 @@ class Agent:
             "topology": await self._ask_probe(self._probe.topology),
             "driver_version": await self._ask_probe(self._probe.driver_version),
             "engine_version": await self._runtime.version(),
-            "components": await self._runtime.components(),
+            "components": await self._runtime.components()
+            | machine_versions(await self._ask_probe(self._probe.firmware)),
             "runtime": self._runtime.name,
             "port_range": config.port_range,
             "rdma_devices": list(rdma_devices()),
@@ -309,12 +312,9 @@ class Agent:
             self._session.close()
         if self._timer is not None:
             self._timer.cancel()
-        await self._streams.close()
-        await self.prefetches.close()
-        await self.saves.close()
-        await self._operations.close()
-        await self._tasks.close()
-        await self.logs.close()
+        work = (self._streams, self.prefetches, self.saves, self.checks, self._operations)
+        for part in (*work, self._tasks, self.logs):
+            await part.close()
         idle = not any(attempt.state in ALIVE for attempt in self.machine.attempts.values())
         self._fence.close(idle=idle and self._taken_over)
         self.journal.close()

@@ -17,6 +17,7 @@ from skep_agent.protocol import (
     LogAck,
     Message,
     NetworkPolicy,
+    NodeChecks,
     OpenStream,
     Prefetches,
     Report,
@@ -24,6 +25,7 @@ from skep_agent.protocol import (
     ServerMessage,
     Welcome,
 )
+from skep_agent.shell.checks import NodeCheckRuns
 from skep_agent.shell.image_saves import ContainerSaves
 from skep_agent.shell.inbox import Connection
 from skep_agent.shell.link import parsed
@@ -45,6 +47,7 @@ class Node(Protocol):
     logs: LogShipper
     prefetches: PrefetchPulls
     saves: ContainerSaves
+    checks: NodeCheckRuns
     facts_due: asyncio.Event
 
     def dispatch(self, event: ev.Event) -> None: ...
@@ -95,6 +98,8 @@ class Session:
                 self._node.prefetches.want(wanted)
             case ImageSaves() as wanted:
                 self._node.saves.want(wanted)
+            case NodeChecks() as wanted:
+                self._node.checks.want(wanted)
             case OpenStream() as what:
                 self._node.open_stream(what)
             case ReportAck() as ack:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from skep_client import models
@@ -54,6 +55,39 @@ def revoke_join_token(token_id: str) -> Call[None]:
 def declare_lost(name: str) -> Call[models.Node]:
     """Declare a node lost at once, so that its jobs start elsewhere."""
     return Call("POST", f"nodes/{name}/declare-lost", models.Node)
+
+
+def check_node(name: str, *, rounds: int = 1) -> Call[models.NodeCheck]:
+    """Cordon a node, have it check itself, and use it again after so many rounds that it passed in
+    a row."""
+    body = {"rounds": rounds}
+    return Call("POST", f"nodes/{name}/checks", models.NodeCheck, json=body, repeatable=False)
+
+
+def node_checks(name: str, **params: Any) -> Call[Page[models.NodeCheck]]:
+    """Iterate over the rounds of checks of a node, newest first."""
+    return Call("GET", f"nodes/{name}/checks", Page[models.NodeCheck], params=given(params))
+
+
+def maintenance_windows(**params: Any) -> Call[Page[models.Maintenance]]:
+    """Iterate over the windows of maintenance that are planned or on; `node`: of one node."""
+    answer = Page[models.Maintenance]
+    return Call("GET", "maintenance-windows", answer, params=given(params))
+
+
+def plan_maintenance(
+    nodes: Sequence[str], starts_at: datetime, ends_at: datetime, *, reason: str = ""
+) -> Call[list[models.Maintenance]]:
+    """Plan a window in which nodes are not used."""
+    when = {"starts_at": starts_at.isoformat(), "ends_at": ends_at.isoformat()}
+    body = {"nodes": list(nodes), **when, "reason": reason}
+    answer = list[models.Maintenance]
+    return Call("POST", "maintenance-windows", answer, json=body, repeatable=False)
+
+
+def cancel_maintenance(window_id: str) -> Call[None]:
+    """Cancel a window of maintenance; one that is on ends."""
+    return Call("DELETE", f"maintenance-windows/{window_id}", None)
 
 
 def cluster() -> Call[models.Cluster]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +12,7 @@ from skep_client.cli.common import Json, ago, client, print_json, print_table, s
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
-    from skep_client.models import Node, NodeForecast
+    from skep_client.models import Maintenance, Node, NodeForecast
 
 Name = Annotated[str, typer.Argument(metavar="NODE")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -27,8 +29,13 @@ WHAT = {
 def add_to(app: typer.Typer) -> None:
     nodes = typer.Typer(invoke_without_command=True, help="List, drain and cordon nodes.")
     nodes.callback()(list_nodes)
-    for command in (drain, undrain, cordon, uncordon, declare_lost, tokens, revoke_token):
+    for command in (drain, undrain, cordon, uncordon, declare_lost, tokens, revoke_token, check):
         nodes.command()(command)
+    windows = typer.Typer(no_args_is_help=True, help="Plan when nodes are not used.")
+    windows.command("list")(list_windows)
+    windows.command("plan")(plan_window)
+    windows.command("cancel")(cancel_window)
+    nodes.add_typer(windows, name="maintenance")
     app.add_typer(nodes, name="nodes")
     app.command(hidden=True)(cordon)
     app.command(hidden=True)(uncordon)
@@ -129,6 +136,86 @@ def revoke_token(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None
     with client() as skep:
         skep.run(calls.revoke_join_token(token_id))
     say(f"The join token {token_id} admits no node any more.")
+
+
+def check(
+    node: Name,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds to pass in a row before the node is used again.")
+    ] = 1,
+    show: Annotated[bool, typer.Option("--show", help="Only show the last rounds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have a node check its disk, its GPUs and its network when no task is there; it is cordoned
+    until it has passed (admin)."""
+    from itertools import islice
+
+    from skep_client import calls
+
+    with client() as skep:
+        made = None if show else skep.run(calls.check_node(node, rounds=rounds))
+        pages = skep.all(lambda cursor: calls.node_checks(node, cursor=cursor))
+        found = [made] if made else list(islice(pages, 10))
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        finished = f"{ago(one.finished_at)} ago" if one.finished_at else "when no task is there"
+        say(f"{one.state} {finished} ({one.cause})")
+        for result in one.results:
+            say(f"  {result.name}: {'passed' if result.passed else result.message}")
+
+
+def list_windows(
+    node: Annotated[str, typer.Option(help="Of this node.")] = "", as_json: Json = False
+) -> None:
+    """List the windows of maintenance that are planned or on."""
+    from skep_client import calls
+
+    asked = {"node": node} if node else {}
+    with client() as skep:
+        pages = skep.all(lambda cursor: calls.maintenance_windows(**asked, cursor=cursor))
+        _print_windows(list(pages), as_json)
+
+
+def plan_window(
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE...")],
+    start: Annotated[datetime, typer.Option(help="When they are drained, in UTC.")],
+    end: Annotated[datetime, typer.Option(help="When they are used again, in UTC.")],
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Plan a window of maintenance: nothing is placed on the nodes that would not end before it
+    begins; then they are drained, and at its end used again (admin)."""
+    from skep_client import calls
+
+    when = (start.replace(tzinfo=UTC), end.replace(tzinfo=UTC))
+    with client() as skep:
+        _print_windows(skep.run(calls.plan_maintenance(nodes, *when, reason=reason)), as_json)
+
+
+def cancel_window(window: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    """Cancel a window of maintenance; one that is on ends (admin)."""
+    from skep_client import calls
+
+    with client() as skep:
+        skep.run(calls.cancel_maintenance(window))
+    say(f"The window {window} is cancelled.")
+
+
+def _print_windows(found: Sequence[Maintenance], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (one.id, one.node, one.state, *map(_minute, (one.starts_at, one.ends_at)), one.reason)
+        for one in found
+    ]
+    print_table(("ID", "NODE", "STATE", "FROM", "UNTIL", "REASON"), rows)
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:

@@ -286,6 +286,17 @@ ACTIONS: dict[str, Action] = {
         ("POST nodes/<name>/declare-lost",),
     ),
     "node.remove": Action("node", "A node was removed.", ("DELETE nodes/<name>",)),
+    "node.check": Action(
+        "node",
+        "A node was cordoned until it has passed its checks.",
+        ("POST nodes/<name>/checks",),
+    ),
+    "maintenance.plan": Action(
+        "node", "Maintenance of a node was planned.", ("POST maintenance-windows",)
+    ),
+    "maintenance.cancel": Action(
+        "node", "Maintenance of a node was cancelled.", ("DELETE maintenance-windows/<id>",)
+    ),
     "join_token.create": Action(
         "join_token", "A token that lets nodes join was created.", ("POST nodes/join-tokens",)
     ),

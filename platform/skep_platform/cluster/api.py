@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
@@ -18,7 +19,7 @@ from rest_framework.views import APIView
 
 from skep_platform import env_settings
 from skep_platform.accounts import current_user
-from skep_platform.cluster import floors, queries, services
+from skep_platform.cluster import checks, floors, queries, services
 from skep_platform.cluster.models import Device, JoinToken, NodeFault, NodeState
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
 from skep_platform.core.errors import NotFound
@@ -83,6 +84,16 @@ class NodeSerializer(serializers.Serializer[Any]):
         many=True, help_text="Software of it that is too old to keep tenants apart."
     )
     agent_version = serializers.CharField(allow_blank=True)
+    components = serializers.DictField(
+        child=serializers.CharField(), help_text="Versions of runc, toolkit, kernel and firmware."
+    )
+    checks_needed = serializers.IntegerField(
+        help_text="Rounds of checks that it has yet to pass before it is used again by itself."
+    )
+    maintenance_from = serializers.DateTimeField(
+        allow_null=True, help_text="Of the window of maintenance that is on or comes next."
+    )
+    maintenance_until = serializers.DateTimeField(allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)
     lease_expires_at = serializers.DateTimeField(
@@ -315,7 +326,9 @@ class JoinView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Exchange a join token for a node's credential, as `skep-agent join` does."""
-        node, credential = services.join_node(**validated(JoinBody, request))
+        with transaction.atomic():
+            node, credential = services.join_node(**validated(JoinBody, request))
+            checks.joined(node)
         answer = {"node_id": node.pk, "name": node.name, "credential": credential}
         answer["gateway_url"] = gateway_url(request.get_host())
         return Response(JoinedSerializer(answer).data, status=201)
@@ -384,7 +397,8 @@ PLAIN = (
     *("id", "name", "state", "cordoned", "cordon_reason", "faults_24h", "address", "memory_mb"),
     *("runtime", "driver_version", "engine_version", "network_problem", "agent_version", "labels"),
     *("last_heartbeat_at", "lease_expires_at", "disk_free_mb", "disk_total_mb"),
-    "log_bytes_waiting",
+    *("log_bytes_waiting", "components", "checks_needed"),
+    *("maintenance_from", "maintenance_until"),
 )  # columns that are shown as they are
 
 

@@ -20,7 +20,7 @@ from skep_scheduler.inventory import gpu_model
 
 MAX_GPUS = 256
 MAX_LABELS = 64
-COMPONENTS = ("runc", "toolkit")
+COMPONENTS = ("runc", "toolkit", "kernel", "cuda", "vbios", "infiniband")
 MAX_INT = 2**31 - 1
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/_.:-]{0,79}")
 ADDRESS = re.compile(r"[A-Za-z0-9._:-]{0,255}")

@@ -51,7 +51,8 @@ class Node(Entity):
     port_last = models.PositiveIntegerField(default=29999)
     driver_version = models.CharField(max_length=64, blank=True)
     engine_version = models.CharField(max_length=64, blank=True)
-    components = models.JSONField(default=dict)  # versions of runc and NVIDIA's toolkit
+    # Versions of what keeps tasks apart (runc, NVIDIA's toolkit), of the kernel and of firmware.
+    components = models.JSONField(default=dict)
     agent_version = models.CharField(max_length=64, blank=True)
     runtime = models.CharField(max_length=16, blank=True)
     rdma = models.BooleanField(default=False)  # it has InfiniBand devices for tasks
@@ -82,6 +83,11 @@ class Node(Entity):
     disk_free_mb = models.PositiveIntegerField(null=True)
     disk_total_mb = models.PositiveIntegerField(null=True)
     log_bytes_waiting = models.PositiveBigIntegerField(default=0)
+    # Its window of maintenance that is on, or comes next, for the scheduler: see MaintenanceWindow.
+    maintenance_from = models.DateTimeField(null=True)
+    maintenance_until = models.DateTimeField(null=True)
+    # So many checks in a row it has to pass before it is used again by itself; 0: it has not.
+    checks_needed = models.PositiveSmallIntegerField(default=0, db_default=0)
 
     class Meta:
         # No index on the columns that a heartbeat writes: it stays an in-page (HOT) update, and
@@ -174,6 +180,66 @@ class NodeFault(models.Model):
                 fields=["at"], condition=models.Q(witness__isnull=False), name="fault_counted"
             ),
         ]
+
+
+class MaintenanceState(models.TextChoices):
+    PLANNED = "PLANNED"  # nothing is placed on the node that would not end before it
+    ACTIVE = "ACTIVE"  # the node is drained
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+
+
+class MaintenanceWindow(Entity):
+    """A time in which a node is not used. It is drained at the start and used again at the end."""
+
+    node = models.ForeignKey(Node, models.CASCADE, related_name="maintenance_windows")
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=300, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    state = models.CharField(
+        max_length=16, choices=MaintenanceState.choices, default=MaintenanceState.PLANNED
+    )
+    was_cordoned = models.BooleanField(default=False)  # at its start: it stays cordoned at the end
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["node", "starts_at"],
+                condition=models.Q(state__in=["PLANNED", "ACTIVE"]),
+                name="maintenance_open",
+            )
+        ]
+
+
+class NodeCheckState(models.TextChoices):
+    WAITING = "WAITING"
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+
+
+class NodeCheck(Entity):
+    """One round of the checks that a node runs on itself before it is used: of its disk, its GPUs
+    and the way to the servers. The agent runs it when no task is there."""
+
+    node = models.ForeignKey(Node, models.CASCADE, related_name="checks")
+    cause = models.CharField(max_length=16)  # "joined", "maintenance", "admin", "repeated"
+    state = models.CharField(
+        max_length=16, choices=NodeCheckState.choices, default=NodeCheckState.WAITING
+    )
+    due_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    results = models.JSONField(default=list)  # name, passed, message and numbers of each check
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["node"], condition=models.Q(state="WAITING"), name="one_node_check_waits"
+            )
+        ]
+        indexes = [models.Index(fields=["node", "-id"], name="check_by_node")]
 
 
 class AnnouncementSeverity(models.TextChoices):

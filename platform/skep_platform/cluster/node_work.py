@@ -1,4 +1,4 @@
-"""Which nodes have something to do with images, as far as this process knows."""
+"""Which nodes have something to do beside tasks, as far as this process knows."""
 
 from __future__ import annotations
 

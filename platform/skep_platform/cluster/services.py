@@ -60,6 +60,7 @@ __all__ = [
     "cordon",
     "create_join_token",
     "declare_lost",
+    "end_drain",
     "expire_leases",
     "heartbeat",
     "issue_join_token",
@@ -68,6 +69,7 @@ __all__ = [
     "lease",
     "lock_cell_layout",
     "mark_draining",
+    "notify_changed",
     "open_session",
     "plan_absence",
     "record_journal",
@@ -95,8 +97,15 @@ def cordon(user: User | None, name: str, reason: str = "") -> Node:
 def uncordon(user: User | None, name: str) -> Node:
     """Place tasks on this node again; this ends draining it, too. Its faults count no more."""
     node = _set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
+    Node.objects.filter(pk=node.pk).update(checks_needed=0)  # an admin knows better
     faults.forget(node.pk)
     return node
+
+
+def end_drain(name: str) -> Node:
+    """Let what runs on a cordoned node stay, which stays cordoned."""
+    Node.objects.exclude(state=NodeState.REMOVED).filter(name=name).update(draining=False)
+    return _named(name, Node.objects)
 
 
 def mark_draining(user: User | None, name: str, reason: str = "") -> Node:

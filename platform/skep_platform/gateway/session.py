@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
+from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ from skep_agent.protocol import (
     LOG_WINDOW_BYTES,
     AgentMessage,
     AttemptFact,
+    CheckReport,
     Heartbeat,
     HeartbeatAck,
     Hello,
@@ -48,8 +50,9 @@ from skep_agent.protocol import (
     UnknownMessage,
     parse_agent_message,
 )
-from skep_platform.cluster import network
+from skep_platform.cluster import checks, network
 from skep_platform.cluster import services as cluster
+from skep_platform.cluster.node_work import FRESH_S
 from skep_platform.core import failures
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.logs import rarely
@@ -64,7 +67,6 @@ from skep_platform.gateway.concurrency import (
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.images import prefetching
-from skep_platform.images.node_work import FRESH_S
 from skep_platform.jobs import image_saves
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers.desired import DesiredFrame, build_frame
@@ -95,6 +97,7 @@ class Session:
         self._images: LatestValue[NodeImages] = LatestValue()
         self._prefetches: BatchQueue[PrefetchReport] = BatchQueue(MAX_REPORTS)
         self._saves: BatchQueue[ImageSaveReport] = BatchQueue(MAX_REPORTS)
+        self._checks: BatchQueue[CheckReport] = BatchQueue(MAX_REPORTS)
         self._replaced = asyncio.Event()
         self._left = asyncio.Event()  # nothing more is handled: this server stops
         self._farewell: asyncio.Future[float | None] | None = None
@@ -164,8 +167,9 @@ class Session:
                 self._logs.run(),
                 self._store_inventories(),
                 self._store_images(),
-                self._store_prefetches(),
-                self._store_saves(),
+                self._store(self._prefetches, prefetching.apply_reports),
+                self._store(self._saves, image_saves.apply_reports),
+                self._store(self._checks, checks.apply_reports),
                 self._end_when_replaced(),
                 self._end_when_left(),
             )
@@ -205,6 +209,8 @@ class Session:
                 await self._prefetches.put([message])
             case ImageSaveReport():
                 await self._saves.put([message])
+            case CheckReport():
+                await self._checks.put([message])
             case Hello():
                 raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
 
@@ -240,6 +246,7 @@ class Session:
             self._send_policies(sent),
             self._send_work(prefetching),
             self._send_work(image_saves),
+            self._send_work(checks),
         )
 
     async def _send_policies(self, sent: str) -> None:
@@ -307,20 +314,13 @@ class Session:
                 concurrency.control, prefetching.store_images, self.node_id, found.images
             )
 
-    async def _store_prefetches(self) -> None:
+    async def _store(self, reports: BatchQueue[Any], apply: Callable[..., None]) -> None:
         while True:
-            reports = await self._prefetches.take()
-            await retry_while_unavailable(
-                concurrency.control, prefetching.apply_reports, self.node_id, reports
-            )
-
-    async def _store_saves(self) -> None:
-        while True:
-            apply, found = image_saves.apply_reports, await self._saves.take()
+            found = await reports.take()
             await retry_while_unavailable(concurrency.control, apply, self.node_id, found)
 
     async def _send_work(self, work: ModuleType) -> None:
-        """Send what `prefetching` or `image_saves` has for the node: first, and when it changed."""
+        """Send what a module such as `prefetching` has for the node: first, and when it changed."""
         sent: str | None = None
         while True:
             await asyncio.sleep(FRESH_S)

@@ -29,6 +29,7 @@ from skep_jobfile.plain import plain
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeState
+from skep_platform.cluster.node_work import NodesWithWork
 from skep_platform.core import ports
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.images import credentials, rules
@@ -39,7 +40,6 @@ from skep_platform.images.models import (
     Prefetch,
     PrefetchState,
 )
-from skep_platform.images.node_work import NodesWithWork
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.limits import limit
 from skep_platform.tenancy.models import VirtualCluster

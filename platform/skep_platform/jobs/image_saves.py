@@ -26,12 +26,12 @@ from skep_jobfile.plain import plain
 from skep_limits import can_be_pulled
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
+from skep_platform.cluster.node_work import NodesWithWork
 from skep_platform.core import notifications
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import notify, record
 from skep_platform.core.models import Entity
 from skep_platform.images import credentials, rules
-from skep_platform.images.node_work import NodesWithWork
 from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle.stopping import audited
 from skep_platform.jobs.models import Job, TaskAttempt

@@ -151,6 +151,12 @@ class NodeExcludedDetailsSerializer(PauseDetailsSerializer):
     avoids = serializers.ListField(child=serializers.CharField(), help_text="Nodes.")
 
 
+class MaintenanceDetailsSerializer(SchedulingDetailsSerializer):
+    closing = serializers.ListField(child=serializers.CharField(), help_text="Nodes.")
+    at = serializers.FloatField(help_text=SECONDS)
+    until = serializers.FloatField(help_text=SECONDS)
+
+
 class HeldBackDetailsSerializer(SchedulingDetailsSerializer):
     by = serializers.CharField(required=False, help_text="Absent for a job you may not see.")
     by_name = serializers.CharField(required=False)
@@ -227,6 +233,7 @@ OF_SCHEDULER_WITH_MORE = {
     **_reason("Preempting", [Code.PREEMPTING], PreemptingDetailsSerializer),
     **_reason("VictimsTooYoung", [Code.VICTIMS_TOO_YOUNG], VictimsTooYoungDetailsSerializer),
     **_reason("Pause", (Code.COOLING_DOWN, Code.BACKOFF), PauseDetailsSerializer),
+    **_reason("Maintenance", [Code.MAINTENANCE], MaintenanceDetailsSerializer),
     **_reason("NodeExcluded", [Code.NODE_EXCLUDED], NodeExcludedDetailsSerializer),
     **_reason("UserLimit", (Code.USER_GPU_LIMIT, Code.USER_JOB_LIMIT), UserLimitDetailsSerializer),
     **_reason("HeldBack", [Code.HELD_BACK], HeldBackDetailsSerializer),

@@ -39,6 +39,8 @@ NODE = (
     "labels",
     "components",
     "driver_version",
+    "maintenance_from",
+    "maintenance_until",
 )
 DEVICE = ("node_id", "uuid", "model", "index", "health")
 NOWHERE = (NodeState.JOINED, NodeState.REMOVED)  # never seen, or gone for good
@@ -85,7 +87,8 @@ def _is_safe(components: dict[str, str], driver: str) -> bool:
 
 
 def _node(row: tuple[Any, ...], devices: list[tuple[Any, ...]]) -> facts.Node:
-    _, name, cpu_millis, memory_mb, state, cordoned, topology, labels, components, driver = row
+    _, name, cpu_millis, memory_mb, state, cordoned, topology, labels, components, driver = row[:10]
+    begins, ends = row[10:]
     present = {index for _, _, index, health in devices if health != Device.Health.ABSENT}
     return facts.Node(
         name=name,
@@ -101,6 +104,7 @@ def _node(row: tuple[Any, ...], devices: list[tuple[Any, ...]]) -> facts.Node:
         topology=topology,
         labels=labels,
         cordoned=cordoned,
+        maintenance=(begins.timestamp(), ends.timestamp()) if begins and ends else None,
     )
 
 

@@ -15,6 +15,7 @@ from skep_scheduler.backfill.timeline import NEVER
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.model import Code, Gang, Options, Placement
 from skep_scheduler.placement.base import Answer, Found
+from skep_scheduler.placement.cells_placer import OWN_REFUSALS
 from skep_scheduler.policies.base import BackfillMode, Decision
 from skep_scheduler.policies.ordered import is_starving
 from skep_scheduler.state import ClusterState
@@ -75,7 +76,7 @@ class Backfill:
         due = self._reservations.due(gang)
         answer = due if due is not None else find()
         if isinstance(answer, Refusal):
-            own = answer.code == Code.NODE_EXCLUDED  # of this gang alone
+            own = answer.code in OWN_REFUSALS  # of this gang alone
             return HeldBack(answer) if own else self._wait(gang, kind, answer)
         if due is None and (delayed := self._delayed_by(gang, [answer])) is not None:
             refusal = _held_back(delayed.gang.id, delayed.start)

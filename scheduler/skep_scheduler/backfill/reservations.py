@@ -20,7 +20,7 @@ from skep_scheduler.cells.shape import FREE
 from skep_scheduler.cells.tree import Virtual
 from skep_scheduler.model import Code, Gang, Options, Placement, TaskAllocation
 from skep_scheduler.placement.base import Found
-from skep_scheduler.placement.cells_placer import find
+from skep_scheduler.placement.cells_placer import find, meets_maintenance
 from skep_scheduler.policies.base import Decision
 from skep_scheduler.policies.ordered import ordered
 from skep_scheduler.state import ClusterState, owner_of
@@ -212,6 +212,8 @@ class Reservations:
         reserved = self.of_vc(gang.vc)
         own = reserved.of(gang)
         if own is None or own.start > self._now or gang.avoids(self._now):
+            return None
+        if meets_maintenance(self._state, gang, own.found, self._now):
             return None
         others, lesser = self._binding(gang, reserved)
         reserved.unverified = bool(lesser)

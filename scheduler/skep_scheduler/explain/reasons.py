@@ -15,7 +15,7 @@ from skep_scheduler.explain.numbers import Numbers, Owned
 from skep_scheduler.memory import IDLE
 from skep_scheduler.model import Code, Gang, Options, Reason
 from skep_scheduler.placement.base import Found
-from skep_scheduler.placement.cells_placer import find
+from skep_scheduler.placement.cells_placer import OWN_REFUSALS, find
 from skep_scheduler.placement.preemption import cools_until
 from skep_scheduler.policies.base import Decision, Standing
 from skep_scheduler.state import ClusterState
@@ -241,7 +241,7 @@ class Explainer:
             return self._now + leave
         if blocked.refusal.code == Code.VICTIMS_TOO_YOUNG:
             return float(details["at"]) + leave
-        if blocked.refusal.code == Code.NODE_EXCLUDED:
+        if blocked.refusal.code in OWN_REFUSALS:
             return float(details["until"])
         if blocked.refusal.code == Code.COOLING_DOWN:
             return cools_until(self._state, blocked.gang.id, self._options) + leave
@@ -283,7 +283,7 @@ class Explainer:
 
 # What it would meet as an opportunistic gang, too.
 NO_HELP = {
-    Code.NODE_EXCLUDED,
+    *OWN_REFUSALS,
     Code.USER_GPU_LIMIT,
     Code.USER_JOB_LIMIT,
     Code.UNKNOWN_VC,

@@ -108,6 +108,12 @@ def _avoiding(details: Details, names: Names) -> str:
     return f"It failed on {nodes}: it waits for another node, and may go there again {until}"
 
 
+def _maintenance(details: Details, names: Names) -> str:
+    nodes, at = words.listing(details["closing"][:3]), _soon(details, "at")
+    verb = "begins" if len(details["closing"]) == 1 else "begin"
+    return f"Maintenance of {nodes} {verb} {at}, before it would be done"
+
+
 def _preempting(details: Details, names: Names) -> str:
     leaving = details["leaving"]
     verb = "makes" if len(leaving) == 1 else "make"
@@ -275,6 +281,7 @@ CAUSES: dict[str, Callable[[Details, Names], str]] = {
     Code.UNKNOWN_PINNED_CELL: _unknown_pin,
     Code.BACKOFF: _backoff,
     Code.NODE_EXCLUDED: _avoiding,
+    Code.MAINTENANCE: _maintenance,
     Code.PREEMPTING: _preempting,
     Code.VICTIMS_TOO_YOUNG: _too_young,
     Code.COOLING_DOWN: _cooling_down,

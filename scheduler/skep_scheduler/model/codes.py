@@ -13,6 +13,7 @@ class Code(StrEnum):
     COOLING_DOWN = "cooling_down"  # a preemption was cancelled: the next one not before `until`
     BACKOFF = "backoff"
     NODE_EXCLUDED = "avoiding"  # it would fit, but on a node that it avoids `until`
+    MAINTENANCE = "maintenance"  # it would fit, but not end before a node's maintenance `at`
     HELD_BACK = "held_back"  # it could start, but would delay a gang before it
     USER_GPU_LIMIT = "user_gpu_limit"  # its owner holds the GPUs that one user may have in the VC
     USER_JOB_LIMIT = "user_job_limit"  # the same of gangs

@@ -30,7 +30,8 @@ class Device:
 class Node:
     """`topology` has the level between pairs of UUIDs (`nvidia-smi topo -m` words), and may be
     empty. `labels` may have `rack` and `fabric`. Not `schedulable`: offline, lost or cordoned;
-    `cordoned` says that an admin closed it (its hardware is not at fault)."""
+    `cordoned` says that an admin closed it (its hardware is not at fault). `maintenance`: its next
+    window of maintenance, from and until (seconds since the epoch), in which nothing runs there."""
 
     name: str
     cpu_millis: int
@@ -40,6 +41,7 @@ class Node:
     topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     cordoned: bool = False
+    maintenance: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,6 +339,22 @@ def _largest(amounts: Iterable[Resources], need: Resources) -> dict[str, int]:
 
 
 MANY = 1 << 30
+# What counts as the length of a gang that says nothing of it and has no prediction: such gangs are
+# kept away from a node in the last hour before its maintenance.
+UNKNOWN_RUN_S = 3600.0
+OWN_REFUSALS = frozenset({Code.NODE_EXCLUDED, Code.MAINTENANCE})
+
+
+def meets_maintenance(state: ClusterState, gang: Gang, found: Found, now: float) -> bool:
+    """Return whether the maintenance of a node begins before a gang would be done there."""
+    windows = (state.nodes[node].maintenance for node in _nodes(found) & state.nodes.keys())
+    return any(window is not None and _meets(window, gang, now) for window in windows)
+
+
+def _meets(window: tuple[float, float], gang: Gang, now: float) -> bool:
+    expected = gang.expected_s if gang.duration_s is None else gang.duration_s
+    start, until = window
+    return start < now + (UNKNOWN_RUN_S if expected is None else expected) and until > now
 
 
 class NodeExclusion:
@@ -347,19 +363,45 @@ class NodeExclusion:
     def __init__(self, state: ClusterState, now: float, options: Options) -> None:
         self._state, self._now, self._options = state, now, options
         self._known: dict[object, bool] = {}
+        self._windows = {
+            name: node.maintenance for name, node in state.nodes.items() if node.maintenance
+        }
+
+    def closing(self, gang: Gang) -> frozenset[str]:
+        """Return the nodes whose maintenance begins before the gang would be done."""
+        if not self._windows:
+            return frozenset()
+        return frozenset(
+            node for node, window in self._windows.items() if _meets(window, gang, self._now)
+        )
 
     def find(self, gang: Gang, kind: Kind, tasks: Collection[Task] | None = None) -> Answer:
-        """Find places as `find` does. A refusal with code NODE_EXCLUDED is this gang's alone; all
-        others are true of any gang of its kind."""
+        """Find places as `find` does. A refusal with a code of OWN_REFUSALS is this gang's alone;
+        all others are true of any gang of its kind."""
+        closing = self.closing(gang)
+        found = self._find(gang, kind, tasks, closing)
+        if not closing or isinstance(found, Found):
+            return found
+        without = self._find(gang, kind, tasks, frozenset())
+        if isinstance(without, Refusal):
+            return without
+        nodes = sorted(closing & _nodes(without)) or sorted(closing)
+        at = min(self._windows[node][0] for node in nodes)
+        until = max(self._windows[node][1] for node in nodes)
+        return Refusal(Code.MAINTENANCE, "", {"closing": nodes[:20], "at": at, "until": until})
+
+    def _find(
+        self, gang: Gang, kind: Kind, tasks: Collection[Task] | None, closing: frozenset[str]
+    ) -> Answer:
         tries = self._options.placement_tries
-        found = find(self._state, gang, kind, tries, tasks)
+        found = find(self._state, gang, kind, tries, tasks, closing)
         avoids = gang.avoids(self._now)
         if isinstance(found, Refusal) or not (wanted := avoids.keys() & _nodes(found)):
             return found
-        other = find(self._state, gang, kind, tries, tasks, avoids.keys())
+        other = find(self._state, gang, kind, tries, tasks, avoids.keys() | closing)
         if isinstance(other, Found) and (_preempts(found) or not _preempts(other)):
             return other
-        if not self._is_there(gang, kind, tasks, frozenset(avoids)):
+        if not self._is_there(gang, kind, tasks, closing.union(avoids)):
             return found
         until = max(avoids[node] for node in wanted)
         return Refusal(Code.NODE_EXCLUDED, "", {"avoids": sorted(wanted), "until": until})

@@ -317,6 +317,15 @@ CASES: dict[str, Case] = {
     "DELETE webhooks/<id>": Case(who="owner"),
     "PATCH nodes/<name>": Case(body={"labels": {"rack": "r7"}}),
     "DELETE nodes/<name>": Case(prepare=free_node),
+    "POST nodes/<name>/checks": Case(body={"rounds": 2}),
+    "POST maintenance-windows": Case(
+        body={
+            "nodes": ["node-a"],
+            "starts_at": "2100-01-01T00:00:00Z",
+            "ends_at": "2100-01-01T04:00:00Z",
+        }
+    ),
+    "DELETE maintenance-windows/<id>": Case(),
     "POST nodes/<name>/drain": Case(body={"reason": "new fan"}),
     "POST nodes/<name>/undrain": Case(prepare=cordoned),
     "POST nodes/<name>/cordon": Case(body={"reason": "new fan"}),

@@ -98,6 +98,43 @@ export function undrain(name: string) {
   return unwrap(client.POST("/api/v1/nodes/{name}/undrain", { params: { path: { name } } }));
 }
 
+/** The key of what is planned for nodes and what they found of themselves. */
+export const MAINTENANCE = "maintenance";
+
+export const maintenanceOf = (name: string) =>
+  queryOptions({
+    queryKey: [MAINTENANCE, "windows", name],
+    queryFn: async () => {
+      const params = { query: { node: name } };
+      return (await unwrap(client.GET("/api/v1/maintenance-windows", { params }))).results;
+    },
+  });
+
+export const nodeChecks = (name: string) =>
+  queryOptions({
+    queryKey: [MAINTENANCE, "checks", name],
+    queryFn: async () => {
+      const params = { path: { name } };
+      return (await unwrap(client.GET("/api/v1/nodes/{name}/checks", { params }))).results;
+    },
+  });
+
+export function planMaintenance(name: string, start: Date, end: Date, reason: string) {
+  const when = { starts_at: start.toISOString(), ends_at: end.toISOString() };
+  const body = { nodes: [name], ...when, reason };
+  return unwrap(client.POST("/api/v1/maintenance-windows", { body }));
+}
+
+export function cancelMaintenance(id: string) {
+  return unwrap(client.DELETE("/api/v1/maintenance-windows/{id}", { params: { path: { id } } }));
+}
+
+/** The node is cordoned until it has passed. */
+export function checkNode(name: string) {
+  const params = { path: { name } };
+  return unwrap(client.POST("/api/v1/nodes/{name}/checks", { params, body: {} }));
+}
+
 export type NodeAction = "drain" | "cordon" | "remove";
 
 /** Whom it would touch; nothing is changed. */

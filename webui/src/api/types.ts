@@ -105,6 +105,8 @@ export type JobAttempt = Schemas["JobAttempt"];
 export type RegistryCredential = Schemas["RegistryCredential"];
 export type JobUse = Schemas["JobUse"];
 export type NodeFault = Schemas["Fault"];
+export type Maintenance = Schemas["Maintenance"];
+export type NodeCheck = Schemas["NodeCheck"];
 
 /** A job file made of something foreign. */
 export type Converted = Schemas["Converted"];

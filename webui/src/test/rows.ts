@@ -236,6 +236,10 @@ export function aNode(part: Partial<Node> = {}): Node {
     disk_total_mb: null,
     disk_low: false,
     log_bytes_waiting: 0,
+    components: {},
+    checks_needed: 0,
+    maintenance_from: null,
+    maintenance_until: null,
     gpus: [],
     ...part,
   };

@@ -16,6 +16,7 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { NodeActions } from "./NodeActions";
 import { NodeLabels } from "./NodeLabels";
+import { NodeChecks, NodeMaintenance } from "./NodeMaintenance";
 import { nodeStatusLabel } from "./labels";
 import { LABELS } from "./racks";
 import css from "./NodeDrawer.module.css";
@@ -65,6 +66,8 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
               minWidth={720}
             />
           </div>
+          <NodeMaintenance node={node} canPlan={user?.is_admin ?? false} />
+          <NodeChecks node={node} canCheck={user?.is_admin ?? false} />
           <NodeFaults node={node} />
           <NodeImages node={node} />
         </div>
@@ -72,6 +75,15 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
     </Drawer>
   );
 }
+
+const COMPONENTS = {
+  cuda: "CUDA",
+  vbios: "GPU firmware",
+  infiniband: "InfiniBand firmware",
+  kernel: "Kernel",
+  runc: "runc",
+  toolkit: "NVIDIA toolkit",
+};
 
 function NodeFacts({ node }: { node: Node }) {
   return (
@@ -92,6 +104,13 @@ function NodeFacts({ node }: { node: Node }) {
         {node.runtime} <span className="dim">{node.engine_version}</span>
       </DescriptionItem>
       <DescriptionItem name="Driver">{node.driver_version || "–"}</DescriptionItem>
+      {Object.entries(COMPONENTS)
+        .filter(([component]) => node.components[component])
+        .map(([component, title]) => (
+          <DescriptionItem key={component} name={title}>
+            {node.components[component]}
+          </DescriptionItem>
+        ))}
       {node.below_floor.map((below) => (
         <DescriptionItem key={below.component} name="Too old">
           {below.message}

@@ -1,0 +1,194 @@
+"""Checks of a node before it is used: when it joins, after its maintenance, or as an admin asks.
+
+The node stays cordoned, with the reason, until it has passed so many rounds in a row; then it is
+used again by itself. A round is what its agent does when no task is there: it writes and reads its
+disk, tries its GPUs, and measures the way to the servers (`skep_agent.shell.checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_agent.protocol import CheckReport, NodeChecks
+from skep_platform.accounts import current_user
+from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
+from skep_platform.cluster import queries, services
+from skep_platform.cluster.models import Node, NodeCheck, NodeCheckState, NodeState
+from skep_platform.cluster.node_work import NodesWithWork
+from skep_platform.core import ports
+from skep_platform.core.api import AdminWrites, Body, validated
+from skep_platform.core.events import record
+from skep_platform.core.paging import page, paged
+
+AGAIN = timedelta(seconds=30)  # between two rounds that pass
+AFTER_FAILURE = timedelta(minutes=10)
+KEPT = 50  # rounds of a node
+MOST_NEEDED = 20
+WAITS = "Waits for its checks"
+MAX_RESULTS, MAX_MESSAGE = 64, 300
+
+
+def on_join() -> int:
+    """Return how many rounds a new node has to pass."""
+    return int(settings.SKEP_NODE_CHECKS)
+
+
+after_maintenance = on_join
+
+
+@transaction.atomic
+def require(node: Node, rounds: int, cause: str, user: User | None = None) -> NodeCheck:
+    """Cordon a node until it has passed so many rounds in a row. The first one is due now."""
+    services.end_drain(node.name)
+    services.cordon(user, node.name, f"{WAITS} ({cause}).")
+    Node.objects.filter(pk=node.pk).update(checks_needed=rounds)
+    NodeCheck.objects.filter(node=node, state=NodeCheckState.WAITING).delete()
+    made = NodeCheck.objects.create(node=node, cause=cause, due_at=timezone.now())
+    nodes_with_work.forget()
+    return made
+
+
+def of_node(name: str) -> QuerySet[NodeCheck]:
+    """Return the rounds of a node. Raises NotFound."""
+    return NodeCheck.objects.filter(node=queries.find(name))
+
+
+# --- what nodes are sent, and what they report
+
+
+def _due() -> QuerySet[NodeCheck]:
+    """Return the rounds that are due on nodes without tasks: a check needs the GPUs for itself."""
+    busy = Exists(ports.attempts_on.call(OuterRef("node")))
+    waiting = NodeCheck.objects.filter(state=NodeCheckState.WAITING, due_at__lte=timezone.now())
+    return waiting.exclude(busy).order_by()
+
+
+nodes_with_work = NodesWithWork(lambda: _due().values_list("node_id", flat=True))
+
+
+def frame(node_id: UUID) -> str:
+    """Return the round that a node shall run now; an empty id when there is none."""
+    due = _due().filter(node=node_id).first() if node_id in nodes_with_work() else None
+    return NodeChecks(check_id=str(due.pk) if due else "").model_dump_json()
+
+
+@transaction.atomic
+def apply_reports(node_id: UUID, reports: Sequence[CheckReport]) -> None:
+    """Store how a node fared; a report of a round that it was not asked for changes nothing."""
+    for report in reports:
+        node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
+        waiting = node.checks.filter(state=NodeCheckState.WAITING).first()
+        if waiting is not None and str(waiting.pk) == report.check_id:
+            _finish(node, waiting, report)
+
+
+def _finish(node: Node, check: NodeCheck, report: CheckReport) -> None:
+    results = [one.model_dump() for one in report.results[:MAX_RESULTS]]
+    for one in results:
+        one["message"] = one["message"].replace("\0", "")[:MAX_MESSAGE]
+    failed = [one for one in results if not one["passed"]]
+    passed = bool(results) and not failed
+    check.state = NodeCheckState.PASSED if passed else NodeCheckState.FAILED
+    check.results, check.finished_at = results, timezone.now()
+    check.save(update_fields=["state", "results", "finished_at", "updated_at"])
+    old = node.checks.order_by("-pk").values("pk")[KEPT:]
+    NodeCheck.objects.filter(pk__in=[row["pk"] for row in old]).delete()
+    _follow(node, check, failed)
+    nodes_with_work.forget()
+
+
+def _follow(node: Node, check: NodeCheck, failed: list[dict[str, Any]]) -> None:
+    if check.state == NodeCheckState.FAILED:
+        why = "; ".join(f"{one['name']}: {one['message']}" for one in failed) or "nothing was run"
+        message = f"Node {node.name} failed its checks: {why}"[:500]
+        record("node", node.pk, "node.check_failed", message, check=str(check.pk))
+        if node.checks_needed:
+            services.cordon(None, node.name, f"Failed its checks: {why}"[:300])
+            _repeat(node, node.checks_needed, AFTER_FAILURE)
+    elif node.checks_needed > 1:
+        _repeat(node, node.checks_needed - 1, AGAIN)
+    elif node.checks_needed == 1:
+        Node.objects.filter(pk=node.pk).update(checks_needed=0)
+        services.uncordon(None, node.name)
+
+
+def _repeat(node: Node, needed: int, after: timedelta) -> None:
+    Node.objects.filter(pk=node.pk).update(checks_needed=needed)
+    due_at = timezone.now() + after
+    NodeCheck.objects.create(node=node, cause="repeated", due_at=due_at)
+
+
+TAGS = ["nodes"]
+
+
+class CheckResultSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="disk, network, or gpu and its UUID.")
+    passed = serializers.BooleanField()
+    message = serializers.CharField(allow_blank=True)
+    numbers = serializers.DictField(child=serializers.FloatField())
+
+
+class NodeCheckSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    cause = serializers.CharField(help_text="joined, maintenance, admin or repeated.")
+    state = serializers.ChoiceField(NodeCheckState.values)
+    due_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(allow_null=True)
+    results = CheckResultSerializer(many=True)
+
+
+class NodeCheckBody(Body):
+    rounds = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST_NEEDED,
+        required=False,
+        help_text="Rounds to pass in a row before the node is used again; default 1.",
+    )
+
+
+class NodeChecksView(APIView):
+    permission_classes = (AdminWrites,)
+
+    @paged("list_node_checks", NodeCheckSerializer, TAGS)
+    def get(self, request: Request, name: str) -> Response:
+        """List the rounds of checks of a node, newest first."""
+        return page(request, of_node(name), _show, "id", descending=True)
+
+    @extend_schema(
+        operation_id="check_node",
+        request=NodeCheckBody,
+        responses={201: NodeCheckSerializer},
+        tags=TAGS,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Cordon a node, check it when no task is there, and use it again when it has passed."""
+        rounds = validated(NodeCheckBody, request).get("rounds", 1)
+        node = queries.find(name)
+        with transaction.atomic():
+            made = require(node, rounds, "admin", current_user.admin(request))
+            audit.record("node.check", "node", node.pk, name, after={"rounds": rounds})
+        return Response(_show([made])[0], status=201)
+
+
+def _show(checks: Sequence[NodeCheck]) -> list[Any]:
+    return list(NodeCheckSerializer(checks, many=True).data)
+
+
+def joined(node: Node) -> None:
+    """Have a node that has just joined pass its checks, where the setting says so."""
+    if (rounds := on_join()) and node.state == NodeState.JOINED:
+        require(node, rounds, "joined")

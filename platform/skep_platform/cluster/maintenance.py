@@ -1,0 +1,246 @@
+"""Windows of maintenance: an admin plans when nodes are not used. Reads, writes and REST.
+
+The scheduler places nothing on a node that would not end before its window begins. At the start the
+node is drained, at the end it is used again; `reconcile` does both. The node's row has the window
+that is on or comes next, because the scheduler reads nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from skep_platform.accounts import current_user
+from skep_platform.accounts.models import User
+from skep_platform.audit import services as audit
+from skep_platform.cluster import checks, services
+from skep_platform.cluster.models import MaintenanceState, MaintenanceWindow, Node, NodeState
+from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
+from skep_platform.core.errors import Conflict, NotFound, SkepError
+from skep_platform.core.events import record
+from skep_platform.core.paging import page, paged
+
+OPEN = (MaintenanceState.PLANNED, MaintenanceState.ACTIVE)
+MOST_NODES = 1000
+AT_ONCE = 100  # windows that begin or end in one round
+
+
+@transaction.atomic
+def plan(
+    user: User | None, nodes: Sequence[str], starts_at: datetime, ends_at: datetime, reason: str
+) -> list[MaintenanceWindow]:
+    """Plan a window for each of these nodes. Raises NotFound, SkepError `maintenance_invalid` and
+    Conflict `maintenance_overlaps`."""
+    if not starts_at < ends_at or ends_at <= timezone.now():
+        message = "A window ends after it begins, and in the future."
+        raise SkepError(message, code="maintenance_invalid")
+    found = _locked(nodes)
+    _refuse_overlaps(found, starts_at, ends_at)
+    made = [
+        MaintenanceWindow(
+            node=node, starts_at=starts_at, ends_at=ends_at, reason=reason, created_by=user
+        )
+        for node in found
+    ]
+    MaintenanceWindow.objects.bulk_create(made)
+    for window in made:
+        _note(window.node)
+        message = f"Maintenance of {window.node.name} is planned: {_words(window)}."
+        actor = services.username(user)
+        record("node", window.node_id, "node.maintenance_planned", message, actor=actor)
+        audit.record(
+            "maintenance.plan", "node", window.node_id, window.node.name, after=_audited(window)
+        )
+    services.notify_changed()
+    return made
+
+
+@transaction.atomic
+def cancel(user: User | None, window_id: UUID) -> None:
+    """Cancel a window that is planned, or end one that is on. Raises NotFound."""
+    window = _open().filter(pk=window_id).first()
+    if window is None:
+        raise NotFound("There is no such window, or it is over.")
+    [node] = _locked([window.node.name])
+    window.refresh_from_db()
+    if window.state not in OPEN:
+        raise NotFound("This window is over.")
+    before = _audited(window)
+    if window.state == MaintenanceState.ACTIVE:
+        _release(window, node)
+    window.state = MaintenanceState.CANCELLED
+    window.save(update_fields=["state", "updated_at"])
+    _note(node)
+    message = f"Maintenance of {node.name} was cancelled."
+    record("node", node.pk, "node.maintenance_cancelled", message, actor=services.username(user))
+    audit.record("maintenance.cancel", "node", node.pk, node.name, before=before)
+    services.notify_changed()
+
+
+def reconcile(now: datetime | None = None) -> None:
+    """Begin and end the windows whose time has come. One query when there are none; may overlap
+    with itself."""
+    now = now or timezone.now()
+    begins = _open().filter(state=MaintenanceState.PLANNED, starts_at__lte=now)
+    ends = _open().filter(state=MaintenanceState.ACTIVE, ends_at__lte=now)
+    for window in [*begins[:AT_ONCE], *ends[:AT_ONCE]]:
+        with transaction.atomic():
+            _advance(window, now)
+
+
+def open_windows(node: str = "") -> QuerySet[MaintenanceWindow]:
+    """Return the windows that are planned or on, of one node or of all."""
+    found = _open()
+    return found.filter(node__name=node) if node else found
+
+
+def _open() -> QuerySet[MaintenanceWindow]:
+    known = MaintenanceWindow.objects.exclude(node__state=NodeState.REMOVED)
+    return known.filter(state__in=OPEN).select_related("node", "created_by").order_by("pk")
+
+
+def _advance(window: MaintenanceWindow, now: datetime) -> None:
+    [node] = _locked([window.node.name])
+    window.refresh_from_db()
+    if window.state == MaintenanceState.PLANNED:
+        window.state, window.was_cordoned = MaintenanceState.ACTIVE, node.cordoned
+        until = window.ends_at.strftime("%Y-%m-%d %H:%M UTC")
+        reason = f"Maintenance until {until}" + (f": {window.reason}" if window.reason else "")
+        if window.ends_at > now:
+            services.mark_draining(None, node.name, reason[:300])
+    elif window.state == MaintenanceState.ACTIVE:
+        window.state = MaintenanceState.ENDED
+        _release(window, node)
+    else:
+        return
+    window.save(update_fields=["state", "was_cordoned", "updated_at"])
+    _note(node)
+    services.notify_changed()
+
+
+def _release(window: MaintenanceWindow, node: Node) -> None:
+    """Use a node again, unless it was cordoned before: after its checks, where it has some."""
+    if window.was_cordoned:
+        services.end_drain(node.name)
+    elif checks.after_maintenance():
+        checks.require(node, checks.after_maintenance(), "maintenance")
+    else:
+        services.uncordon(None, node.name)
+
+
+def _note(node: Node) -> None:
+    """Store in the row of the node which window is on or comes next."""
+    first = node.maintenance_windows.filter(state__in=OPEN).order_by("starts_at").first()
+    Node.objects.filter(pk=node.pk).update(
+        maintenance_from=first.starts_at if first else None,
+        maintenance_until=first.ends_at if first else None,
+    )
+
+
+def _locked(names: Sequence[str]) -> list[Node]:
+    rows = Node.objects.exclude(state=NodeState.REMOVED).filter(name__in=names)
+    found = list(rows.select_for_update(no_key=True).order_by("pk"))
+    if missing := sorted(set(names) - {node.name for node in found}):
+        raise NotFound(f"There is no node named {missing[0][:63]}.", nodes=missing[:20])
+    return found
+
+
+def _refuse_overlaps(nodes: Sequence[Node], starts_at: datetime, ends_at: datetime) -> None:
+    known = _open().filter(node__in=nodes, starts_at__lt=ends_at, ends_at__gt=starts_at)
+    if other := known.first():
+        message = f"{other.node.name} has a window already: {_words(other)}."
+        raise Conflict(message, code="maintenance_overlaps", node=other.node.name, id=str(other.pk))
+
+
+def _words(window: MaintenanceWindow) -> str:
+    times = f"{window.starts_at:%Y-%m-%d %H:%M} to {window.ends_at:%Y-%m-%d %H:%M} UTC"
+    return f"{times} ({window.reason})" if window.reason else times
+
+
+def _audited(window: MaintenanceWindow) -> dict[str, Any]:
+    return {name: getattr(window, name) for name in ("starts_at", "ends_at", "reason", "state")}
+
+
+TAGS = ["nodes"]
+
+
+class MaintenanceSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    node = serializers.CharField()
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    reason = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField(MaintenanceState.values)
+    created_by = serializers.CharField(allow_null=True)
+    created_at = serializers.DateTimeField()
+
+
+class MaintenanceBody(Body):
+    nodes = serializers.ListField(
+        child=serializers.CharField(max_length=63), min_length=1, max_length=MOST_NODES
+    )
+    starts_at = serializers.DateTimeField(help_text="The nodes are drained then.")
+    ends_at = serializers.DateTimeField(help_text="They are used again then.")
+    reason = serializers.CharField(max_length=300, required=False, allow_blank=True)
+
+
+class MaintenanceWindowsView(APIView):
+    permission_classes = (AdminWrites,)
+
+    @paged("list_maintenance_windows", MaintenanceSerializer, TAGS, OpenApiParameter("node", str))
+    def get(self, request: Request) -> Response:
+        """List the windows of maintenance that are planned or on."""
+        rows = open_windows(request.query_params.get("node", ""))
+        return page(request, rows, _show, "id")
+
+    @extend_schema(
+        operation_id="plan_maintenance",
+        request=MaintenanceBody,
+        responses={201: MaintenanceSerializer(many=True)},
+        tags=TAGS,
+    )
+    def post(self, request: Request) -> Response:
+        """Plan a window for nodes. Until it begins, nothing is placed there that would not end
+        before; then they are drained, and at its end used again."""
+        body = validated(MaintenanceBody, request)
+        names = list(dict.fromkeys(body["nodes"]))
+        when = body["starts_at"], body["ends_at"]
+        made = plan(current_user.admin(request), names, *when, body.get("reason", "").strip())
+        return Response(_show(made), status=201)
+
+
+class MaintenanceWindowView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="cancel_maintenance", responses={204: None}, tags=TAGS)
+    def delete(self, request: Request, id: UUID) -> Response:
+        """Cancel a window; one that is on ends, and the node is used again."""
+        cancel(current_user.admin(request), id)
+        return Response(status=204)
+
+
+def _show(windows: Sequence[MaintenanceWindow]) -> list[Any]:
+    return [
+        {
+            "id": window.pk,
+            "node": window.node.name,
+            "starts_at": window.starts_at,
+            "ends_at": window.ends_at,
+            "reason": window.reason,
+            "state": window.state,
+            "created_by": window.created_by.get_username() if window.created_by else None,
+            "created_at": window.created_at,
+        }
+        for window in windows
+    ]
