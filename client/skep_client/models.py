@@ -335,6 +335,20 @@ class Failure(Model):
     category: str = ""
 
 
+class FairnessFigures(Model):
+    jobs: int = 0
+    active: int = 0
+    unknown: int = 0
+    rho_mean: float | None = None
+    rho_max: float | None = None
+    unfair_share: float | None = None
+
+
+class FairnessJob(Model):
+    id: str
+    name: str
+
+
 class Fault(Model):
     id: int
     at: datetime
@@ -1361,6 +1375,17 @@ class User(Model):
     last_login_at: datetime | None = None
 
 
+class UserFairness(Model):
+    jobs: int = 0
+    active: int = 0
+    unknown: int = 0
+    rho_mean: float | None = None
+    rho_max: float | None = None
+    unfair_share: float | None = None
+    user: str = ""
+    worst_job: FairnessJob | None = None
+
+
 class UserMetric(Model):
     name: str
     count: int = 0
@@ -1377,6 +1402,15 @@ class VcClaims(Model):
     cells: list[Claim] = Field(default_factory=list)
     quotas: dict[str, int] = Field(default_factory=dict)
     pins: list[str] = Field(default_factory=list)
+
+
+class VcFairness(Model):
+    days: int = 0
+    gpus: int = 0
+    total: FairnessFigures | None = None
+    results: list[UserFairness] = Field(default_factory=list)
+    next: str | None = None
+    previous: str | None = None
 
 
 class VcGpus(Model):

@@ -99,6 +99,7 @@ EXPECTED = {
     "GET virtual-clusters/<name>/cells": OF_THE_TEAM,
     "GET virtual-clusters/<name>/queue": OF_THE_TEAM,
     "GET virtual-clusters/<name>/history": OF_THE_TEAM,
+    "GET virtual-clusters/<name>/fairness": OF_THE_TEAM,
     "GET virtual-clusters/<name>/members": OF_THE_TEAM,
     "GET virtual-clusters/<name>/metrics": OF_THE_TEAM,
     "PUT virtual-clusters/<name>/members/<username>": VC_ADMINS,

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import current_user
-from skep_platform.cells import layout, queries, services
+from skep_platform.cells import fairness, layout, queries, services
 from skep_platform.cells.serializers import (
     AssignmentSerializer,
     CellsSerializer,
@@ -24,6 +24,7 @@ from skep_platform.cells.serializers import (
     NodeForecastSerializer,
     PhysicalCellSerializer,
     VcCellsSerializer,
+    VcFairnessSerializer,
     VcHistorySerializer,
     VcQueueSerializer,
 )
@@ -31,7 +32,7 @@ from skep_platform.cluster import queries as cluster
 from skep_platform.cluster import services as nodes
 from skep_platform.cluster.api import NodeSerializer, ReasonBody, reason_of, show_one
 from skep_platform.core.api import IsAdmin, parameters, validated
-from skep_platform.core.paging import PAGE_PARAMETERS, paged
+from skep_platform.core.paging import PAGE_PARAMETERS, numbered_page, paged
 from skep_platform.core.parsers import body_text, yaml_parsers
 from skep_platform.tenancy import queries as tenancy
 
@@ -229,6 +230,29 @@ class HistoryView(APIView):
         query = parameters(HistoryQuery, request)
         since = query.get("since") or timezone.now() - timedelta(days=1)
         return Response(queries.history(vc, since, query.get("step", 0)))
+
+
+class FairnessQuery(QueueQuery):
+    days = serializers.IntegerField(min_value=1, max_value=fairness.MAX_DAYS, default=fairness.DAYS)
+
+
+class FairnessView(APIView):
+    @extend_schema(
+        operation_id="get_vc_fairness",
+        parameters=[FairnessQuery],
+        responses=VcFairnessSerializer,
+        tags=VC_TAGS,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """Return the finish-time fairness of each user: by what factor jobs of the last days took
+        longer than on an equal share of the GPUs. Others than VC admins see the own row only."""
+        vc = tenancy.find(request.user, name)
+        query = parameters(FairnessQuery, request)
+        found = fairness.of_vc(request.user, vc, query["days"])
+        users, first, limit = found.pop("users"), query["cursor"], query["limit"]
+        more = first + limit < len(users)
+        rows = users[first : first + limit]
+        return Response(found | numbered_page(request, rows, first, limit, more=more))
 
 
 class ForecastQuery(serializers.Serializer[Any]):

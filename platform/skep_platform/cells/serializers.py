@@ -319,6 +319,40 @@ class VcHistorySerializer(Serializer):
     models = serializers.DictField(child=UseSeriesSerializer())
 
 
+class FairnessFiguresSerializer(Serializer):
+    jobs = serializers.IntegerField(help_text="Jobs with a rho.")
+    active = serializers.IntegerField(help_text="Jobs that wait or run.")
+    unknown = serializers.IntegerField(
+        help_text="Jobs without one: they never ran, or nothing says how long they run."
+    )
+    rho_mean = serializers.FloatField(allow_null=True)
+    rho_max = serializers.FloatField(allow_null=True)
+    unfair_share = serializers.FloatField(
+        allow_null=True, help_text="The part of the jobs with a rho above 1.05."
+    )
+
+
+class FairnessJobSerializer(Serializer):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class UserFairnessSerializer(FairnessFiguresSerializer):
+    user = serializers.CharField()
+    worst_job = FairnessJobSerializer(allow_null=True)
+
+
+class VcFairnessSerializer(Serializer):
+    days = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="Owned now: what jobs would share equally.")
+    total = FairnessFiguresSerializer()
+    results = UserFairnessSerializer(
+        many=True, help_text="The largest mean first. The own row only, for others than VC admins."
+    )
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+
+
 class ForecastJobSerializer(Serializer):
     id = serializers.UUIDField(allow_null=True, help_text="Null: you may not see this job.")
     name = serializers.CharField(allow_null=True)

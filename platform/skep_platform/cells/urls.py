@@ -14,6 +14,7 @@ urlpatterns: list[URLPattern] = [
     path("virtual-clusters/<str:name>/cells", api.VcCellsView.as_view()),
     path("virtual-clusters/<str:name>/queue", api.QueueView.as_view()),
     path("virtual-clusters/<str:name>/history", api.HistoryView.as_view()),
+    path("virtual-clusters/<str:name>/fairness", api.FairnessView.as_view()),
     path("nodes/<str:name>/drain", api.DrainView.as_view()),
     path("nodes/<str:name>/undrain", api.UndrainView.as_view()),
     path("nodes/<str:name>/forecast", api.ForecastView.as_view()),

@@ -6,17 +6,17 @@ The figures have one definition for all policies and presets:
 - percentiles by nearest rank (a preset may have that of its artifact)
 - makespan: from the first submission to the last end (a preset may have the last end itself)
 - utilisation: GPU time held, of all GPU time within the makespan
-- finish-time fairness rho: JCT by the time that the job would take on its share of the cluster,
-  `duration * max(1, J * gpus / N)`, with J the mean number of jobs during its life
+- finish-time fairness rho: as `usage.fairness` has it, live too
 - deadlines met: jobs that ended by their deadline; refused and late ones missed it
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, fsum
+
+from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Outcome:
             "utilisation": used if self.utilisation is None else self.utilisation,
             "rho_mean": _mean(rho),
             "rho_max": max(rho, default=0.0),
-            "unfair_share": sum(value > 1.05 for value in rho) / len(rho) if rho else 0.0,
+            "unfair_share": sum(value > UNFAIR for value in rho) / len(rho) if rho else 0.0,
             "preemptions": sum(job.preemptions for job in self.jobs),
             "migrations": sum(job.migrations for job in self.jobs),
         }
@@ -134,28 +134,11 @@ class Outcome:
         return max(max(ends, default=0.0) - first, 0.0)
 
     def _rho(self, ended: Sequence[JobResult]) -> list[float]:
-        """The mean number of jobs is the integral of those that have come and not ended."""
-        if not self.gpus:
-            return []
-        changes = sorted(
-            [(job.submitted_at, 1) for job in ended] + [(job.ended_at or 0.0, -1) for job in ended]
-        )
-        moments, integral, total, active, before = [], [], 0.0, 0, 0.0
-        for moment, change in changes:
-            total += active * (moment - before)
-            before, active = moment, active + change
-            moments.append(moment)
-            integral.append(total)
-        found = []
-        for job in ended:
-            if job.duration_s <= 0 or job.jct_s <= 0:
-                continue
-            start = integral[bisect_right(moments, job.submitted_at) - 1]
-            end = integral[bisect_right(moments, job.submitted_at + job.jct_s) - 1]
-            jobs = (end - start) / job.jct_s
-            alone = job.duration_s * max(1.0, jobs * job.gpus / self.gpus)
-            found.append(job.jct_s / alone)
-        return found
+        lives = [
+            Life(job.submitted_at, job.submitted_at + job.jct_s, job.gpus, job.duration_s)
+            for job in ended
+        ]
+        return [rho for rho in finish_time_fairness(lives, self.gpus) if rho is not None]
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

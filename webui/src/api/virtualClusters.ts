@@ -22,6 +22,10 @@ export type VcQueue = Schemas["VcQueue"];
 
 export type VcHistory = Schemas["VcHistory"];
 
+/** By what factor jobs took longer than on an equal share of the GPUs, by user. */
+export type VcFairness = Schemas["VcFairness"];
+export type UserFairness = Schemas["UserFairness"];
+
 export const virtualCluster = (name: string) =>
   queryOptions({
     queryKey: ["virtual-clusters", name],
@@ -71,6 +75,16 @@ export const vcHistory = (name: string, seconds: number, step: number) =>
       const since = new Date(Date.now() - seconds * 1000).toISOString();
       const params = { path: { name }, query: { since, step } };
       return unwrap(client.GET("/api/v1/virtual-clusters/{name}/history", { params, signal }));
+    },
+  });
+
+/** Of the last 7 days: the 100 users with the largest mean. */
+export const vcFairness = (name: string) =>
+  queryOptions({
+    queryKey: ["vc-fairness", name],
+    queryFn: ({ signal }) => {
+      const params = { path: { name }, query: { limit: 100 } };
+      return unwrap(client.GET("/api/v1/virtual-clusters/{name}/fairness", { params, signal }));
     },
   });
 

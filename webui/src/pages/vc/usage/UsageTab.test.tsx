@@ -3,6 +3,7 @@ import { expect, test, vi } from "vitest";
 import { fireEvent } from "@testing-library/react";
 import type { Budget, Report, Sums } from "@/api/usage";
 import type { VirtualCluster } from "@/api/types";
+import type { VcFairness } from "@/api/virtualClusters";
 import { renderPage } from "@/test/render";
 import { serve } from "@/test/server";
 import { UsageTab } from "./UsageTab";
@@ -56,7 +57,28 @@ const usageOf = (by: string) => ({
   previous: null,
 });
 
+const FAIRNESS: VcFairness = {
+  days: 7,
+  gpus: 8,
+  total: { jobs: 3, active: 1, unknown: 1, rho_mean: 1.125, rho_max: 2.5, unfair_share: 1 / 3 },
+  results: [
+    {
+      user: "bob",
+      ...{ jobs: 1, active: 1, unknown: 0, rho_mean: 2.5, rho_max: 2.5, unfair_share: 1 },
+      worst_job: { id: "j2", name: "late" },
+    },
+    {
+      user: "cid",
+      ...{ jobs: 0, active: 0, unknown: 1, rho_mean: null, rho_max: null, unfair_share: null },
+      worst_job: null,
+    },
+  ],
+  next: null,
+  previous: null,
+};
+
 const ANSWERS = {
+  "GET /virtual-clusters/vision/fairness": FAIRNESS,
   "GET /virtual-clusters/vision/budget": BUDGET,
   "GET /virtual-clusters/vision/report": REPORT,
   "GET /usage": usageOf("day"),
@@ -104,4 +126,17 @@ test("a platform admin changes and removes the budget", async () => {
   expect(sent).toEqual([{ gpu_hours: 2000 }]);
   fireEvent.click(screen.getByRole("button", { name: "Remove" }));
   await screen.findByText("It may use any number of guaranteed GPU-hours.");
+});
+
+test("each user reads by what factor jobs took longer than on an equal share", async () => {
+  serve(ANSWERS);
+  renderPage(<UsageTab vc={vc(false)} admin={false} month="2026-11" />);
+  const table = await screen.findByRole("table", { name: "Fairness of each user" });
+  expect(within(table).getByRole("link", { name: "late" })).toHaveAttribute("href", "/jobs/j2");
+  expect(within(table).getAllByText("no estimate")).toHaveLength(2);
+  expect(
+    screen.getByText(
+      "3 jobs took 1.13 times as long on average as with an equal share of 8 GPUs, the worst one 2.5 times. 33% took more than 1.05 times.",
+    ),
+  ).toBeInTheDocument();
 });

@@ -27,6 +27,7 @@ import { QueryState } from "@/ui/QueryState";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { UsageBar } from "@/ui/UsageBar";
+import { FairnessSection } from "./FairnessSection";
 import css from "./UsageTab.module.css";
 
 const MONTHS = 13;
@@ -37,11 +38,12 @@ interface Props {
   month: string | undefined;
 }
 
-/** What is used of the budget, and for its VC admins the report of a month. */
+/** What is used of the budget, how fairly users were served, and for its VC admins the report of a month. */
 export function UsageTab({ vc, admin, month }: Props) {
   return (
     <div className={css.page}>
       <BudgetSection name={vc.name} admin={admin} />
+      <FairnessSection name={vc.name} />
       {vc.may_manage ? (
         <MonthlyReport name={vc.name} month={month ?? lastMonths(1)[0] ?? ""} />
       ) : (

@@ -1,0 +1,126 @@
+"""Finish-time fairness in a virtual cluster, by user: by what factor jobs took longer than on an
+equal share of what it owns (`skep_scheduler.usage.fairness`).
+
+Counted are guaranteed jobs with GPUs that were submitted in the last days, and older ones that
+still wait or run. A job that has not ended counts with what is left of its predicted or declared
+duration.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+from skep_platform.core.bulk import fetch
+from skep_platform.tenancy import queries as tenancy
+from skep_platform.tenancy.models import VirtualCluster
+from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness
+
+DAYS, MAX_DAYS = 7, 30
+MOST_JOBS = 50_000  # the newest ones
+DAY = 86_400.0
+LEAST_OVERRUN = 0.05  # of what it ran, for a job that runs on after its estimate
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job of the window. `ended`: it runs no more."""
+
+    id: str
+    name: str
+    owner: str
+    ended: bool
+    life: Life
+    rho: float | None = None
+
+
+def of_vc(user: Any, vc: VirtualCluster, days: int = DAYS) -> dict[str, Any]:
+    """Return the figures of all jobs together and of each user, the worst mean first. Who does not
+    manage the virtual cluster sees the own row only. Two queries."""
+    owned = int(fetch(OWNED, [vc.pk])[0][0] or 0)
+    now = time.time()
+    jobs = _with_rho(_read(vc, now - days * DAY, now), owned)
+    by_user: dict[str, list[_Job]] = {}
+    for job in jobs:
+        by_user.setdefault(job.owner, []).append(job)
+    seen = None if tenancy.manages(user, vc) else {user.get_username()}
+    rows = [
+        {"user": name, **_figures(own), "worst_job": _worst(own)}
+        for name, own in by_user.items()
+        if seen is None or name in seen
+    ]
+    rows.sort(key=lambda row: (-(row["rho_mean"] or 0.0), row["user"]))
+    return {"days": days, "gpus": owned, "total": _figures(jobs), "users": rows}
+
+
+def _figures(jobs: Sequence[_Job]) -> dict[str, Any]:
+    rhos = [job.rho for job in jobs if job.rho is not None]
+    return {
+        "jobs": len(rhos),
+        "active": sum(not job.ended for job in jobs),
+        "unknown": len(jobs) - len(rhos),
+        "rho_mean": fsum(rhos) / len(rhos) if rhos else None,
+        "rho_max": max(rhos, default=None),
+        "unfair_share": sum(rho > UNFAIR for rho in rhos) / len(rhos) if rhos else None,
+    }
+
+
+def _worst(jobs: Sequence[_Job]) -> dict[str, str] | None:
+    known = [job for job in jobs if job.rho is not None]
+    worst = max(known, key=lambda job: (job.rho, job.id), default=None)
+    return None if worst is None else {"id": worst.id, "name": worst.name}
+
+
+def _with_rho(jobs: Sequence[_Job], gpus: int) -> list[_Job]:
+    rhos = finish_time_fairness([job.life for job in jobs], gpus)
+    return [
+        _Job(job.id, job.name, job.owner, job.ended, job.life, rho)
+        for job, rho in zip(jobs, rhos, strict=True)
+    ]
+
+
+def _read(vc: VirtualCluster, since: float, now: float) -> list[_Job]:
+    params = {"vc": vc.pk, "since": since, "most": MOST_JOBS}
+    return [_job(row, since, now) for row in fetch(JOBS, params)]
+
+
+def _job(row: Sequence[Any], since: float, now: float) -> _Job:
+    pk, name, owner, gpus, submitted, ended, begun, ran, expected = row
+    seconds = (ran or 0.0) + (max(now - begun, 0.0) if begun and not ended else 0.0)
+    duration, left = ran, 0.0
+    if ended is None:
+        # A job that overruns its estimate is never taken for done.
+        left = max(expected - seconds, LEAST_OVERRUN * seconds) if expected is not None else 0.0
+        duration = seconds + left if expected is not None else None
+    until = now if ended is None else max(ended, submitted)
+    life = Life(submitted, until, gpus, duration or None, left, max(submitted, since))
+    return _Job(pk, name, owner, ended is not None, life)
+
+
+# Use is sampled each minute.
+OWNED = """
+SELECT sum(owned) FROM (
+  SELECT DISTINCT ON (gpu_model) owned FROM scheduling_vcuse
+   WHERE vc_id = %s AND at > now() - interval '10 minutes'
+   ORDER BY gpu_model, at DESC) newest
+"""
+
+JOBS = """
+SELECT j.id::text, j.name, u.username, j.gpus, extract(epoch FROM j.created_at)::float8,
+       extract(epoch FROM j.finished_at)::float8, extract(epoch FROM j.begun_at)::float8,
+       (SELECT sum(extract(epoch FROM a.finished_at - a.started_at))::float8
+          FROM jobs_jobattempt a WHERE a.job_id = j.id AND a.started_at IS NOT NULL),
+       coalesce(j.predicted_s, j.duration_s)::float8
+  FROM (SELECT id FROM jobs_job
+         WHERE vc_id = %(vc)s AND created_at >= to_timestamp(%(since)s)
+         UNION
+        SELECT id FROM jobs_job
+         WHERE vc_id = %(vc)s AND state IN ('WAITING', 'RUNNING', 'STOPPING')) found
+  JOIN jobs_job j ON j.id = found.id
+  JOIN accounts_user u ON u.id = j.owner_id
+ WHERE j.priority >= 0 AND j.gpus > 0 AND NOT j.awaits_dependencies
+ ORDER BY j.created_at DESC, j.id LIMIT %(most)s
+"""
