@@ -12,7 +12,6 @@ import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { PageTable } from "@/ui/table/PageTable";
-import css from "./admin.module.css";
 
 const NONE: Storage[] = [];
 
