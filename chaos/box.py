@@ -7,21 +7,23 @@ import asyncio
 import ctypes
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import psycopg
 from chaos import clocks
 from chaos.agent import GPU_MODEL
 from chaos.engine import EngineServer, Ledger, NodeEngine
-from chaos.proxy import Proxy
+from chaos.proxy import EngineProxy, NodeProxy, Proxy
 from tests.support.ports import free_port
 from tests.support.stack import READY_WITHIN_S, Stack, descendants, eventually, start
 
@@ -29,6 +31,7 @@ from skep_agent.join import join
 from skep_agent.shell.lease_guard import _open_page
 from skep_agent.statedir import StateDir
 from skep_agent.watchdog import SharedPage
+from skep_platform.onebox import engines, programs
 from skep_platform.onebox.children import Keeper, Program
 from skep_platform.onebox.home import Home
 
@@ -36,7 +39,7 @@ T = TypeVar("T")
 CLONE_NEWNS = 0x00020000
 ONLINE_WITHIN_S = 60.0
 # MiB of each: what the part needs, and little more, so that it is filled at once.
-DISKS = {"data": 96, "engines": 640, "nodes": 24}
+DISKS = {"data": 96, "engines": 640, "agents": 24}
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class Timing:
 class Node:
     name: str
     number: int
-    proxy: Proxy
+    proxy: NodeProxy
     engine: EngineServer
     keeper: Keeper
     state: StateDir
@@ -109,9 +112,17 @@ class Box:
         self.home = Home(folder / "home")
         self.ledger = Ledger()
         self.home.prepare()
+        # Not those of the home: `skep up` removes nodes that it had and is no longer asked for.
+        self.agents = folder / "agents"
+        self.agents.mkdir()
         self.disks = self._made_disks()  # by name; none where this machine has no small disks
         self.loop = Loop()  # after the mounts: a thread keeps the namespace it began in
         self.nodes: list[Node] = []
+        self._engines: dict[str, Keeper] = {}  # "postgres" and "valkey"
+        self.engine_proxies: dict[str, Proxy] = {}
+        self.database_clock = folder / "postgres.clock"
+        self._engine_urls: dict[str, str] = {}  # through the proxies
+        self._database_url = ""  # past them
         self.port, self.gateway_port, self.apps_port = free_port(), free_port(), free_port()
         self._count = nodes
         self.server_clock = folder / "server.clock"
@@ -120,9 +131,12 @@ class Box:
     # --- start and stop
 
     def start(self) -> None:
-        if self.prepared is not None:
-            self._use_prepared(self.prepared)
+        if self.prepared is not None and self.prepared.exists():
+            self._copy_state(self.prepared, self.home.root)
+        self._start_engines()
         self.start_server()
+        if self.prepared is not None and not self.prepared.exists():
+            self._keep_prepared(self.prepared)
         token = self._prepare_cluster()
         for number in range(self._count):
             self.nodes.append(self.loop.run(self._start_node(number, token)))
@@ -131,18 +145,61 @@ class Box:
             quotas = {"quotas": {GPU_MODEL: self._count * self.gpus}}
             api.put("/virtual-clusters/default/quotas", json=quotas).raise_for_status()
 
-    def _use_prepared(self, kept: Path) -> None:
-        names = ("engines", "operator-token")
-        if not kept.exists():
-            self.start_server()
-            self.stack.process.terminate()
-            self.stack.process.wait(60)
-            kept.mkdir(parents=True)
-            for name in names:
-                _copy(self.home.root / name, kept)
-            return
-        for name in names:
-            _copy(kept / name, self.home.root)
+    def _keep_prepared(self, kept: Path) -> None:
+        """Keep the database and its secrets as they are now, at rest, and go on."""
+        self._stop_server()
+        for keeper in self._engines.values():
+            self.loop.run(keeper.stop(20))
+        kept.mkdir(parents=True)
+        self._copy_state(self.home.root, kept)
+        self._start_engines()
+        self.start_server()
+
+    def _copy_state(self, source: Path, into: Path) -> None:
+        for name in ("engines", "operator-token"):
+            subprocess.run(["cp", "--archive", str(source / name), str(into)], check=True)
+
+    # --- engines
+
+    def _start_engines(self) -> None:
+        """Those of `skep up`, but with a proxy before each and a clock that can jump. The server
+        uses them as engines of the operator's own."""
+        made = self.made = engines.prepare(self.home.engines)
+        self._database_url = made.postgres.url()
+        ways = self.folder / "ways"
+        ways.mkdir(exist_ok=True)
+        sockets = {
+            "postgres": (made.postgres.data / engines.POSTGRES_SOCKET, engines.POSTGRES_SOCKET),
+            "valkey": (made.valkey.socket, engines.VALKEY_SOCKET),
+        }
+        if not self.engine_proxies:
+            for name, (target, own) in sockets.items():
+                proxy = EngineProxy(ways / own, target)
+                self.loop.run(proxy.start())
+                self.engine_proxies[name] = proxy
+        folder, valkey = str(made.postgres.data), str(made.valkey.socket)
+        self._engine_urls = {
+            "SKEP_DATABASE_URL": made.postgres.url().replace(quote(folder), quote(str(ways))),
+            "SKEP_REDIS_URL": made.valkey.url().replace(
+                quote(valkey), quote(str(ways / engines.VALKEY_SOCKET))
+            ),
+        }
+        programs = {"postgres": made.postgres.program(), "valkey": made.valkey.program()}
+        clock = clocks.environment(self.database_clock)
+        if clock:
+            self.database_clock.chmod(0o644)
+        programs["postgres"] = replace(
+            programs["postgres"], env={**programs["postgres"].env, **clock}
+        )
+        for name, program in programs.items():
+            self._engines[name] = Keeper(program, self.home.log)
+            self.loop.call(self._engines[name].start)
+        eventually(lambda: all(self._engine_answers()), self._ready_within_s)
+
+    def _engine_answers(self) -> Iterator[bool]:
+        for name, engine in (("postgres", self.made.postgres), ("valkey", self.made.valkey)):
+            pid = self._engines[name].pid
+            yield pid is not None and engine.is_ready(pid)
 
     @property
     def _ready_within_s(self) -> float:
@@ -159,6 +216,7 @@ class Box:
             "SKEP_SCHEDULING_MIN_RUN_S": "1",
             "SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S": "1",
             "SKEP_CORDON_FAULTS": "0",  # the faults here are not those of the nodes
+            **self._engine_urls,
             **clocks.environment(self.server_clock),
         }
         # The same ports after a restart: the proxies know them.
@@ -181,11 +239,11 @@ class Box:
 
     async def _start_node(self, number: int, token: str) -> Node:
         name = f"chaos-{number + 1}"
-        proxy = Proxy(self.port, self.gateway_port)
+        proxy = NodeProxy(self.port, self.gateway_port)
         await proxy.start()
         engine = EngineServer(NodeEngine(name, self.ledger), self.folder)
         await engine.start()
-        state = StateDir(self.home.nodes / name)
+        state = StateDir(self.agents / name)
         await join(f"http://127.0.0.1:{proxy.port}", token, name, state)
         clock = self.folder / f"{name}.clock"
         program = self.agent_program(name, state.path, self.folder, clock)
@@ -212,13 +270,22 @@ class Box:
             self._stop_watchdog(node)
             self.loop.call(node.proxy.close)
             self.loop.call(node.engine.close)
-        if self.stack.process is not None:
-            self.stack.process.terminate()
-            try:
-                self.stack.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.stack.process.kill()
+        self._stop_server()
+        for keeper in self._engines.values():
+            with suppress(Exception):
+                self.loop.run(keeper.stop(10))
+        for proxy in self.engine_proxies.values():
+            self.loop.call(proxy.close)
         self.loop.close()
+
+    def _stop_server(self) -> None:
+        if self.stack.process is None:
+            return
+        self.stack.process.terminate()
+        try:
+            self.stack.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.stack.process.kill()
 
     def _stop_watchdog(self, node: Node) -> None:
         """It stays for a while after an agent that left containers behind."""
@@ -237,7 +304,7 @@ class Box:
         libc = ctypes.CDLL(None, use_errno=True)
         if os.geteuid() != 0 or libc.unshare(CLONE_NEWNS) != 0:
             return {}
-        disks = {name: self.home.root / name for name in DISKS}
+        disks = {"data": self.home.data, "engines": self.home.engines, "agents": self.agents}
         try:
             _mount("--make-rprivate", "/")
             for name, path in disks.items():
@@ -264,14 +331,28 @@ class Box:
 
     def pids(self) -> dict[str, int]:
         """Process ids of all parts that live, by name; those of agents begin with "agent-"."""
-        agents = {f"agent-{node.name}": node.pid for node in self.nodes if node.pid}
-        return {**self.stack.pids(), **{name: pid for name, pid in agents.items() if pid}}
+        own = {name: keeper.pid for name, keeper in self._keepers().items()}
+        return {**self.stack.pids(), **{name: pid for name, pid in own.items() if pid}}
+
+    def _keepers(self) -> dict[str, Keeper]:
+        return {**self._engines, **{f"agent-{node.name}": node.keeper for node in self.nodes}}
 
     def missing_parts(self) -> list[str]:
-        """Names of the parts that are between two lives."""
+        """Names of the parts that are between two lives, or do not work yet. (Of the web server and
+        the gateway a probe and the nodes show that.)"""
         children = self.home.read_status().get("children", [])
-        down = [child["name"] for child in children if not child["pid"]]
-        return down + [f"agent-{node.name}" for node in self.nodes if not node.pid]
+        pids = {child["name"]: child["pid"] for child in children}
+        pids |= {name: keeper.pid for name, keeper in self._keepers().items()}
+        down = [name for name, pid in pids.items() if not pid]
+        down += [n for n, pid in pids.items() if n.startswith("worker-") and self._began(n) != pid]
+        return down if _listens(self.apps_port) else [*down, "apps"]
+
+    def _began(self, worker: str) -> int:
+        """Return the process id that a worker wrote down once it consumed."""
+        try:
+            return int(programs.ready_file(self.home, worker).read_text() or 0)
+        except OSError:
+            return 0
 
     def tree(self, name: str) -> list[int]:
         """Return the process of a part and its children, PostgreSQL's backends for instance."""
@@ -280,7 +361,7 @@ class Box:
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database as a witness apart from the API. Raises psycopg.Error."""
-        with psycopg.connect(self.stack.database_url, connect_timeout=5) as connection:
+        with psycopg.connect(self._database_url, connect_timeout=5) as connection:
             connection.execute("SET statement_timeout = 20000")
             cursor = connection.execute(sql, values)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
@@ -310,8 +391,10 @@ class Box:
     # --- whole-box faults
 
     def kill_everything(self) -> None:
-        """As a power cut of the server: the supervisor and, by that, all of its children."""
+        """As a power cut of the server's machine: the supervisor with its children, and the
+        engines, which come back by themselves."""
         processes = [self.stack.process.pid, *self.stack.processes()]
+        processes += [*self.tree("postgres"), *self.tree("valkey")]
         for pid in processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, SIGKILL)
@@ -363,9 +446,12 @@ def _lives(pid: int) -> bool:
     return state != "Z"
 
 
-def _copy(source: Path, into: Path) -> None:
-    """With its owners, into a folder that may have some of it."""
-    subprocess.run(["cp", "--archive", str(source), str(into)], check=True)
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _mount(*arguments: str) -> None:

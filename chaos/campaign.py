@@ -120,8 +120,9 @@ class Campaign:
                 self.workload.step(submit=not self._no_more_jobs.is_set())
             if time.monotonic() - looked > LOOK_S:
                 looked = time.monotonic()
-                with suppress(psycopg.Error):
+                with suppress(psycopg.Error, httpx.HTTPError):
                     self.checks.look()
+                    self.checks.look_at_logs()
 
     def _one(self, number: int, fault: Fault) -> None:
         before = len(self.checks.all_violations())

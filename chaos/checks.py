@@ -7,7 +7,6 @@ is missed. The engines' ledger is the word of the nodes, the API that of a user.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable
 
 import httpx
@@ -18,6 +17,8 @@ from chaos.workload import Workload
 # How long rows and containers may disagree while nothing is broken; a lease that ends, or a
 # message that is sent again, is within it.
 STUCK_S = 45.0
+SETTLED_S = 10.0  # after which the log of a container should be whole
+LOGS_AT_ONCE = 8
 
 # No foreign tables are touched; the product does not see them.
 WITNESS = """
@@ -30,6 +31,19 @@ BEGIN
     VALUES (TG_TABLE_NAME, NEW.id, OLD.state, NEW.state);
     RETURN NULL;
 END $$;
+CREATE TABLE IF NOT EXISTS chaos_lease (
+    id bigserial PRIMARY KEY, device text, slot int, attempt uuid, taken boolean);
+CREATE OR REPLACE FUNCTION chaos_leased() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_lease (device, slot, attempt, taken)
+    VALUES (NEW.device_id, NEW.slot, NEW.attempt_id, TG_OP = 'INSERT');
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER chaos_lease_taken AFTER INSERT ON jobs_lease
+    FOR EACH ROW EXECUTE FUNCTION chaos_leased();
+CREATE OR REPLACE TRIGGER chaos_lease_given AFTER UPDATE OF released_at ON jobs_lease
+    FOR EACH ROW WHEN (OLD.released_at IS NULL AND NEW.released_at IS NOT NULL)
+    EXECUTE FUNCTION chaos_leased();
 CREATE OR REPLACE TRIGGER chaos_job AFTER UPDATE OF state ON jobs_job
     FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION chaos_changed();
 CREATE OR REPLACE TRIGGER chaos_attempt AFTER UPDATE OF state ON jobs_taskattempt
@@ -41,10 +55,14 @@ JOB_ORDER = {"WAITING": 0, "RUNNING": 1, "STOPPING": 2, "SUCCEEDED": 3, "FAILED"
 ATTEMPT_ORDER = {"ASSIGNED": 0, "PREPARING": 1, "RUNNING": 2, "STOPPING": 3, "SUCCEEDED": 4}
 ATTEMPT_ORDER |= {"FAILED": 4, "STOPPED": 4, "LOST": 4}
 
+# By the order in which the database gave and took them: the times in the rows are those of servers,
+# whose clocks jump.
 OVERLAPS = """
-SELECT a.device_id, a.attempt_id, b.attempt_id FROM jobs_lease a JOIN jobs_lease b
-    ON a.device_id = b.device_id AND a.slot = b.slot AND a.id < b.id
- WHERE tstzrange(a.acquired_at, a.released_at) && tstzrange(b.acquired_at, b.released_at)
+SELECT device, attempt FROM (
+    SELECT *, sum(CASE WHEN taken THEN 1 ELSE -1 END) OVER (
+                  PARTITION BY device, slot ORDER BY id) AS held
+      FROM chaos_lease) counted
+ WHERE held > 1
 """
 
 
@@ -64,6 +82,7 @@ class Checks:
         self._box = box
         self._workload = workload
         self._seen_change = 0
+        self._read: set[str] = set()  # containers whose logs are complete
         self._disagree_since: dict[tuple[str, str], float] = {}
         box.query(WITNESS)
 
@@ -81,6 +100,16 @@ class Checks:
             if goes_back(kind, before, after):
                 self.violations.append(f"{kind} {subject} went from {before} to {after}")
         self._compare_with_nodes()
+
+    def look_at_logs(self) -> None:
+        """Check logs of attempts that have ended a while ago, a few at a time. What is not complete
+        yet is looked at again at the end. Raises psycopg.Error and httpx.HTTPError."""
+        until = time.monotonic() - SETTLED_S
+        due = [run for run in self._unread() if run.ended is not None and run.ended < until]
+        with self._box.stack.api() as api:
+            for run in due[:LOGS_AT_ONCE]:
+                if not self._log_problems(api, run, whole=True):
+                    self._read.add(run.container_id)
 
     def faulted(self) -> None:
         """Something was broken: what rows and containers disagree on counts from now."""
@@ -119,8 +148,8 @@ class Checks:
         """Check everything that ever ran, once all jobs have ended. Raises psycopg.Error and
         httpx.TransportError."""
         self.look()
-        for device, first, second in self._box.query(OVERLAPS):
-            self.violations.append(f"device {device} was leased to {first} and {second} at a time")
+        for device, attempt in self._box.query(OVERLAPS):
+            self.violations.append(f"{device} was leased to attempt {attempt} and to another one")
         [(leases,)] = self._box.query("SELECT count(*) FROM jobs_lease WHERE released_at IS NULL")
         if leases:
             self.violations.append(f"{leases} leases are not given back")
@@ -133,27 +162,30 @@ class Checks:
         be missing, but nothing in between."""
         rows = self._box.query("SELECT id::text, state FROM jobs_taskattempt")
         states = dict(rows)
-        runs = [run for run in self._box.ledger.runs if run.ended is not None]
-        twice = Counter(run.attempt_id for run in runs)
         with self._box.stack.api() as api:
-            for run in runs:
+            for run in self._unread():
                 state = states.get(run.attempt_id)
                 if state is None:
                     self.violations.append(f"attempt {run.attempt_id} ran and is not known")
-                elif twice[run.attempt_id] == 1:
-                    self._check_log(api, run, whole=state != "LOST")
+                elif run.ended is not None:
+                    self.violations += self._log_problems(api, run, whole=state != "LOST")
 
-    def _check_log(self, api: httpx.Client, run: Run, *, whole: bool) -> None:
+    def _unread(self) -> list[Run]:
+        return [run for run in list(self._box.ledger.runs) if run.container_id not in self._read]
+
+    def _log_problems(self, api: httpx.Client, run: Run, *, whole: bool) -> list[str]:
+        problems = []
         for stream in STREAMS:
             path = f"/attempts/{run.attempt_id}/logs/{stream}"
             answer = api.get(path, params={"raw": "true"}).raise_for_status()
             wrote, stored = run.output(stream), answer.content
             if stored == wrote or (not whole and wrote.startswith(stored)):
                 continue
-            self.violations.append(
+            problems.append(
                 f"log {stream} of attempt {run.attempt_id}: {len(stored)} of {len(wrote)} bytes, "
                 f"equal up to {_equal(stored, wrote)}"
             )
+        return problems
 
 
 def _equal(one: bytes, other: bytes) -> int:

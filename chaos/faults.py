@@ -161,6 +161,25 @@ def _lost(mode: Mode) -> Break:
     return run
 
 
+def _engine_cut(engine: str) -> Break:
+    def run(box: Box, chance: random.Random) -> None:
+        box.loop.call(box.engine_proxies[engine].cut)
+
+    return run
+
+
+def _engine_broken(engine: str, mode: Mode) -> Break:
+    def run(box: Box, chance: random.Random) -> None:
+        proxy = box.engine_proxies[engine]
+        box.loop.call(proxy.set_mode, mode)
+        try:
+            time.sleep(chance.uniform(1, 6))
+        finally:
+            box.loop.call(proxy.set_mode, "open")
+
+    return run
+
+
 def _some(box: Box, chance: random.Random) -> list[Node]:
     return chance.sample(box.nodes, chance.randint(1, len(box.nodes)))
 
@@ -239,6 +258,10 @@ def _jump_server(box: Box, chance: random.Random) -> None:
     _jump(box.server_clock, chance)
 
 
+def _jump_database(box: Box, chance: random.Random) -> None:
+    _jump(box.database_clock, chance)
+
+
 def _jump_node(box: Box, chance: random.Random) -> None:
     _jump(chance.choice(box.nodes).clock, chance)
 
@@ -280,15 +303,22 @@ FAULTS: tuple[Fault, ...] = (
     Fault("lost from server to node", 2, _broken("down")),
     Fault("cut off past the lease", 2, _lost("refuse"), lost=True),
     Fault("silent past the lease", 2, _lost("silent"), lost=True),
+    Fault("cut connections to PostgreSQL", 2, _engine_cut("postgres")),
+    Fault("silent connections to PostgreSQL", 2, _engine_broken("postgres", "silent")),
+    Fault("answers of PostgreSQL lost", 2, _engine_broken("postgres", "down")),
+    Fault("cut connections to Valkey", 2, _engine_cut("valkey")),
+    Fault("silent connections to Valkey", 2, _engine_broken("valkey", "silent")),
+    Fault("answers of Valkey lost", 2, _engine_broken("valkey", "down")),
     Fault("full disk of logs", 2, _fill("data", 3, 8), possible=_has_disks),
     Fault("full disk of PostgreSQL", 2, _fill("engines", 2, 5), possible=_has_disks),
-    Fault("full disk of agents", 2, _fill("nodes", 2, 5), possible=_has_disks),
+    Fault("full disk of agents", 2, _fill("agents", 2, 5), possible=_has_disks),
     Fault("emptied Valkey", 3, _empty_valkey),
     Fault("wiped agent", 3, _wipe_agent),
     Fault("doubled agent", 2, _double),
     Fault("doubled agent, first cut off", 2, _double_while_cut),
     Fault("hanging engine", 2, _hang_engine),
     Fault("clock jump of the server", 2, _jump_server, possible=_has_clocks),
+    Fault("clock jump of PostgreSQL", 2, _jump_database, possible=_has_clocks),
     Fault("clock jump of a node", 2, _jump_node, possible=_has_clocks),
 )
 

@@ -1,7 +1,9 @@
-"""A reverse proxy as in front of many machines, one for each node, whose connections can be broken.
+"""Proxies whose connections can be broken. They forward bytes.
 
-It forwards bytes. Of each connection it reads the first line, and sends what agents ask for to the
-gateway and all else to the web server, as `docs/operations.md` has it for nginx.
+`NodeProxy` is a reverse proxy as in front of many machines, one for each node: of each connection
+it reads the first line, and sends what agents ask for to the gateway and all else to the web
+server, as `docs/operations.md` has it for nginx. `EngineProxy` is the way of the server's processes
+to PostgreSQL or Valkey.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 PIECE = 16 * 1024
@@ -21,6 +24,9 @@ SLOW_BYTES_PER_S = 4000.0
 # the other direction works. "silent": nothing moves, and all of it arrives when that is over.
 # "slow": SLOW_BYTES_PER_S in each direction of each connection.
 Mode = Literal["open", "refuse", "up", "down", "silent", "slow"]
+
+
+_Way = tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,21 +49,19 @@ class _Connection:
 
 
 class Proxy:
-    """One node's way to the server. All methods are for the loop that it was started on."""
+    """All methods are for the loop that it was started on."""
 
-    def __init__(self, web: int, gateway: int) -> None:
-        """`web` and `gateway` are the ports of the servers on the loopback."""
-        self._web, self._gateway = web, gateway
+    def __init__(self) -> None:
         self._mode: Mode = "open"
         self._moving = asyncio.Event()
         self._moving.set()
         self._connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
-        self.port = 0
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=PIECE * 4)
-        self.port = self._server.sockets[0].getsockname()[1]
+    async def _target(self, reader: asyncio.StreamReader) -> _Way:
+        """Connect onward, and return what was read of the client for that. Raises OSError or
+        ValueError."""
+        raise NotImplementedError
 
     def close(self) -> None:
         if self._server:
@@ -89,9 +93,7 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            first = await reader.readline()
-            port = self._gateway if _is_for_gateway(first) else self._web
-            there, back = await asyncio.open_connection("127.0.0.1", port)
+            first, there, back = await self._target(reader)
         except (OSError, ValueError):
             writer.transport.abort()
             return
@@ -125,6 +127,39 @@ class Proxy:
                     await asyncio.sleep(len(data) / SLOW_BYTES_PER_S)
             if self._mode != lost_in and sink.can_write_eof():
                 sink.write_eof()
+
+
+class NodeProxy(Proxy):
+    """One node's way to the server."""
+
+    def __init__(self, web: int, gateway: int) -> None:
+        """`web` and `gateway` are the ports of the servers on the loopback."""
+        super().__init__()
+        self._web, self._gateway = web, gateway
+        self.port = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=PIECE * 4)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _target(self, reader: asyncio.StreamReader) -> _Way:
+        first = await reader.readline()
+        port = self._gateway if _is_for_gateway(first) else self._web
+        return (first, *await asyncio.open_connection("127.0.0.1", port))
+
+
+class EngineProxy(Proxy):
+    """The servers' way to an engine's socket `target`, by another socket."""
+
+    def __init__(self, socket: Path, target: Path) -> None:
+        super().__init__()
+        self._socket, self._engine = socket, target
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._accept, self._socket)
+
+    async def _target(self, reader: asyncio.StreamReader) -> _Way:
+        return (b"", *await asyncio.open_unix_connection(self._engine))
 
 
 def _is_for_gateway(first_line: bytes) -> bool:

@@ -78,7 +78,7 @@ def _chatty(draw: Draw) -> Job:
 
 
 def _long(draw: Draw) -> Job:
-    return Job("long", _body(_role(f"{draw.seconds(15, 30)} {draw.lines(300)}", 2)), {SUCCEEDED})
+    return Job("long", _body(_role(f"{draw.seconds(10, 20)} {draw.lines(300)}", 2)), {SUCCEEDED})
 
 
 def _failing(draw: Draw) -> Job:
@@ -220,8 +220,11 @@ class Workload:
             job.id, job.submitted_at = answer.json()["id"], time.monotonic()
             return True
         if answer.status_code < 500 and answer.status_code != 429:
-            self.violations.append(f"submit of {job.body['name']} was refused: {answer.text[:300]}")
             self._pending = None
+            # The job that it depends on has failed already, and rightly so.
+            if "dependency_never_holds" not in answer.text:
+                text = f"submit of {job.body['name']} was refused: {answer.text[:300]}"
+                self.violations.append(text)
         return False
 
     def _submit(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from chaos.proxy import Proxy
+from chaos.proxy import NodeProxy
 
 GATEWAY_LINE = b"GET /ws/agent HTTP/1.1\r\n"
 WEB_LINE = b"GET /api/v1/jobs HTTP/1.1\r\n"
@@ -33,15 +33,15 @@ async def echo(name: bytes) -> AsyncIterator[int]:
 
 
 @pytest.fixture
-async def proxy() -> AsyncIterator[Proxy]:
+async def proxy() -> AsyncIterator[NodeProxy]:
     async with echo(b"web ") as web, echo(b"gateway ") as gateway:
-        proxy = Proxy(web, gateway)
+        proxy = NodeProxy(web, gateway)
         await proxy.start()
         yield proxy
         proxy.close()
 
 
-async def connected(proxy: Proxy, first: bytes = GATEWAY_LINE):
+async def connected(proxy: NodeProxy, first: bytes = GATEWAY_LINE):
     """Connect through it. The writer is to be kept: the connection ends with it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     writer.write(first)
