@@ -1,8 +1,9 @@
-"""`pages`: what the pages ask for, over HTTP, of a platform with 1,000,000 jobs, 5,000 users, 200
-virtual clusters, 10,000 nodes and 1,000,000 audit entries.
+"""`pages`: what the pages and clients of OpenPAI ask for, over HTTP, of a platform with 1,000,000
+jobs, 5,000 users, 200 virtual clusters, 10,000 nodes and 1,000,000 audit entries.
 
-SKEP_BENCH_JOBS=100000 makes a smaller one. The reference of the times is the goal, 100 ms; OpenPAI
-takes 10 s for its list at 30,000 jobs. "queries" counts those of the database.
+SKEP_BENCH_JOBS=100000 makes a smaller one. The reference of the times is the goal, 100 ms, and 150
+for OpenPAI's API; OpenPAI takes 10 s for its list at 30,000 jobs. "queries" counts those of the
+database. SKEP_BENCH_PAGES=openpai asks only for pages with this in their name.
 
 SKEP_BENCH_KEEP=1 keeps the database, and uses one that was kept: filling takes minutes. It needs a
 server that outlives the benchmark, by SKEP_DATABASE_URL.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.support import engines
 
 engines.prepare_environment()
 os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
+os.environ["SKEP_OPENPAI_API"] = "1"
 
 import django  # noqa: E402
 
@@ -37,16 +39,18 @@ from django.test.utils import (  # noqa: E402
 )
 from django.utils import timezone  # noqa: E402
 from tests.support.gateway_server import ProcessServer  # noqa: E402
-from tests.support.platform_api import Api  # noqa: E402
+from tests.support.platform_api import ROOT, Api  # noqa: E402
 from tests.support.platform_factories import make_user  # noqa: E402
 
 from skep_platform.accounts.models import User  # noqa: E402
+from skep_platform.core.notifications import valkey  # noqa: E402
 from skep_platform.jobs.models import Job  # noqa: E402
 from skep_platform.tenancy import memberships  # noqa: E402
 from skep_platform.tenancy.models import VirtualCluster  # noqa: E402
 
 BENCH = "pages"
-GOAL_MS = 100.0
+GOAL_MS, GOAL_OPENPAI_MS = 100.0, 150.0
+OPENPAI = "/rest-server/api/v2"
 REPEATS, WARM = 20, 2
 
 
@@ -82,7 +86,7 @@ def main() -> None:
         callers = _callers()
         connection.close()
         with ProcessServer(SKEP_LOG_LEVEL="WARNING") as server:
-            address = f"http://127.0.0.1:{server.port}/api/v1"
+            address = f"http://127.0.0.1:{server.port}"
             with httpx.Client(base_url=address, timeout=120) as http:
                 report(BENCH, "load_at_the_start", os.getloadavg()[0], "processes")
                 for page in _pages(http, callers):
@@ -174,8 +178,47 @@ def _pages(http: httpx.Client, callers: dict[str, Api]) -> list[Page]:
             "_search_none": {"target": "no such job"},
         }.items():
             pages.append(Page(f"audit{name}", caller, "/audit", query))
+    pages = [replace(page, path=ROOT + page.path) for page in pages]
+    pages += _openpai_pages()
     chosen = os.environ.get("SKEP_BENCH_PAGES", "")
     return [page for page in pages if chosen in page.name]
+
+
+def _openpai_pages() -> list[Page]:
+    """OpenPAI's list of jobs with each filter, order and page that it has. Its own page asks for 20
+    jobs and their number; scripts ask for nothing, and get 5,000."""
+    orders = (
+        *("jobName", "submissionTime", "username", "vc", "retries", "totalTaskNumber"),
+        *("totalGpuNumber", "state", "completionTime", "jobPriority"),
+    )
+    queries: dict[str, dict[str, Any]] = {
+        "": {},
+        "_counted": {"withTotalCount": "true"},
+        "_deep": {"offset": 90_000},
+        "_by_state": {"state": "FAILED"},
+        "_active": {"state": "WAITING,RUNNING"},
+        "_by_vc": {"vc": "vc-1", "withTotalCount": "true"},
+        "_by_user": {"username": "user-202", "withTotalCount": "true"},
+        "_by_tag": {"tagsContain": "a"},
+        "_by_rare_tag": {"tagsContain": "rare"},
+        "_without_tag": {"tagsNotContain": "a,b", "withTotalCount": "true"},
+        "_by_priority": {"jobPriority": "default"},
+        "_by_rare_priority": {"jobPriority": "prod"},
+        "_keyword_frequent": {"keyword": "resnet", "withTotalCount": "true"},
+        "_keyword_rare": {"keyword": "needle"},
+        "_keyword_user": {"keyword": "user-20"},
+        "_keyword_vc": {"keyword": "vc-1"},
+        "_keyword_none": {"keyword": "no such job"},
+        "_keyword_short": {"keyword": "le"},
+    }
+    for order in orders:
+        queries |= {f"_{order}_{way}": {"order": f"{order},{way}"} for way in ("ASC", "DESC")}
+    found = [
+        Page(f"openpai_jobs{name}", caller, f"{OPENPAI}/jobs", {"limit": 20, **query})
+        for caller in ("admin", "member", "vc_admin")
+        for name, query in queries.items()
+    ]
+    return [*found, Page("openpai_jobs_5000", "admin", f"{OPENPAI}/jobs")]
 
 
 def _deep(http: httpx.Client, admin: Api, newest: Job) -> str:
@@ -187,10 +230,17 @@ def _deep(http: httpx.Client, admin: Api, newest: Job) -> str:
     return Cursor((half, newest.pk)).encode()
 
 
+def _forget_limits() -> None:
+    """Let the callers ask again: a user may search so many times a minute."""
+    for key in valkey().scan_iter("skep:rate:*"):
+        valkey().delete(key)
+
+
 def _measure(http: httpx.Client, callers: dict[str, Api], page: Page) -> None:
     api = callers[page.caller]
     headers = {"Authorization": f"Bearer {api.token}"}
     took = []
+    _forget_limits()
     for number in range(WARM + REPEATS):
         began = time.perf_counter()
         answer = http.get(page.path, params=page.query, headers=headers)
@@ -201,10 +251,11 @@ def _measure(http: httpx.Client, callers: dict[str, Api], page: Page) -> None:
         if number == WARM and elapsed > 5:
             break
     with CaptureQueriesContext(connection) as captured:
-        api.get(page.path, **page.query)
+        api.client.get(page.path, page.query)
     name = f"{page.name}_as_{page.caller}"
+    goal = GOAL_OPENPAI_MS if page.path.startswith(OPENPAI) else GOAL_MS
     report(BENCH, f"{name}_p50", percentile(took, 50), "ms")
-    report(BENCH, f"{name}_p95", percentile(took, 95), "ms", GOAL_MS)
+    report(BENCH, f"{name}_p95", percentile(took, 95), "ms", goal)
     report(BENCH, f"{name}_bytes", answer.num_bytes_downloaded, "B")
     report(BENCH, f"{name}_queries", len(captured), "queries")
     if os.environ.get("SKEP_BENCH_SQL") and percentile(took, 50) > 60:

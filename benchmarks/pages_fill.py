@@ -6,6 +6,7 @@ its model, so that a new column needs no change here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,8 @@ def fill(size: Size) -> None:
             "SELECT audit_add_month(now() - make_interval(days => 30 * n)) "
             "FROM generate_series(0, 13) n"
         )
+    many = (Job, TaskRole, Task, TaskAttempt, Event, UsageDay)
+    indexes = _without_indexes(many)
     rows(User, size.users, username="'user-' || n", email="'user-' || n || '@example.org'")
     rows(VirtualCluster, size.vcs, id="bench_fixed('002', n - 1)", name="'vc-' || (n - 1)")
     # User n is of virtual cluster (n - 1) modulo their number, as its jobs are.
@@ -224,10 +227,29 @@ def fill(size: Size) -> None:
     )
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE usage_usageday")
+        for definition in indexes:
+            cursor.execute(definition)
         for statement in USAGE_SUMS:
             cursor.execute(statement)
         cursor.execute("SET session_replication_role = DEFAULT")
         cursor.execute("VACUUM ANALYZE")
+
+
+def _without_indexes(models_of_many: Sequence[type[Model]]) -> list[str]:
+    """Drop the indexes of tables with many rows, and return the statements that make them again:
+    an index is built five times as fast when all rows are there."""
+    tables = [model._meta.db_table for model in models_of_many]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+            " WHERE indrelid::regclass::text = ANY(%s) AND NOT EXISTS"
+            " (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
+            [tables],
+        )
+        found = cursor.fetchall()
+        for name, _ in found:
+            cursor.execute(f"DROP INDEX {name}")
+    return [definition for _, definition in found]
 
 
 def _large_job(size: Size) -> None:

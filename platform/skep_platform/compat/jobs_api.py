@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from django.db.models import F, OrderBy, Q, QuerySet
+from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework import serializers
@@ -15,7 +16,7 @@ from rest_framework.views import APIView
 
 from skep_jobfile.addresses import without_credentials
 from skep_platform.accounts import current_user
-from skep_platform.accounts.models import Scope
+from skep_platform.accounts.models import Scope, User
 from skep_platform.compat import job_shapes, job_v1
 from skep_platform.compat.base import CompatView, Fields
 from skep_platform.core.api import validated
@@ -24,16 +25,19 @@ from skep_platform.core.parsers import body_text
 from skep_platform.core.throttling import Scans
 from skep_platform.jobs import bulk, queries, services, visibility
 from skep_platform.jobs.api import JOB_FILE_PARSERS
-from skep_platform.jobs.models import Job, JobAttempt, Task, TaskAttempt, TaskRole
+from skep_platform.jobs.models import RETRIES, Job, JobAttempt, Task, TaskAttempt, TaskRole
 from skep_platform.jobs.states import JOB
 from skep_platform.telemetry import queries as logs
 from skep_platform.telemetry.retention import check_kept
+from skep_platform.tenancy.models import VirtualCluster
 
 MOST, USUAL = 50_000, 5_000  # jobs of one answer
-COUNTED = 100_000  # jobs that `totalCount` counts at most
+# Jobs that `totalCount` counts at most; and where no index alone answers which they are.
+COUNTED, COUNTED_ONE_BY_ONE = 100_000, 10_000
+ONE_BY_ONE = ("keyword", "tagsContain", "tagsNotContain")
+SELECTIVE = ("username", "vc", "keyword", "tagsContain")  # filters that leave few of all jobs
 FURTHEST = 100_000  # offset: each row before it is read
 TAIL_BYTES = 16 * 1024
-RETRIES = F("retries_used") + F("free_retries") + F("preemptions")
 ORDERS: dict[str, Any] = {
     "jobName": F("name"),
     "submissionTime": F("created_at"),
@@ -74,11 +78,12 @@ class PaiJobsView(CompatView):
         offset = _number(request, "offset", 0, FURTHEST)
         jobs = _filtered(request)
         among = visibility.branches(request.user)
-        rows = _page(jobs, among, _order(asked.get("order", "")), offset, limit)
+        rows = _page(jobs, among, _order(request, few=bool(among)), offset, limit)
         data = job_shapes.summaries(rows)
         if asked.get("withTotalCount") == "true":
-            total = queries.count_up_to(jobs, among, COUNTED)
-            return Response({"totalCount": min(total, COUNTED), "data": data})
+            most = COUNTED_ONE_BY_ONE if any(map(asked.get, ONE_BY_ONE)) else COUNTED
+            total = min(queries.count_up_to(jobs, among, most), most)
+            return Response({"totalCount": total, "data": data})
         return Response(data)
 
     def job_file(self, request: Request) -> str:
@@ -101,15 +106,20 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
     return int(text)
 
 
-def _order(text: str) -> list[OrderBy]:
-    """Return an order of jobs, as "field,ASC"; the newest first where it is not one."""
-    field, _, direction = text.partition(",")
+def _order(request: Request, *, few: bool) -> list[OrderBy]:
+    """Return an order of jobs, as "field,ASC"; the newest first where it is not one. `few`: of a
+    small part of all jobs, which is sorted: on its way in the order of an index, the database would
+    pass all jobs of others."""
+    field, _, direction = request.query_params.get("order", "").partition(",")
     if field not in ORDERS or direction not in ("ASC", "DESC"):
         field, direction = "submissionTime", "DESC"
-    by, pk = ORDERS[field], F("pk")
-    if direction == "ASC":  # PostgreSQL has nulls last then, and first in the other direction
-        return [by.asc(), pk.asc()]
-    return [by.desc(), pk.desc()]
+    by, pk, down = ORDERS[field], F("pk"), direction == "DESC"
+    if field == "submissionTime":  # as its index has it, which the other direction reads backwards
+        return [OrderBy(by, descending=down), OrderBy(pk, descending=not down)]
+    if few or any(map(request.query_params.get, SELECTIVE)):
+        by = Coalesce(by, by)  # the same values, in a form that no index has
+    # PostgreSQL has nulls last in ascending order, and first in the other, as OpenPAI has them.
+    return [OrderBy(by, descending=down), OrderBy(pk, descending=down)]
 
 
 def _filtered(request: Request) -> QuerySet[Job]:
@@ -123,17 +133,14 @@ def _filtered(request: Request) -> QuerySet[Job]:
         owners=asked("username"),
     )
     if tags := asked("tagsContain"):
-        jobs = jobs.filter(tags__overlap=tags)
+        jobs = jobs.filter(queries.few_first(Q(tags__overlap=tags)))
     if tags := asked("tagsNotContain"):
         jobs = jobs.exclude(tags__overlap=tags)
     if classes := asked("jobPriority"):
-        jobs = jobs.filter(priority_class__in=[_class(name) for name in classes])
+        names = sorted({_class(name) for name in classes})
+        jobs = jobs.filter(queries.few_first(Q(priority_class__in=names)))
     if keyword := request.query_params.get("keyword", "")[:255]:
-        jobs = jobs.filter(
-            Q(name__icontains=keyword)
-            | Q(owner__username__icontains=keyword)
-            | Q(vc__name__icontains=keyword)
-        )
+        jobs = jobs.filter(queries.few_first(_keyword(keyword)))
     return jobs
 
 
@@ -142,17 +149,27 @@ def _class(name: str) -> str:
     return "test" if name == "default" else name
 
 
+def _keyword(text: str) -> Q:
+    """Match jobs with this text in their name or in that of their user or virtual cluster. These
+    are looked up first: an index answers what is about one table alone."""
+    owners = User.objects.filter(username__icontains=text).values_list("pk", flat=True)
+    vcs = VirtualCluster.objects.filter(name__icontains=text).values_list("pk", flat=True)
+    return queries.named(text) | Q(owner__in=list(owners)) | Q(vc__in=list(vcs))
+
+
 def _page(
     jobs: QuerySet[Job], among: Any, order: list[OrderBy], offset: int, limit: int
 ) -> list[tuple[Any, ...]]:
     """Return rows of jobs to which one of the alternatives applies (none: of all). Each is asked
-    for its own first rows, so that an index answers it."""
+    for its own first rows, so that an index answers it; only the rows of the page are joined."""
+    end = offset + limit
     if among:
-        end = offset + limit
         parts = [jobs.filter(q).order_by(*order).values("pk")[:end] for q in among]
         first, *others = parts
         jobs = Job.objects.filter(pk__in=first.union(*others))
-    return list(jobs.order_by(*order).values_list(*job_shapes.COLUMNS)[offset : offset + limit])
+    ids = jobs.order_by(*order).values("pk")[offset:end]
+    rows = Job.objects.filter(pk__in=ids).order_by(*order)
+    return list(rows.values_list(*job_shapes.COLUMNS))
 
 
 def find(request: Request, framework: str) -> Job:

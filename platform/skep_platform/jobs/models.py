@@ -18,6 +18,8 @@ from skep_platform.jobs.states import AttemptState, JobState
 from skep_platform.tenancy.models import Visibility
 
 ACTIVE_JOB_STATES = [JobState.WAITING, JobState.RUNNING, JobState.STOPPING]
+# All retries of a job, whoever pays for them.
+RETRIES = F("retries_used") + F("free_retries") + F("preemptions")
 
 
 class Job(Entity):
@@ -199,10 +201,13 @@ class Job(Entity):
             models.Index(fields=["priority", "id"], name="job_order_priority"),
             models.Index(fields=["gpus", "id"], name="job_order_gpus"),
             models.Index(fields=["tasks_total", "id"], name="job_order_tasks"),
+            models.Index(fields=["finished_at", "id"], name="job_order_finished"),
+            models.Index(RETRIES, F("id"), name="job_order_retries"),
             models.Index(fields=["-created_at", "id"], name="job_newest"),
             models.Index(fields=["owner", "-created_at"], name="job_by_owner"),
             models.Index(fields=["vc", "-created_at"], name="job_by_vc"),
             models.Index(fields=["state", "-created_at"], name="job_by_state"),
+            models.Index(fields=["priority_class", "-created_at"], name="job_by_class"),
             # Durations of jobs with the same commands, for the prediction of the next one.
             models.Index(
                 fields=["owner", "command_key", "-created_at"],

@@ -129,7 +129,7 @@ def search(
     if until:
         jobs = jobs.filter(created_at__lt=until)
     if cause is not None:
-        jobs = jobs.filter(_few_first(cause))
+        jobs = jobs.filter(few_first(cause))
     if states:
         jobs = jobs.filter(state__in=states)
     if virtual_clusters:
@@ -137,8 +137,8 @@ def search(
     if owners:
         jobs = jobs.filter(owner__username__in=owners)
     if tags:
-        jobs = jobs.filter(_few_first(Q(tags__contains=list(tags))))
-    return jobs.filter(_few_first(_named(text))) if text else jobs
+        jobs = jobs.filter(few_first(Q(tags__contains=list(tags))))
+    return jobs.filter(few_first(named(text))) if text else jobs
 
 
 def count_up_to(jobs: QuerySet[Job], among: Sequence[Q], most: int) -> int:
@@ -152,14 +152,14 @@ def count_up_to(jobs: QuerySet[Job], among: Sequence[Q], most: int) -> int:
     return min(int(first.union(*others).count()), most + 1)
 
 
-def _named(text: str) -> Q:
+def named(text: str) -> Q:
     """Match jobs with this text in the name; the index has no entries for less than a trigram, but
     for the beginnings of words."""
     how = "icontains" if len(text) >= TRIGRAM else "istartswith"
     return Q(**{f"name__{how}": text})
 
 
-def _few_first(matches: Q) -> Q:
+def few_first(matches: Q) -> Q:
     """Match the same jobs, one by one where they are few: the database guesses how many it will
     find on its way from the newest job to the oldest, and walks past all of them for none."""
     few = list(Job.objects.filter(matches).order_by().values_list("pk", flat=True)[: FEW + 1])
