@@ -20,11 +20,10 @@ from urllib.parse import quote
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, print_json, print_table, read_file, say
+from skep_client.cli.openpai import OpenPai, hived_in
 
 if TYPE_CHECKING:
-    import httpx
-
     from skep_client.client import Skep
 
 VERSION = 1  # of the plan
@@ -72,6 +71,7 @@ class Plan:
     groups: list[PlannedGroup] = field(default_factory=list)
     users: list[PlannedUser] = field(default_factory=list)
     storages: list[PlannedStorage] = field(default_factory=list)
+    hived: str = ""  # the text of hivedscheduler.yaml
     notes: list[str] = field(default_factory=list)
 
 
@@ -102,14 +102,23 @@ def openpai(
         typer.Option(metavar="FOLDER", help="Also write the job files, as USER~JOB.yaml."),
     ] = None,
     most_jobs: Annotated[int, typer.Option(min=1, help="The newest ones, at most.")] = 1_000,
+    hived: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="hivedscheduler.yaml, or services-configuration.yaml, which has it inside: "
+            "OpenPAI's API gives neither.",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Read an OpenPAI cluster, and write a plan of what to create here. Nothing is changed."""
     from skep_client.errors import ServerUnreachable
 
+    configuration = hived_in(read_file(hived)) if hived else ""
     with OpenPai(server, token) as source:
         try:
-            made = plan_of(source)
+            made = plan_of(source, configuration)
             files = write_job_files(source, jobs, most_jobs) if jobs else 0
         except (KeyError, TypeError, AttributeError) as error:
             message = f"{server} does not answer as OpenPAI does: {error!r} in what it sent."
@@ -166,61 +175,10 @@ def _print(outcome: Outcome, *, dry_run: bool) -> None:
         print_table(("USER", "SETS A PASSWORD AT"), outcome.reset_urls.items())
 
 
-class OpenPai:
-    """What is asked of OpenPAI's REST server."""
-
-    def __init__(self, server: str, token: str) -> None:
-        import httpx
-
-        self._http = httpx.Client(
-            base_url=server.rstrip("/") + "/rest-server/api/v2/",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=60,
-        )
-
-    def __enter__(self) -> OpenPai:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
-
-    def get(self, path: str, **params: Any) -> Any:
-        """Return the answer read as JSON. Raises SkepError."""
-        from skep_client.errors import ServerUnreachable
-
-        answer = self._answer(path, params)
-        try:
-            return answer.json()
-        except ValueError:
-            raise ServerUnreachable(f"{answer.url} is no REST server of OpenPAI.") from None
-
-    def text(self, path: str) -> str:
-        """Return the answer as it is. Raises SkepError."""
-        return self._answer(path, {}).text
-
-    def _answer(self, path: str, params: dict[str, Any]) -> httpx.Response:
-        import httpx
-
-        from skep_client.errors import ServerUnreachable, SkepError
-
-        try:
-            answer = self._http.get(path, params=params)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerUnreachable(f"OpenPAI does not answer: {error}") from None
-        if answer.is_success:
-            return answer
-        try:
-            body = answer.json()
-        except ValueError:
-            body = None
-        known = body if isinstance(body, dict) else {}
-        message = f"OpenPAI: {known.get('message') or answer.reason_phrase}"
-        raise SkepError(answer.status_code, str(known.get("code", "openpai")), message)
-
-
-def plan_of(source: OpenPai) -> Plan:
-    """Return what an OpenPAI cluster has. Raises SkepError."""
-    made = Plan(virtual_clusters=sorted(source.get("virtual-clusters")))
+def plan_of(source: OpenPai, hived: str = "") -> Plan:
+    """Return what an OpenPAI cluster has; `hived`: the configuration of its scheduler. Raises
+    SkepError."""
+    made = Plan(virtual_clusters=sorted(source.get("virtual-clusters")), hived=hived)
     for one in source.get("groups"):
         acls = (one.get("extension") or {}).get("acls") or {}
         made.groups.append(
@@ -232,6 +190,11 @@ def plan_of(source: OpenPai) -> Plan:
                 sorted(acls.get("storageConfigs") or []),
             )
         )
+        if acls.get("admin"):
+            made.notes.append(
+                f"Group {one['groupname']} makes its members admins. Here they are admins one by "
+                "one; who joins the group later is not."
+            )
     of_groups = {group.name: set(group.virtual_clusters) for group in made.groups}
     for one in source.get("users"):
         groups = sorted(one.get("grouplist") or [])
@@ -242,10 +205,11 @@ def plan_of(source: OpenPai) -> Plan:
         )
     for one in source.get("storages")["storages"]:
         _add_storage(made, one, source.get(f"storages/{quote(one['name'], safe='')}"))
-    made.notes.append(
-        "The GPUs of the virtual clusters are in hivedscheduler.yaml: "
-        "skep cells import --assign hivedscheduler.yaml"
-    )
+    if not hived:
+        made.notes.append(
+            "The GPUs of the virtual clusters are in hivedscheduler.yaml: give it by --hived, or "
+            "later to skep cells import --assign."
+        )
     return made
 
 
@@ -305,6 +269,7 @@ def read_plan(path: Path) -> Plan:
             [PlannedGroup(**one) for one in content["groups"]],
             [PlannedUser(**one) for one in content["users"]],
             [PlannedStorage(**one) for one in content["storages"]],
+            str(content.get("hived") or ""),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise typer.BadParameter(f"cannot read the plan {path}: {error}") from None
@@ -315,6 +280,7 @@ def carry_out(skep: Skep, plan: Plan, *, dry_run: bool) -> Outcome:
     Raises SkepError where the server cannot be asked what is there."""
     work = _Work(skep, dry_run=dry_run)
     work.virtual_clusters(plan.virtual_clusters)
+    work.cells(plan.hived)
     work.groups(plan.groups)
     work.storages(plan)
     work.users(plan.users)
@@ -351,6 +317,18 @@ class _Work:
             create = partial(self.skep.create_virtual_cluster, name, "", {})
             if self.do(f"create virtual cluster {name}", create):
                 self.known_vcs.add(name)
+
+    def cells(self, hived: str) -> None:
+        """Import the configuration of HiveD, unless one was imported: it is changed by people."""
+        if not hived or self.skep.cells().source == "file":
+            return
+        found = self.skep.check_hived(hived, assign=True)
+        sentence = "lay out the cells of HiveD's configuration and give them to virtual clusters"
+        if not found.fits:
+            wrong = "; ".join(f"{error.path}: {error.message}" for error in found.errors[:20])
+            self.outcome.failed.append(f"{sentence}: {wrong}")
+            return
+        self.do(sentence, partial(self.skep.import_hived, hived, assign=True))
 
     def groups(self, groups: Iterable[PlannedGroup]) -> None:
         self.old_groups = set(self.known_groups)

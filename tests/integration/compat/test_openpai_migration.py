@@ -41,8 +41,9 @@ def served(request: httpx.Request) -> httpx.Response:
         **headers,
     )
     content = b"".join(answer.streaming_content) if answer.streaming else answer.content
-    kind = {"content-type": answer.headers.get("content-type", "")}
-    return httpx.Response(answer.status_code, content=content, headers=kind)
+    kept = ("content-type", "content-encoding")
+    headers = {name: answer.headers[name] for name in kept if name in answer.headers}
+    return httpx.Response(answer.status_code, content=content, headers=headers)
 
 
 @pytest.fixture
