@@ -29,17 +29,24 @@ BROKER_OPTIONS: dict[str, object] = {
 }
 SHORTEST_SECRET = 32  # characters
 FEWEST_DIFFERENT = 8
+# Of keys that are copied from an example, or that `django-admin startproject` writes.
+PLACEHOLDERS = ("django-insecure", "changeme", "change-me", "change_me", "your-secret", "example")
 SHORTEST_TOKEN = 16
 ALLOW_HTTP = "SKEP_ALLOW_HTTP"
 
 
 def secret_key_problem(key: str) -> str:
     """Why `key` cannot sign sessions, and how to make one that can; "" when it can."""
-    if len(key) >= SHORTEST_SECRET and len(set(key)) >= FEWEST_DIFFERENT:
+    copied = next((word for word in PLACEHOLDERS if word in key.lower()), "")
+    if copied:
+        wrong = f"has {copied!r} in it, as keys of examples have, which everybody knows"
+    elif len(key) >= SHORTEST_SECRET and len(set(key)) >= FEWEST_DIFFERENT:
         return ""
+    else:
+        wrong = f"has {len(key)} ({len(set(key))} different ones)"
     return (
-        f"SKEP_SECRET_KEY needs at least {SHORTEST_SECRET} random characters and has {len(key)} "
-        f"({len(set(key))} different ones); make one with: "
+        f"SKEP_SECRET_KEY needs at least {SHORTEST_SECRET} random characters and {wrong}; "
+        "make one with: "
         'python -c "import secrets; print(secrets.token_urlsafe(48))"'
     )
 

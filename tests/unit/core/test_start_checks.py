@@ -50,6 +50,7 @@ def start(**more: str) -> subprocess.CompletedProcess[str]:
     [
         ({"SKEP_SECRET_KEY": "short"}, "secrets.token_urlsafe"),
         ({"SKEP_SECRET_KEY": "ab" * 40}, "secrets.token_urlsafe"),
+        ({"SKEP_SECRET_KEY": "django-insecure-" + GOOD["SKEP_SECRET_KEY"]}, "keys of examples"),
         ({"SKEP_PUBLIC_URL": "http://skep.example.org"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "http://10.0.0.7:8470"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "skep.example.org"}, "https://host"),
@@ -86,6 +87,20 @@ def test_finding_s19_no_short_key_will_do(key):
 @given(st.text(alphabet="abcdefgh", min_size=32, max_size=80).map(lambda t: t.replace("h", "a")))
 def test_finding_s19_nor_one_of_few_characters(key):
     assert secret_key_problem(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "django-insecure-8k#v0d^q1w2e3r4t5y6u7i8o9p0a",
+        "CHANGEME-0123456789-abcdefghijklmnopqrstuv",
+        "please-change-me-0123456789-abcdefghijklmn",
+        "your-secret-key-0123456789-abcdefghijklmnop",
+        "an-example-key-0123456789-abcdefghijklmnopq",
+    ],
+)
+def test_finding_s19_nor_a_default_that_everybody_knows(key):
+    assert "examples" in secret_key_problem(key)
 
 
 @given(st.ip_addresses().filter(lambda a: not a.is_loopback), st.booleans())
