@@ -77,7 +77,7 @@ async def ended_for_its_disk(runtime: DockerRuntime, spec: AttemptSpec) -> Exit:
 
 @pytest.mark.usefixtures("measured_often")
 @pytest.mark.parametrize("script", [FILL_ROOT, DEEP], ids=["flat", "deep"])
-async def test_finding_s11_a_task_that_fills_its_root_is_ended_with_the_numbers(
+async def test_31_finding_s11_a_task_that_fills_its_root_is_ended_with_the_numbers(
     runtime, busybox, script
 ):
     exit = await ended_for_its_disk(runtime, make_spec(busybox, script, disk_mb=20))
@@ -101,14 +101,16 @@ async def test_finding_s11_a_volume_of_the_image_is_counted_and_goes_with_its_co
 
 
 @pytest.mark.usefixtures("measured_often")
-async def test_finding_s11_a_task_that_makes_too_many_files_is_ended(runtime, busybox, monkeypatch):
+async def test_31_finding_s11_a_task_that_makes_too_many_files_is_ended(
+    runtime, busybox, monkeypatch
+):
     monkeypatch.setattr(docker_disk, "MIN_INODES", 2000)
     exit = await ended_for_its_disk(runtime, make_spec(busybox, MANY_FILES, disk_mb=20))
     assert "files and folders" in exit.message
 
 
 @pytest.mark.usefixtures("measured_often")
-async def test_finding_s11_a_task_that_floods_its_log_is_ended(runtime, busybox):
+async def test_31_finding_s11_a_task_that_floods_its_log_is_ended(runtime, busybox):
     container_id = await start(
         runtime, make_spec(busybox, "yes flood | head -c 50m; sleep 1000", log_bytes=3 * 2**20)
     )

@@ -64,7 +64,7 @@ def _probe(busybox: str, targets: str, port: int, **fields):
 
 
 @pytest.mark.parametrize("network", ["isolated", "job"])
-async def test_finding_s12_services_of_the_node_are_not_reached_from_a_bridge(
+async def test_15_finding_s12_services_of_the_node_are_not_reached_from_a_bridge(
     fenced, busybox, network
 ):
     """At any address of it: that of the bridge, its own, that of another bridge, loopback."""

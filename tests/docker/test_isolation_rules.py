@@ -416,3 +416,12 @@ def test_the_image_is_pinned_and_cannot_bring_its_own_habits():
     assert body["Entrypoint"][:2] == ["/bin/sh", "-c"]
     assert body["StopSignal"] == "SIGTERM"
     assert body["Healthcheck"]["Test"] == ["NONE"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"nofile": 512}, {"memlock": 1}])
+def test_27_a_task_leaves_no_core_dump(asked):
+    """It would hold the secrets of the task, and lie on the disk of the node."""
+    limits = body_of(spec_with(ulimits=asked))["HostConfig"]["Ulimits"]
+    assert [one for one in limits if one["Name"] == "core"] == [
+        {"Name": "core", "Soft": 0, "Hard": 0}
+    ]

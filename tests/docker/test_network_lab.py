@@ -85,7 +85,7 @@ def test_finding_s5_packets_larger_than_the_wire_takes_arrive_whole(world):
 
 
 @pytest.mark.parametrize("who", ["a", "b", "lonely", "job"])
-def test_finding_s5_and_s12_nothing_of_nodes_and_control_plane_is_reached(world, who):
+def test_15_finding_s12_nothing_of_nodes_and_control_plane_is_reached(world, who):
     task = getattr(world, who)
     gateway = task.sh("ip route").split("default via ")[1].split()[0]
     closed = [
@@ -111,7 +111,7 @@ def test_finding_s12_the_test_listens_at_all_of_these_addresses(world):
 
 
 @pytest.mark.parametrize("who", ["a", "lonely", "job"])
-def test_finding_s5_other_tenants_are_not_reached_on_this_node_nor_on_the_other(world, who):
+def test_15_finding_s5_other_tenants_are_not_reached_on_this_node_nor_on_the_other(world, who):
     task = getattr(world, who)
     others = [world.other_a, world.other_b, world.lonely_too]
     others += [other for name, other in (("a", world.a), ("job", world.job)) if name != who]

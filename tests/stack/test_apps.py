@@ -53,7 +53,7 @@ def app(skep: Stack, people: dict[str, Browser], python_image: str) -> dict[str,
     return until(ready)
 
 
-def test_an_app_is_opened_by_a_code_and_gets_no_credential_of_the_platform(people, app):
+def test_17_an_app_is_opened_by_a_code_and_gets_no_credential_of_the_platform(people, app):
     owner = people["owner"]
     host = urlsplit(app["url"]).netloc
 
@@ -70,7 +70,7 @@ def test_an_app_is_opened_by_a_code_and_gets_no_credential_of_the_platform(peopl
     assert (seen["x-forwarded-for"], seen["x-skep-user"]) == ("127.0.0.1", "apps-owner")
 
 
-def test_an_app_cannot_set_cookies_for_other_hosts_nor_replace_the_login(people, app):
+def test_17_an_app_cannot_set_cookies_for_other_hosts_nor_replace_the_login(people, app):
     owner = people["owner"]
     owner.enter(app)
 
@@ -95,7 +95,7 @@ def test_bodies_of_any_size_pass_both_ways(people, app):
     assert len(streamed.content) == 9_000_001
 
 
-def test_websockets_pass_both_ways_and_only_from_the_apps_own_pages(people, app, skep):
+def test_17_websockets_pass_both_ways_and_only_from_the_apps_own_pages(people, app, skep):
     owner = people["owner"]
     owner.enter(app)
     host = urlsplit(app["url"]).netloc

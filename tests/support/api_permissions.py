@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-# The columns. The owner's job and the private image are in the virtual cluster "team".
-CALLERS = ["anonymous", "stranger", "colleague", "owner", "vc_admin", "admin", "viewer"]
+# The columns. The owner's job and the private image are in the virtual cluster "team". A stranger
+# is a VC admin of another virtual cluster, an outsider a member of that one; a colleague is a
+# member of "team" with no part in the job. Scopes of tokens and programs: `test_route_table`.
+CALLERS = [
+    *("anonymous", "stranger", "colleague", "owner", "vc_admin", "admin", "viewer", "outsider"),
+]
 
 
-def row(*expected: object, viewer: object = None) -> dict[str, object]:
-    """What each caller gets. A viewer gets what a colleague gets, a member with no part in the job,
-    where no other answer is given."""
-    return dict(zip(CALLERS, (*expected, viewer or expected[2]), strict=True))
+def row(*expected: object, viewer: object = None, outsider: object = None) -> dict[str, object]:
+    """What each caller gets. A viewer gets what a colleague gets, and an outsider what a stranger
+    gets, where no other answer is given."""
+    others = (viewer or expected[2], outsider or expected[1])
+    return dict(zip(CALLERS, (*expected, *others), strict=True))
 
 
 EVERYBODY = row("ok", "ok", "ok", "ok", "ok", "ok")

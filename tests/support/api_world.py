@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from tests.support.api_permissions import CALLERS, SERVICE
@@ -108,6 +110,14 @@ BODIES: dict[str, Any] = {
 QUERIES = {"GET jobs/<id>/logs/search": "?q=x", "GET jobs/compare": "?tag=x"}
 
 
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """Undo in the database what is done inside."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
 @dataclass
 class World:
     """One virtual cluster with everything in it, and one caller of each kind."""
@@ -119,6 +129,12 @@ class World:
         method, path = route.split(" ")
         address = self._address(path) + QUERIES.get(route, "")
         return caller.send(method, address, body or BODIES.get(route))
+
+    def tried(self, caller: Api, route: str) -> Any:
+        """Return the answer, and undo in the database what the request did, so that the next
+        caller finds the same."""
+        with rolled_back():
+            return self.send(caller, route)
 
     def _address(self, path: str) -> str:
         kind, *rest = path.split("/")
@@ -145,7 +161,7 @@ def world() -> World:
     team = make_vc(
         "team", members=members, vc_admins=[users["vc_admin"]], viewers=[users["viewer"]]
     )
-    make_vc("elsewhere", vc_admins=[users["stranger"]])
+    make_vc("elsewhere", members=[users["outsider"]], vc_admins=[users["stranger"]])
     create_image(users["admin"], "private", "x", virtual_clusters=["team"])
     prefetch = Prefetch.objects.create(
         image="private", reference="x", vc=team, expires_at=timezone.now() + timedelta(hours=1)

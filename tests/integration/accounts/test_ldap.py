@@ -58,7 +58,7 @@ def research(vc_name: str = "team") -> None:
     memberships.set_group(None, make_vc(vc_name), group.name, "member")
 
 
-def test_the_first_login_makes_an_account_with_the_least_rights(ldap):
+def test_23_the_first_login_makes_an_account_with_the_least_rights(ldap):
     make_vc("team")
     browser = Api()
     me = log_in(api=browser).json()

@@ -88,7 +88,7 @@ class Visitor(Api):
         return self.come_back(self.to_callback(issuer, account, next_page))
 
 
-def test_the_first_login_makes_an_account_with_the_least_rights(sso):
+def test_23_the_first_login_makes_an_account_with_the_least_rights(sso):
     make_vc("team")
     browser = Visitor()
     claims = MEI | {"groups": ["admins"], "is_admin": True, "is_superuser": True}
@@ -133,7 +133,7 @@ def test_23_an_account_of_the_same_name_or_e_mail_is_not_taken_over(sso, same):
     assert User.objects.count() == 1
 
 
-def test_an_unverified_e_mail_is_not_taken(sso):
+def test_23_an_unverified_e_mail_is_not_taken(sso):
     browser = Visitor()
     make_user("other", email="mei@example.org")
     assert browser.log_in(sso, MEI | {"email_verified": False}) == "/"

@@ -104,3 +104,18 @@ def test_23_new_user_has_no_right_anywhere(admin):
     me = ann.get("/me").json()
     assert (me["is_admin"], me["virtual_clusters"]) == (False, [])
     assert ann.get("/virtual-clusters").json()["results"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/api/v1/users", "/api/v1/auth/signup", "/api/v1/me", "/signup", "/accounts/signup/"),
+        *("/accounts/login/", "/_allauth/browser/v1/auth/signup", "/auth/signup"),
+    ],
+)
+def test_23_no_one_makes_an_account_for_themselves(path):
+    """No route of an included library is open either: allauth brings some."""
+    account = {"username": "eve", "password": "a-long-password", "email": "eve@example.org"}
+    answer = Api().client.post(path, account, format="json")
+    assert 400 <= answer.status_code < 500, path
+    assert not User.objects.exists()

@@ -48,7 +48,7 @@ def test_finding_s15_living_tokens_are_listed_without_their_secrets(admin):
     assert not any(row.token_hash in text for row in JoinToken.objects.all())
 
 
-def test_finding_s15_a_revoked_token_lets_no_one_in(admin):
+def test_25_finding_s15_a_revoked_token_lets_no_one_in(admin):
     token = new_token(admin, nodes=5)
     assert join(token, "beta").status_code == 201
     [row] = admin.get("/nodes/join-tokens").json()["results"]
@@ -59,7 +59,7 @@ def test_finding_s15_a_revoked_token_lets_no_one_in(admin):
     assert admin.get("/nodes/beta").status_code == 200, "who joined stays"
 
 
-def test_finding_s15_a_token_takes_over_no_name_of_a_lost_node(admin, lost):
+def test_25_finding_s15_a_token_takes_over_no_name_of_a_lost_node(admin, lost):
     credential = lost.credential_hash
     token = new_token(admin, nodes=5)
     assert refusal(join(token, "alpha")) == (409, "rejoin_not_allowed")

@@ -38,7 +38,7 @@ def text_of(collector: Any) -> str:
     return generate_latest(registry).decode()
 
 
-def test_requests_are_counted_by_route_and_never_by_address(admin):
+def test_32_requests_are_counted_by_route_and_never_by_address(admin):
     route = "api/v1/users/<str:username>"
     labels = {"method": "GET", "route": route, "status": "404"}
     before = value("skep_http_requests_total", **labels)
@@ -51,12 +51,12 @@ def test_requests_are_counted_by_route_and_never_by_address(admin):
     assert b"nobody" not in generate_latest()
 
 
-def test_methods_that_a_client_makes_up_are_one(admin):
+def test_32_methods_that_a_client_makes_up_are_one(admin):
     admin.client.generic("BREW", "/api/v1/users")
     assert b"BREW" not in generate_latest()
 
 
-def test_only_who_has_the_token_reads():
+def test_19_only_who_has_the_token_reads_metrics():
     def answer(environ: dict[str, Any], start: Any) -> list[bytes]:
         start("200 OK", [])
         return [b"numbers"]

@@ -119,7 +119,7 @@ def test_a_connection_that_asks_again_is_kept(port):
         assert [client.get("/healthz").status_code for _ in range(3)] == [200] * 3
 
 
-def test_finding_s14_who_does_not_read_an_answer_holds_no_database_connection(port):
+def test_31_finding_s14_who_does_not_read_an_answer_holds_no_database_connection(port):
     attempt = running_attempt()
     size = 12_000_000  # more than the kernel takes on the way
     append_logs(attempt.node_id, frames(attempt, b"x" * size, range(0, size, 250_000)))
@@ -134,7 +134,7 @@ def test_finding_s14_who_does_not_read_an_answer_holds_no_database_connection(po
         assert_served(port)
 
 
-def test_finding_s14_sockets_of_a_user_and_an_address_are_bounded(port, monkeypatch):
+def test_31_finding_s14_sockets_of_a_user_and_an_address_are_bounded(port, monkeypatch):
     monkeypatch.setattr(people_limits, "of_address", 2)
     with (
         Page(port, session=login(make_user())) as first,

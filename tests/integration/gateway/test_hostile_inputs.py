@@ -76,7 +76,7 @@ def withstands(web: Web, path: str, body: bytes, content_type: str) -> httpx.Res
 
 
 @pytest.mark.parametrize("name", hostile.TEXTS)
-def test_finding_s1_s4_s7_hostile_text_is_answered_soon(web, name):
+def test_31_finding_s1_s4_s7_hostile_text_is_answered_soon(web, name):
     text = hostile.TEXTS[name]()
     assert len(text) <= 512 * 1024
     for path in ("/jobs/check", "/jobs/convert"):
@@ -84,7 +84,7 @@ def test_finding_s1_s4_s7_hostile_text_is_answered_soon(web, name):
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_finding_s1_s21_hostile_archives_are_answered_soon(web, name):
+def test_31_finding_s1_s21_hostile_archives_are_answered_soon(web, name):
     answer = withstands(web, "/files", ARCHIVES[name], "application/gzip")
     assert (answer.status_code, answer.json()["code"]) == (400, "archive_refused"), answer.text
 

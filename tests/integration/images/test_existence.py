@@ -225,7 +225,7 @@ def _challenger(realm: str) -> str:
     return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_registry_whose_place_of_tokens_is_no_address_denies_the_image(alice, vc, silent):
+def test_16_a_registry_whose_place_of_tokens_is_no_address_denies_the_image(alice, vc, silent):
     uri = f"{_challenger('https://[x')}/team/image:1"
     assert refusal(submit(alice, vc, uri)) == (400, "image_denied")
 

@@ -28,7 +28,7 @@ def refused(code: str, user, vc, **changes) -> TooMany:
     return found.value
 
 
-def test_finding_s7_submits_of_a_user_in_a_minute_are_limited(alice, vc):
+def test_31_finding_s7_submits_of_a_user_in_a_minute_are_limited(alice, vc):
     set_limit(None, vc, "submits_per_minute", 3)
     for _ in range(3):
         submit(alice, vc)

@@ -81,7 +81,7 @@ def test_one_connection_carries_many_mails(mailbox, alice, vc):
     assert (len(mailbox.mails), mailbox.connections) == (2, 1)
 
 
-def test_the_name_of_a_job_adds_no_header(mailbox, alice, vc):
+def test_32_the_name_of_a_job_adds_no_header(mailbox, alice, vc):
     fail(alice, vc, "evil\r\nBcc: all@example.org")
     with later(61):
         delivering.deliver("email")

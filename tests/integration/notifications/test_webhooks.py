@@ -114,7 +114,7 @@ class TestFailures:
         assert first.headers["Skep-Delivery"] == second.headers["Skep-Delivery"]
         assert (Delivery.objects.get().state, Webhook.objects.get().failures) == ("sent", 0)
 
-    def test_a_redirect_is_not_followed(self, receiver, alice, vc):
+    def test_16_a_redirect_is_not_followed(self, receiver, alice, vc):
         webhooks.create(alice, "ci", receiver.url())
         receiver.status, receiver.headers = 302, {"Location": receiver.url("/elsewhere")}
         fail(alice, vc, "train")

@@ -26,7 +26,7 @@ def listed(*jobs: dict[str, object]) -> dict[str, object]:
     return {"results": list(jobs), "next": None}
 
 
-def test_finding_s10_a_table_and_a_sentence_hold_no_escape_sequence(server, capsys):  # noqa: F811
+def test_32_finding_s10_a_table_and_a_sentence_hold_no_escape_sequence(server, capsys):  # noqa: F811
     job = JOB | {"name": ESCAPES, "exit_reason": {"code": "x", "message": ESCAPES, "details": {}}}
     server.get("/jobs").respond(json=listed(job))
     result = skep("ls").output

@@ -55,7 +55,7 @@ def test_how_the_bytes_are_cut_changes_nothing(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.id)
-def test_patterns_have_small_repeats_that_do_not_nest(rule: Rule) -> None:
+def test_31_patterns_have_small_repeats_that_do_not_nest(rule: Rule) -> None:
     assert rule.pattern
     assert rule.tier < len(TIERS)
     _check(parser.parse(rule.pattern.pattern.decode(), re_flags()), inside=False)
