@@ -33,6 +33,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from skep_platform.core import processes
 from skep_platform.env_settings import host_and_port
 
 log = structlog.get_logger(__name__)
@@ -152,11 +153,18 @@ def measure_tasks() -> None:
     before_task_publish.connect(_note_sent, weak=False)
     task_prerun.connect(_note_begun, weak=False)
     task_postrun.connect(_note_ended, weak=False)
-    worker_init.connect(_serve, weak=False)
-    beat_init.connect(_serve, weak=False)
+    worker_init.connect(_serve_worker, weak=False)
+    beat_init.connect(_serve_beat, weak=False)
 
 
-def _serve(**_: Any) -> None:
+def _serve_worker(sender: Any = None, **_: Any) -> None:
+    queues = ",".join(sorted(sender.app.amqp.queues.consume_from))
+    processes.report(f"worker ({queues})")
+    serve()
+
+
+def _serve_beat(**_: Any) -> None:
+    processes.report("beat")
     serve()
 
 

@@ -31,6 +31,7 @@ Message = dict[str, Any]
 
 TICK_TASK = "skep.scheduling.tick"
 TICK_PENDING = "skep:tick-pending"
+LAST_TICK = "skep:last-tick"  # seconds since the epoch
 TICK_PENDING_S = 2  # a lost tick message delays the next hint by no more than this
 DIAGNOSE_TASK = "skep.telemetry.diagnose"
 DIAGNOSE_PENDING = "skep:diagnose-pending"
@@ -97,6 +98,11 @@ def notify_nodes(node_ids: Iterable[object]) -> None:
 def notify_topic(topic: str, subject_id: object = "") -> None:
     """Notify live pages that a topic changed; they read it by REST."""
     _after_commit({topic_group(topic, subject_id): topic_changed(topic, subject_id)})
+
+
+def note_tick() -> None:
+    """Note that the scheduler plans now, for those who look whether it does."""
+    _at_broker(lambda broker: broker.set(LAST_TICK, f"{time.time():.1f}"))
 
 
 def topic_changed(topic: str, subject_id: object = "") -> Message:

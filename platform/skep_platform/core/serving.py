@@ -22,7 +22,7 @@ from django.urls import get_resolver
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from skep_platform.core import gc_control, metrics
+from skep_platform.core import gc_control, metrics, processes
 from skep_platform.core.errors import SkepError
 
 Scope = dict[str, Any]
@@ -90,11 +90,13 @@ def application() -> Handler:
     return Handler()
 
 
-def finish_start() -> None:
-    """Load the routes, and leave what now lives as long as the process out of later collections of
-    garbage: each of these stopped every request for 0.1 s or more."""
+def finish_start(kind: str) -> None:
+    """Load the routes, report this process as one of its kind, and leave what now lives as long as
+    the process out of later collections of garbage: each of these stopped every request for 0.1 s
+    or more."""
     _ = get_resolver().url_patterns
     metrics.serve()
+    processes.report(kind)
     gc_control.set_aside()
 
 

@@ -106,6 +106,12 @@ USER_EVENTS: tuple[UserEvent, ...] = (
         ("job.image_not_saved",),
         (Channel.IN_PAGE, Channel.WEBHOOK),
     ),
+    UserEvent(
+        "platform.alert",
+        "An alert rule of which administrators want you to be notified fired, or is over.",
+        ("platform.alert", "platform.alert_over"),
+        ALL,
+    ),
 )
 BY_NAME = {one.name: one for one in USER_EVENTS}
 BY_KIND = {kind: one for one in USER_EVENTS for kind in one.kinds}

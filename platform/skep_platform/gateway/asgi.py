@@ -31,4 +31,4 @@ routes = ProtocolTypeRouter(
     {"http": AgentHttp(bounded), "websocket": agents, "lifespan": cast(App, lifespan)}
 )
 application = behind_proxies(Forwarded(routes))
-finish_start()
+finish_start("gateway")

@@ -133,6 +133,7 @@ class Session:
     async def run(self) -> None:
         """Serve until the peer goes (Closed), misbehaves or is replaced (Refusal), or the server
         goes."""
+        structlog.contextvars.bind_contextvars(node_id=str(self.node_id))  # in all that it logs
         presence().add(self)
         telemetry.node_connected(self.node_id)
         try:

@@ -53,4 +53,4 @@ async def routes(scope: Any, receive: Any, send: Any) -> None:
 
 
 application = behind_proxies(routes)
-finish_start()
+finish_start("apps")

@@ -17,6 +17,7 @@ def tick(hinted: bool = False) -> None:
     if hinted and not notifications.tick_hinted():
         return  # an earlier round took the hint while this message lay in the queue
     ticks.tick(ticks.SCHEDULER)
+    notifications.note_tick()
 
 
 @shared_task(name="skep.scheduling.verify")

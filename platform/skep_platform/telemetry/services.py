@@ -8,10 +8,12 @@ from uuid import UUID
 from skep_agent.frames import LogFrame
 from skep_agent.protocol import AttemptSpec, LogAck, LogPosition, Samples
 from skep_platform.core import failures
+from skep_platform.core.processes import NodeClocks
 from skep_platform.telemetry import appending, rollups
 from skep_platform.telemetry.rollups import ClusterUse
 
 _use = ClusterUse()
+_clocks = NodeClocks()
 
 
 def append_logs(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
@@ -46,11 +48,14 @@ def store_samples(node_id: UUID, samples: Samples) -> None:
     """Take a node's samples into account, in memory: `flush_live` and `flush_rollups` store what
     came together. A killed server loses the samples of a few seconds, never a query per sample."""
     _use.add(node_id, samples)
+    _clocks.saw(node_id, samples.at)
 
 
 def flush_live() -> None:
-    """Write the newest values of all nodes to Valkey, in one round trip."""
+    """Write the newest values of all nodes to Valkey, in one round trip, and by how much their
+    clocks are ahead where that has changed."""
     rollups.store_live(_use.take_live())
+    _clocks.flush()
 
 
 def flush_rollups() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 import pytest
 import structlog
+from celery import Celery
+from celery.signals import before_task_publish
 from tests.support.platform_api import Api
 from tests.support.platform_factories import PASSWORD, join_node, make_user
 
@@ -92,3 +95,22 @@ def test_27_requests_are_logged_without_query_body_or_credentials(lines):
     text = json.dumps(written)
     for secret in ("hunter2", api.token, answer["token"], PASSWORD, credential):
         assert secret not in text
+
+
+def test_lines_of_a_task_name_it_and_the_request_that_sent_it(lines):
+    app = Celery("test", set_as_current=False)
+
+    @app.task(name="skep.test.task", bind=True)
+    def task(self) -> None:
+        log.info("from the task")
+
+    structlog.contextvars.bind_contextvars(request_id="abc")
+    headers: dict[str, Any] = {}
+    before_task_publish.send(sender=task.name, headers=headers)
+    structlog.contextvars.clear_contextvars()
+    task.apply(headers=headers, **headers)
+    log.info("after it")
+    line, after = lines()
+    assert (line["task"], line["request_id"]) == ("skep.test.task", "abc")
+    assert line["task_id"]
+    assert "task" not in after
