@@ -28,6 +28,17 @@ class Alert(Model):
     details: dict[str, Any] = Field(default_factory=dict)
 
 
+class AlertRule(Model):
+    id: str
+    name: str
+    kind: str = ""
+    threshold: float = 0
+    for_minutes: int = 0
+    action: str = ""
+    enabled: bool = False
+    recipients: list[str] = Field(default_factory=list)
+
+
 class Announcement(Model):
     id: str
     message: str = ""
@@ -121,6 +132,13 @@ class AuditToken(Model):
     id: str
     name: str
     scope: str = ""
+
+
+class Backup(Model):
+    at: datetime
+    place: str = ""
+    version: str = ""
+    bytes: int | None = None
 
 
 class BadGpu(Model):
@@ -248,6 +266,16 @@ class Converted(Model):
 
 class Csrf(Model):
     csrf_token: str = ""
+
+
+class Database(Model):
+    version: str = ""
+    bytes: int = 0
+    connections: int = 0
+    max_connections: int = 0
+    oldest_transaction_s: float = 0
+    wraparound: float = 0
+    archived_at: datetime | None = None
 
 
 class Dataset(Model):
@@ -378,6 +406,14 @@ class Figures(Model):
     preemptions: int = 0
     deadlines: int = 0
     deadlines_met: int = 0
+
+
+class Finding(Model):
+    code: str
+    severity: str = ""
+    message: str = ""
+    action: str = ""
+    details: dict[str, Any] = Field(default_factory=dict)
 
 
 class ForecastJob(Model):
@@ -901,6 +937,19 @@ class PlacedPin(Model):
     virtual_cluster: str | None = None
 
 
+class PlatformAlert(Model):
+    id: str
+    rule: str = ""
+    kind: str = ""
+    subject: str = ""
+    message: str = ""
+    details: dict[str, Any] = Field(default_factory=dict)
+    since: datetime | None = None
+    fired_at: datetime | None = None
+    acted: str = ""
+    ended_at: datetime | None = None
+
+
 class PolicyChoice(Model):
     name: str
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -982,6 +1031,21 @@ class Problem(Model):
     column: int = 0
 
 
+class Process(Model):
+    kind: str = ""
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    started_at: datetime | None = None
+    clock_ahead_s: float = 0
+
+
+class Queue(Model):
+    name: str
+    messages: int = 0
+    lag_s: float | None = None
+
+
 class RankLog(Model):
     rank: int = 0
     role: str = ""
@@ -1031,6 +1095,13 @@ class Reason(Model):
 
 class RecoveryCodes(Model):
     recovery_codes: list[str] = Field(default_factory=list)
+
+
+class Redis(Model):
+    version: str = ""
+    bytes: int = 0
+    max_bytes: int = 0
+    clients: int = 0
 
 
 class RegistryCredential(Model):
@@ -1247,6 +1318,12 @@ class StorageUsage(Model):
     modified_at: datetime | None = None
 
 
+class Store(Model):
+    place: str = ""
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+
+
 class StreamLog(Model):
     attempt_id: str = ""
     stream: str = ""
@@ -1265,6 +1342,14 @@ class Sums(Model):
     idle_s: int = 0
     unknown_s: int = 0
     utilization: float | None = None
+
+
+class Table(Model):
+    name: str
+    bytes: int = 0
+    rows: int = 0
+    dead_rows: int = 0
+    vacuumed_at: datetime | None = None
 
 
 class TaskRole(Model):
@@ -1588,6 +1673,11 @@ class Diagnosis(Model):
     exit_code: int | None = None
 
 
+class Examined(Model):
+    check: str = ""
+    findings: list[Finding] = Field(default_factory=list)
+
+
 class Gpu(Model):
     uuid: str
     model: str = ""
@@ -1751,6 +1841,20 @@ class Notification(Model):
     read: bool = False
     created_at: datetime
     updated_at: datetime | None = None
+
+
+class Platform(Model):
+    version: str = ""
+    processes: list[Process] = Field(default_factory=list)
+    queues: list[Queue] = Field(default_factory=list)
+    planned_at: datetime | None = None
+    database: Database | None = None
+    tables: list[Table] = Field(default_factory=list)
+    redis: Redis | None = None
+    store: Store | None = None
+    agents: dict[str, int] = Field(default_factory=dict)
+    nodes: dict[str, int] = Field(default_factory=dict)
+    last_backup: Backup | None = None
 
 
 class Policy(Model):
@@ -1921,6 +2025,11 @@ class Attempt(Model):
 class Compare(Model):
     runs: list[Run] = Field(default_factory=list)
     more: bool = False
+
+
+class Doctor(Model):
+    healthy: bool = False
+    checks: list[Examined] = Field(default_factory=list)
 
 
 class Home(Model):

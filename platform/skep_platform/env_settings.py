@@ -27,6 +27,12 @@ BROKER_OPTIONS: dict[str, object] = {
     "visibility_timeout": 60,
     "global_keyprefix": KEY_PREFIX,
 }
+# Names of the enums of the app operations in the API's schema.
+OPERATIONS_ENUMS = {
+    "AlertRuleKind": "skep_platform.operations.models.RuleKind.values",
+    "AlertRuleAction": "skep_platform.operations.models.RuleAction.values",
+    "FindingSeverity": "skep_platform.operations.doctor.findings.SEVERITIES",
+}
 SHORTEST_SECRET = 32  # characters
 FEWEST_DIFFERENT = 8
 # Of keys that are copied from an example, or that `django-admin startproject` writes.

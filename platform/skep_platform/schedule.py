@@ -173,6 +173,16 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
+        "evaluate-alert-rules": {
+            "task": "skep.operations.evaluate_rules",
+            "schedule": 60.0,
+            "options": {"expires": 30},
+        },
+        "tidy-operations": {
+            "task": "skep.operations.tidy",
+            "schedule": 3600.0,
+            "options": {"expires": 600},
+        },
         "tidy-apps": {
             "task": "skep.interactive.tidy",
             "schedule": Every(600.0),

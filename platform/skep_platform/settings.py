@@ -183,11 +183,8 @@ SKEP_CHECK_IMAGES = os.environ.get("SKEP_CHECK_IMAGES", "") or "on"
 _refuse(
     "" if SKEP_CHECK_IMAGES in ("on", "warn", "off") else "SKEP_CHECK_IMAGES is on, warn or off."
 )
-SKEP_INSECURE_REGISTRIES = tuple(
-    word.strip().lower()
-    for word in os.environ.get("SKEP_INSECURE_REGISTRIES", "").split(",")
-    if word.strip()
-)
+_insecure = os.environ.get("SKEP_INSECURE_REGISTRIES", "").lower().split(",")
+SKEP_INSECURE_REGISTRIES = tuple(word.strip() for word in _insecure if word.strip())
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_NODE_CHECKS = int(os.environ.get("SKEP_NODE_CHECKS", "0"))
 SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
@@ -343,6 +340,7 @@ INSTALLED_APPS = [
     "skep_platform.simulations",
     "skep_platform.gateway",
     "skep_platform.interactive",
+    "skep_platform.operations",
     "skep_platform.web",
     "skep_platform.compat",
 ]
@@ -467,6 +465,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryState": "skep_platform.notifications.models.DeliveryState.values",
         "WebhookFormat": "skep_platform.notifications.models.WebhookFormat.values",
         "StorageType": "skep_platform.storage.models.StorageType.values",
+        **env_settings.OPERATIONS_ENUMS,
         "SimulationState": "skep_platform.simulations.models.SimulationState.values",
         "SimulatedPlacement": "skep_platform.simulations.api.PLACEMENTS",
     },

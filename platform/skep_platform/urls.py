@@ -26,6 +26,7 @@ urlpatterns = [
     path("api/v1/", include("skep_platform.simulations.urls")),
     path("api/v1/", include("skep_platform.gateway.urls")),
     path("api/v1/", include("skep_platform.interactive.urls")),
+    path("api/v1/", include("skep_platform.operations.urls")),
     path("api/v1/", include(web.api_urlpatterns)),
     *compat.patterns(),
     re_path(r"^api(?:/|$)", failures.unknown_route),

@@ -34,6 +34,7 @@ from skep_platform.jobs.image_saves import ImageSave
 from skep_platform.jobs.models import JobShare, TaskAttempt
 from skep_platform.notifications import webhooks
 from skep_platform.notifications.models import Delivery, Notification
+from skep_platform.operations import rules
 from skep_platform.simulations.models import Simulation
 from skep_platform.storage import datasets
 from skep_platform.storage import services as storage
@@ -74,6 +75,9 @@ BODIES: dict[str, Any] = {
     "POST notifications/unsubscribe": {"token": "forged"},
     "POST webhooks": {"name": "new", "url": "https://hooks.example.org/x"},
     "PATCH webhooks/<id>": {"enabled": True},
+    "POST backups": {"place": "/mnt/backups"},
+    "POST alert-rules": {"name": "new", "kind": "full_disk"},
+    "PATCH alert-rules/<id>": {"threshold": 80},
     "PATCH nodes/<name>": {"labels": {}},
     "PUT cells/assignment": {"revision": 0, "virtual_clusters": {}, "pins": []},
     "POST cells/assignment/check": {"revision": 0, "virtual_clusters": {}, "pins": []},
@@ -199,6 +203,7 @@ def world() -> World:
         "virtual-clusters": "team",
         "groups": "research",
         "announcements": str(announcement.pk),
+        "alert-rules": str(rules.create(name="disks", kind="full_disk").pk),
         "simulations": str(simulation.pk),
         "nodes": "node-a",
         "join-tokens": str(issue_join_token(None, 60)[0].pk),

@@ -8,6 +8,7 @@ from skep_client.calls.accounts import *  # noqa: F403
 from skep_client.calls.cluster import *  # noqa: F403
 from skep_client.calls.jobs import *  # noqa: F403
 from skep_client.calls.notifications import *  # noqa: F403
+from skep_client.calls.operations import *  # noqa: F403
 from skep_client.calls.people import *  # noqa: F403
 from skep_client.calls.request import *  # noqa: F403
 from skep_client.calls.templates import *  # noqa: F403

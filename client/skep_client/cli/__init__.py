@@ -12,6 +12,7 @@ import typer
 from skep_client import exits
 from skep_client.cli import (
     account,
+    admin,
     apps,
     audit,
     cells,
@@ -59,7 +60,7 @@ PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
     *(ssh_keys, storages, datasets, fs),
-    *(audit, usage, notifications, migrate, onebox, apps, simulate),
+    *(audit, usage, notifications, migrate, admin, onebox, apps, simulate),
 )
 for part in PARTS:
     part.add_to(app)

@@ -402,6 +402,16 @@ ACTIONS: dict[str, Action] = {
         "simulation", "A simulation was stopped.", ("POST simulations/<id>/stop",)
     ),
     "file.upload": Action("file", "Working files of jobs were uploaded.", ("POST files",)),
+    "backup.record": Action("backup", "It was recorded that a backup was made.", ("POST backups",)),
+    "alert_rule.create": Action(
+        "alert_rule", "A rule for alerts was created.", ("POST alert-rules",)
+    ),
+    "alert_rule.update": Action(
+        "alert_rule", "A rule for alerts was changed.", ("PATCH alert-rules/<id>",)
+    ),
+    "alert_rule.delete": Action(
+        "alert_rule", "A rule for alerts was deleted.", ("DELETE alert-rules/<id>",)
+    ),
     "audit.export": Action("audit", "Entries of this log were exported."),
     "audit.drop": Action("audit", "Entries older than the retention were deleted."),
     "request.refused": Action("route", "A writing request without an action here was refused."),

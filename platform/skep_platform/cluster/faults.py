@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeFault, NodeState
@@ -54,6 +55,15 @@ def cordon_faulty() -> list[str]:
 def forget(node_id: UUID) -> None:
     """The node is in use again: what was counted before counts no more."""
     NodeFault.objects.filter(node=node_id, witness__isnull=False).update(witness=None)
+
+
+def delete_old() -> int:
+    """Delete faults that are older than SKEP_EVENT_RETENTION_DAYS; return how many."""
+    days = settings.SKEP_EVENT_RETENTION_DAYS
+    if days <= 0:
+        return 0
+    before = timezone.now() - timedelta(days=days)
+    return NodeFault.objects.filter(at__lt=before).delete()[0]
 
 
 def _due() -> list[UUID]:

@@ -62,6 +62,7 @@ __all__ = [
     "declare_lost",
     "end_drain",
     "expire_leases",
+    "forget_join_tokens",
     "heartbeat",
     "issue_join_token",
     "join_node",
@@ -84,6 +85,7 @@ ADMIN_LABELS = frozenset({"rack", "fabric"})
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 RESERVED_NAMES = frozenset({"join", "join-tokens"})
 MAX_JOIN_TTL = timedelta(days=30)
+KEPT_JOIN_TOKENS = timedelta(days=30)  # after they expired
 JOIN_PREFIX = "skj_"
 CREDENTIAL_PREFIX = "skn_"
 
@@ -281,6 +283,11 @@ def revoke_join_token(user: User, token_id: UUID) -> None:
     name = user.get_username()
     message = f"{name} revoked a join token."
     record("user", user.pk, "join_token.revoked", message, actor=name, token=str(token_id))
+
+
+def forget_join_tokens() -> int:
+    """Delete join tokens that expired a month ago; return how many."""
+    return JoinToken.objects.filter(expires_at__lt=Now() - KEPT_JOIN_TOKENS).delete()[0]
 
 
 @transaction.atomic

@@ -151,7 +151,7 @@ class _Session:
     def request(self, method: str, path: str) -> _Answer:
         """Return the answer to a request about the image. Raises RegistryError."""
         netloc = HUB_HOST if self._registry == DOCKER_HUB else self._registry
-        url = f"{_scheme(netloc)}://{netloc}/v2/{self._repository}/{path}"
+        url = f"{scheme(netloc)}://{netloc}/v2/{self._repository}/{path}"
         headers = {"Accept": ", ".join((*MANIFESTS, *INDEXES))} if "manifests/" in path else {}
         if self._authorization:
             headers["Authorization"] = self._authorization
@@ -283,7 +283,7 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _scheme(netloc: str) -> str:
+def scheme(netloc: str) -> str:
     """Return "http" for loopback, as engines do, and for registries that an admin listed."""
     if netloc in settings.SKEP_INSECURE_REGISTRIES:
         return "http"

@@ -43,6 +43,7 @@ _TITLES = {
     "webhook.disabled": ("Webhook {name} was disabled", "{count} webhooks were disabled"),
     "job.image_saved": ("Image {name} was saved", "{count} images were saved"),
     "job.image_not_saved": ("Image {name} was not saved", "{count} images were not saved"),
+    "platform.alert": ("Alert {name}", "{count} alerts"),
     TEST: ("Test notification", "{count} test notifications"),
 }
 

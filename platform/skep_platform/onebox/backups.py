@@ -92,6 +92,7 @@ def create(home: Home, to: Path, *, keys: Path | None, keep: int = 0) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     unfinished.rename(folder)
+    _record(environment, folder)
     if keep:
         for old in backups(to)[keep:]:
             shutil.rmtree(old)
@@ -204,6 +205,21 @@ def _fill(home: Home, environment: Mapping[str, str], folder: Path) -> None:
         parts,
     )
     write_private(folder / MANIFEST, json.dumps(asdict(made), indent=1) + "\n")
+
+
+def _record(environment: Mapping[str, str], folder: Path) -> None:
+    """Let the running Skep know, for *Health* and the doctor; a backup that could not be recorded
+    is one nevertheless."""
+    size = sum(part.stat().st_size for part in folder.iterdir())
+    row = (str(folder)[:300], version("skep"), size)
+    with (
+        suppress(psycopg.Error),
+        psycopg.connect(environment["SKEP_DATABASE_URL"]) as connection,
+    ):
+        connection.execute(RECORD, row)
+
+
+RECORD = "INSERT INTO operations_backup (at, place, version, bytes) VALUES (now(), %s, %s, %s)"
 
 
 Seen = dict[str, tuple[int, int]]  # path -> size and time of change

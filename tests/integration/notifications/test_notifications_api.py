@@ -100,5 +100,5 @@ def test_the_bits_of_events_never_change():
         *("job.started", "job.failed", "job.succeeded", "job.stopped", "job.retried"),
         *("job.preempted", "job.waiting_long", "job.idle", "budget.warning", "budget.used_up"),
         *("announcement.created", "webhook.disabled"),
-        *("job.image_saved", "job.image_not_saved"),
+        *("job.image_saved", "job.image_not_saved", "platform.alert"),
     ]

@@ -1,0 +1,288 @@
+"""Rules of administrators: what they look for, what they do, and who is notified."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+from tests.support.jobs_world import attempts_of, placed, report
+from tests.support.platform_factories import make_node, make_user
+
+from skep_platform.cluster.models import Device, Node
+from skep_platform.core.models import Event
+from skep_platform.jobs.models import Job
+from skep_platform.notifications import collecting
+from skep_platform.notifications.models import Delivery, Notification
+from skep_platform.operations import conditions, rules
+from skep_platform.operations.doctor.network import Certificate
+from skep_platform.operations.models import Alert, AlertRule
+from skep_platform.telemetry.models import GpuRollup
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def no_other_rules() -> None:
+    AlertRule.objects.all().delete()
+    cache.delete(conditions.CERTIFICATES_KEY)
+
+
+def rule(kind: str, **fields: Any) -> AlertRule:
+    return rules.create(**{"name": kind, "kind": kind} | fields)
+
+
+def sicken(node: Node, gpus: int = 1) -> None:
+    found = Device.objects.filter(node=node).order_by("index")[:gpus]
+    Device.objects.filter(pk__in=[d.pk for d in found]).update(health="BAD")
+
+
+def sent(user: Any) -> list[str]:
+    """Return what a user was notified of."""
+    collecting.collect()
+    return [n["message"] for one in Notification.objects.filter(user=user) for n in one.items]
+
+
+class TestAlerts:
+    def test_fires_notifies_once_and_says_when_it_is_over(self):
+        boss, other = make_user("boss", admin=True), make_user("other")
+        node = make_node("sick")
+        rule("bad_node", recipients=["boss"])
+        sicken(node)
+        for _ in range(3):
+            rules.evaluate()
+        assert sent(boss) == ["1 GPUs of node sick are bad."]
+        assert sent(other) == []
+        Device.objects.update(health="HEALTHY")
+        rules.evaluate()
+        assert sent(boss)[-1] == "Over: 1 GPUs of node sick are bad."
+        (alert,) = Alert.objects.all()
+        assert alert.ended_at is not None
+        sicken(node)
+        rules.evaluate()
+        assert Alert.objects.filter(ended_at=None).count() == 1
+
+    def test_without_recipients_all_admins_are_notified(self):
+        boss = make_user("boss", admin=True)
+        rule("bad_node")
+        sicken(make_node("sick"))
+        rules.evaluate()
+        assert sent(boss) == ["1 GPUs of node sick are bad."]
+
+    def test_goes_by_mail_to_who_has_an_address(self, settings):
+        settings.EMAIL_HOST = "mail.example.org"
+        boss = make_user("boss", admin=True, email="boss@example.org")
+        rule("bad_node")
+        sicken(make_node("sick"))
+        rules.evaluate()
+        collecting.collect()
+        (mail,) = Delivery.objects.filter(user=boss)
+        assert (mail.channel, mail.event) == ("email", "platform.alert")
+
+    def test_waits_for_its_minutes_and_forgets_what_passed_before(self):
+        rule("bad_node", for_minutes=5)
+        sicken(make_node("sick"))
+        rules.evaluate()
+        assert Alert.objects.get().fired_at is None
+        Alert.objects.update(created_at=timezone.now() - timedelta(minutes=6))
+        rules.evaluate()
+        assert Alert.objects.get().fired_at is not None
+        Alert.objects.update(fired_at=None)
+        Device.objects.update(health="HEALTHY")
+        rules.evaluate()
+        assert not Alert.objects.exists()
+        assert not Event.objects.filter(kind="platform.alert_over").exists()
+
+    def test_a_disabled_rule_does_nothing(self):
+        rule("bad_node", enabled=False)
+        sicken(make_node("sick"))
+        rules.evaluate()
+        assert not Alert.objects.exists()
+
+    def test_any_number_of_nodes_costs_the_same(self, django_assert_max_num_queries):
+        boss = make_user("boss", admin=True)
+        rule("bad_node", recipients=[boss.username])
+        for number in range(20):
+            sicken(make_node(f"n{number}", gpus=1))
+        with django_assert_max_num_queries(16):
+            rules.evaluate()
+        assert Alert.objects.filter(fired_at__isnull=False).count() == 20
+
+
+class TestActions:
+    def test_a_bad_node_is_cordoned_and_the_last_one_stays(self):
+        for name in ("a", "b"):
+            sicken(make_node(name), 2)
+        rule("bad_node", threshold=2, action="cordon")
+        rules.evaluate()
+        acted = {a.subject: a.acted for a in Alert.objects.all()}
+        assert acted == {
+            "a": "The node was cordoned.",
+            "b": "It was not cordoned, as no other node could take work.",
+        }
+        node = Node.objects.get(name="a")
+        assert (node.cordoned, node.cordon_reason) == (
+            True,
+            "Rule bad_node: 2 GPUs of node a are bad.",
+        )
+
+    def test_an_idle_job_is_stopped(self, alice, vc):
+        job = idle_job(alice, vc)
+        rule("idle_gpus", for_minutes=10, action="stop")
+        rules.evaluate()
+        job.refresh_from_db()
+        assert job.exit_reason["code"] == "idle"
+        assert Alert.objects.get().acted == "The job was stopped."
+
+    def test_an_exempt_job_is_left_alone(self, alice, vc):
+        job = idle_job(alice, vc)
+        Job.objects.filter(pk=job.pk).update(idle_exempt=True)
+        rule("idle_gpus", for_minutes=10, action="stop")
+        rules.evaluate()
+        assert not Alert.objects.exists()
+
+
+def running_job(user: Any, vc: Any, minutes: int) -> Job:
+    """A job with two GPUs that has run for so long."""
+    make_node("n1")
+    job = placed(user, vc, gpus=2)
+    report(attempts_of(job), "running")
+    begun = timezone.now() - timedelta(minutes=minutes)
+    Job.objects.filter(pk=job.pk).update(begun_at=begun, placed_at=begun)
+    return Job.objects.get(pk=job.pk)
+
+
+def idle_job(user: Any, vc: Any, percent: float = 1.0, minutes: int = 12) -> Job:
+    """A job whose GPUs were this busy for so long."""
+    job = running_job(user, vc, minutes)
+    (attempt,) = attempts_of(job)
+    begun = job.begun_at
+    GpuRollup.objects.bulk_create(
+        GpuRollup(
+            device_id=uuid,
+            attempt=attempt,
+            at=begun + timedelta(minutes=n),
+            seconds=60,
+            samples=12,
+            utilization_sum=percent * 12,
+            utilization_max=percent,
+            memory_used_mb_max=1,
+        )
+        for uuid in attempt.gpu_uuids
+        for n in range(minutes)
+    )
+    return job
+
+
+class TestConditions:
+    @pytest.mark.parametrize(
+        ("percent", "minutes", "found"),
+        [(1.0, 12, True), (50.0, 12, False), (1.0, 5, False)],
+        ids=["idle", "busy", "too young"],
+    )
+    def test_idle_gpus(self, alice, vc, percent, minutes, found):
+        job = idle_job(alice, vc, percent, minutes)
+        expected = {str(job.pk)} if found else set()
+        assert conditions.find(rule("idle_gpus", for_minutes=10)).keys() == expected
+
+    def test_idle_gpus_needs_samples(self, alice, vc):
+        job = idle_job(alice, vc)
+        GpuRollup.objects.filter(device_id=attempts_of(job)[0].gpu_uuids[0]).delete()
+        assert conditions.find(rule("idle_gpus", for_minutes=10)) == {}
+
+    def test_a_node_that_is_away(self):
+        node = make_node("gone")
+        long_ago = timezone.now() - timedelta(minutes=11)
+        Node.objects.filter(pk=node.pk).update(state="UNREACHABLE", last_heartbeat_at=long_ago)
+        make_node("here")
+        assert conditions.find(rule("node_away")).keys() == {"gone"}
+
+    def test_jobs_that_do_not_begin_or_do_not_end(self, alice, vc):
+        job = running_job(alice, vc, 1)
+        stuck = rule("stuck_job")
+        assert conditions.find(stuck) == {}
+        long_ago = timezone.now() - timedelta(hours=2)
+        Job.objects.filter(pk=job.pk).update(placed_at=long_ago, begun_at=None)
+        assert "has not begun" in conditions.find(stuck)[str(job.pk)].message
+        Job.objects.filter(pk=job.pk).update(begun_at=long_ago)
+        assert conditions.find(stuck) == {}
+        Job.objects.filter(pk=job.pk).update(
+            state="STOPPING", stop_requested_at=long_ago, updated_at=long_ago
+        )
+        assert "does not end" in conditions.find(stuck)[str(job.pk)].message
+
+    def test_full_disks(self, monkeypatch):
+        node = make_node("full")
+        Node.objects.filter(pk=node.pk).update(disk_free_mb=1_000, disk_total_mb=100_000)
+        store = conditions.readings.Store("local", 1, 100)
+        monkeypatch.setattr(conditions.readings, "store", lambda: store)
+        found = conditions.find(rule("full_disk", threshold=98))
+        assert {s: m.details["used_percent"] for s, m in found.items()} == {
+            "log store": 99.0,
+            "full": 99.0,
+        }
+
+    def test_certificates_are_read_once_an_hour(self, monkeypatch):
+        soon = datetime.now(UTC) + timedelta(days=3)
+        read = []
+
+        def certificates() -> list[Certificate]:
+            read.append(1)
+            return [
+                Certificate("gateway", "gw.example.org", soon, ""),
+                Certificate("public address", "skep.example.org", None, "expired."),
+                Certificate("apps", "x.example.net", soon + timedelta(days=90), ""),
+            ]
+
+        monkeypatch.setattr(conditions.network, "certificates", certificates)
+        made = rule("certificate", threshold=14)
+        for _ in range(2):
+            found = conditions.find(made)
+        assert found.keys() == {"gw.example.org", "skep.example.org"}
+        assert len(read) == 1
+
+
+class TestApi:
+    def test_a_rule_from_its_creation_to_its_end(self, admin):
+        make_user("boss", admin=True)
+        body = {"name": "disks", "kind": "full_disk", "recipients": ["boss"], "action": "cordon"}
+        made = admin.post("/alert-rules", body).json()
+        assert (made["threshold"], made["recipients"]) == (90, ["boss"])
+        url = f"/alert-rules/{made['id']}"
+        assert admin.patch(url, {"threshold": 80}).json()["threshold"] == 80
+        assert [r["name"] for r in admin.get("/alert-rules").json()["results"]] == ["disks"]
+        assert admin.delete(url).status_code == 204
+        assert admin.patch(url, {"threshold": 80}).json()["code"] == "rule_not_found"
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"action": "stop"}, "action_not_possible"),
+            ({"threshold": 101}, "threshold_invalid"),
+            ({"recipients": ["ghost"]}, "user_unknown"),
+            ({"kind": "moon"}, "invalid"),
+        ],
+    )
+    def test_what_a_rule_cannot_be_is_refused(self, admin, changes, code):
+        body = {"name": "disks", "kind": "full_disk"} | changes
+        answer = admin.post("/alert-rules", body)
+        assert (answer.status_code, answer.json()["code"]) == (400, code)
+        assert not AlertRule.objects.exists()
+
+    def test_a_name_is_taken_once(self, admin):
+        body = {"name": "disks", "kind": "full_disk"}
+        assert admin.post("/alert-rules", body).status_code == 201
+        assert admin.post("/alert-rules", body).json()["code"] == "name_taken"
+
+    def test_alerts_are_listed_and_filtered(self, admin):
+        rule("bad_node")
+        sicken(make_node("sick"))
+        rules.evaluate()
+        (listed,) = admin.get("/alerts", active="true").json()["results"]
+        assert (listed["rule"], listed["subject"]) == ("bad_node", "sick")
+        Device.objects.update(health="HEALTHY")
+        rules.evaluate()
+        assert admin.get("/alerts", active="true").json()["results"] == []
+        assert len(admin.get("/alerts").json()["results"]) == 1
