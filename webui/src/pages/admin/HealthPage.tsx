@@ -10,11 +10,14 @@ import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
+import { AlertRules } from "./AlertRules";
+import { DoctorReport } from "./DoctorReport";
 import css from "./HealthPage.module.css";
+import { PlatformState } from "./PlatformState";
 
 type Alert = components["schemas"]["Alert"];
 
-/** What an administrator should attend to: the log store, disks, nodes that do not come back. */
+/** What an administrator should attend to, the state of the platform, alert rules, the doctor. */
 export function HealthPage() {
   const { data: user } = useQuery(me);
   if (user && !user.is_admin) {
@@ -65,6 +68,9 @@ function Health() {
           ))}
         </ul>
       ) : null}
+      <PlatformState />
+      <AlertRules />
+      <DoctorReport />
       <Predictions />
     </>
   );
@@ -129,7 +135,7 @@ function Predictions() {
   if (!data || data.sources.length === 0) return null;
   const all = data.sources.reduce((sum, { jobs }) => sum + jobs, 0);
   return (
-    <section aria-labelledby="predictions" className={css.predictions}>
+    <section aria-labelledby="predictions" className={css.part}>
       <h2 id="predictions">Predicted durations</h2>
       <p className="dim">
         Jobs that succeeded in the last {data.days} days. An interval is made to hold the duration

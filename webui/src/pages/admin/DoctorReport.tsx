@@ -1,0 +1,52 @@
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { doctor } from "@/api/operations";
+import type { components } from "@/api/schema";
+import { ErrorState } from "@/ui/EmptyState";
+import { Icon } from "@/ui/Icon";
+import css from "./HealthPage.module.css";
+
+type Examined = components["schemas"]["Examined"];
+
+const WORDS = { error: "Error", warning: "Warning", note: "Note", ok: "Fine" };
+
+/** Checks everything that the platform stands on, when asked to, and says what to do. */
+export function DoctorReport() {
+  const { data, error, isFetching, refetch } = useQuery(doctor);
+  return (
+    <section aria-labelledby="doctor" className={css.part}>
+      <div className={css.titled}>
+        <h2 id="doctor">Doctor</h2>
+        <Button variant="default" loading={isFetching} onClick={() => void refetch()}>
+          Run all checks
+        </Button>
+      </div>
+      <p className="dim">
+        Settings, processes, clocks, database, queues, stores, backup, agents, drivers, GPUs, disks,
+        ports, certificates and registries. On the command line: <code>skep admin doctor</code>.
+      </p>
+      {error && !data ? (
+        <ErrorState error={error} what="report of the doctor" retry={() => void refetch()} />
+      ) : null}
+      {data ? (
+        <ul className={css.findings} aria-label="Findings">
+          {data.checks.flatMap((check) => check.findings.map((one) => finding(check, one)))}
+        </ul>
+      ) : null}
+    </section>
+  );
+}
+
+function finding({ check }: Examined, one: Examined["findings"][number]) {
+  return (
+    <li key={`${check} ${one.code} ${one.message}`} data-severity={one.severity}>
+      <Icon name={one.severity === "ok" ? "check" : "warning"} size={16} />
+      <span className={css.severity}>{WORDS[one.severity]}</span>
+      <span className={css.check}>{check}</span>
+      <span className={css.about}>
+        {one.message}
+        {one.action ? <span className={css.action}>{one.action}</span> : null}
+      </span>
+    </li>
+  );
+}
