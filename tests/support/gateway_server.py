@@ -88,7 +88,7 @@ class ProcessServer:
         self._process = subprocess.Popen(
             [*command, *address, *quiet], env=environment() | self._environment
         )
-        wait_until(self._answers, "the web server answers")
+        wait_until(self._answers, "the web server answers", 240.0)
 
     def kill(self) -> None:
         """SIGKILL: no time to say or store anything."""
