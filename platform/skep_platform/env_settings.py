@@ -13,6 +13,7 @@ import ipaddress
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from skep_agent.network.rules import PRIVATE
@@ -286,7 +287,7 @@ class Sentinels:
     database: int = 0
 
     @property
-    def login(self) -> dict[str, object]:
+    def login(self) -> dict[str, Any]:
         """Return the options of a connection to the master."""
         return {"username": self.username, "password": self.password, "db": self.database}
 

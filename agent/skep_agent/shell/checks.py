@@ -13,9 +13,10 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import structlog
@@ -31,7 +32,7 @@ BLOCKS = 16
 GPU_CHECK_S = 900.0
 REQUESTS, REQUEST_S = 5, 10.0
 MAX_OUTPUT = 300  # of a command's last line
-Send = Callable[[CheckReport], Awaitable[None]]
+Send = Callable[[CheckReport], Coroutine[Any, Any, None]]
 
 log = structlog.get_logger(__name__)
 

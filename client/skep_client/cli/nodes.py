@@ -191,7 +191,8 @@ def plan_window(
 
     when = (start.replace(tzinfo=UTC), end.replace(tzinfo=UTC))
     with client() as skep:
-        _print_windows(skep.run(calls.plan_maintenance(nodes, *when, reason=reason)), as_json)
+        planned = skep.run(calls.plan_maintenance(nodes, *when, reason=reason))
+        _print_windows(planned, as_json)
 
 
 def cancel_window(window: Annotated[str, typer.Argument(metavar="ID")]) -> None:
@@ -214,8 +215,8 @@ def _print_windows(found: Sequence[Maintenance], as_json: bool) -> None:
     print_table(("ID", "NODE", "STATE", "FROM", "UNTIL", "REASON"), rows)
 
 
-def _minute(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+def _minute(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
 
 
 def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:
