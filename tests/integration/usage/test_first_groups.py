@@ -39,7 +39,7 @@ def admin() -> Api:
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_pages_are_parts_of_the_whole(admin, by, limit):
     whole = admin.get("/usage", by=by, limit=1000, **SPAN).json()["results"]
-    assert len(whole) > 3
+    assert len(whole) > 2
     found, query = [], {}
     while True:
         page = admin.get("/usage", by=by, limit=limit, **SPAN, **query).json()
