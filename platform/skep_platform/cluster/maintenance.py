@@ -8,10 +8,11 @@ that is on or comes next, because the scheduler reads nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -108,6 +109,16 @@ def open_windows(node: str = "") -> QuerySet[MaintenanceWindow]:
 def _open() -> QuerySet[MaintenanceWindow]:
     known = MaintenanceWindow.objects.exclude(node__state=NodeState.REMOVED)
     return known.filter(state__in=OPEN).select_related("node", "created_by").order_by("pk")
+
+
+def delete_old() -> int:
+    """Delete windows that ended more than SKEP_EVENT_RETENTION_DAYS ago; return how many."""
+    days = settings.SKEP_EVENT_RETENTION_DAYS
+    if days <= 0:
+        return 0
+    before = timezone.now() - timedelta(days=days)
+    over = MaintenanceWindow.objects.filter(ends_at__lt=before).exclude(state__in=OPEN)
+    return over.delete()[0]
 
 
 def _advance(window: MaintenanceWindow, now: datetime) -> None:

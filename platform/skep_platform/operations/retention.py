@@ -13,12 +13,13 @@ BOUNDED_BY_SIZE = frozenset(
         *("tenancy.VirtualCluster", "tenancy.Quota", "tenancy.VcCell", "tenancy.PinnedCell"),
         *("tenancy.RoleGrant", "tenancy.Membership", "tenancy.ServiceAccount", "tenancy.VcLimit"),
         *("cluster.Node", "cluster.ControlPlane", "cluster.Device", "cluster.CellLayout"),
+        "cluster.NodeCheck",  # `cluster.checks` keeps the newest ones of each node
         *("cluster.Announcement", "cluster.AnnouncementDismissal"),
         *("images.Image", "images.NodeImage", "images.RegistryCredential", "images.ImageRule"),
         *("storage.Storage", "storage.StorageGrant", "storage.Dataset"),
         *("templates.Template", "templates.TemplateStar", "jobs.SavedView"),
         *("notifications.Preferences", "notifications.Webhook", "operations.AlertRule"),
-        *("usage.Budget", "scheduling.VcTimeline"),
+        *("usage.Budget", "scheduling.VcTimeline", "core.Leadership"),
     }
 )
 
@@ -58,6 +59,7 @@ DELETED_BY = {
     "accounts.BrowserSession": ("skep.accounts.tidy", "ended sessions"),
     "accounts.AccountMail": ("skep.accounts.send_mails", "when it is sent"),
     "cluster.NodeFault": ("skep.operations.tidy", "SKEP_EVENT_RETENTION_DAYS"),
+    "cluster.MaintenanceWindow": ("skep.operations.tidy", "SKEP_EVENT_RETENTION_DAYS"),
     "cluster.JoinToken": ("skep.operations.tidy", "expires_at"),
     "operations.Alert": ("skep.operations.tidy", "rules.KEPT"),
     "operations.Backup": ("skep.operations.tidy", "backups.MOST"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.cluster import faults, services
+from skep_platform.cluster import faults, maintenance, services
 from skep_platform.operations import backups, rules
 
 
@@ -16,8 +16,10 @@ def evaluate_rules() -> None:
 
 @shared_task(name="skep.operations.tidy")
 def tidy() -> None:
-    """Forget old alerts, backups, faults of nodes and join tokens. May overlap with itself."""
+    """Forget old alerts, backups, faults and maintenance of nodes, and join tokens. It may overlap
+    with itself."""
     rules.delete_old()
     backups.forget_old()
     faults.delete_old()
+    maintenance.delete_old()
     services.forget_join_tokens()

@@ -16,8 +16,8 @@ def tick(hinted: bool = False) -> None:
     every 2 s in case a hint was lost."""
     if hinted and not notifications.tick_hinted():
         return  # an earlier round took the hint while this message lay in the queue
-    ticks.tick(ticks.SCHEDULER)
-    notifications.note_tick()
+    if ticks.tick(ticks.SCHEDULER):
+        notifications.note_tick()
 
 
 @shared_task(name="skep.scheduling.verify")

@@ -12,7 +12,12 @@ from django.utils import timezone
 from tests.support.platform_factories import make_node
 
 from skep_platform.cluster import faults, services
-from skep_platform.cluster.models import JoinToken, NodeFault
+from skep_platform.cluster.models import (
+    JoinToken,
+    MaintenanceState,
+    MaintenanceWindow,
+    NodeFault,
+)
 from skep_platform.operations import retention, tasks
 
 GROUPS = (
@@ -44,7 +49,7 @@ def test_what_is_deleted_has_a_task_that_runs_and_a_setting_that_exists():
 
 
 @pytest.mark.django_db
-def test_old_faults_and_tokens_that_nothing_can_use_are_deleted(settings):
+def test_old_faults_windows_and_tokens_that_nothing_can_use_are_deleted(settings):
     node, now = make_node("n1"), timezone.now()
     settings.SKEP_EVENT_RETENTION_DAYS = 30
     faults.add(
@@ -56,6 +61,14 @@ def test_old_faults_and_tokens_that_nothing_can_use_are_deleted(settings):
     used_up, expired = JoinToken.objects.order_by("pk")[:2]
     JoinToken.objects.exclude(pk__in=[used_up.pk, expired.pk]).delete()
     JoinToken.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(days=31))
+    for days in (29, 31):
+        MaintenanceWindow.objects.create(
+            node=node,
+            starts_at=now - timedelta(days=days + 1),
+            ends_at=now - timedelta(days=days),
+            state=MaintenanceState.ENDED,
+        )
     tasks.tidy()
+    assert MaintenanceWindow.objects.count() == 1
     assert NodeFault.objects.count() == 1
     assert [token.pk for token in JoinToken.objects.all()] == [used_up.pk]
