@@ -47,6 +47,7 @@ test("a form is read from a text and its fields are written back without losing 
     roles: [
       { name: "worker", instances: 2, cpu: 4, memoryMB: 8192, gpu: 1, commands: "python train.py" },
     ],
+    parameters: {},
     storages: [],
     secrets: ["key"],
     parameters: {},
