@@ -68,7 +68,11 @@ class Leader:
                 return False
             asked, led = time.monotonic(), self._until > 0
             with connection.cursor() as cursor:
-                values: dict[str, str | float] = {"role": self.role, "owner": self.owner, "lease_s": LEASE_S}
+                values: dict[str, str | float] = {
+                    "role": self.role,
+                    "owner": self.owner,
+                    "lease_s": LEASE_S,
+                }
                 cursor.execute(_CLAIM, values)
                 row = cursor.fetchone()
             self._until = asked + LEASE_S if row else 0.0
