@@ -36,6 +36,7 @@ class Draw:
 
     random: random.Random
     gpus_per_node: int
+    nodes: int = 3
     earlier: list[Job] = field(default_factory=list)  # jobs that others can depend on
 
     def seconds(self, low: float, high: float) -> str:
@@ -67,8 +68,9 @@ def _single(draw: Draw) -> Job:
 
 
 def _gang(draw: Draw) -> Job:
-    gpus = draw.random.randint(1, draw.gpus_per_node)
-    role = _role(f"{draw.seconds(1, 6)} {draw.lines(200)}", draw.random.randint(2, 3), gpus)
+    tasks, gpus = draw.random.randint(2, 3), draw.random.randint(1, draw.gpus_per_node)
+    gpus = min(gpus, draw.nodes * draw.gpus_per_node // tasks)  # all that there are
+    role = _role(f"{draw.seconds(1, 6)} {draw.lines(200)}", tasks, gpus)
     return Job("gang", _body(role), {SUCCEEDED})
 
 
@@ -101,7 +103,7 @@ def _opportunistic(draw: Draw) -> Job:
 def _urgent(draw: Draw) -> Job:
     """Preempts opportunistic ones where the cluster is full."""
     extras = {"hivedScheduler": {"jobPriorityClass": "prod"}}
-    role = _role(f"{draw.seconds(1, 3)} {draw.lines(50)}", 2, draw.gpus_per_node)
+    role = _role(f"{draw.seconds(1, 3)} {draw.lines(50)}", min(2, draw.nodes), draw.gpus_per_node)
     return Job("urgent", _body(role, extras=extras), {SUCCEEDED})
 
 
@@ -184,11 +186,11 @@ KINDS: tuple[tuple[int, Callable[[Draw], Job]], ...] = (
 class Workload:
     """Keeps about `active` jobs unfinished, follows all, and knows which was lost."""
 
-    def __init__(self, api: httpx.Client, seed: int, gpus_per_node: int, active: int) -> None:
+    def __init__(self, api: httpx.Client, seed: int, nodes: int, gpus: int, active: int) -> None:
         self.jobs: list[Job] = []
         self.violations: list[str] = []
         self._api = api
-        self._draw = Draw(random.Random(f"{seed} jobs"), gpus_per_node)
+        self._draw = Draw(random.Random(f"{seed} jobs"), gpus, nodes)
         self._active = active
         self._seed = seed
         self._pending: Job | None = None  # sent, and it is not known whether it was accepted
