@@ -391,8 +391,8 @@ class Box:
     # --- whole-box faults
 
     def kill_everything(self) -> None:
-        """As a power cut of the server's machine: the supervisor with its children, and the
-        engines, which come back by themselves."""
+        """Do what a power cut of the server's machine does: end the supervisor with its children,
+        and the engines, which come back by themselves."""
         processes = [self.stack.process.pid, *self.stack.processes()]
         processes += [*self.tree("postgres"), *self.tree("valkey")]
         for pid in processes:

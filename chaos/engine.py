@@ -184,7 +184,7 @@ class EngineServer:
         task = asyncio.create_task(self._serve(given["call"], given["arguments"], reply))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-        if given["call"] in ("wait", "logs"):  # nobody waits for these any more
+        if given["call"] in ("wait", "logs"):  # no one waits for these any more
             gone = asyncio.create_task(reader.read(1))
             await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
             task.cancel()

@@ -152,7 +152,8 @@ def _broken(mode: Mode) -> Break:
 
 
 def _lost(mode: Mode) -> Break:
-    """Longer than the lease. What a silent way held back arrives then, heartbeats too."""
+    """Return a fault that lasts longer than the lease. What a silent way held back arrives then,
+    heartbeats too."""
 
     def run(box: Box, chance: random.Random) -> None:
         with _mode(box, [chance.choice(box.nodes)], mode):
@@ -213,7 +214,7 @@ def _empty_valkey(box: Box, chance: random.Random) -> None:
 
 
 def _wipe_agent(box: Box, chance: random.Random) -> float:
-    """An agent that lost all but its credential, while its containers run."""
+    """Take from an agent all but its credential, while its containers run."""
     node = chance.choice(box.nodes)
     for path in (node.state.path / "journal.jsonl", *node.state.path.glob("masks/*")):
         path.unlink(missing_ok=True)
@@ -267,7 +268,7 @@ def _jump_node(box: Box, chance: random.Random) -> None:
 
 
 def _jump(clock: Path, chance: random.Random) -> None:
-    """Away and back, by seconds or by hours."""
+    """Set the clock away and back, by seconds or by hours."""
     size = chance.choice([20.0, 300.0, 7200.0]) * chance.choice([1, -1])
     clocks.set_offset(clock, size)
     try:

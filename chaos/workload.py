@@ -201,7 +201,7 @@ class Workload:
         return [job for job in self.jobs if job.ended_at is None]
 
     def step(self, *, submit: bool = True) -> None:
-        """One round: submit, stop, look. What the server cannot answer now is tried again in a
+        """Do one round: submit, stop, look. What the server cannot answer now is tried again in a
         later one. Raises httpx.TransportError while there is no server."""
         while submit and len(self.unfinished) < self._active:
             if not self._submit():

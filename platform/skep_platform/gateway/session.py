@@ -3,9 +3,7 @@
 The reader never waits for the database: of heartbeats, inventories and notifications only the
 newest is kept, facts and log frames queue up to a bound and then stop the reading. Each kind of
 work has one worker, so that a node never has two builds of its desired state, or two heartbeats, at
-once.
-
-Its log frames go to the store by a `LogShipper`, which gathers, bounds and acknowledges them.
+once. Its log frames go to the store by a `LogShipper`, which gathers, bounds and acknowledges them.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def sums(rows: QuerySet[Any], asked: Question, offset: int, most: int) -> list[R
 
 
 def _first_groups(rows: QuerySet[Any], asked: Question) -> QuerySet[Any] | None:
-    """Return the rows of the groups that come first, where the order tells without summing up which
+    """Return the rows of the groups that come first, where the order shows without summing up which
     these are: of the first month, or without the rows of the many jobs that were over before. None
     where it does not. A page that lies within them is the same as one of all rows."""
     if asked.order or len(asked.by) < 2:

@@ -1,7 +1,6 @@
 """Every writing route of the API, from the URL table itself: it leaves an entry, and no secret.
 
-A writing route without a case in `CASES` fails: whoever adds one says here how it is called.
-"""
+A writing route without a case in `CASES` fails: whoever adds one says here how it is called."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ test("another virtual cluster is checked anew, and those of a viewer are not off
   );
 });
 
-test("mistakes are told and nothing can be submitted", async () => {
+test("mistakes are shown and nothing can be submitted", async () => {
   const error = { code: "x", message: "No such image.", path: "", line: 4, column: 3 };
   const invalid = { ...VALID, valid: false, errors: [error], forecast: null };
   const { dialog } = await open({ "POST /jobs/check": invalid });
