@@ -66,7 +66,7 @@ def test_one_session_or_all_others_are_ended(ada):
     assert [row["current"] for row in listed(desk)] == [True]
 
 
-def test_nobody_ends_those_of_others_and_a_token_ends_none(ada):
+def test_no_one_ends_those_of_others_and_a_token_ends_none(ada):
     desk = browser("Desk/2")
     (row,) = listed(desk)
     eve = session(make_user("eve"))

@@ -208,7 +208,7 @@ def test_a_view_keeps_times_and_spans_as_they_are(api):
     assert saved.json()["filters"] == filters
 
 
-def test_several_jobs_are_stopped_and_each_refusal_is_told(api, alice, vc):
+def test_several_jobs_are_stopped_and_each_refusal_is_reported(api, alice, vc):
     mine = [make_job(vc, alice) for _ in range(2)]
     opened = make_job(make_vc("team", members=[alice]), make_user("bob"), visibility="members")
     hidden = make_job(make_vc("hidden"), make_user("carol"))

@@ -128,7 +128,7 @@ def test_02_only_plain_files_are_read(tmp_path):
     assert (found, written.failed) == ({("sub", "plain"): b"plain"}, 0)
 
 
-def test_files_in_too_many_folders_are_told_and_end_nothing(tmp_path):
+def test_files_in_too_many_folders_are_reported_and_end_nothing(tmp_path):
     deep = tmp_path
     for _ in range(MAX_DEPTH + 2):
         deep = deep / "d"
@@ -143,7 +143,7 @@ def test_files_in_too_many_folders_are_told_and_end_nothing(tmp_path):
     assert (names, written.failed) == ([("here",)], 1)
 
 
-def test_folder_that_is_too_large_is_told(tmp_path, monkeypatch):
+def test_folder_that_is_too_large_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(object_transfers, "MAX_OBJECTS", 3)
     (tmp_path / "sub").mkdir()
     for name in "abcde":
