@@ -176,6 +176,7 @@ class Kernel:
         self.now = 0
         self.series: list[tuple[float, int, int]] = []
         self._ended: dict[int, int] = {}
+        self._refused: set[int] = set()  # by number
         self._sampled = 0
 
     def run(self, report: Any = None) -> Outcome:
@@ -194,6 +195,9 @@ class Kernel:
                 job, domain = jobs[number], self._of[number]
                 if kind == ARRIVE:
                     domain.account(now)
+                    if _is_refused(domain.policy, job):
+                        self._refused.add(job.number)
+                        continue
                     if self._families is not None:
                         job.predicted_s = self._recurrence.predict(self._families(job.trace))
                     self._wait(domain, job)
@@ -395,6 +399,7 @@ class Kernel:
                     job.preemptions,
                     job.migrations,
                     met=None if deadline is None else ended_at is not None and ended_at <= deadline,
+                    refused="deadline" if job.number in self._refused else "",
                 )
             )
         waited: dict[str, float] = {}
@@ -410,6 +415,14 @@ class Kernel:
             assert domain.pool.free == domain.pool.total, "GPUs are held by jobs that ended"
             assert not any(domain.waiting.values()), "a job waits beside idle GPUs"
         return outcome
+
+
+def _is_refused(policy: OrderPolicy, job: SimulatedJob) -> bool:
+    """Return whether a policy that admits by deadline refuses a job: it would be late on idle
+    GPUs."""
+    if getattr(policy, "admission", "") != "refuse" or job.deadline_at is None:
+        return False
+    return job.submitted_at + job.trace.duration_s > job.deadline_at
 
 
 def _is_stale(entry: tuple[Any, ...]) -> bool:

@@ -18,6 +18,7 @@ from skep_platform.jobs.models import Job
 from skep_platform.jobs.submission import allowances, attachments, storages
 from skep_platform.jobs.submission.job_file import read, renamed, revised
 from skep_platform.jobs.submission.submitting import (
+    admit_deadline,
     admitted,
     create,
     digest_of,
@@ -67,6 +68,7 @@ def clone_of(
     allowances.take(user, vc, spec.job.tasks)
     job.spec_digest, job.tags = digest_of(text), source.tags
     job.avoid_nodes = dict(avoid_nodes or {})
+    admit_deadline(job, spec)
     try:
         with_it = attachments.of_clone(source)
         return create(job, spec, with_it, asked, clone_of=source.name)

@@ -30,6 +30,7 @@ from skep_platform.jobs.submission import (
     admission,
     allowances,
     attachments,
+    deadline,
     followers,
     registry_check,
     storages,
@@ -75,8 +76,8 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     Raises InvalidJobFile, NotFound `unknown_virtual_cluster` and `storage_not_found`, Forbidden
     `storage_forbidden`, SkepError `storage_not_mounted` or with the code of an issue
     (`storage_path_invalid`, `exceeds_quota`, `exceeds_node`, `unknown_sku_type`,
-    `image_not_found`, `unknown_archive`, …), Conflict `job_name_taken` and `client_token_reused`,
-    TooMany with the code of a limit."""
+    `image_not_found`, `unknown_archive`, `deadline_cannot_be_met`, …), Conflict `job_name_taken`
+    and `client_token_reused`, TooMany with the code of a limit."""
     _check_token(client_token)
     digest = digest_of(text)
     if client_token and (known := _submitted(user, client_token, digest)):
@@ -98,6 +99,7 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     for issue in images.refused:
         raise refusal(issue)
     spec.notes.extend(images.note_problems())
+    admit_deadline(job, spec)
     try:
         return create(job, spec, with_it, asked)
     except IntegrityError:
@@ -137,12 +139,35 @@ def _checked(user: User, text: str) -> CheckResult:
     if vc is not None and not found:
         images = registry_check.look(user, vc, spec)
         found, notes = images.refused, spec.problems(images.notes)
+    forecast = None
+    if vc is not None and not found:
+        job = new_row(user, vc, spec)
+        forecast = _forecast(job, spec)
+        late = deadline.issue_of(job, forecast)
+        if late is not None and deadline.admission_of(vc) == deadline.REFUSE:
+            found = [late]
+        elif late is not None:
+            notes = [*notes, *spec.problems([late])]
     return CheckResult(
         _all_problems(spec, found),
         [*spec.notes, *notes],
         _summary(spec, vc),
-        _forecast(user, vc, spec) if vc is not None and not found else None,
+        forecast if not found else None,
     )
+
+
+def admit_deadline(job: Job, spec: ReadJob) -> None:
+    """Note that the deadline of a job cannot be met, or refuse the job for it, as its virtual
+    cluster says. The scheduler is asked for a job with a deadline only. Raises SkepError
+    `deadline_cannot_be_met`."""
+    if job.deadline_at is None:
+        return
+    late = deadline.issue_of(job, _forecast(job, spec))
+    if late is None:
+        return
+    if deadline.admission_of(job.vc) == deadline.REFUSE:
+        raise refusal(late)
+    spec.notes.extend(spec.problems([late]))
 
 
 def convert(user: User, text: str, format: str) -> dict[str, Any]:
@@ -253,8 +278,7 @@ def name_taken(name: str) -> Conflict:
     return Conflict(message, code="job_name_taken", name=name)
 
 
-def _forecast(user: User, vc: VirtualCluster, spec: ReadJob) -> Reason | None:
-    job = new_row(user, vc, spec)
+def _forecast(job: Job, spec: ReadJob) -> Reason | None:
     if job.awaits_dependencies:
         return job.wait_reason
     if (begins := messages.begin_time(job.not_before)) is not None:

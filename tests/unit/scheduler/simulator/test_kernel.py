@@ -174,3 +174,16 @@ def test_a_start_on_another_node_costs_a_migration_at_any_speed(
     assert ends(outcome)["j1"] == end
     assert [job.migrations for job in outcome.jobs] == [0, 1, 0]
     assert outcome.figures()["migrations"] == 1
+
+
+def test_edf_refuses_what_would_be_late_on_idle_gpus_if_it_is_told_to() -> None:
+    made = [
+        TraceJob("late", 0, 100, 8, deadline_s=50),
+        TraceJob("good", 0, 100, 8, deadline_s=100),
+        TraceJob("free", 0, 10, 8),
+    ]
+    outcome = simulate(made, Edf(admission="refuse"), CountPool(8))
+    assert ends(outcome) == {"late": None, "good": 100, "free": 110}
+    assert [job.refused for job in outcome.jobs] == ["deadline", "", ""]
+    assert outcome.figures()["deadlines_met"] == 1
+    assert ends(simulate(made, Edf(), CountPool(8)))["late"] == 100
