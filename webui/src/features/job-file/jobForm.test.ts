@@ -50,7 +50,6 @@ test("a form is read from a text and its fields are written back without losing 
     parameters: {},
     storages: [],
     secrets: ["key"],
-    parameters: {},
   });
   let text = withField(TEXT, ["name"], "again");
   text = withField(text, ["taskRoles", "worker", "resourcePerInstance", "gpu"], 8);
