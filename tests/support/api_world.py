@@ -24,6 +24,7 @@ from skep_platform.accounts import groups, ssh_keys
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.accounts.services import create_token
 from skep_platform.cluster import announcements
+from skep_platform.cluster.models import MaintenanceWindow, Node
 from skep_platform.cluster.services import issue_join_token
 from skep_platform.files.models import Archive
 from skep_platform.images.models import Prefetch
@@ -160,6 +161,18 @@ class World:
 
 @pytest.fixture
 def world() -> World:
+    return make_world()
+
+
+@pytest.fixture(scope="module")
+def lasting_world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    """One for all tests of a module, each of which leaves it as it was: a test's transaction lies
+    within that of the world, and the world's own objects are not changed."""
+    with django_db_blocker.unblock(), rolled_back():
+        yield make_world()
+
+
+def make_world() -> World:
     users = {name: make_user(name, admin=name == "admin") for name in CALLERS[1:]}
     members = [users["colleague"], users["owner"]]
     team = make_vc(
@@ -206,6 +219,7 @@ def world() -> World:
         "alert-rules": str(rules.create(name="disks", kind="full_disk").pk),
         "simulations": str(simulation.pk),
         "nodes": "node-a",
+        "maintenance-windows": str(window_of(node).pk),
         "join-tokens": str(issue_join_token(None, 60)[0].pk),
         "images": "private",
         "prefetches": str(prefetch.pk),
@@ -224,6 +238,14 @@ def world() -> World:
         "tokens": str(of_account.public_id),
     }
     return World(callers, ids)
+
+
+def window_of(node: Node) -> MaintenanceWindow:
+    """One that begins tomorrow."""
+    starts = timezone.now() + timedelta(days=1)
+    return MaintenanceWindow.objects.create(
+        node=node, starts_at=starts, ends_at=starts + timedelta(hours=1)
+    )
 
 
 def image_save_of(attempt: TaskAttempt) -> ImageSave:

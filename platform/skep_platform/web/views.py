@@ -109,13 +109,19 @@ class ContentPolicy:
 
 class StaticFiles(WhiteNoiseMiddleware):
     """Static files, read whole: WhiteNoise's streams are synchronous, which Django's ASGI handler
-    would only collect in memory again, with a warning each time. The
-    documentation is among them."""
+    would only collect in memory again, with a warning each time. The documentation is among them.
+    They are looked for once in a process, which makes a handler for each client of its tests."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        super().__init__(get_response)
+    _found: ClassVar[dict[Path, Any]] = {}
+
+    def add_files_from_finders(self) -> None:
+        if DOCS in self._found:
+            self.files = self._found[DOCS]
+            return
+        super().add_files_from_finders()
         if DOCS.is_dir():
             self.add_files(DOCS, prefix="docs/")
+        self._found[DOCS] = self.files
 
     @staticmethod
     def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:

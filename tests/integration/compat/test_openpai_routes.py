@@ -13,7 +13,8 @@ import pytest
 from django.urls import resolve
 from django.utils import timezone
 from tests.support.api_permissions import CALLERS, EVERYBODY
-from tests.support.api_world import rolled_back, world
+from tests.support.api_world import lasting_world as world
+from tests.support.api_world import rolled_back
 from tests.support.jobs_world import job_file
 from tests.support.openpai_permissions import EXPECTED
 from tests.support.platform_api import Api
@@ -189,7 +190,7 @@ def test_20_a_token_that_is_none_any_more_is_no_one(world, how):
     if how == "forged":
         secret = "skt_" + "a" * 64
     elif how == "expired":
-        ApiToken.objects.filter(pk=token.pk).update(expiry=timezone.now() - timedelta(seconds=1))
+        ApiToken.objects.filter(pk=token.pk).update(expiry=timezone.now() - timedelta(days=1))
     elif how == "revoked":
         answer = with_token(secret).client.delete(f"/rest-server/api/v2/tokens/{secret}")
         assert answer.status_code == 200

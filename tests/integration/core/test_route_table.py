@@ -14,7 +14,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.api_permissions import CALLERS, EVERYBODY, EXPECTED, OWN_ONLY
-from tests.support.api_world import BODIES, ROUTES, World, world
+from tests.support.api_world import BODIES, ROUTES, World
+from tests.support.api_world import lasting_world as world
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user
 
