@@ -22,6 +22,8 @@ test("a job is written in a form and in its text", async ({ page }) => {
   const form = page.getByRole("region", { name: "Form" });
   await form.getByRole("textbox", { name: "Name" }).fill(name);
   await form.getByRole("textbox", { name: "GPUs per task" }).fill("0");
+  const editor = page.getByRole("textbox", { name: "Job file" });
+  await expect(editor).toContainText("gpu: 0");
   const image = freshName("future");
   await ask(page, "POST", "/images", {
     ...{
@@ -33,6 +35,8 @@ test("a job is written in a form and in its text", async ({ page }) => {
     cuda_version: "14.0",
   });
   await page.reload();
+  await expect(form.getByRole("textbox", { name: "Name" })).toHaveValue(name);
+  await editor.getByText(`name: ${name}`).waitFor();
   const option = page.getByRole("option", { name: image });
   // What is typed while the draft still loads is lost.
   await expect(async () => {
@@ -46,7 +50,6 @@ test("a job is written in a form and in its text", async ({ page }) => {
     .getByText("For next year. CUDA 14.0, driver 999 or newer")
     .waitFor();
   await form.getByRole("textbox", { name: /^Commands/ }).fill("echo formed");
-  const editor = page.getByRole("textbox", { name: "Job file" });
   await editor.getByText(`name: ${name}`).waitFor();
   await editor.getByText("# of the spring runs").waitFor();
   await shoot(page, "form");
