@@ -16,7 +16,7 @@ SHORT = [
     *("wiped agent", "cut connections", "silent connections", "doubled agent"),
 ]
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 
 def chaos(tmp_path: Path, *options: str) -> dict:
@@ -42,7 +42,6 @@ def test_a_short_run_loses_nothing(tmp_path):
     assert report["attempts"] > 20
 
 
-@pytest.mark.long
 @pytest.mark.timeout(2400)
 def test_a_long_run_with_every_fault_loses_nothing(tmp_path):
     report = chaos(tmp_path, "--seed=2", "--faults=100", "--seconds=1800")
