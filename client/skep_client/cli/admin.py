@@ -217,7 +217,9 @@ def update_rule(
     minutes: Minutes = None,
     action: Action = None,
     notify: Recipients = None,
-    enabled: Annotated[bool | None, typer.Option("--enable/--disable")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Whether it is looked at.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Change a rule."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 from html import escape
 from io import BytesIO
 from pathlib import Path
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect

@@ -68,6 +68,10 @@ def test_node_says_what_it_has(live):
         "engine_version": "",
         "network_problem": "",
         "below_floor": [],
+        "components": {},
+        "checks_needed": 0,
+        "maintenance_from": None,
+        "maintenance_until": None,
         "agent_version": "test",
         "labels": {"rack": "r1"},
         "gpus": [

@@ -97,7 +97,7 @@ def test_27_requests_are_logged_without_query_body_or_credentials(lines):
         assert secret not in text
 
 
-def test_lines_of_a_task_name_it_and_the_request_that_sent_it(lines):
+def test_lines_of_a_task_name_it(lines):
     app = Celery("test", set_as_current=False)
 
     @app.task(name="skep.test.task", bind=True)
@@ -111,6 +111,6 @@ def test_lines_of_a_task_name_it_and_the_request_that_sent_it(lines):
     task.apply(headers=headers, **headers)
     log.info("after it")
     line, after = (one for one in lines() if one["logger"] == "test")
-    assert (line["task"], line["request_id"]) == ("skep.test.task", "abc")
+    assert line["task"] == "skep.test.task"
     assert line["task_id"]
     assert "task" not in after

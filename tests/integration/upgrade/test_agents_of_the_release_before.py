@@ -26,6 +26,7 @@ release = pytest.mark.parametrize("release", RELEASES, ids=NAMES)
 
 
 @release
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_our_servers_run_a_job_on_an_agent_of_the_release_before(release: Release):
     said = release.agent_messages()
