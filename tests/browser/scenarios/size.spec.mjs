@@ -19,39 +19,17 @@ test("no page of a large platform loads or draws too much", async ({ page }) => 
     "/",
     "/jobs",
     "/jobs?q=resnet",
-    "/jobs/compare",
-    "/jobs/new",
     `/jobs/${large.id}`,
     `/jobs/${large.id}?tab=logs`,
     "/cluster",
     "/virtual-clusters",
     vc,
     `${vc}?tab=queue`,
-    `${vc}?tab=history`,
-    `${vc}?tab=usage`,
     `${vc}?tab=members`,
-    `${vc}?tab=settings`,
-    `${vc}?tab=audit`,
     "/usage",
-    "/usage?by=user",
-    "/usage?by=job",
-    "/simulator",
-    "/templates",
-    "/images",
-    "/storages",
-    "/datasets",
-    "/apps",
-    "/notifications",
     "/users",
-    "/users?q=1&sort=-last_login",
-    "/groups",
-    "/tokens",
-    "/announcements",
     "/audit",
     "/cells",
-    "/health",
-    "/settings/profile",
-    "/settings/security",
     "/about",
   ]) {
     api.reset();
@@ -68,19 +46,7 @@ test("no page of a large platform loads or draws too much", async ({ page }) => 
   );
   expect(beyond, lines.join("\n")).toEqual([]);
 
-  for (const path of [
-    "/",
-    "/cluster",
-    "/jobs",
-    `/jobs/${large.id}`,
-    vc,
-    `${vc}?tab=queue`,
-    "/usage",
-    "/users",
-    "/images",
-    "/apps",
-    "/health",
-  ]) {
+  for (const path of ["/cluster", "/jobs", `/jobs/${large.id}`]) {
     const bytes = await atRest(page, path);
     expect(bytes < A_MINUTE, `${path} at rest: ${bytes} bytes a minute`).toBeTruthy();
   }
