@@ -38,7 +38,7 @@ const path = "/virtual-clusters/vision/limits";
 test("limits are shown by what happens beyond them, with their use", async () => {
   serve({ [`GET ${path}`]: { limits: [gpusPerUser, duration, { ...tasks, may_set: false }] } });
   renderPage(<VirtualClusterLimits name="vision" />);
-  const waits = await screen.findByRole("table", { name: "Jobs above these limits wait" });
+  const waits = await screen.findByRole("table", { name: /^Jobs above these limits wait/ });
   expect(waits).toHaveTextContent("8 GPUs");
   expect(waits).toHaveTextContent("Highest use now: 6 GPUs.");
   const refused = screen.getByRole("table", { name: /refused when they are submitted/ });
