@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from celery import Celery
+from celery.app.trace import build_tracer
 from celery.signals import before_task_publish
 from tests.support.platform_api import Api
 from tests.support.platform_factories import PASSWORD, join_node, make_user
@@ -97,7 +98,7 @@ def test_27_requests_are_logged_without_query_body_or_credentials(lines):
         assert secret not in text
 
 
-def test_lines_of_a_task_name_it(lines):
+def test_lines_of_a_task_name_it_and_the_request_that_sent_it(lines):
     app = Celery("test", set_as_current=False)
 
     @app.task(name="skep.test.task", bind=True)
@@ -108,9 +109,11 @@ def test_lines_of_a_task_name_it(lines):
     headers: dict[str, Any] = {}
     before_task_publish.send(sender=task.name, headers=headers)
     structlog.contextvars.clear_contextvars()
-    task.apply(headers=headers, **headers)
+    # As a worker runs it: its request is made of the headers of the message.
+    request = {**headers, "id": "task-1", "task": task.name, "is_eager": True}
+    build_tracer(task.name, task, app=app)("task-1", (), {}, request)
     log.info("after it")
     line, after = (one for one in lines() if one["logger"] == "test")
-    assert line["task"] == "skep.test.task"
-    assert line["task_id"]
+    assert (line["task"], line["task_id"]) == ("skep.test.task", "task-1")
+    assert line["request_id"] == "abc"
     assert "task" not in after
