@@ -65,8 +65,8 @@ function Facts({ data }: { data: Platform }) {
           ? `${formatBytes(store.free_bytes ?? 0)} of ${formatBytes(store.total_bytes)} free`
           : store.place}
       </DescriptionItem>
-      <DescriptionItem name="Nodes">{counts(data.nodes)}</DescriptionItem>
-      <DescriptionItem name="Agents">{counts(data.agents)}</DescriptionItem>
+      <DescriptionItem name="Nodes">{counts(data.nodes).toLowerCase()}</DescriptionItem>
+      <DescriptionItem name="Agents">{counts(data.agents, " of ")}</DescriptionItem>
       <DescriptionItem name="Last backup">
         {backup ? <RelativeTime at={backup.at} /> : "none recorded"}
       </DescriptionItem>
@@ -75,9 +75,9 @@ function Facts({ data }: { data: Platform }) {
 }
 
 /** "12 ONLINE, 1 LOST", the most first. */
-function counts(of: Record<string, number>): string {
+function counts(of: Record<string, number>, between = " "): string {
   const rows = Object.entries(of).sort(([, a], [, b]) => b - a);
-  return rows.map(([name, n]) => `${n} ${name}`).join(", ") || "none";
+  return rows.map(([name, n]) => `${n}${between}${name}`).join(", ") || "none";
 }
 
 function Processes({ data }: { data: Platform }) {
