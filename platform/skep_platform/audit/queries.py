@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from skep_platform.audit.actions import named
 from skep_platform.audit.models import AuditEntry, first_id_at
 from skep_platform.core import ports
+from skep_platform.core.database.plans import fetch_planned
 from skep_platform.core.errors import SkepError
 
 AnyUser = Any  # User or AnonymousUser, as `request.user` is
@@ -106,7 +107,7 @@ def _by_target(rows: QuerySet[AuditEntry], text: str) -> QuerySet[AuditEntry]:
     would walk the whole table in order of time for them, as it does well for many matches."""
     how = "icontains" if len(text) >= TRIGRAM else "iexact"
     found = rows.filter(**{f"target_name__{how}": text})
-    few = list(found.order_by().values_list("pk", flat=True)[: MAX_FEW + 1])
+    few = [pk for (pk,) in fetch_planned(found.order_by().values_list("pk")[: MAX_FEW + 1])]
     return rows.filter(pk__in=few) if len(few) <= MAX_FEW else found
 
 

@@ -30,6 +30,7 @@ from django.db.models.functions import Coalesce
 
 from skep_jobfile.extras import PriorityClass
 from skep_platform.cluster.models import Device
+from skep_platform.core.database.plans import fetch_planned
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.ports import GpuTask, JobSeen
@@ -162,8 +163,8 @@ def named(text: str) -> Q:
 def few_first(matches: Q) -> Q:
     """Match the same jobs, one by one where they are few: the database guesses how many it will
     find on its way from the newest job to the oldest, and walks past all of them for none."""
-    few = list(Job.objects.filter(matches).order_by().values_list("pk", flat=True)[: FEW + 1])
-    return Q(pk__in=few) if len(few) <= FEW else matches
+    found = fetch_planned(Job.objects.filter(matches).order_by().values_list("pk")[: FEW + 1])
+    return Q(pk__in=[pk for (pk,) in found]) if len(found) <= FEW else matches
 
 
 def in_queue(job: Job) -> bool:
