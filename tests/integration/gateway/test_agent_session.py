@@ -201,7 +201,7 @@ class TestFacts:
             {"error_code": "x" * 500},
             {"container_id": "\x00" * 200},
         ],
-        ids=str,
+        ids=lambda wrong: str(wrong)[:60],
     )
     def test_26_a_fact_with_impossible_values_holds_up_no_other(self, port, wrong):
         joined = Joined(gpus=1)
