@@ -144,7 +144,7 @@ def test_an_admin_adds_a_bucket_whose_keys_are_never_shown_again(visit):
     visit("bucket")
 
 
-@pytest.mark.parametrize("width", ["1440", "390"])
+@pytest.mark.parametrize("width", ["1440", pytest.param("390", marks=pytest.mark.long)])
 def test_finding_u28_axe_finds_nothing_on_any_page_in_any_scheme(visit, width):
     visit("accessibility", SKEP_WIDTH=width)
 
@@ -247,6 +247,7 @@ def test_a_shared_job_is_read_by_whom_it_is_shared_with(visit):
     visit("share")
 
 
+@pytest.mark.long
 def test_an_idle_job_is_warned_and_exempted_on_its_page(visit):
     visit("idle")
 
@@ -255,5 +256,6 @@ def test_an_account_is_linked_to_single_sign_on_in_the_settings(visit, issuer):
     visit("sso", SKEP_ISSUER=issuer)
 
 
+@pytest.mark.long
 def test_every_page_is_whole_for_every_role_and_shows_what_the_role_may_see(visit):
     visit("roles")

@@ -47,6 +47,7 @@ def test_the_cookbook_has_ten_recipes():
     assert set(SAID) | {SERVES} <= set(RECIPES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name != SERVES])
 def test_a_recipe_runs_to_its_end(api, torch, recipe):
     job_id = _submit(api, recipe, torch)
@@ -59,6 +60,7 @@ def test_a_recipe_runs_to_its_end(api, torch, recipe):
             assert any(re.fullmatch(pattern, line) for line in lines[rank]), (pattern, lines)
 
 
+@pytest.mark.long
 def test_a_place_to_work_in_runs_until_it_is_stopped(api, torch):
     job_id = _submit(api, SERVES, torch)
     running = reach(api, job_id, {"RUNNING"})

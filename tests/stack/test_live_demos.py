@@ -17,7 +17,7 @@ from tests.support.live_nodes import LiveNodes
 from tests.support.stack import Stack, stack
 from tests.support.stack_jobs import ENDED, job, submit, tasks, until
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 DEMOS = "hived_feature_demos.json"
 JOBS = REFERENCE.parent / "openpai"

@@ -133,6 +133,7 @@ def test_a_scheduler_that_hangs_fires(skep, prometheus):
     eventually(lambda: "SkepSchedulerStopped" not in firing(prometheus), 60)
 
 
+@pytest.mark.long
 def test_a_gateway_that_hangs_fires(skep, prometheus):
     pid = skep.pids()["gateway"]
     os.kill(pid, signal.SIGSTOP)
@@ -144,6 +145,7 @@ def test_a_gateway_that_hangs_fires(skep, prometheus):
     eventually(lambda: "SkepAgentDisconnected" not in firing(prometheus), 90)
 
 
+@pytest.mark.long
 def test_an_empty_redis_that_is_away_fires(skep, prometheus):
     pid = skep.pids()["valkey"]
     os.kill(pid, signal.SIGSTOP)

@@ -24,6 +24,7 @@ STEP = re.compile(r"^rank (\d) of 4 step (\d+) loss ([\d.]+)$", re.MULTILINE)
 Losses = dict[int, dict[int, dict[int, float]]]  # job attempt -> rank -> step -> loss
 
 
+@pytest.mark.long
 def test_a_killed_rank_costs_an_attempt_and_the_gang_learns_to_the_end(api):
     job_id = _submit(api, torch_image(docker.from_env()))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.stack_jobs import gang, job, reach, submit, tasks, until
 from tests.support.torch_image import torch_image
 
-pytestmark = [pytest.mark.stack, pytest.mark.docker]
+pytestmark = [pytest.mark.stack, pytest.mark.docker, pytest.mark.long]
 
 PATIENCE_S = 300  # all the processes import PyTorch on a small machine
 PER_NODE = 2

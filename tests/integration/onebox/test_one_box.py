@@ -186,6 +186,7 @@ def test_jobs_outlive_the_box_unless_they_are_stopped():
             assert [skep.job(job.id).state for job in jobs] == ["STOPPED", "STOPPED"]
 
 
+@pytest.mark.long
 @pytest.mark.docker
 def test_finding_u6_a_planned_stop_longer_than_the_lease_costs_no_job():
     build = Path(__file__).parents[3] / "examples/demo/build_image.py"
