@@ -20,6 +20,10 @@ def test_any_text_is_a_value_and_nothing_else(text):
     assert found == [(mine.pk,)]
 
 
+def test_what_matches_nothing_is_not_asked_for():
+    assert fetch_planned(User.objects.filter(pk__in=[]).values_list("pk")) == []
+
+
 def test_no_plan_is_kept_that_serves_other_values():
     """A prepared statement with parameters would get one plan for all values, sooner or later."""
     for number in range(20):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.models import QuerySet
 
@@ -14,7 +15,10 @@ def fetch_planned(rows: QuerySet[Any, Any]) -> list[tuple[Any, ...]]:
     Statements are prepared, and after a few executions PostgreSQL keeps one plan for all values of
     its parameters. That is wrong where one value matches a million rows and another one none."""
     connection = connections[rows.db]
-    sql, values = rows.query.sql_with_params()
+    try:
+        sql, values = rows.query.sql_with_params()
+    except EmptyResultSet:  # as `pk__in=[]`, which Django asks no database for
+        return []
     with connection.cursor() as cursor:
         cursor.execute(connection.ops.compose_sql(sql, values))  # type: ignore[attr-defined]
         return list(cursor.fetchall())
