@@ -84,6 +84,8 @@ class RequestLog:
         started = time.perf_counter()
         address, agent = request.META.get("REMOTE_ADDR", ""), request.headers.get("User-Agent", "")
         with _traced(request, request_id) as span, caller.calling(address, agent, request_id):
+            if span.traceparent:
+                structlog.contextvars.bind_contextvars(trace_id=span.traceparent.split("-")[1])
             response = self._refusal(request) or self.get_response(request)
             _note_answer(span, request, response)
         response["X-Request-Id"] = request_id

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -253,7 +254,7 @@ def _write(
     nodes = advance(list(moved.values()), now)
     nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
     _record_pulls(changes)
-    _log_states(changes)
+    transaction.on_commit(partial(_log_states, changes))
     # Without a notification when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
     for job_id in {after.job_id for _, after in changes}:
