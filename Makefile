@@ -60,7 +60,7 @@ openapi: ## write the API's schema and the web page's types of it
 lock: ## pin all Python packages again
 	@scripts/bootstrap python
 	@pip install --quiet uv
-	@uv pip compile pyproject.toml --extra server --extra embedded --group dev --universal \
+	@uv pip compile pyproject.toml --extra server --extra embedded --extra tracing --group dev --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements.lock
 	@echo 'python-ldap>=3.4.8,<4' | uv pip compile - --constraint requirements.lock --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements-ldap.lock

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import structlog
 import typer
 
+from skep_agent import tracing
 from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig, Watermarks
 from skep_agent.isolation.mounts import StoragePolicy
 from skep_agent.join import JoinFailed, is_open_to_others
@@ -170,6 +171,7 @@ def run(
 ) -> None:
     """Run the agent. On SIGTERM it leaves, and its containers keep running."""
     configure_logs()
+    tracing.name_service("skep-agent")
     if runtime not in ("docker", "mock"):
         _fail('--runtime is "docker" or "mock"', 2)
     if fence not in ("required", "off"):

@@ -190,6 +190,8 @@ class AttemptSpec(Message):
     stop_cause: Literal["", "preempted"] = ""
     # The rest of that time need not be waited for: no process of the gang handles the signal.
     stop_at_once: bool = False
+    # Under which span the agent's own are recorded, as a traceparent of W3C; "": not traced.
+    trace_parent: str = ""
     # On the wire only: the key in Desired.shared of what is to be added; "": nothing.
     shares: str = ""
 

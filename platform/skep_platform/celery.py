@@ -12,6 +12,7 @@ import structlog
 from celery import Celery
 from celery.signals import before_task_publish, task_postrun, task_prerun
 
+from skep_agent import tracing
 from skep_platform.core import metrics
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
@@ -22,6 +23,7 @@ app = Celery("skep")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 metrics.measure_tasks()
+tracing.name_service("skep-worker")
 
 
 @before_task_publish.connect

@@ -388,3 +388,17 @@ def channel_host(url: str) -> object:
         return url
     hosts = {"sentinels": list(known.hosts), "master_name": known.master}
     return hosts | {name: value for name, value in known.login.items() if value}
+
+
+def scheduling() -> dict[str, float]:
+    """Return the limits of the queue, in seconds; see skep_scheduler.model.Options."""
+    return {
+        "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
+        "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
+        "min_run_s": float(os.environ.get("SKEP_SCHEDULING_MIN_RUN_S", "60")),
+        "opportunistic_min_run_s": float(
+            os.environ.get("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", "10")
+        ),
+        "cooldown_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_S", "30")),
+        "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
+    }

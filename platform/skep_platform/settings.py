@@ -31,7 +31,11 @@ SKEP_STORAGE_FILES   folder in which each storage is mounted under its name, so 
                      upload and download files (default: none, and they cannot)
 SKEP_VC_OBJECT_STORES  comma list of object stores whose buckets VC admins may add (default none)
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
-SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept (default 30, 0: for ever)
+SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept by the minute (default 30,
+                     0: for ever)
+SKEP_METRIC_HOURLY_DAYS  how long they are kept by the hour after that, counted from their time
+                     (default 180, 0: not)
+SKEP_METRIC_DAILY_DAYS   how long they are kept by the day after that (default 730, 0: not)
 SKEP_EVENT_RETENTION_DAYS   how long events are kept (default 400, 0: for ever)
 SKEP_AUDIT_RETENTION_DAYS   how long audit entries are kept, by month (default 730, 0: for ever)
 SKEP_EVENTS_PER_SUBJECT     events kept of one job, node or user, after which the older ones of
@@ -238,22 +242,14 @@ _refuse("" if SKEP_OPENPAI_API in ("", "1", "root") else "SKEP_OPENPAI_API is 1 
 PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
 SKEP_TICK_S = 2.0
-# Limits of the queue, in seconds; see skep_scheduler.model.Options.
-SKEP_SCHEDULING: dict[str, Any] = {
-    "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
-    "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
-    "min_run_s": float(os.environ.get("SKEP_SCHEDULING_MIN_RUN_S", "60")),
-    "opportunistic_min_run_s": float(
-        os.environ.get("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", "10")
-    ),
-    "cooldown_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_S", "30")),
-    "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
-}
+SKEP_SCHEDULING: dict[str, Any] = env_settings.scheduling()
 SKEP_MAX_SPEC_BYTES = 512 * 1024
 SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
 SKEP_SCRATCH_RETENTION_S = float(os.environ.get("SKEP_SCRATCH_RETENTION_S", "3600"))
 SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
 SKEP_METRIC_RETENTION_DAYS = float(os.environ.get("SKEP_METRIC_RETENTION_DAYS", "30"))
+SKEP_METRIC_HOURLY_DAYS = float(os.environ.get("SKEP_METRIC_HOURLY_DAYS", "180"))
+SKEP_METRIC_DAILY_DAYS = float(os.environ.get("SKEP_METRIC_DAILY_DAYS", "730"))
 SKEP_EVENT_RETENTION_DAYS = float(os.environ.get("SKEP_EVENT_RETENTION_DAYS", "400"))
 SKEP_AUDIT_RETENTION_DAYS = float(os.environ.get("SKEP_AUDIT_RETENTION_DAYS", "730"))
 SKEP_USAGE_JOB_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_JOB_RETENTION_DAYS", "400"))

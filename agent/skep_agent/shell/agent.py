@@ -98,11 +98,12 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         archives = Archives(state.archives, identity)
-        self._operations = Operations(runtime, archives, fence, self._operated, self._may_write)
+        find = self.machine.attempts.get
+        emit, may_write = self._operated, self._may_write
+        self._operations = Operations(runtime, archives, fence, emit, may_write, find)
         self._images_due = asyncio.Event()
         self._sent_images: NodeImages | None = None  # in this session
         self.prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
-        find = self.machine.attempts.get
         self.saves = ContainerSaves(runtime, find, self._masks.of, self._send)
         self.checks = NodeCheckRuns(probe, config, identity.server, self._send)
         self._streams = Streams(identity, runtime, find)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import structlog
 
+from skep_agent import tracing
 from skep_agent.containers import Exit, Progress, RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
+from skep_agent.core.attempt import Attempt
 from skep_agent.protocol import AttemptSpec, ImageSpec
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell.lease_guard import LeaseGuard
@@ -32,6 +35,18 @@ _FALLBACK: dict[ev.Operation, str] = {
 }
 
 log = structlog.get_logger(__name__)
+TRACED = ("pull", "create", "start")  # what comes before a task runs
+
+
+def _span(
+    operation: ev.Operation, parent: str, ids: Mapping[str, str]
+) -> AbstractContextManager[tracing.Span]:
+    """Return the span of an operation for a task whose job is traced. That of "start" ends when the
+    container has started."""
+    if not parent or operation not in TRACED:
+        return nullcontext(tracing.Span())
+    about = {f"skep.{name.replace('_', '.')}": text for name, text in ids.items()}
+    return tracing.span(f"attempt.{operation}", parent, about)
 
 
 @dataclass(eq=False)
@@ -82,13 +97,16 @@ class Operations:
         fence: LeaseGuard,
         emit: Callable[[ev.Event], None],
         may_write: Callable[[str], bool],
+        find: Callable[[str], Attempt | None],
     ) -> None:
-        """`may_write` says whether an attempt, given by its id, is still this node's to end."""
+        """`may_write` says whether an attempt, given by its id, is still this node's to end; `find`
+        returns what is known of it."""
         self._runtime = runtime
         self._fence = fence
         self._archives = archives
         self._emit = emit
         self._may_write = may_write
+        self._find = find
         self._pulls = Pulls(runtime)
         self._creates = asyncio.Semaphore(CREATES)
         # Preparing an attempt, watching it and ending it may overlap; each has one task at most.
@@ -137,19 +155,36 @@ class Operations:
         operation: ev.Operation,
         work: Coroutine[Any, Any, ev.Event | None],
     ) -> None:
-        try:
-            event = await work
-        except RuntimeFailure as failure:
-            event = ev.OperationFailed(
-                what.attempt_id, what.epoch, operation, failure.code, failure.message
-            )
-        except Exception as error:
-            log.exception("operation_broke", operation=operation, attempt_id=what.attempt_id)
-            event = ev.OperationFailed(
-                what.attempt_id, what.epoch, operation, _FALLBACK[operation], repr(error)[:300]
-            )
+        ids, parent = self._known(what.attempt_id)
+        code = ""
+        started = time.monotonic()
+        with _span(operation, parent, ids) as span:
+            try:
+                event = await work
+            except RuntimeFailure as failure:
+                code = failure.code
+                event = ev.OperationFailed(
+                    what.attempt_id, what.epoch, operation, failure.code, failure.message
+                )
+            except Exception as error:
+                code = _FALLBACK[operation]
+                log.exception("operation_broke", operation=operation, **ids)
+                event = ev.OperationFailed(
+                    what.attempt_id, what.epoch, operation, code, repr(error)[:300]
+                )
+            if code:
+                span.failed(code)
+        seconds = round(time.monotonic() - started, 3)
+        log.info("operation_ended", operation=operation, **ids, code=code, seconds=seconds)
         if event is not None:
             self._emit(event)
+
+    def _known(self, attempt_id: str) -> tuple[dict[str, str], str]:
+        """Return the ids that name an attempt in the log, and the parent of its spans."""
+        found = self._find(attempt_id)
+        ids = {"job_id": found.job_id} if found else {}
+        spec = found.spec if found else None
+        return {**ids, "attempt_id": attempt_id}, spec.trace_parent if spec else ""
 
     async def _pull(self, what: do.Pull) -> ev.Event:
         key = what.attempt_id, what.epoch
@@ -219,6 +254,8 @@ class Operations:
         while True:
             try:
                 exit_ = await self._runtime.wait(what.container_id)
+                ids, _ = self._known(what.attempt_id)
+                log.info("container_exited", **ids, exit_code=exit_.exit_code)
                 self._emit(ev.Exited(*key, await self._written_back(key, exit_)))
                 return
             except RuntimeFailure as failure:

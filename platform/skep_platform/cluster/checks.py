@@ -62,6 +62,16 @@ def require(node: Node, rounds: int, cause: str, user: User | None = None) -> No
     return made
 
 
+@transaction.atomic
+def check(admin: User, name: str, rounds: int) -> NodeCheck:
+    """Have a node pass so many rounds before it is used again, and record who asked for it. Raises
+    NotFound."""
+    node = queries.find(name)
+    made = require(node, rounds, "admin", admin)
+    audit.record("node.check", "node", node.pk, name, after={"rounds": rounds})
+    return made
+
+
 def of_node(name: str) -> QuerySet[NodeCheck]:
     """Return the rounds of a node. Raises NotFound."""
     return NodeCheck.objects.filter(node=queries.find(name))
@@ -177,10 +187,7 @@ class NodeChecksView(APIView):
     def post(self, request: Request, name: str) -> Response:
         """Cordon a node, check it when no task is there, and use it again when it has passed."""
         rounds = validated(NodeCheckBody, request).get("rounds", 1)
-        node = queries.find(name)
-        with transaction.atomic():
-            made = require(node, rounds, "admin", current_user.admin(request))
-            audit.record("node.check", "node", node.pk, name, after={"rounds": rounds})
+        made = check(current_user.admin(request), name, rounds)
         return Response(_show([made])[0], status=201)
 
 

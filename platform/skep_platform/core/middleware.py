@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import redis
@@ -22,6 +23,7 @@ from django.middleware.http import ConditionalGetMiddleware
 from django.utils.functional import SimpleLazyObject
 from django.utils.http import quote_etag
 
+from skep_agent import tracing
 from skep_platform.core import caller, failures, metrics
 from skep_platform.core.models import uuid7
 from skep_platform.core.notifications import valkey
@@ -81,8 +83,11 @@ class RequestLog:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         started = time.perf_counter()
         address, agent = request.META.get("REMOTE_ADDR", ""), request.headers.get("User-Agent", "")
-        with caller.calling(address, agent, request_id):
+        with _traced(request, request_id) as span, caller.calling(address, agent, request_id):
+            if span.traceparent:
+                structlog.contextvars.bind_contextvars(trace_id=span.traceparent.split("-")[1])
             response = self._refusal(request) or self.get_response(request)
+            _note_answer(span, request, response)
         response["X-Request-Id"] = request_id
         seconds = time.perf_counter() - started
         metrics.count_request(request, response, seconds)
@@ -107,6 +112,25 @@ class RequestLog:
             ms=round(seconds * 1000, 1),
             user=_username(request),
         )
+
+
+def _traced(request: HttpRequest, request_id: str) -> AbstractContextManager[tracing.Span]:
+    """Return the span of a request, which goes on with the trace of the caller. Its name has no
+    path: that of a route is known once it is answered."""
+    method = request.method or ""
+    about = {"http.request.method": method, "skep.request.id": request_id}
+    return tracing.span(method, request.headers.get("traceparent", ""), about, server=True)
+
+
+def _note_answer(span: tracing.Span, request: HttpRequest, response: HttpResponseBase) -> None:
+    """Name the span by its route, which has no id of anything."""
+    if not span.traceparent:
+        return
+    route = request.resolver_match.route if request.resolver_match else ""
+    span.rename(f"{request.method} /{route}" if route else f"{request.method}")
+    span.note({"http.route": f"/{route}", "http.response.status_code": response.status_code})
+    if response.status_code >= 500:
+        span.failed(str(response.status_code))
 
 
 def without_tokens(path: str) -> str:

@@ -22,6 +22,7 @@ from django.urls import get_resolver
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from skep_agent import tracing
 from skep_platform.core import gc_control, metrics, processes
 from skep_platform.core.errors import SkepError
 
@@ -95,6 +96,7 @@ def finish_start(kind: str) -> None:
     the process out of later collections of garbage: each of these stopped every request for 0.1 s
     or more."""
     _ = get_resolver().url_patterns
+    tracing.name_service(f"skep-{kind}")
     metrics.serve()
     processes.report(kind)
     gc_control.set_aside()

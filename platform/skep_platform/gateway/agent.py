@@ -195,7 +195,7 @@ async def _closed(node_id: UUID, epoch: int) -> None:
     try:
         await concurrency.control.run(cluster.close_session, node_id, epoch)
     except Exception:
-        log.exception("session_not_closed", node=str(node_id))  # its lease will run out
+        log.exception("session_not_closed", node_id=str(node_id))  # its lease will run out
     await flush()
 
 

@@ -188,7 +188,7 @@ class Session:
                 else:
                     await self._handle(await parse(frame))
             except UnknownMessage as error:
-                log.debug("unknown_message", node=str(self.node_id), error=str(error))
+                log.debug("unknown_message", node_id=str(self.node_id), error=str(error))
             except ProtocolError as error:
                 raise Refusal(error.code, str(error), CLOSE_PROTOCOL) from error
 

@@ -76,6 +76,9 @@ class Job(Entity):
     # Bits of the events of which the job file wants its owner to be notified.
     notified_events = models.PositiveIntegerField(default=0, db_default=0)
 
+    # The span of its submit, as a traceparent of W3C; "": it is not traced.
+    trace_parent = models.CharField(max_length=55, blank=True, default="", db_default="")
+
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue
     not_before = models.DateTimeField(null=True)  # retry backoff

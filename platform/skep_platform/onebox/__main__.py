@@ -46,7 +46,7 @@ def up(home: Home, given: argparse.Namespace) -> int:
     if pid := home.supervisor_pid():
         say(f"Skep runs already: {home.read_status().get('url')} (process {pid}, {home.root})")
         return OTHERWISE
-    if problem := _start_problem():
+    if problem := _start_problem(options):
         say(f"Skep did not start: {problem}")
         return FAILED
     if not is_loopback(options.host):
@@ -224,8 +224,13 @@ def _report_jobs(home: Home, *, stop: bool) -> None:
         say("  and run again. `skep down --stop-jobs` would stop them now")
 
 
-def _start_problem() -> str:
+def _start_problem(options: Options) -> str:
     """What the settings of the environment would be refused for."""
+    if options.wal_archive and os.environ.get("SKEP_DATABASE_URL"):
+        return (
+            "--wal-archive is for the PostgreSQL of this box. With SKEP_DATABASE_URL set "
+            "archive_command in yours; see docs/backup.md."
+        )
     key, url = os.environ.get("SKEP_SECRET_KEY", ""), os.environ.get("SKEP_PUBLIC_URL", "")
     allow_http = os.environ.get(ALLOW_HTTP, "") == "1"
     problem = secret_key_problem(key) if key else ""

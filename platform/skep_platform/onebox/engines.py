@@ -20,6 +20,7 @@ import importlib.util
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import socket
 import stat
@@ -168,12 +169,14 @@ class EngineFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """One PostgreSQL server below `state`. Without `durable` a power cut may lose it: for tests."""
+    """One PostgreSQL server below `state`. Without `durable` a power cut may lose it: for tests.
+    Its write-ahead log is archived in the folder `wal_archive`, if there is one."""
 
     state: Path
     binaries: Binaries
     run_as: RunAs | None
     durable: bool = True
+    wal_archive: Path | None = None
 
     @property
     def data(self) -> Path:
@@ -205,6 +208,12 @@ class Postgres:
         }
         if not self.durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        if self.wal_archive is not None:
+            settings |= {
+                "archive_mode": "on",
+                "archive_command": archive_command(self.wal_archive),
+                "archive_timeout": "60s",  # what a lost disk costs at most
+            }
         arguments = [f"-c{name}={value}" for name, value in settings.items()]
         return Program(
             "postgres",
@@ -303,12 +312,42 @@ class Engines:
     valkey: Valkey
 
 
-def prepare(state: Path, *, durable: bool = True) -> Engines:
+def archive_command(folder: Path) -> str:
+    """Return the command by which PostgreSQL copies a segment of its log. A segment that is there
+    already is the same one, copied before a crash; one with other content fails."""
+    place = shlex.quote(str(folder)).replace("%", "%%")
+    there, new = f"{place}/%f", f"{place}/.%f.new"
+    copied = f"cp %p {new} && sync {new} && mv {new} {there}"
+    return f"if test -f {there}; then cmp -s %p {there}; else {copied}; fi"
+
+
+def prepare_archive(folder: Path, user: RunAs | None) -> None:
+    """Create the folder of the log, for PostgreSQL's user. Raises EngineFailed when that user could
+    not reach it."""
+    closed = [p for p in folder.absolute().parents if p.exists() and not _lets_in(p)]
+    if user is not None and closed:
+        raise EngineFailed(
+            f"PostgreSQL runs as {user.name}, who cannot enter {closed[0]}: choose a folder for "
+            f"--wal-archive that others can reach, or chmod o+x {closed[0]}."
+        )
+    try:
+        _own_folder(folder, user)
+    except OSError as error:
+        raise EngineFailed(f"--wal-archive {folder}: {error.strerror}.") from error
+
+
+def _lets_in(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IXOTH)
+
+
+def prepare(state: Path, *, durable: bool = True, wal_archive: Path | None = None) -> Engines:
     """Initialize both engines below `state`. Raises EngineMissing and EngineFailed."""
     state.mkdir(parents=True, exist_ok=True)
     run_as = unprivileged_user()
     binaries = within_reach(find_binaries(), run_as)
-    postgres = Postgres(state, binaries, run_as, durable)
+    if wal_archive is not None:
+        prepare_archive(wal_archive, run_as)
+    postgres = Postgres(state, binaries, run_as, durable, wal_archive)
     valkey = Valkey(state, binaries, run_as)
     postgres.initialise()
     valkey.initialise()

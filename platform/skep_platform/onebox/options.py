@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 DEFAULT_PORT = 8470
 SIMULATED_MODEL = "NVIDIA A100-SXM4-80GB"
@@ -30,6 +31,7 @@ class Options:
     gpu_model: str = SIMULATED_MODEL
     runtime: str = "docker"
     detach: bool = False
+    wal_archive: Path | None = None  # where PostgreSQL copies its write-ahead log
 
     @property
     def url(self) -> str:
@@ -99,6 +101,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=int, help="simulated GPUs per node (default: real ones)")
     parser.add_argument("--gpu-model", default=SIMULATED_MODEL, help="what simulated GPUs are")
     parser.add_argument("--runtime", choices=("docker", "mock"), default="docker")
+    parser.add_argument(
+        "--wal-archive",
+        type=Path,
+        metavar="DIR",
+        help="copy PostgreSQL's write-ahead log there, to restore the database as of any point in "
+        "time (default: none)",
+    )
     parser.add_argument("--detach", "-d", action="store_true", help="leave it in the background")
 
 
@@ -119,6 +128,7 @@ def from_arguments(given: argparse.Namespace) -> Options:
         gpu_model=given.gpu_model,
         runtime=given.runtime,
         detach=given.detach,
+        wal_archive=given.wal_archive and given.wal_archive.absolute(),
     )
 
 

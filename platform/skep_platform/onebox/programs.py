@@ -20,7 +20,8 @@ WORKER_POOL = 4
 METRICS = ("web", "gateway", "apps", "worker-scheduler", "worker-default")
 GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
 WORKERS = {"scheduler": 1, "default": 3}  # queue -> threads; a simulation takes one for minutes
-# What an agent inherits of our environment: never the database's address, never a secret.
+# What an agent inherits of our environment, with the variables of OpenTelemetry: never the
+# database's address, never a secret of ours.
 AGENT_ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH", "DOCKER_HOST", "SKEP_REGISTRIES"),
     *("SKEP_STORAGE_ROOTS", "SKEP_NFS_SERVERS", "SKEP_S3_ENDPOINTS"),
@@ -150,7 +151,9 @@ def agent(home: Home, options: Options, number: int) -> Program:
     if os.geteuid() != 0:
         arguments.append("--fence=off")  # firewall rules take root, and who runs it trusts the jobs
     kept = {
-        variable: os.environ[variable] for variable in AGENT_ENVIRONMENT if variable in os.environ
+        name: value
+        for name, value in os.environ.items()
+        if name in AGENT_ENVIRONMENT or name.startswith("OTEL_")
     }
     return _python(f"agent-{name}", "skep_agent", arguments, {**kept, "PYTHONUNBUFFERED": "1"})
 

@@ -96,7 +96,7 @@ class Supervisor:
         state = self.home.engines
         secret_key = os.environ.get("SKEP_SECRET_KEY") or engines.secret(state, "django")
         if not (database and redis):
-            made = engines.prepare(state)
+            made = engines.prepare(state, wal_archive=self.options.wal_archive)
             if not redis:
                 redis = made.valkey.url()
                 self._engines.append(self._keep(made.valkey.program()))

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -118,6 +118,33 @@ SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 def invalid_indexes() -> list[str]:
     """Return the indexes that a statement which failed left behind, and no query uses."""
     return [name for (name,) in fetch(INVALID_INDEXES)]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFacts:
+    name: str
+    table: str
+    bytes: int
+
+
+# Not those that keep rows unique, or apart: they are needed without being read. Only where
+# PostgreSQL has counted for long enough; what a replica reads is counted there.
+UNUSED_INDEXES = """
+SELECT s.indexrelname, s.relname, pg_relation_size(s.indexrelid)
+  FROM pg_stat_user_indexes s
+  JOIN pg_index i ON i.indexrelid = s.indexrelid
+  JOIN pg_stat_database d ON d.datname = current_database()
+ WHERE s.idx_scan = 0 AND i.indisvalid AND NOT (i.indisunique OR i.indisexclusion)
+   AND pg_relation_size(s.indexrelid) >= %s
+   AND coalesce(d.stats_reset, pg_postmaster_start_time()) < now() - %s
+ ORDER BY 3 DESC
+"""
+
+
+def unused_indexes(least_bytes: int, counted_for: timedelta) -> list[IndexFacts]:
+    """Return the indexes of at least that size that no query has read for so long, the largest
+    first."""
+    return [IndexFacts(*row) for row in fetch(UNUSED_INDEXES, [least_bytes, counted_for])]
 
 
 def missing_migrations() -> list[str]:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -35,7 +36,7 @@ from skep_platform.jobs.containers.gang import Block
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
-from skep_platform.scheduling import gang_networks
+from skep_platform.scheduling import gang_networks, metrics
 from skep_platform.scheduling.gang_networks import (
     GANG,
     HOST,
@@ -71,6 +72,8 @@ JOB_ROW = (
     "vc_id",
     "priority",
     "gpus",
+    "created_at",
+    "trace_parent",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (
@@ -110,7 +113,7 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
             raise  # and with the connection the tick's lock is gone
         if len(group) > 1:
             return set(chain.from_iterable(_place_group([placement]) for placement in group))
-        log.warning("gang_not_placed", job=group[0].gang, error=str(error)[:300])
+        log.warning("gang_not_placed", job_id=group[0].gang, error=str(error)[:300])
         if not isinstance(error, IntegrityError):
             _postpone(group[0].gang, error)
         return set()
@@ -289,6 +292,7 @@ class _Rows:
         self.ports: list[PortLease] = []
         self.events: list[Event] = []
         self.nodes: set[UUID] = set()
+        self.placed: list[metrics.Placed] = []
 
     def add(self, job: Job, placement: Placement, network: str) -> None:
         """Raises PortsExhausted."""
@@ -300,6 +304,7 @@ class _Rows:
         self.jobs.append(self._job(job, attempt, len(placement.tasks)))
         self.events.append(self._history(job, attempt, placement))
         self.nodes |= {self._usable.ids[task.node] for task in placement.tasks}
+        self.placed.append(metrics.Placed(job, attempt, placement))
 
     def write(self) -> None:
         if not self.attempts:
@@ -317,6 +322,7 @@ class _Rows:
             notifications.notify_topic("job", job["id"])
         notifications.notify_topic("jobs")
         notifications.notify_topic("cluster")
+        transaction.on_commit(partial(metrics.report_placed, self.placed))
 
     def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
         task, role = self._tasks[str(job.pk)][placed.role, placed.index]

@@ -289,7 +289,7 @@ def _try_to_nominate(preemption: Preemption) -> bool:
     except DatabaseError as error:
         if not connection.is_usable():
             raise
-        log.warning("gang_not_nominated", job=preemption.gang, error=str(error)[:300])
+        log.warning("gang_not_nominated", job_id=preemption.gang, error=str(error)[:300])
         return False
 
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 from skep_platform.core.bulk import fetch
 from skep_platform.core.notifications import valkey
 from skep_platform.jobs.models import Job, TaskAttempt
+from skep_platform.telemetry import downsampling
 from skep_platform.telemetry.rollups import BUCKET_S, FINE_S, gpu_live_key, task_live_key
 
 log = structlog.get_logger(__name__)
@@ -128,11 +129,13 @@ def job_metrics(job: Job, since: datetime | None, until: datetime | None = None)
     )
     gpus = {(a.pk, uuid): GpuSeries(uuid, a) for a in attempts for uuid in a.gpu_uuids}
     tasks = {a.pk: TaskSeries(a) for a in attempts}
-    step = _step((ends - since).total_seconds(), len(gpus) + len(tasks))
-    values = {"step": step, "attempts": list(tasks), "since": since, "until": until or now}
+    coarsest = downsampling.coarsest(since)
+    step = _step((ends - since).total_seconds(), len(gpus) + len(tasks), coarsest)
+    # From the beginning of the row in which it lies: a job that began within it has points.
+    rows = _floor(since, coarsest)
+    values = {"step": step, "attempts": list(tasks), "since": rows, "until": until or now}
     if step == FINE_S:
-        rows = _minute(since)
-        step = _read_fine(gpus, tasks, values | {"since": rows})
+        step = _read_fine(gpus, tasks, values)
     else:
         _read(gpus, tasks, values)
     if until is None:
@@ -142,9 +145,8 @@ def job_metrics(job: Job, since: datetime | None, until: datetime | None = None)
     )
 
 
-def _minute(moment: datetime) -> datetime:
-    """Return the start of the bucket in which it lies: a job that began within it has points."""
-    return datetime.fromtimestamp(moment.timestamp() // BUCKET_S * BUCKET_S, UTC)
+def _floor(moment: datetime, seconds: int) -> datetime:
+    return datetime.fromtimestamp(moment.timestamp() // seconds * seconds, UTC)
 
 
 def _read(
@@ -185,11 +187,13 @@ def _points(at: Any, measured: Sequence[Any], fine: str | None, step: int) -> It
         yield _point(float(at) + slot, values)
 
 
-def _step(seconds: float, series: int) -> int:
+def _step(seconds: float, series: int, coarsest: int) -> int:
+    """Return the seconds between two points: a multiple of those of the `coarsest` row in the
+    range, so that points of older and of newer rows stand for the same time."""
     points = max(MIN_POINTS, min(MAX_POINTS, MAX_ALL_POINTS // max(1, series)))
-    if seconds <= FINE_S * points:
+    if seconds <= FINE_S * points and coarsest == BUCKET_S:
         return FINE_S
-    return BUCKET_S * max(1, math.ceil(seconds / BUCKET_S / points))
+    return coarsest * max(1, math.ceil(seconds / coarsest / points))
 
 
 def _point(at: Any, measured: Sequence[Any]) -> Point:

@@ -63,7 +63,11 @@ class GpuRollup(models.Model):
                 name="gpu_rollup_once",
             )
         ]
-        indexes = [models.Index(fields=["attempt", "at"], name="gpu_rollup_by_attempt")]
+        indexes = [
+            models.Index(fields=["attempt", "at"], name="gpu_rollup_by_attempt"),
+            # The oldest of each resolution, see `downsampling`.
+            models.Index(fields=["seconds", "at"], name="gpu_rollup_oldest"),
+        ]
 
 
 class TaskRollup(models.Model):
@@ -88,6 +92,7 @@ class TaskRollup(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "at"], name="task_rollup_once")]
+        indexes = [models.Index(fields=["seconds", "at"], name="task_rollup_oldest")]
 
 
 class JobUse(models.Model):

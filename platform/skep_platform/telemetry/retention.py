@@ -25,7 +25,7 @@ from skep_platform.core.errors import Gone
 from skep_platform.core.events import delete_oldest, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
-from skep_platform.telemetry import calibration
+from skep_platform.telemetry import calibration, downsampling
 from skep_platform.telemetry.models import (
     GpuRollup,
     LogChunk,
@@ -96,19 +96,22 @@ def _delete_some(jobs: list[UUID]) -> int:
 
 
 def delete_old_rollups() -> int:
-    """Delete samples, and metrics of users, older than `SKEP_METRIC_RETENTION_DAYS`; returns how
-    many rows. What a job used as a whole is kept (`JobUse`); scores of predictions go after a time
-    of their own. Two runs at once do no harm."""
+    """Make old samples coarser and delete the oldest, and metrics of users older than
+    `SKEP_METRIC_RETENTION_DAYS`; returns how many rows were deleted. What a job used as a whole is
+    kept (`JobUse`); scores of predictions go after a time of their own. Two runs at once do no
+    harm."""
     calibration.delete_old()
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
-    before = timezone.now() - timedelta(days=days)
+    downsampling.merge_old()
+    now = timezone.now()
+    before, samples = now - timedelta(days=days), now - timedelta(days=downsampling.kept_days())
     # The log of a job that goes on must not be read once more.
     over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
     return (
-        delete_oldest(GpuRollup, before)
-        + delete_oldest(TaskRollup, before)
+        delete_oldest(GpuRollup, samples)
+        + delete_oldest(TaskRollup, samples)
         + _delete_rows(UserMetric.objects.filter(at__lt=before, job__metrics_rank=None))
         + _delete_rows(over)
     )

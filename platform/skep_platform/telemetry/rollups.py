@@ -25,8 +25,9 @@ from django.db import connection
 from skep_agent.protocol import ContainerSample, Samples
 from skep_platform.core.notifications import valkey
 from skep_platform.telemetry.appending import parse_id
+from skep_platform.telemetry.downsampling import MINUTE_S
 
-BUCKET_S = 60
+BUCKET_S = MINUTE_S
 FINE_S = 10  # of the points of an attempt's first FINE_SPAN_S
 FINE_SPAN_S = 3600
 MAX_GPUS = 256  # per node; a rogue agent cannot fill the memory with inventions

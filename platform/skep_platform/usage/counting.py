@@ -191,7 +191,8 @@ MEASURED = f"""
        FROM (SELECT {INSIDE} AS inside, least(b.utilization_sum / b.samples, 100) AS percent
                FROM telemetry_gpurollup b
               WHERE b.device_id = p.device_id AND b.attempt_id = p.attempt_id
-                AND b.at < p.until AND b.at > p.since - interval '1 hour'
+                AND b.at < p.until AND b.at >= date_trunc('day', p.since AT TIME ZONE 'UTC')
+                                                  AT TIME ZONE 'UTC'
                 AND b.at + make_interval(secs => b.seconds) > p.since
                 AND b.samples > 0) buckets) m ON true"""  # noqa: S608 no values
 

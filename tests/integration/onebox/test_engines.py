@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,11 @@ import redis
 from tests.support.stack import eventually
 
 from skep_platform.onebox import engines
+from skep_platform.onebox.__main__ import _start_problem
+from skep_platform.onebox.children import RunAs
+from skep_platform.onebox.options import Options
 
+PATH = os.environ["PATH"]
 START_AND_DIE = """
 import os, sys
 from pathlib import Path
@@ -165,6 +170,41 @@ def test_a_missing_engine_is_reported_with_what_to_install(monkeypatch):
     monkeypatch.setattr(engines.shutil, "which", lambda name: None)
     with pytest.raises(engines.EngineMissing, match="SKEP_REDIS_URL"):
         engines._valkey_server()
+
+
+def test_a_segment_is_archived_once_and_another_of_its_name_is_refused(tmp_path):
+    folder = tmp_path / "it's 100% $HOME"
+    folder.mkdir()
+    segment = tmp_path / "segment"
+
+    def archive(content: bytes) -> int:
+        segment.write_bytes(content)
+        command = engines.archive_command(folder)
+        # As PostgreSQL does it.
+        for mark, text in (("%p", str(segment)), ("%f", "000001"), ("%%", "%")):
+            command = command.replace(mark, text)
+        return subprocess.run(["sh", "-c", command], check=False, env={"PATH": PATH}).returncode
+
+    assert archive(b"first") == 0
+    assert archive(b"first") == 0, "after a crash it is asked for again"
+    assert archive(b"other") != 0
+    assert [file.read_bytes() for file in folder.iterdir()] == [b"first"]
+
+
+def test_an_archive_that_postgres_cannot_enter_is_refused_by_the_name_of_the_folder(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    user = RunAs(65534, 65534, "nobody")
+    with pytest.raises(engines.EngineFailed, match=re.escape(f"cannot enter {closed}:")):
+        engines.prepare_archive(closed / "wal", user)
+    assert not (closed / "wal").exists()
+
+
+def test_an_archive_is_not_for_a_database_of_ones_own(monkeypatch):
+    monkeypatch.setenv("SKEP_DATABASE_URL", "postgresql://elsewhere/skep")
+    problem = _start_problem(Options(wal_archive=Path("/srv/wal")))
+    assert "archive_command" in problem
+    assert _start_problem(Options()) == ""
 
 
 def knock_as_a_stranger(path: Path) -> None:

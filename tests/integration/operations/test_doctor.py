@@ -27,7 +27,7 @@ from skep_platform.core import notifications, processes
 from skep_platform.core.metrics import SENT
 from skep_platform.core.notifications import valkey
 from skep_platform.operations import doctor
-from skep_platform.operations.doctor import network, server
+from skep_platform.operations.doctor import network, server, stores
 from skep_platform.operations.models import Backup
 
 pytestmark = pytest.mark.django_db
@@ -142,6 +142,18 @@ class TestDatabase:
             )
         finding = found("tables")["index_invalid"]
         assert finding.action == "REINDEX INDEX CONCURRENTLY backup_by_age;"
+
+    def test_a_large_index_that_no_query_has_read_is_a_note(self, monkeypatch):
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE INDEX never_read ON operations_backup (bytes)")
+        assert "index_unused" not in found("tables"), "small ones are not worth a word"
+        monkeypatch.setattr(stores, "UNUSED_BYTES", 1)
+        assert "index_unused" not in found("tables"), "it was not watched for long enough"
+        monkeypatch.setattr(stores, "UNUSED_FOR", datetime.timedelta(0))
+        finding = found("tables")["index_unused"]
+        assert finding.severity == "note"
+        assert "never_read" in finding.details["indexes"]
+        assert "operations_backup_pkey" not in finding.details["indexes"]
 
     def test_a_store_that_cannot_be_written_is_an_error(self, monkeypatch, settings):
         def refuse(*_: object) -> None:

@@ -89,6 +89,14 @@ def record_sent(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -
         raise Conflict("This session of the node is over.", code="session_fenced")
 
 
+def _log_sent(node_id: UUID, state: NodeSpecs) -> None:
+    new = {str(pk) for pk in state.to_start}
+    for spec in state.attempts if new else ():
+        if spec.attempt_id in new:
+            ids = {"job_id": spec.job_id, "attempt_id": spec.attempt_id}
+            log.info("attempt_sent", **ids, node_id=str(node_id), epoch=spec.epoch)
+
+
 def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
     """Return the attempts as the node's agent reads them."""
     state = desired_state(node_id)
@@ -163,7 +171,8 @@ class _Frame:
 
     def refuse(self, pk: UUID, code: str, message: str) -> None:
         """Leave an attempt out, which fails for this reason."""
-        log.warning("attempt_not_sent", node=str(self._node_id), attempt=str(pk), code=code)
+        ids = {"node_id": str(self._node_id), "attempt_id": str(pk)}
+        log.warning("attempt_not_sent", **ids, code=code)
         self.refused[pk] = (code, message)
 
 
@@ -253,5 +262,6 @@ def build_frame(
     if state.refused:
         refuse(state.refused)
     record_sent(node_id, session_epoch, state.to_start)
+    _log_sent(node_id, state)
     frame = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
     return DesiredFrame(revision, state.attempts, frame.model_dump_json())

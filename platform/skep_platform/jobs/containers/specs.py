@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
 from django.db.models import Q
 
-from skep_agent import protocol
+from skep_agent import protocol, tracing
 from skep_agent.protocol import (
     AttemptSpec,
     FileSpec,
@@ -59,6 +59,7 @@ ATTEMPT: tuple[str, ...] = (
     *("gpu_uuids", "network", "address", "ports", "node__address", "node__name"),
     "node__inner_mounts",
     "node__s3_mounts",
+    "created_at",
 )
 JOB: tuple[str, ...] = (
     *(
@@ -74,6 +75,7 @@ JOB: tuple[str, ...] = (
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
     *(
         "spec__extras",
+        "trace_parent",
         "secrets__sealed",
         "api_token__sealed",
         "files__archive__sha256",
@@ -100,6 +102,13 @@ class BuiltSpec:
     # Storages whose keys it has, and when they were changed last.
     buckets: Mapping[UUID, datetime] = field(default_factory=dict)
 
+    def traced(self, trace_parent: str) -> BuiltSpec:
+        """Return it with the span under which its agent records its own; "": there is none."""
+        if not trace_parent:
+            return self
+        spec = self.spec.model_copy(update={"trace_parent": trace_parent})
+        return replace(self, spec=spec, size=self.size + len(trace_parent))
+
 
 def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
     """Return the specs of these attempts, by id. Those whose secrets cannot be opened are left out:
@@ -121,7 +130,21 @@ def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
             plain = replace(jobs[key[0]], secrets=Secrets())
             built = _Builder(key, plain, peers[key], network).build(mine)
             specs |= {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
-    return specs
+    traces = {row["id"]: _trace(row, jobs[row["job_id"]].row) for row in rows if row["id"] in specs}
+    return {pk: built.traced(traces[pk]) for pk, built in specs.items()}
+
+
+def _trace(row: Row, job: Row) -> str:
+    """Record how long a placement took to become a message to its node, where its job is traced.
+    Return the parent of the agent's spans: "" without tracing."""
+    if not job["trace_parent"]:
+        return ""
+    ids = {"job": job["id"], "attempt": row["id"], "node": row["node_id"]}
+    about = {f"skep.{name}.id": str(found) for name, found in ids.items()}
+    about["skep.node.name"] = row["node__name"]
+    parent, placed_at = job["trace_parent"], row["created_at"]
+    with tracing.span("attempt.send", parent, about, start=placed_at) as span:
+        return span.traceparent
 
 
 @dataclass
@@ -197,7 +220,7 @@ def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
         try:
             secrets = Secrets.opened(row["secrets__sealed"], row["api_token__sealed"])
         except DecryptionFailed as error:
-            log.error("secrets_locked", job=str(row["id"]), error=error.message)
+            log.error("secrets_locked", job_id=str(row["id"]), error=error.message)
             continue
         vc = row["vc_id"]
         found[row["id"]] = _Job(

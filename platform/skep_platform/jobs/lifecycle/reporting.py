@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -77,7 +78,7 @@ def lose_forgotten(node_id: UUID, held: Collection[str], *, remembers: bool) -> 
     ]
     if not missing:
         return 0
-    log.warning("attempts_forgotten", node=str(node_id), attempts=len(missing))
+    log.warning("attempts_forgotten", node_id=str(node_id), attempts=len(missing))
     with transaction.atomic():
         return _give_up(on_node.filter(pk__in=missing), len(missing), _forgotten)
 
@@ -134,7 +135,7 @@ def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
         try:
             by_attempt[UUID(fact.attempt_id)].append(fact)
         except ValueError:
-            log.warning("fact_ignored", why="not an attempt id", attempt=fact.attempt_id[:80])
+            log.warning("fact_ignored", why="not an attempt id", attempt_id=fact.attempt_id[:80])
     return by_attempt
 
 
@@ -193,7 +194,7 @@ def _folded(attempt: AttemptRow, reported: Iterable[AttemptFact], now: datetime)
         if fact.epoch == attempt.epoch:
             facts.fold(after, fact, now)
         else:
-            log.warning("fact_ignored", why="another epoch", attempt=fact.attempt_id)
+            log.warning("fact_ignored", why="another epoch", attempt_id=fact.attempt_id)
     return after
 
 
@@ -231,7 +232,7 @@ def _log_foreign_facts(
     node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[AttemptRow]
 ) -> None:
     for attempt_id in set(by_attempt) - {attempt.id for attempt in found}:
-        log.warning("fact_ignored", why="not on this node", attempt=attempt_id, node=node_id)
+        log.warning("fact_ignored", why="not on this node", attempt_id=attempt_id, node_id=node_id)
 
 
 def _write(
@@ -253,10 +254,24 @@ def _write(
     nodes = advance(list(moved.values()), now)
     nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
     _record_pulls(changes)
+    transaction.on_commit(partial(_log_states, changes))
     # Without a notification when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
     for job_id in {after.job_id for _, after in changes}:
         notifications.notify_topic("job", job_id)
+
+
+def _log_states(changes: Iterable[Change]) -> None:
+    """Log each new state of a task: with the lines of its agent, all steps of a job."""
+    for before, after in changes:
+        if before.state != after.state:
+            log.info(
+                "attempt_state",
+                job_id=str(after.job_id),
+                attempt_id=str(after.id),
+                state=str(after.state),
+                code=after.error_code,
+            )
 
 
 def _row(attempt: AttemptRow, now: datetime) -> dict[str, Any]:

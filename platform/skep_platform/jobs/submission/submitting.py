@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 
+from skep_agent import tracing
 from skep_jobfile import STORAGE, Issue, JobFile, Problem
 from skep_jobfile import TaskRole as FileRole
 from skep_platform.accounts.models import User
@@ -48,6 +50,8 @@ from skep_platform.jobs.submission.prediction import command_key, predict
 from skep_platform.jobs.submission.storages import AskedStorages
 from skep_platform.tenancy.models import VirtualCluster
 from skep_scheduler.inventory import gpu_model
+
+log = structlog.get_logger(__name__)
 
 MAX_TOKEN = 64
 MAX_NOTES = 20  # notes in the event of the submit
@@ -239,6 +243,18 @@ def create(
     job: Job, spec: ReadJob, with_it: Attachments, asked: AskedStorages, *, clone_of: str = ""
 ) -> Job:
     """Store the row of a new job and all that belongs to it. Raises IntegrityError."""
+    about: dict[str, tracing.Value] = {"skep.job.id": str(job.pk), "skep.gpus": job.gpus}
+    about["skep.vc"] = job.vc.name
+    with tracing.span("job.submit", None, about) as span:
+        job.trace_parent = span.traceparent
+        _store(job, spec, with_it, asked, clone_of)
+    log.info("job_submitted", job_id=str(job.pk), vc=job.vc.name, gpus=job.gpus)
+    return job
+
+
+def _store(
+    job: Job, spec: ReadJob, with_it: Attachments, asked: AskedStorages, clone_of: str
+) -> None:
     images = admission.image_references(spec.job, job.vc)
     scope = spec.job.extras.skep.token_scope
     with transaction.atomic():
@@ -263,7 +279,6 @@ def create(
             record("job", job.pk, "job.storage_not_mounted", message)
         notifications.notify_scheduler()
         notifications.notify_topic("jobs")
-    return job
 
 
 def digest_of(text: str) -> str:

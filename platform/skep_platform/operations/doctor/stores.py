@@ -22,6 +22,7 @@ LONG_TRANSACTION_S = 600.0
 CONNECTIONS_SHARE = 0.85
 WRAPAROUND_WARNING, WRAPAROUND_ERROR = 0.25, 0.6
 RETAINED_WAL = 10 * GIB
+UNUSED_BYTES, UNUSED_FOR = 256 * 1024**2, timedelta(days=30)
 DEAD_ROWS, DEAD_SHARE = 50_000, 0.3  # both, of a table that was not vacuumed for a day
 QUEUE_LAG_S, QUEUE_MESSAGES = 30.0, 500
 TICK_S = 60.0
@@ -91,6 +92,14 @@ def check_tables() -> Iterator[Finding]:
         message = f"Indexes that no query uses, as making them failed: {names(invalid)}."
         action = f"REINDEX INDEX CONCURRENTLY {invalid[0]};"
         yield warning("index_invalid", message, action, indexes=invalid)
+    if unused := readings.unused_indexes(UNUSED_BYTES, UNUSED_FOR):
+        named = names(f"{i.name} of {i.table} ({i.bytes >> 20} MiB)" for i in unused)
+        message = f"Large indexes that no query has read for {UNUSED_FOR.days} days: {named}."
+        action = (
+            "Nothing is broken: each costs space and time at every write. Where replicas answer "
+            "queries look there, too. Migrations expect all indexes: report it, do not drop them."
+        )
+        yield note("index_unused", message, action, indexes=[i.name for i in unused])
 
 
 def _vacuum_is_late(table: TableFacts) -> bool:

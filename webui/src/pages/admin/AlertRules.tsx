@@ -1,77 +1,17 @@
-import { Button, MultiSelect, NumberInput, Select, Switch, TextInput } from "@mantine/core";
+import { ActionIcon, Button, Switch } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { users } from "@/api/admin";
-import {
-  alertRules,
-  alerts,
-  createAlertRule,
-  deleteAlertRule,
-  updateAlertRule,
-} from "@/api/operations";
+import { alertRules, alerts, deleteAlertRule, updateAlertRule } from "@/api/operations";
 import type { components } from "@/api/schema";
 import { DeleteIcon } from "@/ui/ConfirmButton";
-import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { QueryState } from "@/ui/QueryState";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
+import { ACTIONS, AlertRuleForm, KINDS } from "./AlertRuleForm";
 import css from "./HealthPage.module.css";
 
 type Rule = components["schemas"]["AlertRule"];
-type Kind = Rule["kind"];
-type Action = Rule["action"];
-
-interface About {
-  label: string;
-  unit: string;
-  initial: number;
-  actions: Action[];
-}
-
-const KINDS: Record<Kind, About> = {
-  idle_gpus: {
-    label: "A job uses none of its GPUs",
-    unit: "% utilisation at most",
-    initial: 5,
-    actions: ["notify", "stop"],
-  },
-  bad_node: {
-    label: "GPUs of a node are bad",
-    unit: "bad GPUs",
-    initial: 1,
-    actions: ["notify", "cordon"],
-  },
-  node_away: {
-    label: "A node is away",
-    unit: "minutes",
-    initial: 10,
-    actions: ["notify", "cordon"],
-  },
-  stuck_job: {
-    label: "A job does not begin or does not end",
-    unit: "minutes",
-    initial: 60,
-    actions: ["notify"],
-  },
-  full_disk: {
-    label: "A disk is full",
-    unit: "% used",
-    initial: 90,
-    actions: ["notify", "cordon"],
-  },
-  certificate: {
-    label: "A certificate expires",
-    unit: "days left",
-    initial: 21,
-    actions: ["notify"],
-  },
-};
-const ACTIONS: Record<Action, string> = {
-  notify: "notify",
-  cordon: "notify, and cordon the node",
-  stop: "notify, and stop the job",
-};
 
 /** The rules by which administrators are alerted, and the alerts. */
 export function AlertRules() {
@@ -97,7 +37,7 @@ export function AlertRules() {
         {(data) => (data.length === 0 ? <p>There is no rule.</p> : <Rules rules={data} />)}
       </QueryState>
       <Raised />
-      {writing ? <NewRule onClose={() => setWriting(false)} /> : null}
+      {writing ? <AlertRuleForm onClose={() => setWriting(false)} /> : null}
     </section>
   );
 }
@@ -114,7 +54,7 @@ function Rules({ rules }: { rules: Rule[] }) {
             <th scope="col">Notifies</th>
             <th scope="col">Enabled</th>
             <th scope="col">
-              <span className="sr-only">Delete</span>
+              <span className="sr-only">Edit and delete</span>
             </th>
           </tr>
         </thead>
@@ -130,6 +70,7 @@ function Rules({ rules }: { rules: Rule[] }) {
 
 function RuleRow({ rule }: { rule: Rule }) {
   const queries = useQueryClient();
+  const [editing, setEditing] = useState(false);
   const changed = () => queries.invalidateQueries({ queryKey: alertRules.queryKey });
   const toggle = useMutation({
     mutationFn: (enabled: boolean) => updateAlertRule(rule.id, { enabled }),
@@ -162,7 +103,11 @@ function RuleRow({ rule }: { rule: Rule }) {
           onChange={(event) => toggle.mutate(event.currentTarget.checked)}
         />
       </td>
-      <td>
+      <td className={css.rowActions}>
+        <ActionIcon size="sm" aria-label={`Edit ${rule.name}`} onClick={() => setEditing(true)}>
+          <Icon name="edit" size={14} />
+        </ActionIcon>
+        {editing ? <AlertRuleForm rule={rule} onClose={() => setEditing(false)} /> : null}
         <DeleteIcon
           label={`Delete ${rule.name}`}
           busy={deletion.isPending}
@@ -210,88 +155,5 @@ function Raised() {
         </table>
       </div>
     </>
-  );
-}
-
-const KIND_OPTIONS = Object.entries(KINDS).map(([value, { label }]) => ({ value, label }));
-
-function NewRule({ onClose }: { onClose: () => void }) {
-  const queries = useQueryClient();
-  const { data: people } = useQuery(users);
-  const [name, setName] = useState("");
-  const [kind, setKind] = useState<Kind>("idle_gpus");
-  const [threshold, setThreshold] = useState<number | string>(KINDS.idle_gpus.initial);
-  const [minutes, setMinutes] = useState<number | string>(30);
-  const [action, setAction] = useState<Action>("notify");
-  const [recipients, setRecipients] = useState<string[]>([]);
-  const creation = useMutation({
-    mutationFn: () =>
-      createAlertRule({
-        name: name.trim(),
-        kind,
-        threshold: Number(threshold),
-        for_minutes: Number(minutes),
-        action,
-        recipients,
-      }),
-    onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: alertRules.queryKey });
-      onClose();
-    },
-  });
-  function choose(value: string | null) {
-    const chosen = value as Kind;
-    setKind(chosen);
-    setThreshold(KINDS[chosen].initial);
-    setAction("notify");
-  }
-  return (
-    <FormDialog open title="New alert rule" verb="Create" mutation={creation} onClose={onClose}>
-      <TextInput
-        label="Name"
-        required
-        withAsterisk={false}
-        data-autofocus
-        maxLength={63}
-        value={name}
-        onChange={(event) => setName(event.currentTarget.value)}
-      />
-      <Select
-        label="Fires when"
-        data={KIND_OPTIONS}
-        value={kind}
-        onChange={choose}
-        allowDeselect={false}
-      />
-      <NumberInput
-        label={`Threshold (${KINDS[kind].unit})`}
-        value={threshold}
-        onChange={setThreshold}
-      />
-      <NumberInput
-        label="For so many minutes"
-        min={0}
-        value={minutes}
-        onChange={setMinutes}
-        allowDecimal={false}
-      />
-      <Select
-        label="Then"
-        data={KINDS[kind].actions.map((value) => ({ value, label: ACTIONS[value] }))}
-        value={action}
-        onChange={(value) => setAction(value as Action)}
-        allowDeselect={false}
-      />
-      <MultiSelect
-        label="Notify"
-        description="None chosen: all administrators"
-        data={(people ?? []).map(({ username }) => username)}
-        value={recipients}
-        onChange={setRecipients}
-        searchable
-        limit={50}
-        clearable
-      />
-    </FormDialog>
   );
 }
