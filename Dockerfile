@@ -7,11 +7,8 @@ FROM ${NODE_IMAGE} AS webui
 WORKDIR /src/webui
 COPY webui/package.json webui/package-lock.json ./
 RUN npm ci --no-audit --no-fund
-# Without time and random number: the same lock gives the same file.
-RUN npm sbom --omit=dev --package-lock-only --sbom-format=cyclonedx >/tmp/sbom.json \
-    && node -e 'const sbom = JSON.parse(require("fs").readFileSync("/tmp/sbom.json")); \
-        delete sbom.serialNumber; delete sbom.metadata.timestamp; \
-        require("fs").writeFileSync("/src/webui.cdx.json", JSON.stringify(sbom, null, 1))'
+COPY webui/sbom.mjs ./
+RUN node sbom.mjs /src/webui.cdx.json
 COPY webui ./
 COPY platform/skep_platform/openapi.yaml /src/platform/skep_platform/openapi.yaml
 RUN npm run build

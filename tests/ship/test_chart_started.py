@@ -166,7 +166,7 @@ def test_every_container_of_the_chart_passes_its_probes_and_a_job_runs(
     for pod in (*servers.values(), agent):
         assert (pod.name, pod.restarts()) == (pod.name, 0), pod.logs()
         assert (pod.name, pod.written()) == (pod.name, [])
-        assert "Read-only file system" not in pod.logs()
+        assert "Read-only file system" not in pod.logs("all")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(Pod.stop, (*servers.values(), agent)))
 

@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -181,6 +182,8 @@ def _debian(client: docker.DockerClient) -> str:
     )
     if _is_made_of(client, name, made_of):
         return name
+    if shutil.which("debootstrap") is None:
+        raise RuntimeError("debootstrap is not installed; run scripts/bootstrap test")
     with tempfile.TemporaryDirectory(prefix="skep-test-debian-") as folder:
         system = Path(folder) / "system"
         options = ["--variant=minbase", "--include=ca-certificates"]

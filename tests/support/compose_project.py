@@ -111,7 +111,7 @@ def compose_project(client: docker.DockerClient, folder: Path) -> Iterator[Compo
     env.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     override = folder / "simulated.yml"
     agent = {"command": ["--gpus", "2", "--gpu-model", "Simulated-GPU"]}
-    override.write_text(json.dumps({"version": "2.4", "services": {"agent": agent}}))
+    override.write_text(json.dumps({"services": {"agent": agent}}))
     files = ("docker-compose.yml", str(override))
     project = ComposeProject(client, name, settings["SKEP_PUBLIC_URL"], files, env)
     clusters: set[str] = set()

@@ -105,8 +105,9 @@ class Pod:
             if not any(f"{folder}/".startswith(f"{change['Path']}/") for folder in folders)
         ]
 
-    def logs(self) -> str:
-        return self.container.logs(tail=30).decode(errors="replace")
+    def logs(self, lines: int | str = 30) -> str:
+        """Return the last `lines`, or "all"."""
+        return self.container.logs(tail=lines).decode(errors="replace")
 
     def _try(self, probe: dict[str, Any]) -> str:
         """What is wrong, or ""."""
