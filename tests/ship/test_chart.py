@@ -42,14 +42,6 @@ SHAPES = {
 }
 
 
-@pytest.fixture(scope="session")
-def helm() -> str:
-    binary = ROOT / "charts" / "node_modules" / ".bin" / "helm"
-    if not binary.exists():
-        subprocess.run(["npm", "ci", "--prefix", str(ROOT / "charts")], check=True)
-    return str(binary)
-
-
 def render(helm: str, *more: str) -> str:
     command = [helm, "template", "hive", str(CHART), "-f", str(VALUES), *more]
     command += ["--kube-version", f"{KUBERNETES}.0"]

@@ -65,12 +65,22 @@ def is_for_other_machines(entry):
     return entry.get("dev") and entry.get("optional") and not here
 
 
-def test_python_packages_are_locked_to_one_version_each():
+def pins(lock):
+    lines = (ROOT / lock).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith((" ", "#"))]
+
+
+@pytest.mark.parametrize("lock", [path.name for path in ROOT.glob("requirements*.lock")])
+def test_python_packages_are_locked_to_one_version_each(lock):
     """No registry host either: options such as --index-url are no pins."""
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    pins = [line for line in lines if line and not line.startswith((" ", "#"))]
-    assert pins
-    assert all(re.match(r"[a-z0-9._-]+==[^ ]+( ; .+)?$", pin) for pin in pins)
+    assert pins(lock)
+    assert all(re.match(r"[a-z0-9._-]+==[^ ]+( ; .+)?$", pin) for pin in pins(lock))
+
+
+@pytest.mark.parametrize("image", ["server", "agent"])
+def test_images_hold_the_versions_that_are_tested(image):
+    tested = {pin.split(" ")[0] for pin in pins("requirements.lock")}
+    assert {pin.split(" ")[0] for pin in pins(f"requirements-{image}.lock")} <= tested
 
 
 def test_scripts_that_people_run_are_executable():

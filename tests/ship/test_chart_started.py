@@ -1,0 +1,195 @@
+"""The chart, started: each container that it describes runs as a kubelet would start it, and passes
+its own probes. There is no Kubernetes API server in these tests, see docs/operations.md."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.models.containers import Container
+from docker.models.networks import Network
+from tests.ship.test_chart import documents, render
+from tests.support.base_images import postgres_image, redis_image
+from tests.support.compose_project import api
+from tests.support.docker_images import import_busybox
+from tests.support.docker_tasks import purge
+from tests.support.kube_pods import Kubelet, Pod
+from tests.support.ports import free_port
+from tests.support.skep_images import SkepImages, skep_images
+from tests.support.stack_jobs import gang, log_lines, reach, submit, until
+
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
+
+PASSWORD = "only-of-this-test"
+SERVERS = ("web", "gateway", "apps", "scheduler", "worker", "beat")
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env(timeout=600)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def images(client: docker.DockerClient) -> SkepImages:
+    return skep_images(client)
+
+
+@pytest.fixture
+def image(client: docker.DockerClient) -> Iterator[str]:
+    name = import_busybox(client, "skep-test/chart-job:1")
+    yield name
+    client.images.remove(name, force=True)
+
+
+@pytest.fixture
+def network(client: docker.DockerClient) -> Iterator[Network]:
+    network = client.networks.create(f"skep-test-{uuid.uuid4().hex[:8]}")
+    yield network
+    network.remove()
+
+
+@pytest.fixture
+def engines(client: docker.DockerClient, network: Network) -> Iterator[None]:
+    """PostgreSQL and Redis, which the chart expects to be there."""
+    database = {"POSTGRES_USER": "skep", "POSTGRES_DB": "skep", "POSTGRES_PASSWORD": PASSWORD}
+    redis = ["redis-server", "--requirepass", PASSWORD]
+    started = [
+        _engine(client, network, "postgres", postgres_image(client), environment=database),
+        _engine(client, network, "redis", redis_image(client), command=redis),
+    ]
+    ready = ("pg_isready -h 127.0.0.1 -U skep", f"redis-cli -a {PASSWORD} ping")
+    try:
+        for container, command in zip(started, ready, strict=True):
+            until(lambda at=container, asked=command: at.exec_run(asked).exit_code == 0)
+        yield
+    finally:
+        for container in started:
+            container.remove(force=True, v=True)
+
+
+def _engine(
+    client: docker.DockerClient, network: Network, name: str, image: str, **options: Any
+) -> Container:
+    alias = {network.name: client.api.create_endpoint_config(aliases=[name])}
+    unique = f"{network.name}-{name}"
+    return client.containers.run(
+        image, name=unique, network=network.name, networking_config=alias, detach=True, **options
+    )
+
+
+@pytest.fixture
+def port() -> int:
+    """Of the loopback, where the web server's Service is: what an ingress would lead to."""
+    return free_port()
+
+
+@pytest.fixture
+def kubelet(
+    client: docker.DockerClient,
+    images: SkepImages,
+    network: Network,
+    engines: None,
+    helm: str,
+    port: int,
+    tmp_path: Path,
+) -> Iterator[Kubelet]:
+    values = {
+        "publicUrl": f"http://127.0.0.1:{port}",
+        "databaseUrl": f"postgresql://skep:{PASSWORD}@postgres:5432/skep",
+        "redisUrl": f"redis://:{PASSWORD}@redis:6379",
+        "image": {"server": _image(images.server), "agent": _image(images.agent)},
+        "apps": {"url": "http://apps.localhost:8472"},
+        "metrics": {"enabled": True, "token": "0123456789abcdef"},
+        "agent": {"runtimeClassName": "", "stateDir": str(tmp_path / "agent")},
+    }
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values))
+    found = documents(render(helm, f"--values={file}"))
+    kubelet = Kubelet(client, found, network, network.name, node=network.name)
+    try:
+        yield kubelet
+    finally:
+        kubelet.remove()
+        credential = tmp_path / "agent" / "credential.json"
+        if credential.exists():
+            purge(client, json.loads(credential.read_text())["cluster"])
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, tag = name.split(":")
+    return {"repository": repository, "tag": tag}
+
+
+def test_every_container_of_the_chart_passes_its_probes_and_a_job_runs(
+    kubelet, images, image, port
+):
+    found = {(d["kind"], d["metadata"]["name"]): d for d in kubelet.documents}
+    # As `helm install` does it: all at once, then the hook that makes the tables.
+    servers = {name: kubelet.start(found["Deployment", f"hive-{name}"]) for name in SERVERS}
+    kubelet.serve(found["Service", "hive-web"], images.server, published=port)
+    kubelet.serve(found["Service", "hive-gateway"], images.server)
+    migration = kubelet.start(found["Job", "hive-migrate-1"])
+    ended = migration.container.wait(timeout=300)
+    assert ended["StatusCode"] == 0, migration.logs()
+
+    for kind in PROBES:
+        probed = [pod for pod in servers.values() if kind in pod.manifest]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda pod, kind=kind: pod.probe(kind), probed))
+
+    web = servers["web"]
+    admin = json.loads(web.exec("django-admin", "skep_ensure_admin", "--username", "admin"))
+    with api(f"http://127.0.0.1:{port}", **admin) as admin_api:
+        token = admin_api.post("/nodes/join-tokens", json={}).raise_for_status().json()["token"]
+        # What the notes of the chart have an operator make.
+        kubelet.secrets["skep-join-token"] = {"join-token": token}
+        agent = kubelet.start(found["DaemonSet", "hive-agent"])
+        until(lambda: _nodes(admin_api) == [(kubelet.node, "ONLINE")] or _alive(agent))
+        for answer in (
+            admin_api.post("/virtual-clusters", json={"name": "default"}),
+            admin_api.put("/virtual-clusters/default/members/admin", json={"role": "admin"}),
+        ):
+            answer.raise_for_status()
+        job_id = submit(admin_api, gang(image, "echo hello", tasks=1, gpus=0))
+        reach(admin_api, job_id, {"SUCCEEDED"})
+        assert log_lines(admin_api, job_id) == {0: ["hello"]}
+
+    for pod in (*servers.values(), agent):
+        assert (pod.name, pod.restarts()) == (pod.name, 0), pod.logs()
+        assert (pod.name, pod.written()) == (pod.name, [])
+        assert "Read-only file system" not in pod.logs("all")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(Pod.stop, (*servers.values(), agent)))
+
+
+def _nodes(admin_api) -> list[tuple[str, str]]:
+    found = admin_api.get("/nodes").raise_for_status().json()["results"]
+    return [(node["name"], node["state"]) for node in found]
+
+
+def _alive(pod: Pod) -> bool:
+    """False, once it has not ended."""
+    assert pod.restarts() == 0, pod.logs()
+    return False
+
+
+def test_a_write_outside_of_the_mounts_is_found(kubelet):
+    """The check of the other test: of a container with a read-only root, and of one without."""
+    found = {(d["kind"], d["metadata"]["name"]): d for d in kubelet.documents}
+    beat, agent = found["Deployment", "hive-beat"], found["DaemonSet", "hive-agent"]
+    for workload in (beat, agent):
+        [container] = workload["spec"]["template"]["spec"]["containers"]
+        container["command"] = ["sh", "-c", "touch /tmp/allowed; touch /opt/found; sleep 600"]
+    closed, opened = kubelet.start(beat), kubelet.start(agent)
+    until(lambda: "Read-only file system" in closed.logs())
+    assert closed.written() == []
+    until(lambda: "/opt/found" in opened.written())

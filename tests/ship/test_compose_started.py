@@ -1,0 +1,88 @@
+"""Docker Compose, started: from the secrets in `.env` to the log of a job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from tests.support.compose_project import ComposeProject, api, compose_project
+from tests.support.docker_images import import_busybox
+from tests.support.stack_jobs import gang, log_lines, reach, submit, until
+
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
+
+SERVERS = ("web", "gateway", "apps", "scheduler", "worker", "beat")
+
+
+@pytest.fixture
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env(timeout=600)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def project(client: docker.DockerClient, tmp_path: Path) -> Iterator[ComposeProject]:
+    with compose_project(client, tmp_path) as project:
+        yield project
+    assert project.leftovers() == []
+
+
+@pytest.fixture
+def image(client: docker.DockerClient) -> Iterator[str]:
+    name = import_busybox(client, "skep-test/compose-job:1")
+    yield name
+    client.images.remove(name, force=True)
+
+
+def test_a_job_succeeds_on_what_compose_starts(project, image):
+    project.run("up", "--detach", "--no-build")
+    project.wait_until_healthy("postgres", "redis", *SERVERS)
+    assert project.containers()["migrate"].attrs["State"]["ExitCode"] == 0
+
+    admin = project.run(
+        *("exec", "-T", "web", "django-admin", "skep_ensure_admin", "--username", "admin")
+    )
+    with api(project.url, **json.loads(admin)) as admin_api:
+        token = admin_api.post("/nodes/join-tokens", json={}).raise_for_status().json()["token"]
+        project.run(
+            *("--profile", "agent", "up", "--detach", "--no-build", "agent"), SKEP_JOIN_TOKEN=token
+        )
+        _wait_until_online(project, admin_api)
+        _own_all_gpus(admin_api)
+
+        hello = gang(image, "echo rank $RANK of $WORLD_SIZE", tasks=2, gpus=1)
+        job_id = submit(admin_api, hello)
+        reach(admin_api, job_id, {"SUCCEEDED"})
+        assert log_lines(admin_api, job_id) == {0: ["rank 0 of 2"], 1: ["rank 1 of 2"]}
+
+        project.run("restart", "web")
+        project.wait_until_healthy("web")
+        project.run("restart", "gateway")
+        project.wait_until_healthy("gateway")
+        _wait_until_online(project, admin_api)
+        again = submit(admin_api, gang(image, "echo again", tasks=1, gpus=2))
+        reach(admin_api, again, {"SUCCEEDED"})
+        assert log_lines(admin_api, again) == {0: ["again"]}
+
+
+def _wait_until_online(project: ComposeProject, admin_api) -> None:
+    def online() -> bool:
+        project.wait_until_healthy("agent")
+        nodes = admin_api.get("/nodes").raise_for_status().json()["results"]
+        return [(n["name"], n["state"]) for n in nodes] == [(project.name, "ONLINE")]
+
+    until(online)
+
+
+def _own_all_gpus(admin_api) -> None:
+    answers = (
+        admin_api.post("/virtual-clusters", json={"name": "default"}),
+        admin_api.put("/virtual-clusters/default/members/admin", json={"role": "admin"}),
+        admin_api.put("/virtual-clusters/default/quotas", json={"quotas": {"Simulated-GPU": 2}}),
+    )
+    for answer in answers:
+        answer.raise_for_status()
