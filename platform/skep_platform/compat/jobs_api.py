@@ -20,6 +20,7 @@ from skep_platform.accounts.models import Scope, User
 from skep_platform.compat import job_shapes, job_v1
 from skep_platform.compat.base import CompatView, Fields
 from skep_platform.core.api import validated
+from skep_platform.core.database.plans import fetch_planned
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.parsers import body_text
 from skep_platform.core.throttling import Scans
@@ -32,6 +33,7 @@ from skep_platform.telemetry.retention import check_kept
 from skep_platform.tenancy.models import VirtualCluster
 
 MOST, USUAL = 50_000, 5_000  # jobs of one answer
+PLANNED = 500  # jobs of a page that is planned for its filters
 # Jobs that `totalCount` counts at most; and where no index alone answers which they are.
 COUNTED, COUNTED_ONE_BY_ONE = 100_000, 10_000
 ONE_BY_ONE = ("keyword", "tagsContain", "tagsNotContain")
@@ -161,13 +163,17 @@ def _page(
     jobs: QuerySet[Job], among: Any, order: list[OrderBy], offset: int, limit: int
 ) -> list[tuple[Any, ...]]:
     """Return rows of jobs to which one of the alternatives applies (none: of all). Each is asked
-    for its own first rows, so that an index answers it; only the rows of the page are joined."""
+    for its own first rows, so that an index answers it; only the rows of the page are joined. The
+    rows of a short page are looked up for these filters alone: for a tag that many jobs have, the
+    plan of an average tag takes a second."""
     end = offset + limit
     if among:
         parts = [jobs.filter(q).order_by(*order).values("pk")[:end] for q in among]
         first, *others = parts
         jobs = Job.objects.filter(pk__in=first.union(*others))
-    ids = jobs.order_by(*order).values("pk")[offset:end]
+    ids: Any = jobs.order_by(*order).values_list("pk")[offset:end]
+    if limit <= PLANNED:
+        ids = [pk for (pk,) in fetch_planned(ids)]
     rows = Job.objects.filter(pk__in=ids).order_by(*order)
     return list(rows.values_list(*job_shapes.COLUMNS))
 
