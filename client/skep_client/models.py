@@ -328,6 +328,12 @@ class Dropped(Model):
     message: str = ""
 
 
+class Elastic(Model):
+    min: int = 0
+    max: int = 0
+    asked: int = 0
+
+
 class Error(Model):
     """
     Every refusal has this shape. `code` is stable, `message` says what to do.
@@ -1368,6 +1374,7 @@ class TaskRole(Model):
     ports: dict[str, int] = Field(default_factory=dict)
     task_retries: int = 0
     parallelism: int | None = None
+    elastic: Elastic | None = None
     states: dict[str, int] = Field(default_factory=dict)
 
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from skep_jobfile.extras import OPPORTUNISTIC, Extras, HivedRole, PriorityClass
 from skep_jobfile.part import Identifier, Name, NotNull, OpenPart, Part, RoleName
+from skep_jobfile.skep_extras import Elastic
 
 DEFAULT_VC = "default"
 DEFAULT_SHM_MB = 512
@@ -330,6 +331,10 @@ class JobFile(Part):
         """Return how many tasks of the role may run at the same time; None means all of them."""
         own = self.extras.skep.task_roles.get(role)
         return own.parallelism if own else None
+
+    def elastic_of(self, role: str) -> Elastic | None:
+        """Return with how many tasks of the role it may run; None: with those that it has."""
+        return self.extras.skep.elastic if role == next(reversed(self.task_roles)) else None
 
     @property
     def metrics_rank(self) -> int | None:

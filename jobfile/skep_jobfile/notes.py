@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from skep_jobfile.demands import PLACES, SKEP
+from skep_jobfile.demands import PLACES
 from skep_jobfile.extras import TEAMWISE_STORAGE
 from skep_jobfile.masking import MASK
 from skep_jobfile.models import DockerImage, JobFile
@@ -41,7 +41,6 @@ def _notes(job: JobFile, data: dict[str, Any]) -> list[Issue]:
         *_plugins(job),
         *_callbacks(job, data),
         *_roles(job),
-        *_own(job),
         *_masks(data),
         *_unknown_names(data),
     ]
@@ -131,12 +130,6 @@ def _roles(job: JobFile) -> Iterator[Issue]:
         if role.task_retry_count and not job.incremental:
             message = "taskRetryCount has no effect while gangAllocation is true."
             yield Issue(CODE, message, ("taskRoles", name, "taskRetryCount"), at_key=True)
-
-
-def _own(job: JobFile) -> Iterator[Issue]:
-    if job.extras.skep.elastic is not None:
-        message = "The range is kept; the job runs with all of its tasks for now."
-        yield Issue(CODE, message, (*SKEP, "elastic"), at_key=True)
 
 
 def _masks(data: dict[str, Any]) -> Iterator[Issue]:

@@ -108,7 +108,7 @@ def check_own_fields(data: dict[str, Any]) -> list[Issue]:
     return [
         *_reserved_variables(skep),
         *_sources(skep),
-        *_range(skep),
+        *_elastic(data, skep),
         *_credentials(data, skep),
         *_roles(data, skep),
         *_apps(data, skep),
@@ -210,8 +210,34 @@ def _metrics(data: dict[str, Any], skep: dict[str, Any]) -> Iterator[Issue]:
         seen.add(str(name))
 
 
-def _range(skep: dict[str, Any]) -> Iterator[Issue]:
-    fewest, most = (section(skep, "elastic").get(key) for key in ("min", "max"))
-    if type(fewest) is int and type(most) is int and fewest > most:
+def _elastic(data: dict[str, Any], skep: dict[str, Any]) -> Iterator[Issue]:
+    elastic, path = section(skep, "elastic"), (*SKEP, "elastic")
+    fewest, most = (elastic.get(key) for key in ("min", "max"))
+    if type(fewest) is not int or type(most) is not int:
+        return
+    if fewest > most:
         message = f"The fewest tasks ({fewest}) are more than the most ({most})."
-        yield Issue("invalid_value", message, (*SKEP, "elastic", "min"))
+        yield Issue("invalid_value", message, (*path, "min"))
+        return
+    if section(data, "extras").get("gangAllocation", True) is False:
+        message = (
+            "The tasks start one by one here, so that there is no size to choose: remove "
+            "`elastic`, or extras.gangAllocation."
+        )
+        yield Issue("elastic_not_gang", message, path, at_key=True)
+    roles = section(data, "taskRoles")
+    name = next(reversed(roles), "")
+    role = section(roles, name)
+    instances = role.get("instances", 1)
+    if type(instances) is int and not fewest <= instances <= most:
+        message = (
+            f"Role {name[:100]} asks for {instances} tasks, which is not from {fewest} to {most}."
+        )
+        yield Issue("elastic_range", message, path, at_key=True)
+    if "minSucceededInstances" in section(role, "completion"):
+        message = (
+            f"The number of tasks of role {name[:100]} changes, so that it is done when all of "
+            "them have succeeded: remove minSucceededInstances."
+        )
+        where: Path = ("taskRoles", name, "completion", "minSucceededInstances")
+        yield Issue("elastic_completion", message, where, at_key=True)

@@ -43,6 +43,12 @@ CheckpointSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP", "SIGTERM"]
 Grace = Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)]
 Duration = Annotated[Seconds, Field(ge=1, le=MAX_DURATION_S)]
 GpuModel = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^:;,=]+$")]
+# A number of tasks as a key, which is a text in JSON and may be a number in YAML.
+Instances = Annotated[
+    str,
+    BeforeValidator(lambda key: str(key) if type(key) is int else key),
+    Field(pattern=r"^[1-9][0-9]{0,6}$"),
+]
 Speed = Annotated[float, Field(ge=0.001, le=1000.0, allow_inf_nan=False)]
 
 
@@ -94,10 +100,16 @@ class Checkpoint(Part):
 
 
 class Elastic(Part):
-    """With how many tasks the job could run."""
+    """With how many tasks of its last role the job may run."""
 
     min: Annotated[int, Field(ge=1, le=10**6)] = Field(description="The fewest tasks.")
     max: Annotated[int, Field(ge=1, le=10**6)] = Field(description="The most tasks.")
+    speedup: Annotated[dict[Instances, Speed], Field(max_length=MAX_SPEEDS)] | None = Field(
+        default=None,
+        description="How fast the job is with numbers of tasks, relative to each other; in between "
+        "it is linear. Default: a tenth of its work gets no faster by more tasks.",
+        examples=[{"1": 1.0, "2": 1.9, "4": 3.6, "8": 6.5}],
+    )
 
 
 class GitSource(Part):
@@ -303,7 +315,9 @@ class SkepExtras(Part):
         default={}, description="Further fields of task roles, by name of the role."
     )
     elastic: Elastic | None = Field(
-        default=None, description="With how many tasks it could run; not used yet."
+        default=None,
+        description="With how many tasks of its last role it may run: policies such as `afs` and "
+        "`optimus` choose, and choose anew while it runs.",
     )
     checkpoint: Checkpoint | None = Field(
         default=None, description="How it is asked to save its work when it is preempted."

@@ -399,6 +399,7 @@ def scheduling() -> dict[str, float]:
         "opportunistic_min_run_s": float(
             os.environ.get("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", "10")
         ),
+        "resize_hold_s": float(os.environ.get("SKEP_SCHEDULING_RESIZE_HOLD_S", "600")),
         "cooldown_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_S", "30")),
         "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
     }

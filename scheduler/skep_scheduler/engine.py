@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sized
 
+from skep_scheduler import resizing
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
 from skep_scheduler.backfill.reservations import SHARED, Reservation
 from skep_scheduler.backfill.timeline import NEVER
 from skep_scheduler.cells.answer import Refusal
+from skep_scheduler.cells.state import Domain
 from skep_scheduler.explain.reasons import Blocked, Explainer
 from skep_scheduler.memory import IDLE, REFRESH_S, DomainMemory, Memory, domain_of
 from skep_scheduler.model import (
@@ -21,6 +23,7 @@ from skep_scheduler.model import (
     Plan,
     Preemption,
     Reason,
+    Resize,
 )
 from skep_scheduler.placement import preemption, user_limits
 from skep_scheduler.placement.base import Answer, Found, Task
@@ -33,11 +36,13 @@ from skep_scheduler.placement.cells_placer import (
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
 from skep_scheduler.policies.domain import NodeShares, VcDomain, shaped_for, warnings_of
+from skep_scheduler.policies.sized import fallbacks
 from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
 from skep_scheduler.state.queues import Lane
 from skep_scheduler.state.request_classes import Kind, Request
+from skep_scheduler.usage import unavailable_of
 
 # What may be answered otherwise after a change in another domain. A gang whose victims are too
 # young keeps its places during the plan, so its domain is planned before the idle one.
@@ -123,6 +128,7 @@ class Tick:
         self._preemptions: list[Preemption] = []
         self._downgrades = {g: state.downgrade_reason(g) for g in state.downgraded()}
         self._cancels: dict[str, Reason] = {}
+        self._resizes: list[Resize] = []
         self._blocked: list[Blocked] = []
         self._walked: set[str] = set()  # domains that are planned
         self._sensitive = False
@@ -151,6 +157,7 @@ class Tick:
             reasons,
             self._next_at if self._next_at < NEVER else None,
             warnings_of({vc: self._decisions[vc] for vc in sorted(self._walked)}),
+            tuple(self._resizes),
         )
 
     def _walk_domains(self) -> None:
@@ -163,7 +170,13 @@ class Tick:
             for name, domain in memory.domains.items()
             if name != IDLE and domain.queue.lanes and self._is_due(domain)
         ]
-        waits = [n for n, d in memory.domains.items() if n != IDLE and not d.queue.lanes]
+        waits = [
+            name
+            for name, domain in memory.domains.items()
+            if name != IDLE
+            and not domain.queue.lanes
+            and (not domain.sized or self._is_due(domain))
+        ]
         for name in [name for _, name in sorted(walks)] + sorted(waits):
             self._walk(name, memory.domains[name])
         idle = memory.domains.get(IDLE)
@@ -220,6 +233,8 @@ class Tick:
                 if id(refusal) not in noted:
                     noted.add(id(refusal))
                     self._wake_for(refusal, None)
+        if decision.wanted_sizes:
+            self._resizes += resizing.of(self.state, name, decision, self._fit)
         domain.stale = self._acts() != before
         domain.sensitive = self._sensitive or self._backfill.met_shortage(name)
         domain.look_at = min(self._next_at, domain.queue.next_at())
@@ -227,14 +242,17 @@ class Tick:
         self._next_at = outer
 
     def _acts(self) -> tuple[int, ...]:
-        acts = (self._placements, self._preemptions, self._downgrades, self._cancels)
+        acts: tuple[Sized, ...] = (
+            *(self._placements, self._preemptions, self._downgrades, self._cancels),
+            self._resizes,
+        )
         return tuple(len(some) for some in acts)
 
     def _refusal_of_rest(self, lane: Lane) -> Refusal | None:
         """Return what all further gangs of a lane are refused with; None: ask for the next one."""
         kind = lane.kind
         decision = self.decision(domain_of(lane.gangs[0]))
-        if kind.incremental or decision.leaf_of is not None:
+        if kind.incremental or decision.leaf_of is not None or decision.tasks_of is not None:
             return None
         if kind.vc not in self.state.allocations.cells.vcs:
             return Refusal(Code.UNKNOWN_VC, "", {"vc": kind.vc})
@@ -272,7 +290,10 @@ class Tick:
             return None
         also = self._scope.also if self._scope is not None else None
         also = also if also is not None and domain_of(also) == domain else None
-        return VcDomain(self.state, domain, self._node_shares, also)
+        return VcDomain(self.state, domain, self._node_shares, also, self._unavailable)
+
+    def _unavailable(self, vc: str, domain: Domain) -> int:
+        return unavailable_of(self.state, vc, [domain]).idle
 
     def _note_start(self, gang: Gang) -> None:
         """Note that a gang got places, or has them reserved: the order of the others may change."""
@@ -311,13 +332,23 @@ class Tick:
                 self._block(nomination.gang, Refusal(Code.PREEMPTING, "", {"leaving": leaving}))
 
     def _consider(self, gang: Gang) -> None:
-        kind = self.state.kind_of(gang)
+        decision = self.decision(domain_of(gang))
+        tasks = decision.tasks_of(gang) if decision.tasks_of is not None else None
+        if tasks:
+            gang = gang.resized(tasks)
+        kind = self.state.kind_of(gang) if not tasks else self.state.kind_as_asked(gang)
         if gang.not_before > self.now:
             self._block(gang, Refusal(Code.BACKOFF, "", {"until": gang.not_before}))
         elif gang.vc not in self.state.allocations.cells.vcs:
             self._block(gang, Refusal(Code.UNKNOWN_VC, "", {"vc": gang.vc}))
         elif (over := self._over_limit(gang)) is not None:
             self._block(gang, over)
+        elif decision.declined is not None and (declined := decision.declined(gang)) is not None:
+            self._block(gang, Refusal(Code.NOT_ADMITTED, "", dict(declined)))
+        elif tasks == 0:
+            self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+        elif tasks:
+            self._place_sized(gang, kind, tasks)
         elif gang.incremental:
             self._place_one_by_one(gang, kind)
         else:
@@ -327,6 +358,29 @@ class Tick:
         """Return the limit of its owner that a gang would exceed. Tasks of an incremental gang are
         looked at one by one."""
         return user_limits.exceeded(self.state, gang, () if gang.incremental else None)
+
+    def _place_sized(self, gang: Gang, kind: Kind, tasks: int) -> None:
+        """Start a gang with the tasks that its policy gives it. Where it finds no place for so
+        many, and none is about to become free, it starts with fewer."""
+        answer = self._known_refusal(kind, gang) or self._find(gang, kind)
+        if isinstance(answer, Refusal) and not resizing.leaves_any(self.state, gang.vc):
+            for fewer in fallbacks(gang, tasks):
+                smaller = gang.resized(fewer)
+                asked = self.state.kind_as_asked(smaller)
+                if self._known_refusal(asked, smaller) is None and isinstance(
+                    self._find(smaller, asked), Found
+                ):
+                    gang, kind = smaller, asked
+                    break
+        self._place_whole(gang, kind)
+
+    def _fit(self, gang: Gang) -> Found | None:
+        """Return places for a gang that makes nobody else leave."""
+        answer = self._exclusion.find(gang, self.state.kind_as_asked(gang))
+        free = isinstance(answer, Found) and not (
+            answer.victims or answer.overcommitters or answer.cancels or answer.downgrades
+        )
+        return answer if isinstance(answer, Found) and free else None
 
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
         shaped = shaped_for(gang, self.decision(domain_of(gang)))

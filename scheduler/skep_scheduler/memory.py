@@ -31,6 +31,8 @@ class DomainMemory:
         healthy hardware, victims that leave
     look_at: when its plan may change although nothing happens (seconds since the epoch)
     refresh_at: when it is planned again, for the numbers in its reasons and the effect of ageing
+    sized: its policy changes the sizes of gangs that run, so that it is planned also when none
+        waits
     """
 
     queue: DomainQueue
@@ -39,6 +41,7 @@ class DomainMemory:
     sensitive: bool = False
     look_at: float = NEVER
     refresh_at: float = NEVER
+    sized: bool = False
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -144,6 +147,9 @@ class Memory:
         for gang in state.queued():
             by_domain.setdefault(domain_of(gang), []).append(gang)
             self._gangs[gang.id] = domain_of(gang)
+        for name in state.policies:
+            if name not in by_domain and decision_of(name).tasks_of is not None:
+                self._domain(state, name, decision_of)
         for name, gangs in by_domain.items():
             self._domain(state, name, decision_of).queue.fill(gangs, now)
 
@@ -175,5 +181,6 @@ class Memory:
                 decision.order, state.kind_of, lambda gang: starves_at(gang, limit), lane_of
             )
             policy = state.policies.get(name, PolicyChoice())
-            self.domains[name] = DomainMemory(queue, policy)
+            sized = decision.tasks_of is not None
+            self.domains[name] = DomainMemory(queue, policy, sized=sized)
         return self.domains[name]

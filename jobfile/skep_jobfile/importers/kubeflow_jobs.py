@@ -215,10 +215,13 @@ def _elastic(spec: View, draft: Draft) -> str:
         return ""
     least, most = policy.whole("minReplicas"), policy.whole("maxReplicas")
     workers = next((role.instances for role in draft.roles if role.name == "worker"), 1)
-    draft.elastic = (least or 1, max(least or 1, most or workers))
+    draft.elastic = (min(least or 1, workers), max(least or 1, most or workers, workers))
     restarts = policy.whole("maxRestarts")
     policy.skip("nProcPerNode", "rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "standalone")
-    message = f"It begins with all {workers} workers, and waits for them: the size stays."
+    message = (
+        f"It begins with all {workers} workers, and waits for them; only where the policy of the "
+        "virtual cluster chooses sizes it begins with others, and starts again to change them."
+    )
     policy.note("elastic", message, "minReplicas")
     policy.rest(ELASTIC)
     return "" if restarts is None else f" PET_MAX_RESTARTS={restarts}"

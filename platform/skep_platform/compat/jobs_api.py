@@ -217,7 +217,8 @@ class PaiJobAtAttemptView(JobBase):
 
 def _detail(job: Job, attempt: dict[str, Any] | None) -> dict[str, Any]:
     roles = list(TaskRole.objects.filter(job=job).order_by("position"))
-    tasks = list(Task.objects.filter(job=job).order_by("rank"))
+    present = Task.objects.filter(job=job, index__lt=F("role__instances"))
+    tasks = list(present.order_by("rank"))
     if attempt is None:
         found = queries.newest_attempts(tasks)
     else:

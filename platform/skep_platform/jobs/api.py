@@ -323,6 +323,13 @@ def _role(role: TaskRole, states: dict[str, int]) -> dict[str, Any]:
         "ports": role.ports,
         "task_retries": role.task_retries,
         "parallelism": role.parallelism,
+        "elastic": {
+            "min": role.elastic_min,
+            "max": role.elastic_max,
+            "asked": role.asked_instances,
+        }
+        if role.elastic_min is not None
+        else None,
         "states": states,
     }
 

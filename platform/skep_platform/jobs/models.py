@@ -376,6 +376,11 @@ class TaskRole(models.Model):
     min_failed = models.IntegerField(default=1)
     min_succeeded = models.IntegerField()
     task_retries = models.IntegerField(default=0)  # taskRetryCount; only where each starts alone
+    # Of an elastic role: `instances` is chosen at each start, from the fewest to the most; null: it
+    # is not elastic.
+    elastic_min = models.PositiveIntegerField(null=True)
+    elastic_max = models.PositiveIntegerField(null=True)
+    asked_instances = models.PositiveIntegerField(null=True)  # as in the job file
 
     class Meta:
         ordering = ["position"]

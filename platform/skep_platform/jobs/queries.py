@@ -223,7 +223,7 @@ def task_state(job: Job, attempt: int, state: str, not_before: datetime | None) 
 def tasks(job: Job, *, roles: Collection[str] = (), states: Collection[str] = ()) -> QuerySet[Task]:
     """Select the job's tasks with these roles and states; without a present attempt a task is
     WAITING."""
-    rows = Task.objects.filter(job=job).select_related("role")
+    rows = Task.objects.filter(job=job, index__lt=F("role__instances")).select_related("role")
     if roles:
         rows = rows.filter(role__name__in=roles)
     if states and in_queue(job):
@@ -455,12 +455,15 @@ def _message_for(code: str, message: str, details: Mapping[str, Any], names: Nam
 EVENT_CODES = {
     "job.preempted": "preempted",
     "job.evicted": "evicted",
+    "job.resized": "resized",
     "job.downgraded": "downgraded",
 }
 
 
 def _why(details: Mapping[str, Any]) -> str:
     """Return the code of the reason for which a job was queued again."""
+    if "tasks_before" in details:
+        return "resized"
     return "preempted" if "peer" in details else "evicted"
 
 

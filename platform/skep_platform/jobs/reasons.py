@@ -198,6 +198,15 @@ class BeginTimeDetailsSerializer(Serializer):
     until = serializers.FloatField(help_text=SECONDS)
 
 
+class ResizedDetailsSerializer(Serializer):
+    tasks_before = serializers.IntegerField()
+    tasks = serializers.IntegerField(help_text="0: it waits, and others get its GPUs.")
+    gpus_before = serializers.IntegerField(help_text="Of all its tasks.")
+    gpus = serializers.IntegerField()
+    policy = serializers.CharField(help_text="What it orders by, in words.")
+    preemptions = serializers.IntegerField(required=False)
+
+
 class DependencyDetailsSerializer(Serializer):
     jobs = serializers.ListField(child=serializers.CharField())
 
@@ -250,6 +259,7 @@ OF_PLATFORM: Mapping[str, Serializer] = {
     **_reason("Retry", ["retry"], RetryDetailsSerializer),
     **_reason("Preempted", ["preempted"], PreemptedDetailsSerializer),
     **_reason("Evicted", ["evicted"], EvictedDetailsSerializer),
+    **_reason("Resized", ["resized"], ResizedDetailsSerializer),
     **_reason("Dependency", ["dependency"], DependencyDetailsSerializer),
     **_reason("BeginTime", ["begin_time"], BeginTimeDetailsSerializer),
     **_reason("Postponed", ["commit_failed"], PostponedDetailsSerializer),

@@ -108,6 +108,12 @@ class JobSummarySerializer(serializers.Serializer[Job]):
         return datetime.fromtimestamp(start, UTC) if waits and start is not None else None
 
 
+class ElasticSerializer(Serializer):
+    min = serializers.IntegerField()
+    max = serializers.IntegerField()
+    asked = serializers.IntegerField(help_text="As in the job file.")
+
+
 class TaskRoleSerializer(Serializer):
     name = serializers.CharField()
     instances = serializers.IntegerField()
@@ -125,6 +131,9 @@ class TaskRoleSerializer(Serializer):
     task_retries = serializers.IntegerField(help_text="Of each task by itself.")
     parallelism = serializers.IntegerField(
         allow_null=True, help_text="Tasks that may run at the same time; null: all of them."
+    )
+    elastic = ElasticSerializer(
+        allow_null=True, help_text="Within what `instances` is chosen; null: it is always the same."
     )
     states = serializers.DictField(
         child=serializers.IntegerField(), help_text="Number of tasks by state."

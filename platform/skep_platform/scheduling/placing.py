@@ -11,7 +11,7 @@ Tasks with scratch go back to the nodes where it lies, as far as the placement h
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
 from skep_platform.jobs.containers.gang import Block
-from skep_platform.jobs.lifecycle import messages
+from skep_platform.jobs.lifecycle import messages, resizing
 from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
 from skep_platform.scheduling import gang_networks, metrics
@@ -155,12 +155,21 @@ def _write(group: Sequence[Placement]) -> set[str]:
     jobs = {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
     # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
     usable = UsableNodes(group)
-    kept = [p for p in group if p.gang in jobs and _fits(jobs[p.gang], p) and usable.has(p.tasks)]
+    sizes = _sizes([p for p in group if p.gang in jobs and _is_resized(jobs[p.gang], p)])
+    kept = [
+        p
+        for p in group
+        if p.gang in jobs and (_fits(jobs[p.gang], p) or p.gang in sizes) and usable.has(p.tasks)
+    ]
     over = budgets.used_up({jobs[p.gang].vc_id for p in kept})
     kept = [p for p in kept if _ranks_as_planned(jobs[p.gang], p, over)]
     homes = homes_of([jobs[p.gang] for p in kept])
     kept = [homeward(p, homes[p.gang]) if p.gang in homes else p for p in kept]
     # 3. Write attempts, leases, the jobs' new state and story.
+    resizing.write({jobs[p.gang].pk: sizes[p.gang] for p in kept if p.gang in sizes})
+    for placement in kept:
+        if placement.gang in sizes:
+            jobs[placement.gang].tasks_total = len(placement.tasks)
     networks = {p.gang: network_of(jobs[p.gang], p.tasks) for p in kept}
     _check_devices([p for p in kept if jobs[p.gang].rdma], usable)
     _check_host_network(jobs[gang] for gang, network in networks.items() if network == HOST)
@@ -218,6 +227,19 @@ def _fits(job: Job, placement: Placement) -> bool:
     missing = job.tasks_total if job.placed_at is None else job.unplaced
     asked = len(placement.tasks)
     return asked == missing or (job.incremental and 0 < asked < missing)
+
+
+def _is_resized(job: Job, placement: Placement) -> bool:
+    """Return whether a gang starts with another number of tasks than it had."""
+    whole = job.placed_at is None and not job.incremental
+    return whole and len(placement.tasks) != job.tasks_total
+
+
+def _sizes(placements: Collection[Placement]) -> Mapping[str, resizing.Size]:
+    """Return the new sizes of elastic gangs, by gang; those that have no such size are left out.
+    One query, or none."""
+    wanted = {UUID(p.gang): Counter(task.role for task in p.tasks) for p in placements}
+    return {str(job): size for job, size in resizing.sizes(wanted).items()}
 
 
 def _ranks_as_planned(job: Job, placement: Placement, over: Mapping[UUID, Reason]) -> bool:

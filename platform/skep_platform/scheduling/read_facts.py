@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from itertools import islice
@@ -142,6 +142,7 @@ def read_gangs(ids: Sequence[str]) -> Iterator[GangFacts]:
 def gang_of(job: Job, roles: Iterable[TaskRole], now: float) -> facts.Gang:
     """Of rows that are not stored, as if they had been stored now."""
     columns = [[getattr(role, name) for name in MEMBER] for role in roles]
+    speedup = _speedup(job.spec.get("extras", {}).get("skep", {}).get("elastic"))
     demotion = budgets.demotion(job.vc) if job.priority >= 0 and job.gpus else ""
     return facts.Gang(
         id=str(job.pk),
@@ -150,7 +151,7 @@ def gang_of(job: Job, roles: Iterable[TaskRole], now: float) -> facts.Gang:
         priority=OPPORTUNISTIC if demotion else job.priority,
         demotion=demotion,
         submitted_at=now,
-        members=tuple(_member(*values) for values in columns),
+        members=_with_speedup(tuple(_member(*values) for values in columns), speedup),
         within=job.within or None,
         pin=job.pinned_cell or None,
         lazy=job.lazy_preemption,
@@ -212,10 +213,15 @@ class _Job:
     leaving: bool
     avoid_nodes: str
     speeds: str | None
+    elastic: str | None  # as in the job file
     reserved: str | None
     over_budget: bool  # it was placed without its guarantee, as its budget was used up
     budget_hours: int | None  # where the budget is used up; of jobs with GPUs
     budget_month: date | None
+
+    @property
+    def speedup(self) -> tuple[tuple[int, float], ...]:
+        return _speedup(json.loads(self.elastic)) if self.elastic else ()
 
     @property
     def demotion(self) -> str:
@@ -231,7 +237,9 @@ class _Job:
         held: tuple[facts.TaskAllocation, ...],
         lacking: Sequence[Lacking],
     ) -> GangFacts:
-        gang = self._gang(members)
+        gang = self._gang(_with_speedup(members, self.speedup))
+        if not held:
+            gang = gang.as_asked()
         if held or lacking:
             allocation = facts.Allocation(
                 gang,
@@ -286,6 +294,25 @@ def _speeds(declared: Mapping[str, float] | None) -> tuple[tuple[str, float], ..
     return tuple(sorted((declared or {}).items()))
 
 
+def _speedup(elastic: Mapping[str, Any] | None) -> tuple[tuple[int, float], ...]:
+    """Return the pairs of a number of tasks and a speed that a job file declares."""
+    declared = (elastic or {}).get("speedup") or {}
+    return tuple(sorted((int(tasks), speed) for tasks, speed in declared.items()))
+
+
+def _with_speedup(
+    members: tuple[facts.Member, ...], speedup: tuple[tuple[int, float], ...]
+) -> tuple[facts.Member, ...]:
+    if not speedup:
+        return members
+    return tuple(
+        replace(member, elastic=replace(member.elastic, speedup=speedup))
+        if member.elastic is not None
+        else member
+        for member in members
+    )
+
+
 def members_of(ids: list[str]) -> dict[str, list[facts.Member]]:
     """Return the task roles of jobs, by job, also of those that are over. One query."""
     members: dict[str, list[facts.Member]] = defaultdict(list)
@@ -306,7 +333,13 @@ def _member(
     within: str,
     group: str,
     parallelism: int | None,
+    elastic_min: int | None,
+    elastic_max: int | None,
+    asked: int | None,
 ) -> facts.Member:
+    elastic = None
+    if elastic_min is not None and elastic_max is not None and asked is not None:
+        elastic = facts.Elastic(elastic_min, elastic_max, asked)
     return facts.Member(
         *(role, count, gpus, cpu, memory),
         gpu_model=model or None,
@@ -315,6 +348,7 @@ def _member(
         within=within or None,
         affinity_group=group,
         parallelism=parallelism,
+        elastic=elastic,
     )
 
 
@@ -340,7 +374,7 @@ def _lacking(jobs: Iterable[_Job]) -> dict[str, list[Lacking]]:
 
 MEMBER = (
     *("name", "instances", "gpus", "cpu_millis", "memory_mb", "gpu_model", "cell_type", "cells"),
-    *("within", "affinity_group", "parallelism"),
+    *("within", "affinity_group", "parallelism", "elastic_min", "elastic_max", "asked_instances"),
 )
 TASK = ("role", "index", "node", "gpu_uuids", "gpu_model", "cell_type")
 
@@ -380,7 +414,8 @@ SELECT j.id::text, j.name, v.name, u.username, j.priority,
            AND NOT j.awaits_dependencies,
        j.stop_requested_at IS NOT NULL OR j.preempting_at IS NOT NULL
            OR j.exit_reason IS NOT NULL,
-       j.avoid_nodes, j.spec #> '{extras,skep,speeds}', r.placement,
+       j.avoid_nodes, j.spec #> '{extras,skep,speeds}', j.spec #> '{extras,skep,elastic}',
+       r.placement,
        coalesce(j.downgraded->>'code' = 'budget_used_up', false), b.gpu_hours, b.month
   FROM jobs_job j
   JOIN tenancy_virtualcluster v ON v.id = j.vc_id
@@ -393,7 +428,7 @@ SELECT j.id::text, j.name, v.name, u.username, j.priority,
 
 ROLES = """
 SELECT job_id::text, name, instances, gpus, cpu_millis, memory_mb, gpu_model, cell_type, cells,
-       within, affinity_group, parallelism
+       within, affinity_group, parallelism, elastic_min, elastic_max, asked_instances
   FROM jobs_taskrole WHERE job_id = ANY(%s::uuid[]) ORDER BY job_id, position
 """
 

@@ -27,7 +27,7 @@ from skep_platform.core.bulk import update_rows
 from skep_platform.core.events import record
 from skep_platform.core.leadership import Leader
 from skep_platform.jobs import queries
-from skep_platform.jobs.lifecycle import messages, preempting
+from skep_platform.jobs.lifecycle import messages, preempting, resizing
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.models import Job
 from skep_platform.scheduling import metrics, placing
@@ -127,6 +127,7 @@ def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> 
     _change_ranks(plan)
     _cancel(state, {*plan.cancels, *scheduler.source.left_nominated})
     nominated = nominate(plan.preemptions)
+    _resize(plan)
     placed = placing.place(plan.placements)
     scheduler.metrics.acted(plan, len(placed), len(nominated))
     # 5. Store why the others wait, and what was planned for them.
@@ -159,6 +160,12 @@ def _change_ranks(plan: Plan) -> None:
         preempting.restore([UUID(gang) for gang in plan.restored], now)
 
 
+def _resize(plan: Plan) -> None:
+    if plan.resizes:
+        with transaction.atomic():
+            resizing.ask(plan.resizes, timezone.now())
+
+
 def _cancel(state: ClusterState, gangs: set[str]) -> None:
     cancel_nominations(gangs)
     now = time.time()
@@ -169,7 +176,7 @@ def _cancel(state: ClusterState, gangs: set[str]) -> None:
 def _acts(plan: Plan) -> bool:
     acts: tuple[Mapping[str, object] | tuple[object, ...], ...] = (
         *(plan.placements, plan.preemptions, plan.downgrades),
-        *(plan.restored, plan.cancels),
+        *(plan.restored, plan.cancels, plan.resizes),
     )
     return any(acts)
 

@@ -31,11 +31,22 @@ def _standing(code: str, details: Details) -> str:
     return standings.sentence(details["standing"], details["told_at"])
 
 
-ABOUT_ORDER = {Code.VC_BUSY, Code.HELD_BACK, Code.PREEMPTING, Code.VICTIMS_TOO_YOUNG}
+ABOUT_ORDER = {Code.NO_SIZE, Code.VC_BUSY, Code.HELD_BACK, Code.PREEMPTING, Code.VICTIMS_TOO_YOUNG}
 
 
 def _plainly(details: Details, names: Names) -> str:
     return f"Needs {details['needs']['shape']}"
+
+
+def _not_admitted(details: Details, names: Names) -> str:
+    late = "Its deadline cannot be met without making another job late"
+    if "earliest" not in details:
+        return late
+    return f"{late}: it could be done {_soon(details, 'earliest')}"
+
+
+def _no_size(details: Details, names: Names) -> str:
+    return f"{details['vc']} gives its {_owned(details)} to other jobs for now"
 
 
 def _vc_busy(details: Details, names: Names) -> str:
@@ -268,6 +279,8 @@ def _start(details: Details) -> str:
 
 
 CAUSES: dict[str, Callable[[Details, Names], str]] = {
+    Code.NO_SIZE: _no_size,
+    Code.NOT_ADMITTED: _not_admitted,
     Code.VC_BUSY: _vc_busy,
     Code.CLUSTER_BUSY: _cluster_busy,
     Code.BAD_HARDWARE: _bad_hardware,

@@ -40,6 +40,14 @@ def _turns(numbers: Numbers, now: float) -> str:
     return f"{what}; {waits}{warning}"
 
 
+def _sizes(numbers: Numbers, now: float) -> str:
+    policy, tasks = numbers["policy"], numbers["tasks"]
+    if not tasks:
+        return f"{policy} gives it no GPUs yet, as others use them better or came first"
+    size = f"{words.count(tasks, 'task')} with {words.count(numbers['gpus'], 'GPU')}"
+    return f"{policy} gives it {size}"
+
+
 def _gpu_time(gpu_s: float) -> str:
     if gpu_s < 360:
         return words.count(round(gpu_s), "GPU-second")
@@ -51,4 +59,5 @@ SENTENCES: dict[str, Callable[[Numbers, float], str]] = {
     "gandiva_fair": _turns,
     "stride": _turns,
     "gavel": _turns,
+    **dict.fromkeys(("afs", "coddl", "elasticflow", "karuna", "optimus"), _sizes),
 }

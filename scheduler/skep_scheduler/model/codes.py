@@ -17,6 +17,8 @@ class Code(StrEnum):
     HELD_BACK = "held_back"  # it could start, but would delay a gang before it
     USER_GPU_LIMIT = "user_gpu_limit"  # its owner holds the GPUs that one user may have in the VC
     USER_JOB_LIMIT = "user_job_limit"  # the same of gangs
+    NO_SIZE = "no_size"  # its policy gives it no GPUs now
+    NOT_ADMITTED = "not_admitted"  # its deadline cannot be met, or only if others are missed
     VC_BUSY = "vc_busy"
     CLUSTER_BUSY = "cluster_busy"
     CPU_BUSY = "cpu_busy"

@@ -109,9 +109,23 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """With how many tasks a role may run: at least `min`, at most `max`; `asked` is the number that
+    it starts with where no policy chooses another one. `speedup`: how fast the gang is with a
+    number of tasks, as declared: pairs of a number and a speed relative to the others."""
+
+    min: int
+    max: int
+    asked: int
+    speedup: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One task role: `count` equal tasks, each of `gpus` GPUs, or of `cells` cells of `cell_type`.
-    They shall lie within one cell of type `within`, if that is given."""
+    They shall lie within one cell of type `within`, if that is given. `elastic`: its number of
+    tasks may be chosen anew at each start; `count` is that of now, or the one asked for where it
+    waits."""
 
     role: str
     count: int
@@ -124,6 +138,7 @@ class Member:
     within: str | None = None
     parallelism: int | None = None  # tasks that may hold places at a time; None: all of them
     affinity_group: str = ""  # members of one group lie in one chain; "" is the gang's own group
+    elastic: Elastic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,25 @@ class Gang:
     @property
     def tasks(self) -> int:
         return sum(member.count for member in self.members)
+
+    @property
+    def elastic(self) -> Elastic | None:
+        """Return within what its number of tasks may be chosen; None: it always has the same."""
+        return next((m.elastic for m in self.members if m.elastic is not None), None)
+
+    @property
+    def elastic_role(self) -> str:
+        """Return the role whose number of tasks may be chosen; "": none."""
+        return next((m.role for m in self.members if m.elastic is not None), "")
+
+    def as_asked(self) -> Gang:
+        """Return the gang with the number of tasks that it asks for."""
+        return self.resized(self.elastic.asked) if self.elastic is not None else self
+
+    def resized(self, tasks: int) -> Gang:
+        """Return the gang with so many tasks of its elastic role."""
+        members = (replace(m, count=tasks) if m.elastic else m for m in self.members)
+        return replace(self, members=tuple(members))
 
     @property
     def gpus(self) -> int:

@@ -14,6 +14,7 @@ class Options:
         no gang behind it starts on what it could use
     min_run_s: so long a guaranteed gang runs before it is preempted
     opportunistic_min_run_s: the same for an opportunistic one
+    resize_hold_s: so long an elastic gang runs at one size before a policy of sizes changes it
     cooldown_s, cooldown_limit_s: after a cancelled preemption a gang does not preempt for that
         time, which doubles with each further one
     leave_s: how long a gang takes that was asked to leave, or whose time is over, for forecasts
@@ -29,6 +30,7 @@ class Options:
     starvation_s: float = 7200.0
     min_run_s: float = 60.0
     opportunistic_min_run_s: float = 10.0
+    resize_hold_s: float = 600.0
     cooldown_s: float = 30.0
     cooldown_limit_s: float = 1800.0
     leave_s: float = 30.0

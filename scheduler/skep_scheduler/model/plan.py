@@ -64,6 +64,20 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """A running gang that is to be preempted so that it starts again with another number of tasks
+    of its elastic role; 0: it waits, as its policy gives its places to others. `gpus_before`,
+    `gpus`: GPUs of all its tasks. `policy`: the label of the policy."""
+
+    gang: str
+    tasks_before: int
+    tasks: int
+    gpus_before: int
+    gpus: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """`code` is stable, `message` one sentence for the owner (without a clock: "in about 25 min"),
     `details` the numbers behind it; times in them are seconds since the epoch."""
@@ -81,6 +95,7 @@ class Plan:
     placements: gangs to start (tasks of incremental ones); a gang whose reservation is cleared is
         placed where it was reserved
     preemptions: reservations to store, with the victims to ask
+    resizes: running gangs that leave so that they start again with another number of tasks
     downgrades: running guaranteed gangs that are opportunistic from now on
     restored: downgraded gangs whose VC accounts for them again
     cancels: gangs that lose their reservation (outranked, or its place went bad); they wait again
@@ -98,3 +113,4 @@ class Plan:
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     next_at: float | None = None
     warnings: Mapping[str, str] = field(default_factory=dict)
+    resizes: tuple[Resize, ...] = ()

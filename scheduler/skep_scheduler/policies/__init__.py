@@ -1,8 +1,8 @@
 """Policies: which gang comes first within a virtual cluster. One module each, registered here.
 
-To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, `base.SharePolicy` or
-`base.RoundPolicy`, and a line in `POLICIES`. The REST API, the pages and the command line learn of
-it from its schema.
+To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, `base.SharePolicy`,
+`base.RoundPolicy` or `elastic.LiveElasticPolicy`, and a line in `POLICIES`. The REST API, the pages
+and the command line learn of it from its schema.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from skep_scheduler.model import Options, PolicyChoice
+from skep_scheduler.policies.afs import Afs, Coddl
 from skep_scheduler.policies.base import (
     AnyPolicy,
     OrderPolicy,
@@ -23,21 +24,28 @@ from skep_scheduler.policies.base import (
 from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
 from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
+from skep_scheduler.policies.elastic import LiveElasticPolicy
+from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair, Stride
 from skep_scheduler.policies.gavel.live import Gavel
+from skep_scheduler.policies.karuna import Karuna
 from skep_scheduler.policies.lucid_order import LucidOrder
+from skep_scheduler.policies.optimus import Optimus
 from skep_scheduler.policies.ordered import Ordered
 from skep_scheduler.policies.pai_sjf import PaiSjf
 from skep_scheduler.policies.priority_ageing import PriorityAgeing
 from skep_scheduler.policies.rounds import Rounds
 from skep_scheduler.policies.shares import Shared
+from skep_scheduler.policies.sized import Sized
 from skep_scheduler.policies.sjf import Sjf
 from skep_scheduler.policies.srsf import Srsf
 from skep_scheduler.policies.srtf import Srtf
 from skep_scheduler.policies.tiresias import Tiresias
 
-POLICIES: tuple[type[AnyPolicy], ...] = (
+LivePolicy = AnyPolicy | LiveElasticPolicy
+ELASTIC: tuple[type[LiveElasticPolicy], ...] = (Afs, Coddl, Optimus, Karuna, ElasticFlow)
+POLICIES: tuple[type[LivePolicy], ...] = (
     PriorityAgeing,
     Fifo,
     Sjf,
@@ -54,13 +62,13 @@ POLICIES: tuple[type[AnyPolicy], ...] = (
     GandivaFair,
     Stride,
     Gavel,
+    *ELASTIC,
 )
 DEFAULT = PriorityAgeing.name
 # What `skep simulate` has and a virtual cluster cannot choose, and why.
 SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
-        ("afs", "coddl", "elasticflow", "karuna", "optimus", "pollux", "sia"),
-        "agents cannot resize a running job",
+        ("pollux", "sia"), "jobs do not report their gradient noise and the time of their steps"
     ),
     "chronus": "the live scheduler admits jobs whatever their deadline",
     **dict.fromkeys(
@@ -104,7 +112,7 @@ def names() -> tuple[str, ...]:
     return tuple(policy.name for policy in POLICIES)
 
 
-def schema(policy: type[AnyPolicy]) -> dict[str, Any]:
+def schema(policy: type[LivePolicy]) -> dict[str, Any]:
     """Return name, description and parameters of a policy as plain data."""
     return {
         "name": policy.name,
@@ -124,7 +132,7 @@ def schema(policy: type[AnyPolicy]) -> dict[str, Any]:
     }
 
 
-def check(choice: PolicyChoice, among: Iterable[type[AnyPolicy]] = POLICIES) -> type[AnyPolicy]:
+def check(choice: PolicyChoice, among: Iterable[type[LivePolicy]] = POLICIES) -> type[LivePolicy]:
     """Return the chosen policy. Raises `PolicyError` for an unknown policy, an unknown parameter or
     a value out of range."""
     policy = _find(choice.name, among)
@@ -142,6 +150,23 @@ def check(choice: PolicyChoice, among: Iterable[type[AnyPolicy]] = POLICIES) -> 
     return policy
 
 
+def value_of(choice: PolicyChoice, parameter: str) -> object:
+    """Return the value that a parameter of a chosen policy has, chosen or its default; None: the
+    policy has none of that name, or is unknown."""
+    given = dict(choice.parameters)
+    if parameter in given:
+        return given[parameter]
+    known = next((policy for policy in POLICIES if policy.name == (choice.name or DEFAULT)), None)
+    fields = _fields(known) if known is not None else ()
+    return next((one.default for one in fields if one.name == parameter), None)
+
+
+def chooses_sizes(choice: PolicyChoice) -> bool:
+    """Return whether a policy chooses with how many tasks elastic jobs run."""
+    known = next((policy for policy in POLICIES if policy.name == choice.name), None)
+    return known is not None and issubclass(known, tuple(ELASTIC))
+
+
 def make(choice: PolicyChoice, options: Options) -> Policy:
     """Return the policy as it was chosen. Raises `PolicyError`."""
     made = _make(choice, options, POLICIES)
@@ -149,6 +174,8 @@ def make(choice: PolicyChoice, options: Options) -> Policy:
         return Rounds(made)
     if isinstance(made, SharePolicy):
         return Shared(made)
+    if isinstance(made, LiveElasticPolicy):
+        return Sized(made)
     return Ordered(made)
 
 
@@ -158,10 +185,10 @@ def make_order(
     """Return the order policy as it was chosen, one of `among`. Raises `PolicyError`."""
     made = _make(choice, options, among)
     assert not isinstance(made, RoundPolicy | SharePolicy)
-    return made
+    return cast(OrderPolicy, made)
 
 
-def _make(choice: PolicyChoice, options: Options, among: Iterable[type[AnyPolicy]]) -> AnyPolicy:
+def _make(choice: PolicyChoice, options: Options, among: Iterable[type[LivePolicy]]) -> LivePolicy:
     policy, given = check(choice, among), dict(choice.parameters)
     for known in _fields(policy):
         if known.metadata["option"]:
@@ -186,7 +213,7 @@ def policy_of(choices: Mapping[str, PolicyChoice], options: Options) -> PolicyOf
     return find
 
 
-def _find(name: str, among: Iterable[type[AnyPolicy]]) -> type[AnyPolicy]:
+def _find(name: str, among: Iterable[type[LivePolicy]]) -> type[LivePolicy]:
     known = [policy.name for policy in among]
     for policy in among:
         if policy.name == (name or DEFAULT):
@@ -207,7 +234,7 @@ def _find(name: str, among: Iterable[type[AnyPolicy]]) -> type[AnyPolicy]:
     )
 
 
-def _fields(policy: type[AnyPolicy]) -> tuple[dataclasses.Field[Any], ...]:
+def _fields(policy: type[LivePolicy]) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(policy)  # type: ignore[arg-type]
 
 
@@ -219,7 +246,7 @@ def _known_parameters(fields: Mapping[str, object]) -> str:
     return f"Its parameters are: {', '.join(sorted(fields))}." if fields else "It has none."
 
 
-def _check_value(policy: type[AnyPolicy], known: dataclasses.Field[Any], value: object) -> None:
+def _check_value(policy: type[LivePolicy], known: dataclasses.Field[Any], value: object) -> None:
     meta = known.metadata
     if meta["choices"]:
         good, wanted = value in meta["choices"], f"one of {', '.join(meta['choices'])}"

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-from skep_scheduler.policies.base import parameter
-from skep_scheduler.policies.elastic import ElasticFacts, Sizes
+from skep_scheduler.policies.base import Needs, parameter
+from skep_scheduler.policies.elastic import NEEDS, ElasticFacts, Sizes
 
 
 @dataclass(slots=True)
@@ -93,6 +93,8 @@ class Afs:
     completion time is small. Sizes change at arrivals and ends."""
 
     name: ClassVar[str] = "afs"
+    label: ClassVar[str] = "GPUs where they help most"
+    needs: ClassVar[Needs] = NEEDS
 
     future: str = parameter(
         "all", "The GPUs of a job when the other one has ended.", choices=("all", "next")

@@ -1,8 +1,9 @@
 """The contract of policies: which gang comes first within one domain.
 
-A policy is written as one of three: `OrderPolicy` is a key per gang, `SharePolicy` a measure of
-what each tenant holds, `RoundPolicy` a share of the time per gang. `ordered`, `shares` and `rounds`
-make decisions of them. The tenants of a virtual cluster are its users.
+A policy is written as one of four: `OrderPolicy` is a key per gang, `SharePolicy` a measure of
+what each tenant holds, `RoundPolicy` a share of the time per gang, `elastic.ElasticPolicy` a number
+of GPUs per gang. `ordered`, `shares`, `rounds` and `sized` make decisions of them. The tenants of a
+virtual cluster are its users.
 
 A domain is one virtual cluster (its guaranteed gangs), or the idle domain (all opportunistic gangs
 of the cluster). A policy decides who comes first and what happens behind a gang that finds no
@@ -77,6 +78,10 @@ class DomainFacts(Protocol):
     running: the guaranteed gangs that run and do not leave
     accepts_any: whether a gang names no GPU model and no cell type, so that it runs on any one
     capacity: what the virtual cluster owns, CPU and memory as the shares of its GPUs
+    leaving: what each guaranteed gang still has that was asked to leave
+    also: a gang that is asked about as if it waited, too
+    usable_gpus: of the GPUs that the virtual cluster owns, by leaf type, those that can be given:
+        healthy ones on nodes that are open
     demand: what a gang asks for; GPUs of any model count for the leaf type of which most are owned
     """
 
@@ -84,6 +89,10 @@ class DomainFacts(Protocol):
     def held(self) -> Sequence[HeldAmounts]: ...
     def capacity(self) -> Amounts: ...
     def demand(self, gang: Gang) -> Amounts: ...
+    @property
+    def also(self) -> Gang | None: ...
+    def leaving(self) -> Sequence[HeldAmounts]: ...
+    def usable_gpus(self) -> Amounts: ...
     def running(self) -> Iterable[Allocation]: ...
     def accepts_any(self, gang: Gang) -> bool: ...
 
@@ -97,6 +106,16 @@ class View:
     now: float
     options: Options
     domain: DomainFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSize:
+    """A running gang that shall have another number of tasks of its elastic role than it holds;
+    0: it shall wait."""
+
+    gang: Gang
+    held: int
+    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +138,11 @@ class Decision:
     leaf_of: the leaf type on which a gang that accepts any shall start this time; None: any
     standing: where a gang stands, waiting or running, with its service up to now: the numbers of
         `explain.standings`; None: the policy has no words of its own
+    tasks_of: with how many tasks of its elastic role a waiting gang starts now; 0: it waits; None,
+        for all gangs or for one: as it asks
+    declined: why a gang is not admitted: its deadline, and the earliest that it could have (seconds
+        since the epoch); None: it is
+    wanted_sizes: the running gangs that shall have another size, those that shrink first
     warning: what is wrong with the policy itself, as a sentence, "" for nothing
     """
 
@@ -136,6 +160,9 @@ class Decision:
     leaf_of: Callable[[Gang], str | None] | None = None
     standing: Callable[[Gang], Standing] | None = None
     warning: Callable[[], str] | None = None
+    tasks_of: Callable[[Gang], int | None] | None = None
+    declined: Callable[[Gang], Mapping[str, float] | None] | None = None
+    wanted_sizes: Sequence[WantedSize] = ()
 
 
 class Policy(Protocol):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from skep_scheduler.cells.state import Domain
 from skep_scheduler.inventory import describe
 from skep_scheduler.model import Allocation, Gang, Member, TaskAllocation
 from skep_scheduler.policies.base import (
@@ -43,12 +44,14 @@ class NodeShares:
 
 @dataclass(slots=True)
 class VcDomain:
-    """A virtual cluster and its guaranteed gangs. `also`: a gang as if it waited, too."""
+    """A virtual cluster and its guaranteed gangs. `also`: a gang as if it waited, too;
+    `unavailable`: the GPUs of a part of what it owns that no gang runs on and none can have now."""
 
     state: ClusterState
     vc: str
     node_shares: NodeShares
     also: Gang | None = None
+    unavailable: Callable[[str, Domain], int] = lambda vc, domain: 0
     _capacity: dict[str, float] | None = field(default=None)
     _models: dict[str, str] = field(default_factory=dict)
 
@@ -73,6 +76,23 @@ class VcDomain:
             if nomination.gang.vc == self.vc and not nomination.gang.opportunistic:
                 found.append(HeldAmounts(nomination.gang, self._held(nomination.tasks), None))
         return found
+
+    def leaving(self) -> Sequence[HeldAmounts]:
+        found = []
+        for gang_id in sorted(self.state.running_of.get(self.vc, ())):
+            known = self.state.running[gang_id]
+            if known.leaving and self.state.is_guaranteed(gang_id):
+                found.append(HeldAmounts(known.gang, self._held(known.tasks), known.placed_at))
+        return found
+
+    def usable_gpus(self) -> Amounts:
+        cells, usable = self.state.cells, defaultdict[str, float](float)
+        known = cells.vcs.get(self.vc)
+        for domain in (*known.chains.values(), *known.pins.values()) if known else ():
+            leaf = cells.chains[domain.chain].shape.leaf_type
+            owned = sum(root.spec.leaves for root in domain.roots)
+            usable[leaf] += owned - self.unavailable(self.vc, domain)
+        return usable
 
     def capacity(self) -> Amounts:
         if self._capacity is None:

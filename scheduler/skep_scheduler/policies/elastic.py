@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from skep_scheduler.policies.base import Knows, Needs
 
 
 @dataclass(slots=True)
@@ -45,14 +47,15 @@ class ElasticFacts:
         return self.left / rate if rate else inf
 
     def levels(self, most: int) -> list[int]:
-        """Return the powers of two up to `most` with which it gets faster and faster."""
-        found, size, best = list[int](), 1, 0.0
-        while size <= min(most, self.largest):
-            rate = self.rate(size)
-            if rate > best:
+        """Return the least size and the powers of two, up to `most`, with which it gets faster and
+        faster."""
+        found, best = list[int](), 0.0
+        most = min(most, self.largest)
+        sizes = {1 << power for power in range(most.bit_length())} | {self.least}
+        for size in sorted(sizes):
+            if size <= most and (rate := self.rate(size)) > best:
                 found.append(size)
                 best = rate
-            size *= 2
         return found
 
 
@@ -80,4 +83,23 @@ class ElasticPolicy(Protocol):
     def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:
         """Return the sizes from now on. `jobs` are in the order of their submission; `gpus` is the
         size of the pool."""
+        ...
+
+
+NEEDS = Needs(
+    frozenset({Knows.DURATION}),
+    "A job of unknown duration is taken for as long again as it has run, for an hour at least.",
+)
+
+
+@runtime_checkable
+class LiveElasticPolicy(Protocol):
+    """An elastic policy that a virtual cluster can choose. `sized.Sized` makes decisions of it."""
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:
+        """Return the sizes from now on, see `ElasticPolicy`."""
         ...

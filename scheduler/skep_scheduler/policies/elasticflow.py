@@ -16,8 +16,11 @@ come first. The paper gives GPUs to the job whose GPU time falls most; the sign 
 published code, and the other one changes its figures by a job at most. A return is computed again
 only when it is the best of those known.
 
-A job without a deadline has an infinite one: it takes what is idle. It needs sizes, rates, steps
-and deadlines of jobs, which live jobs do not declare: it is simulated.
+A job without a deadline has an infinite one: it takes what is idle. A job that has too few GPUs in
+the whole pool is planned by no one.
+
+Live a job is admitted when it is submitted (`admission`), so that all that wait are; it is declined
+with the earliest deadline that it could have. Sizes change by a restart, see `sized`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import ClassVar
 
-from skep_scheduler.policies.base import parameter
+from skep_scheduler.policies.base import Knows, Needs, parameter
 from skep_scheduler.policies.elastic import ElasticFacts, Sizes
 from skep_scheduler.policies.size_plan import ALMOST, ElasticJob, FreeProfile, SizePlan, fill
 
@@ -95,23 +98,41 @@ def _grown(job: ElasticJob, profile: FreeProfile, gpus: int) -> SizePlan:
     return SizePlan([(now, until, gpus), *rest.pieces], rest.ends_at, rest.met)
 
 
+LATE = "its deadline cannot be met"
+
+
 @dataclass(frozen=True, slots=True)
 class ElasticFlow:
     """Admits a job only if its deadline and those of all admitted jobs can be met, gives each as
     few GPUs as its deadline needs, and idle ones where they help most."""
 
     name: ClassVar[str] = "elasticflow"
+    label: ClassVar[str] = "deadlines with as few GPUs as needed, idle ones where they help most"
+    needs: ClassVar[Needs] = Needs(
+        frozenset({Knows.DURATION, Knows.DEADLINE}), "It gets what is idle."
+    )
 
+    admission: str = parameter(
+        "refuse",
+        "What happens to a job that is submitted with a deadline which cannot be met, or only if "
+        "another one is missed: `refuse` refuses it, with the earliest deadline that it can have; "
+        "`warn` accepts it.",
+        choices=("refuse", "warn"),
+    )
     slot_s: float = parameter(60.0, "Seconds of a slot.", minimum=1, maximum=86400)
 
     def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:
         known = [self._planned(job, gpus) for job in jobs if job.admitted]
         new = [self._planned(job, gpus) for job in jobs if not job.admitted]
+        too_large = [job for job in (*known, *new) if not job.levels]
+        known = [job for job in known if job.levels]
+        new = [job for job in new if job.levels]
         kept = [(job, _from(job.plan, now)) for job in known]
         profile = FreeProfile(now, gpus, self.slot_s)
         refuse: dict[str, str] = {}
         if not (new and plan_all(known + new, profile)):
-            refuse = {job.id: "its deadline cannot be met" for job in new if job.deadline < inf}
+            if self.admission == "refuse":
+                refuse = {job.id: LATE for job in new if job.deadline < inf}
             known += [job for job in new if job.id not in refuse]
             profile = FreeProfile(now, gpus, self.slot_s)
             late = not plan_all(known, profile)
@@ -128,6 +149,8 @@ class ElasticFlow:
             known += new
         known.sort(key=lambda job: job.deadline)
         share_out(known, profile)
+        if self.admission == "refuse":
+            refuse |= {job.id: LATE for job in too_large if job.deadline < inf}
         wake_at = min((job.plan.changes_at() for job in known), default=inf)
         return Sizes({job.id: job.plan.gpus for job in known}, refuse, wake_at)
 

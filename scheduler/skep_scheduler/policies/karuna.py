@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import floor, inf
 from typing import ClassVar
 
-from skep_scheduler.policies.base import parameter
-from skep_scheduler.policies.elastic import ElasticFacts, Sizes
+from skep_scheduler.policies.base import Needs, parameter
+from skep_scheduler.policies.elastic import NEEDS, ElasticFacts, Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Karuna:
     first, or by attained service where durations are unknown."""
 
     name: ClassVar[str] = "karuna"
+    label: ClassVar[str] = "deadlines with as few GPUs as needed"
+    needs: ClassVar[Needs] = NEEDS
 
     round_s: float = parameter(60.0, "Seconds between two decisions.", minimum=1, maximum=86400)
     durations: str = parameter(

@@ -22,8 +22,8 @@ from itertools import combinations
 from math import floor, inf
 from typing import ClassVar
 
-from skep_scheduler.policies.base import parameter
-from skep_scheduler.policies.elastic import ElasticFacts, Sizes
+from skep_scheduler.policies.base import Needs, parameter
+from skep_scheduler.policies.elastic import NEEDS, ElasticFacts, Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Optimus:
     that arrive wait for the next interval."""
 
     name: ClassVar[str] = "optimus"
+    label: ClassVar[str] = "one GPU each, then where they save most time"
+    needs: ClassVar[Needs] = NEEDS
 
     interval_s: float = parameter(600.0, "Seconds between two decisions.", minimum=1, maximum=86400)
     early_part: float = parameter(

@@ -24,6 +24,7 @@ from skep_scheduler.model import (
     VirtualCluster,
 )
 from skep_scheduler.policies.recurrence import Families, Recurrence
+from skep_scheduler.policies.sized import speed_of
 from skep_scheduler.simulator.commit import commit
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
@@ -64,6 +65,7 @@ class History:
     preemptions: int = 0
     served_s: float = 0.0  # on its GPUs, over all of its starts
     remaining_s: float | None = None  # to run; None: it runs until `end` is called
+    speed: float = 1.0  # of an elastic gang, relative to the size that it asks for
 
 
 class SimulatedCluster:
@@ -276,7 +278,8 @@ class SimulatedCluster:
         allocation = self.state.running[gang_id]
         served_gpu_s = (history.served_s - before) * gpus_of(allocation)
         attained_gpu_s = allocation.gang.attained_gpu_s + served_gpu_s
-        gang = replace(allocation.gang, waits_since=self.now, attained_gpu_s=attained_gpu_s)
+        asked = allocation.gang.as_asked()
+        gang = replace(asked, waits_since=self.now, attained_gpu_s=attained_gpu_s)
         self.state.forget(gang_id)
         self.state.set_waiting(gang)
 
@@ -297,9 +300,10 @@ class SimulatedCluster:
         history.starts += 1
         if history.remaining_s is None:
             history.remaining_s = self.lifetimes.get(gang_id, history.gang.duration_s)
+        history.speed = speed_of(self.state.running[gang_id].gang)
         if history.remaining_s is not None:
-            end = Event(self.now + history.remaining_s, EventKind.END, gang_id, history.starts)
-            heapq.heappush(self._events, end)
+            ends_at = self.now + history.remaining_s / history.speed
+            heapq.heappush(self._events, Event(ends_at, EventKind.END, gang_id, history.starts))
 
     def _note_service(self, gang_id: str) -> None:
         history = self.history[gang_id]
@@ -309,7 +313,7 @@ class SimulatedCluster:
         history.running = False
         history.served_s += ran_s
         if self.keep_progress and history.remaining_s is not None:
-            history.remaining_s = max(history.remaining_s - ran_s, 0.0)
+            history.remaining_s = max(history.remaining_s - ran_s * history.speed, 0.0)
 
 
 def gpus_of(allocation: Allocation | Gang) -> int:

@@ -12,8 +12,8 @@ from skep_scheduler.state.cluster import held
 def commit(state: ClusterState, plan: Plan, now: float) -> list[str]:
     """Make the changes of `plan` to `state` at `now` (seconds since the epoch).
 
-    Returns the ids of the victims of new preemptions: they are marked as leaving, and it is for
-    the caller to end or requeue them when their grace period is over.
+    Returns the ids of the victims of new preemptions and of resizes: they are marked as leaving,
+    and it is for the caller to end or requeue them when their grace period is over.
     """
     for gang_id in plan.cancels:
         state.set_nominated(state.nominated[gang_id].gang, None)
@@ -28,6 +28,10 @@ def commit(state: ClusterState, plan: Plan, now: float) -> list[str]:
         for victim in preemption.victims:
             state.set_running(replace(state.running[victim.gang], leaving=True))
             victims.append(victim.gang)
+    for resize in plan.resizes:
+        if resize.gang not in victims:
+            state.set_running(replace(state.running[resize.gang], leaving=True))
+            victims.append(resize.gang)
     for placement in plan.placements:
         state.set_running(allocation_of(state, placement, now))
     return victims
@@ -38,6 +42,8 @@ def allocation_of(state: ClusterState, placement: Placement, now: float) -> Allo
     gang already has, and those of its tasks that go on waiting."""
     known = state.running.get(placement.gang)
     gang = known.gang if known is not None else _waiting(state, placement.gang)
+    if known is None and gang.elastic is not None:
+        gang = gang.resized(sum(task.role == gang.elastic_role for task in placement.tasks))
     tasks = (*(known.tasks if known is not None else ()), *held(gang, placement))
     placed = {(task.role, task.index) for task in tasks}
     wanted = ((member.role, i) for member in gang.members for i in range(member.count))

@@ -39,6 +39,31 @@ def test_speeds_are_by_gpu_model() -> None:
     assert skep.speeds == {"V100": 1.0, "NVIDIA A100-SXM4-80GB": 2.2}
 
 
+def test_an_elastic_range_is_of_the_last_role() -> None:
+    elastic = {"min": 1, "max": 8, "speedup": {"1": 1, "4": 3.5, "8": 6}}
+    file = read(elastic=elastic)
+    known = file.elastic_of(next(reversed(file.task_roles)))
+    assert known is not None
+    assert (known.min, known.max, known.speedup) == (1, 8, {"1": 1.0, "4": 3.5, "8": 6.0})
+    assert file.elastic_of("another") is None
+
+
+def test_tasks_that_start_one_by_one_have_no_size_to_choose() -> None:
+    data = job(extras={"gangAllocation": False, "skep": {"elastic": {"min": 1, "max": 2}}})
+    with pytest.raises(InvalidJobFile) as error:
+        parse(json.dumps(data))
+    assert [p.code for p in error.value.problems] == ["elastic_not_gang"]
+
+
+def test_an_elastic_role_is_done_when_all_of_its_tasks_are() -> None:
+    data = job(extras={"skep": {"elastic": {"min": 1, "max": 2}}})
+    role = next(reversed(data["taskRoles"].values()))
+    role["completion"] = {"minSucceededInstances": 1}
+    with pytest.raises(InvalidJobFile) as error:
+        parse(json.dumps(data))
+    assert [p.code for p in error.value.problems] == ["elastic_completion"]
+
+
 def test_what_is_left_out() -> None:
     skep = read().extras.skep
     assert (skep.barrier, skep.max_duration, skep.network, skep.working_files) == (
@@ -68,6 +93,14 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
     "an elastic range upside down": (
         {"elastic": {"min": 3, "max": 2}},
         ("invalid_value", "elastic.min"),
+    ),
+    "an elastic range without the tasks of the role": (
+        {"elastic": {"min": 2, "max": 4}},
+        ("elastic_range", "elastic"),
+    ),
+    "a speed of no tasks": (
+        {"elastic": {"min": 1, "max": 2, "speedup": {"0": 1.0}}},
+        ("invalid_name", "elastic.speedup.0"),
     ),
     "an unknown network": ({"network": "mesh"}, ("invalid_value", "network")),
     "working files from nowhere": (

@@ -181,7 +181,6 @@ def test_what_is_not_carried_out_is_reported() -> None:
             "jobStatusChangeNotification": {"running": True},
             "tensorBord": 1,
             "submitFrom": "page",
-            "skep": {"elastic": {"min": 1, "max": 2}},
             "hivedScheduler": {"gangReleaseEnabled": True},
         },
     )
@@ -199,7 +198,6 @@ def test_what_is_not_carried_out_is_reported() -> None:
         ("not_used", "prerequisites.1.callbacks.0.event"),
         ("storage_not_mounted", f"extras.{PLUGINS}.3.plugin"),
         ("not_used", "extras.tensorBord"),
-        ("not_used", "extras.skep.elastic"),
         ("not_used", "extras.hivedScheduler.gangReleaseEnabled"),
         ("not_used", "taskRoles.worker.taskRetryCount"),
         ("not_used", "taskRoles.worker.extraContainerOptions.shmMb"),

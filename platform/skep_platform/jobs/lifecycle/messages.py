@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from skep_platform.jobs.lifecycle.decisions import Retry
 from skep_platform.jobs.lifecycle.diagnosing import Failed
-from skep_scheduler.explain import standings
+from skep_scheduler.explain import standings, words
+from skep_scheduler.model import Resize
 
 if TYPE_CHECKING:
     from skep_platform.jobs.models import Job
@@ -248,6 +249,13 @@ def evicted(why: str) -> Reason:
     return reason("evicted", for_reader("evicted", "", {"why": why}), why=why)
 
 
+def resized(why: Resize) -> Reason:
+    """Return why a job leaves its nodes: it starts again with another number of tasks."""
+    details = asdict(why)
+    del details["gang"]
+    return reason("resized", for_reader("resized", "", details), **details)
+
+
 def requeued(why: Reason, preemptions: int) -> Reason:
     """Return why a preempted job is back in the queue. `why` is that of `preempted` or `evicted`;
     `preemptions` counts how often the job was preempted, this time included."""
@@ -293,6 +301,16 @@ def _evicted(details: Mapping[str, Any], names: Mapping[str, str]) -> str | None
     return f"{details['why']} {_what_follows(details)}" if "why" in details else None
 
 
+def _resized(details: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    before, after = details["tasks_before"], details["tasks"]
+    if not after:
+        return f"Gives its GPUs to other jobs ({details['policy']}). {_what_follows(details)}"
+    verb = "Grows" if after > before else "Shrinks"
+    gpus = f"{details['gpus_before']} to {details['gpus']} GPUs"
+    size = f"from {before} to {words.count(after, 'task')} ({gpus})"
+    return f"{verb} {size}: {details['policy']}. {_what_follows(details)}"
+
+
 def _what_follows(details: Mapping[str, Any]) -> str:
     if "preemptions" in details:
         return "It waits in its old place in the queue; this does not count as a retry."
@@ -313,6 +331,7 @@ def _taken_lazily(details: Mapping[str, Any], names: Mapping[str, str]) -> str |
 RENDERERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, str]], str | None]] = {
     "preempted": _preempted,
     "evicted": _evicted,
+    "resized": _resized,
     "downgraded": _downgraded,
     "preempted_lazily": _taken_lazily,
 }

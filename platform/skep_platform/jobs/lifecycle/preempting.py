@@ -63,6 +63,12 @@ def evict(job_ids: Collection[UUID], why: str, now: datetime) -> list[UUID]:
     return _ask(job_ids, lambda job: messages.evicted(why), now)
 
 
+def ask(reasons: Mapping[UUID, Reason], now: datetime) -> list[UUID]:
+    """Ask these jobs to leave their nodes, as `preempt` does, each for its own reason; all reasons
+    have one code. Return those that were asked."""
+    return _ask(list(reasons), lambda job: reasons[job.id], now)
+
+
 def downgrade(reasons: Mapping[UUID, Reason], now: datetime) -> list[UUID]:
     """Run these guaranteed jobs opportunistically from now on. Return those that were changed."""
     jobs = [job for job in _present(list(reasons)) if job.row.downgraded is None]

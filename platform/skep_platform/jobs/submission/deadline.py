@@ -4,13 +4,16 @@ submitted: it begins when the scheduler expects, and runs as long as is predicte
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from skep_jobfile import Issue
 from skep_platform.jobs.lifecycle.messages import Reason, duration
 from skep_platform.jobs.models import Job
-from skep_platform.tenancy.models import VirtualCluster
+from skep_platform.tenancy.models import VirtualCluster, choice_of
+from skep_scheduler import policies
+from skep_scheduler.model import Code
 
 CODE = "deadline_cannot_be_met"
 PATH = ("extras", "skep", "deadline")
@@ -20,9 +23,7 @@ WARN, REFUSE = "warn", "refuse"
 def admission_of(vc: VirtualCluster) -> str:
     """Return what is done about a job whose deadline cannot be met: what the policy says, else its
     owner is warned."""
-    policy: dict[str, Any] = vc.policy or {}
-    parameters = policy.get("parameters") or {}
-    return str(parameters.get("admission", WARN))
+    return str(policies.value_of(choice_of(vc.policy), "admission") or WARN)
 
 
 def issue_of(job: Job, forecast: Reason | None) -> Issue | None:
@@ -31,6 +32,10 @@ def issue_of(job: Job, forecast: Reason | None) -> Issue | None:
     shortest_s = _shortest_s(job)
     if job.deadline_at is None or shortest_s is None:
         return None
+    if (forecast or {}).get("code") == Code.NOT_ADMITTED:
+        return _not_admitted(job.deadline_at, forecast or {})
+    if policies.chooses_sizes(choice_of(job.vc.policy)):
+        return None  # its size, and with it how long it runs, is not known yet
     start = _earliest_start(job, forecast)
     end, due = start + shortest_s, job.deadline_at.timestamp()
     if end <= due:
@@ -47,6 +52,25 @@ def issue_of(job: Job, forecast: Reason | None) -> Issue | None:
         "earliest_deadline": _moment(end).isoformat(),
         "late_s": round(end - due),
     }
+    return Issue(CODE, message, PATH, details=details)
+
+
+def _not_admitted(deadline: datetime, forecast: Mapping[str, Any]) -> Issue:
+    """Return why the policy of the virtual cluster would not admit a job with this deadline."""
+    earliest = forecast["details"].get("earliest")
+    message = (
+        f"Its deadline, {_words(deadline.timestamp())}, cannot be met without making another job "
+        "late, even with as many tasks as it may have. "
+    )
+    details: dict[str, Any] = {"deadline": deadline.isoformat()}
+    if earliest is None:
+        message += "It would be admitted with no deadline: leave it out."
+    else:
+        message += f"The earliest deadline is {_words(earliest)}."
+        details |= {
+            "earliest_deadline": _moment(earliest).isoformat(),
+            "late_s": round(earliest - deadline.timestamp()),
+        }
     return Issue(CODE, message, PATH, details=details)
 
 

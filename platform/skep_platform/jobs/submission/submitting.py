@@ -477,6 +477,9 @@ def role_rows(job: Job, read: ReadJob, images: Mapping[str, str]) -> list[TaskRo
             min_failed=min(role.min_failed, MAX_COUNT),
             min_succeeded=min(role.min_succeeded, MAX_COUNT),
             task_retries=max(min(role.task_retry_count, MAX_COUNT), -2) if spec.incremental else 0,
+            elastic_min=elastic.min if (elastic := spec.elastic_of(name)) else None,
+            elastic_max=elastic.max if elastic else None,
+            asked_instances=role.instances if elastic else None,
         )
         for position, (name, role) in enumerate(spec.task_roles.items())
     ]

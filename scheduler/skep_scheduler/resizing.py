@@ -1,0 +1,80 @@
+"""Resizes: which running gangs leave now so that they start again at the size that their policy
+wants, such that each of them finds its places as soon as all have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from skep_scheduler.backfill.admission import put
+from skep_scheduler.model import Gang, Placement, Resize
+from skep_scheduler.placement.base import Found
+from skep_scheduler.policies.base import Decision, WantedSize
+from skep_scheduler.policies.sized import fallbacks
+from skep_scheduler.state import ClusterState
+from skep_scheduler.state.cluster import held
+
+Fit = Callable[[Gang], Found | None]
+
+
+def leaves_any(state: ClusterState, vc: str) -> bool:
+    """Return whether any gang of a virtual cluster is about to give back its places."""
+    return any(state.running[gang_id].leaving for gang_id in state.running_of.get(vc, ()))
+
+
+def of(state: ClusterState, vc: str, decision: Decision, fit: Fit) -> list[Resize]:
+    """Return the resizes of a virtual cluster to be asked for now: none while a gang of it leaves,
+    as what it gives back may be meant for another one.
+
+    All of it is tried as it will be when all have left: gangs that shrink, then those that wait,
+    then those that grow. One that would not find the places to grow grows less, or stays. `fit`
+    finds places that make nobody leave."""
+    if leaves_any(state, vc):
+        return []
+    found: list[Resize] = []
+    with state.trial():
+        for wanted in (one for one in decision.wanted_sizes if one.tasks < one.held):
+            found += _try(state, wanted, [wanted.tasks], decision.label, fit)
+        _place_waiting(state, vc, decision, fit)
+        for wanted in (one for one in decision.wanted_sizes if one.tasks > one.held):
+            fewer = [n for n in fallbacks(wanted.gang, wanted.tasks) if n > wanted.held]
+            found += _try(state, wanted, [wanted.tasks, *fewer], decision.label, fit)
+    return found
+
+
+def _try(
+    state: ClusterState, wanted: WantedSize, sizes: Sequence[int], label: str, fit: Fit
+) -> list[Resize]:
+    gang, allocation = wanted.gang, state.running[wanted.gang.id]
+    before = gang.resized(wanted.held)
+    state.allocations.release(gang.id)
+    for tasks in sizes:
+        after = gang.resized(tasks)
+        if not tasks:
+            return [Resize(gang.id, wanted.held, 0, before.gpus, 0, label)]
+        if (places := fit(after)) is not None:
+            _put_anew(state, after, places)
+            return [Resize(gang.id, wanted.held, tasks, before.gpus, after.gpus, label)]
+    state.allocations.put(allocation.gang, allocation.tasks)
+    return []
+
+
+def _place_waiting(state: ClusterState, vc: str, decision: Decision, fit: Fit) -> None:
+    """Put the gangs that wait, and for which others shrink, where they will start."""
+    waiting = [
+        gang
+        for gang in state.waiting.values()
+        if gang.vc == vc and not gang.opportunistic and gang.id not in state.allocations.tasks
+    ]
+    for gang in sorted(waiting, key=decision.rank):
+        tasks = decision.tasks_of(gang) if decision.tasks_of is not None else None
+        if tasks == 0 or gang.incremental:
+            continue
+        sized = gang.resized(tasks) if tasks else gang
+        if (places := fit(sized)) is not None:
+            put(state, sized, [places])
+
+
+def _put_anew(state: ClusterState, gang: Gang, places: Found) -> None:
+    """Put a running gang onto other places than it has."""
+    tasks = tuple(task for _, task in places.tasks)
+    state.allocations.put(gang, held(gang, Placement(gang.id, tasks)))
