@@ -286,5 +286,9 @@ class Allocation:
 
     def served(self, now: float) -> Gang:
         """Return the gang with the service that it attained up to now."""
+        return replace(self.gang, attained_gpu_s=self.attained_gpu_s(now))
+
+    def attained_gpu_s(self, now: float) -> float:
+        """Return the GPU-seconds that the gang attained up to now."""
         ran = max(now - self.placed_at, 0.0) * self.gpus
-        return replace(self.gang, attained_gpu_s=self.gang.attained_gpu_s + ran)
+        return self.gang.attained_gpu_s + ran

@@ -3,7 +3,7 @@ places that are nominated for the preemptor can still be had."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from skep_scheduler.cells.answer import Refusal
@@ -22,8 +22,9 @@ from skep_scheduler.model import (
 from skep_scheduler.placement.base import Answer, Found
 from skep_scheduler.policies.base import Decision
 from skep_scheduler.state import ClusterState, owner_of
-from skep_scheduler.state.cluster import Nomination
+from skep_scheduler.state.cluster import Nomination, held
 
+MOST_TRIES = 4  # to place a preemptor elsewhere
 WORTH = 20.0  # a job runs so many times what its restart costs before a policy takes its places
 
 
@@ -59,9 +60,32 @@ def displacing(
     the order of a policy, or that yield to it as the policy says, for a policy that displaces.
     None: that would not be enough.
 
-    Gangs are released in a trial, those that leave anyway first and then the first that yields,
-    until the gang fits; then each is put back if the gang fits beside it, so that none leaves
+    Those that leave anyway go first and then the first that yields, until the gang fits; of these
+    as many stay as it fits beside, the last that would yield before the others, so that none leaves
     without need. `search` finds places without those on some excluded nodes."""
+    later = _yielding(state, gang, decision, now)
+
+    def fits() -> bool:
+        return isinstance(search(()), Found)
+
+    enough = _enough(state, later, fits)
+    victims = _needed(state, enough[::-1], fits, known_not_to_fit=True)
+    nodes = {task.node for victim in victims for task in victim.tasks}
+    for excluded in _exclusions(state, nodes) if victims else ():
+        with state.trial():
+            _release(state, victims)
+            answer = search(excluded)
+        if not isinstance(answer, Found) or not _takes_from_all(answer, victims):
+            continue
+        if can_be_reserved(state, gang, answer):
+            return answer
+    return None
+
+
+def _yielding(
+    state: ClusterState, gang: Gang, decision: Decision, now: float
+) -> Sequence[Allocation]:
+    """Return the gangs whose places a waiting one may take, the first to leave first."""
     able = [
         allocation
         for allocation in (state.running[gang_id] for gang_id in state.running_of[gang.vc])
@@ -77,30 +101,73 @@ def displacing(
     else:
         turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
         if not turn:
-            return None
+            return []
         later = [one for one in able if one.leaving or one.gang.id in turn]
         later.sort(key=lambda one: (not one.leaving, turn.get(one.gang.id, 0), order(one.gang)))
+    return later
+
+
+def _enough(
+    state: ClusterState, gangs: Sequence[Allocation], fits: Callable[[], bool]
+) -> Sequence[Allocation]:
+    """Return the first gangs without which it fits, up to twice as many as it takes; none if all of
+    them are too few."""
+    done, more = 0, 1
     with state.trial():
-        released = []
-        for allocation in later:
-            state.allocations.release(allocation.gang.id)
-            released.append(allocation)
-            if isinstance(search(()), Found):
-                break
-        else:
-            return None
-        victims = []
-        for allocation in reversed(released):
-            state.allocations.put(allocation.gang, allocation.tasks)
-            if not isinstance(search(()), Found):
-                state.allocations.release(allocation.gang.id)
-                victims.append(allocation)
-        nodes = {task.node for victim in victims for task in victim.tasks}
-        for excluded in ((), state.nodes.keys() - nodes):
-            answer = search(excluded)
-            if isinstance(answer, Found) and _takes_from_all(answer, victims):
-                return answer
-    return None
+        while done < len(gangs):
+            _release(state, gangs[done : done + more])
+            done, more = min(done + more, len(gangs)), more * 2
+            if fits():
+                return gangs[:done]
+    return []
+
+
+def _needed(
+    state: ClusterState,
+    gangs: Sequence[Allocation],
+    fits: Callable[[], bool],
+    *,
+    known_not_to_fit: bool = False,
+) -> list[Allocation]:
+    """Return which of these gangs have to leave, where it fits without all of them. The first stay
+    before the others. It asks for halves and not for each, as most are not in the way."""
+    if not gangs or (not known_not_to_fit and fits()):
+        return []
+    if len(gangs) == 1:
+        return [*gangs]
+    half = len(gangs) // 2
+    with state.trial():
+        _release(state, gangs[half:])
+        first = _needed(state, gangs[:half], fits)
+    with state.trial():
+        _release(state, first)
+        return first + _needed(state, gangs[half:], fits, known_not_to_fit=not first)
+
+
+def _release(state: ClusterState, gangs: Iterable[Allocation]) -> None:
+    for allocation in gangs:
+        state.allocations.release(allocation.gang.id)
+
+
+def _exclusions(state: ClusterState, nodes: Collection[str]) -> Iterator[Collection[str]]:
+    """Yield which nodes a preemptor shall not use, one try after the other: none, all but those of
+    its victims, and one of these as well."""
+    yield ()
+    others = state.nodes.keys() - nodes
+    yield others
+    if len(nodes) > 1:
+        for node in sorted(nodes)[:MOST_TRIES]:
+            yield others | {node}
+
+
+def can_be_reserved(state: ClusterState, gang: Gang, found: Found) -> bool:
+    """Return whether a preemptor can have its places reserved while its victims still run. Its
+    virtual cluster may own a cell that is bound elsewhere until the last of them has left."""
+    placement = Placement(gang.id, tuple(task for _, task in found.tasks))
+    with state.trial():
+        for other in found.cancels:
+            state.allocations.release(other)
+        return state.allocations.reserve(gang, held(gang, placement))
 
 
 def _takes_from_all(found: Found, victims: Collection[Allocation]) -> bool:

@@ -55,7 +55,7 @@ def _next_crossing(policy: Thresholds, view: View) -> float | None:
     """Return when the key of a running gang changes next, by the service that it attains."""
     soonest = None
     for allocation in view.domain.running() if view.domain is not None else ():
-        attained = allocation.served(view.now).attained_gpu_s
+        attained = allocation.attained_gpu_s(view.now)
         limit, gpus = policy.next_limit(attained), allocation.gpus
         if limit is not None and gpus:
             at = view.now + max((limit - attained) / gpus, LEAST_WAIT_S)

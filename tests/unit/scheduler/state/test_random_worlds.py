@@ -5,17 +5,16 @@ A second state gets the same facts in another order: it must come out the same, 
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.cluster import Cluster, member, node
+from tests.support.plans import plan_of, rebuilt
 
-from skep_scheduler.engine import explain, plan
+from skep_scheduler.engine import explain
 from skep_scheduler.model import (
     Claim,
     Gang,
@@ -175,36 +174,6 @@ class WorldMachine(RuleBasedStateMachine):
         empty = ClusterState()
         empty.set_inventory(self.state.inventory)
         assert self.state.digest() == empty.digest()
-
-
-def rebuilt(state: ClusterState, seed: int) -> ClusterState:
-    """Return a state that got the same facts in some other order."""
-    other = ClusterState()
-    nodes = list(state.nodes.values())
-    random.Random(seed).shuffle(nodes)
-    inventory = replace(state.inventory, nodes=tuple(nodes))
-    facts: list[Any] = [lambda: other.set_inventory(inventory)]
-    facts += [lambda g=g: other.set_waiting(g) for g in state.waiting.values()]
-    facts += [lambda h=h: other.set_running(h) for h in state.running.values()]
-    facts += [
-        lambda r=r: other.set_nominated(r.gang, r.placement) for r in state.nominated.values()
-    ]
-    random.Random(seed).shuffle(facts)
-    for fact in facts:
-        fact()
-    other.set_cooldowns(state.cancelled)
-    other.set_reservations(state.reservations)
-    return other
-
-
-def plan_of(state: ClusterState, now: float) -> list[str]:
-    """Return everything that a plan says, line by line. The state stays as it is."""
-    reserved = dict(state.reservations)
-    made = plan(state, now)
-    state.set_reservations(reserved)
-    by_gang = (made.downgrades, made.cancels, made.reasons)
-    lists = (made.placements, made.preemptions, made.restored, *(some.items() for some in by_gang))
-    return [repr(entry) for entries in lists for entry in entries] + [repr(made.next_at)]
 
 
 TestWorlds = WorldMachine.TestCase
