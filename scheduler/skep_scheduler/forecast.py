@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skep_scheduler.engine import Tick
 from skep_scheduler.explain.needs import shape_of
 from skep_scheduler.model import DEFAULTS, Gang, Options
 from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
+from skep_scheduler.tick import Tick
 
 FORECASTS = 20  # gangs per VC whose start is forecast, beside those that are reserved one
 MOST = 100  # gangs of a VC in its time line

@@ -339,7 +339,7 @@ def _member(
 ) -> facts.Member:
     elastic = None
     if elastic_min is not None and elastic_max is not None and asked is not None:
-        elastic = facts.Elastic(elastic_min, elastic_max, asked)
+        elastic = facts.ElasticRange(elastic_min, elastic_max, asked)
     return facts.Member(
         *(role, count, gpus, cpu, memory),
         gpu_model=model or None,

@@ -109,7 +109,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic:
+class ElasticRange:
     """With how many tasks a role may run: at least `min`, at most `max`; `asked` is the number that
     it starts with where no policy chooses another one. `speedup`: how fast the gang is with a
     number of tasks, as declared: pairs of a number and a speed relative to the others."""
@@ -138,7 +138,7 @@ class Member:
     within: str | None = None
     parallelism: int | None = None  # tasks that may hold places at a time; None: all of them
     affinity_group: str = ""  # members of one group lie in one chain; "" is the gang's own group
-    elastic: Elastic | None = None
+    elastic: ElasticRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Gang:
         return sum(member.count for member in self.members)
 
     @property
-    def elastic(self) -> Elastic | None:
+    def elastic(self) -> ElasticRange | None:
         """Return within what its number of tasks may be chosen; None: it always has the same."""
         return next((m.elastic for m in self.members if m.elastic is not None), None)
 

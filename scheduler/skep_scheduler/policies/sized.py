@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from skep_scheduler.model import Elastic, Gang
+from skep_scheduler.model import ElasticRange, Gang
 from skep_scheduler.policies.base import (
     BackfillMode,
     Decision,
@@ -97,7 +97,7 @@ class _Job:
     leaf: str
     fixed: int
     each: int
-    sizes: Elastic
+    sizes: ElasticRange
     held: int = 0  # tasks
     placed_at: float | None = None
     tasks: int = 0
@@ -156,7 +156,7 @@ class _Job:
         )
 
 
-RIGID = Elastic(1, 1, 1)
+RIGID = ElasticRange(1, 1, 1)
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class _Sizes:
                 tiers[gang.priority].append(job)
         for priority in sorted(tiers, reverse=True):
             self._decide_tier(tiers[priority])
-        self._keep_what_nobody_takes()
+        self._keep_unclaimed()
         wanted = [
             WantedSize(job.gang, job.held, job.tasks)
             for job in self._jobs.values()
@@ -307,7 +307,7 @@ class _Sizes:
     @property
     def _asked_at(self) -> float:
         """Return the moment for which the policy decides: for one with intervals the start of the
-        present one, as a tick never meets it exactly, and nobody waits for the next."""
+        present one, as a tick never meets it exactly, and no gang waits for the next."""
         now, interval_s = self.view.now, getattr(self.policy, "interval_s", 0.0)
         return now // interval_s * interval_s if interval_s else now
 
@@ -329,8 +329,8 @@ class _Sizes:
             if job.gang.id in vetoed:
                 job.tasks = job.held
 
-    def _keep_what_nobody_takes(self) -> None:
-        """Let gangs keep what they would give up for nobody."""
+    def _keep_unclaimed(self) -> None:
+        """Let gangs keep what they would give up for no one."""
         for job in sorted(self._jobs.values(), key=lambda job: by_submission(job.gang)):
             given_up = job.gpus(job.held) - job.gpus(job.tasks)
             if given_up > 0 and job.placed_at is not None and given_up <= self._left[job.leaf]:
@@ -385,7 +385,7 @@ def speed_of(gang: Gang) -> float:
     return _speed(sizes, tasks) / _speed(sizes, sizes.asked)
 
 
-def _speed(sizes: Elastic, tasks: float) -> float:
+def _speed(sizes: ElasticRange, tasks: float) -> float:
     if not sizes.speedup:
         return 1 / (SERIAL + (1 - SERIAL) / tasks)
     known = sorted(sizes.speedup)

@@ -13,7 +13,7 @@ from tests.support.cluster import Cluster, gang, member, node, owns
 from skep_scheduler.engine import explain
 from skep_scheduler.model import (
     Code,
-    Elastic,
+    ElasticRange,
     Gang,
     Options,
     PolicyChoice,
@@ -36,7 +36,7 @@ def elastic(
     speedup: tuple[tuple[int, float], ...] = LINEAR,
     **more: object,
 ) -> Gang:
-    role = member(asked, gpus, elastic=Elastic(*sizes, asked, speedup))
+    role = member(asked, gpus, elastic=ElasticRange(*sizes, asked, speedup))
     return gang(name, at=at, members=[role], **{"duration_s": 10_000.0, **more})
 
 
@@ -154,7 +154,7 @@ def test_a_gang_starts_smaller_where_places_do_not_fit_its_size() -> None:
     assert "optimus gives it 1 task with 2 GPUs" in plan.reasons["one"].message
 
 
-def test_gpus_on_bad_nodes_are_given_to_nobody() -> None:
+def test_gpus_on_bad_nodes_are_not_given() -> None:
     cluster = cluster_of("optimus", gpus=8, nodes=2)
     cluster.state.set_node(replace(node("n1", 4), schedulable=False))
     cluster.run(elastic("one"))
