@@ -2,7 +2,8 @@
 
 Both drive `engine.plan`; what can differ is what the simulator leaves out of the live one. Jobs
 of several sizes arrive at random, shorter ones preempt longer ones (SRTF), and what a preempted job
-did is lost. The time that a start and a leave take is measured in the run and given to the replay,
+did is lost. Every fifth fails and is retried, and fails for good at the end of its second attempt.
+The time that a start and a leave take is measured in the run and given to the replay,
 as the median over all jobs (SCHEDULING.md section 7).
 """
 
@@ -23,6 +24,7 @@ from tests.support.live_nodes import LiveNodes
 from tests.support.stack import Stack, stack
 from tests.support.stack_jobs import ENDED, gang, job, submit, until
 
+from skep_platform.jobs.lifecycle.decisions import backoff_s
 from skep_scheduler.model import DEFAULTS, PolicyChoice
 from skep_scheduler.simulator.cluster import SimulatedCluster
 from skep_scheduler.simulator.workload import TraceJob, gangs_of, nodes_of, virtual_clusters
@@ -31,6 +33,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 NODES, GPUS = 4, 8
 JOBS = 48
+FAILS = 5  # every fifth job
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -46,6 +49,7 @@ class Asked:
     after_s: float  # the job before it
     gpus: int
     run_s: float
+    fails: bool
 
 
 def asked(seed: int) -> list[Asked]:
@@ -56,8 +60,8 @@ def asked(seed: int) -> list[Asked]:
     work = sum(size * length for size, length in zip(sizes, lengths, strict=True))
     gap = work / (NODES * GPUS * 0.75) / JOBS
     return [
-        Asked(random.expovariate(1 / gap), size, length)
-        for size, length in zip(sizes, lengths, strict=True)
+        Asked(random.expovariate(1 / gap), size, length, number % FAILS == FAILS - 1)
+        for number, (size, length) in enumerate(zip(sizes, lengths, strict=True))
     ]
 
 
@@ -73,12 +77,13 @@ def run_live(api: httpx.Client, jobs: list[Asked]) -> list[str]:
         extras = {"skep": {"duration": round(one.run_s), "stopGrace": 1}}
         file = gang(
             "unused",
-            f"mock run_for={one.run_s}",
+            f"mock run_for={one.run_s} exit_code={int(one.fails)}",
             tasks=one.gpus // per_task,
             gpus=per_task,
             extras=extras,
         )
         file["name"] = f"job-{word}"
+        file["jobRetryCount"] = int(one.fails)
         file["taskRoles"]["worker"]["commands"].insert(0, f": {word}")
         ids.append(submit(api, file))
     for known in ids:
@@ -103,7 +108,8 @@ def test_a_replay_ends_jobs_when_the_live_run_did(skep: Stack, tmp_path: Path) -
         api.patch("/virtual-clusters/default", json=policy).raise_for_status()
         ids = run_live(api, wanted)
         live = [job(api, known) for known in ids]
-    assert {one["state"] for one in live} == {"SUCCEEDED"}
+    for one, of in zip(live, wanted, strict=True):
+        assert (one["state"], one["retries_used"]) == (("SUCCEEDED", 0), ("FAILED", 1))[of.fails]
     assert sum(one["preemptions"] for one in live) > 0
 
     # From its place to its first line, and from its last one to clean GPUs.
@@ -155,7 +161,10 @@ def replay(live: list[dict[str, Any]], wanted: list[Asked], overhead: float) -> 
     cluster = SimulatedCluster(nodes, vcs, options, grace_s=overhead)
     for known, asked_for in zip(gangs_of(trace, nodes, vcs), wanted, strict=True):
         cluster.lifetimes[known.id] = asked_for.run_s + overhead
+        if asked_for.fails:
+            cluster.failures[known.id] = [cluster.lifetimes[known.id]]
         cluster.submit_later(known)
+    cluster.retry_delay_s = backoff_s
     cluster.run_to_end()
     results = sorted(cluster.outcome().jobs, key=lambda one: one.id)
     preemptions = sum(one.preemptions for one in results)

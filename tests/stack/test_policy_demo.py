@@ -35,7 +35,11 @@ POLICIES = {
 @pytest.fixture(scope="module")
 def skep() -> Iterator[Stack]:
     """Victims need not have run for a while first."""
-    at_once = {"SKEP_SCHEDULING_MIN_RUN_S": "0", "SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S": "0"}
+    at_once = {
+        "SKEP_SCHEDULING_MIN_RUN_S": "0",
+        "SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S": "0",
+        "SKEP_SCHEDULING_RESIZE_HOLD_S": "2",
+    }
     with stack("--no-agents", SKEP_HEARTBEAT_S="1", **at_once) as started:
         yield started
 
@@ -71,6 +75,38 @@ def last_attempt_s(api: httpx.Client, job_id: str) -> float:
         datetime.fromisoformat(done[name]).timestamp() for name in ("placed_at", "finished_at")
     ]
     return times[1] - times[0]
+
+
+def test_an_elastic_job_shrinks_for_another_one_and_both_finish(
+    skep: Stack, tmp_path: Path
+) -> None:
+    with LiveNodes(skep, tmp_path) as nodes, skep.api() as api:
+        nodes.add("node-elastic", "H100", GPUS)
+        api.post("/virtual-clusters", json={"name": "sizes"}).raise_for_status()
+        quotas = {"quotas": {"H100": GPUS}}
+        api.put("/virtual-clusters/sizes/quotas", json=quotas).raise_for_status()
+        policy = {"policy": {"name": "optimus"}}
+        api.patch("/virtual-clusters/sizes", json=policy).raise_for_status()
+        first = elastic(api, "first", seconds=12)
+        assert reach(api, first, {"RUNNING"})["tasks"] == GPUS
+        second = elastic(api, "second", seconds=3)
+        done = reach(api, second, {"SUCCEEDED"})
+        assert (done["tasks"], done["gpus"]) == (GPUS // 2, GPUS // 2)
+        why = events(api, first, "job.resized")[0]
+        assert why.startswith(f"Shrinks from {GPUS} to {GPUS // 2} tasks")
+        assert "It saves its work" in why
+        done = reach(api, first, {"SUCCEEDED"})
+        assert done["attempt"] >= 2
+        assert done["retries_used"] == 0
+        assert not events(api, first, "job.not_saved")
+
+
+def elastic(api: httpx.Client, name: str, *, seconds: float) -> str:
+    """Submit a job of one to four tasks, said to run for ten hours with one."""
+    command = f"mock run_for={seconds} on_checkpoint=exit resumes=1"
+    sizes = {"elastic": {"min": 1, "max": GPUS}, "duration": "10h"}
+    file = gang("unused", command, tasks=1, gpus=1, extras={"skep": {**SAVING, **sizes}})
+    return submit(api, {**file, "name": name, "defaults": {"virtualCluster": "sizes"}})
 
 
 def test_jobs_yield_to_each_other_as_their_policies_say_and_give_the_reason(

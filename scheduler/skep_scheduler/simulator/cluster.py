@@ -37,14 +37,15 @@ class EventKind(IntEnum):
     """What happens, in the order in which the events of one instant are applied."""
 
     LEAVE = 0  # the grace period of a preempted gang is over
-    END = 1
-    ARRIVE = 2
+    FAIL = 1  # an attempt fails, and is retried
+    END = 2
+    ARRIVE = 3
 
 
 @dataclass(order=True, slots=True)
 class Event:
-    """`start` is the number of the start that an END or LEAVE belongs to: an event of an earlier
-    start of the same gang is stale, and dropped."""
+    """`start` is the number of the start that an END, FAIL or LEAVE belongs to: an event of an
+    earlier start of the same gang is stale, and dropped."""
 
     at: float
     kind: EventKind
@@ -63,6 +64,7 @@ class History:
     ended_at: float | None = None
     starts: int = 0
     preemptions: int = 0
+    failures: int = 0
     served_s: float = 0.0  # on its GPUs, over all of its starts
     remaining_s: float | None = None  # to run; None: it runs until `end` is called
     speed: float = 1.0  # of an elastic gang, relative to the size that it asks for
@@ -76,6 +78,9 @@ class SimulatedCluster:
     history: what happened to each gang so far, by id
     lifetimes: how long gangs really run (seconds), by id; a gang that is not in it runs for its
         own `duration_s`, and without one until `end` is called
+    failures: how long gangs run until an attempt of them fails, by id, attempt by attempt; all
+        further ones end well. What a failed attempt did is lost, unless `keep_progress`
+    retry_delay_s: how long a gang waits after its nth failure before it may start again
     families: what jobs have in common by which durations are predicted, by id; only gangs that
         ended before one arrives teach how long it will run
     keep_progress: whether a preempted gang goes on where it stopped (it saved a checkpoint), or
@@ -101,6 +106,8 @@ class SimulatedCluster:
         self.restart_s = restart_s
         self.now = 0.0
         self.lifetimes: dict[str, float] = {}
+        self.failures: dict[str, list[float]] = {}
+        self.retry_delay_s: Callable[[int], float] = lambda failures: 0.0
         self.families: dict[str, Families] = {}
         self.recurrence = Recurrence()
         self.history: dict[str, History] = {}
@@ -257,6 +264,8 @@ class SimulatedCluster:
                 self._arrive(self.history[event.gang_id])
             elif event.kind is EventKind.END:
                 self.end(event.gang_id)
+            elif event.kind is EventKind.FAIL:
+                self._fail(event.gang_id)
             else:
                 self._requeue(event.gang_id)
 
@@ -266,6 +275,14 @@ class SimulatedCluster:
             predicted_s = self.recurrence.predict(self.families[gang.id])
             gang = history.gang = replace(gang, predicted_s=predicted_s)
         self.state.set_waiting(gang)
+
+    def _fail(self, gang_id: str) -> None:
+        history = self.history[gang_id]
+        self.failures[gang_id].pop(0)
+        history.failures += 1
+        self._requeue(gang_id)
+        not_before = self.now + self.retry_delay_s(history.failures)
+        self.state.set_waiting(replace(self.state.waiting[gang_id], not_before=not_before))
 
     def _requeue(self, gang_id: str) -> None:
         history = self.history[gang_id]
@@ -301,6 +318,10 @@ class SimulatedCluster:
         if history.remaining_s is None:
             history.remaining_s = self.lifetimes.get(gang_id, history.gang.duration_s)
         history.speed = speed_of(self.state.running[gang_id].gang)
+        if self.failures.get(gang_id):
+            fails_at = self.now + self.failures[gang_id][0]
+            fail = Event(fails_at, EventKind.FAIL, gang_id, history.starts)
+            heapq.heappush(self._events, fail)
         if history.remaining_s is not None:
             ends_at = self.now + history.remaining_s / history.speed
             heapq.heappush(self._events, Event(ends_at, EventKind.END, gang_id, history.starts))

@@ -81,6 +81,19 @@ def test_a_preempted_job_has_attained_what_it_ran() -> None:
     assert cluster.state.waiting["low"].left_s == 600 - 310
 
 
+def test_a_failed_attempt_is_retried_after_its_delay_and_its_work_is_lost() -> None:
+    cluster = Cluster([node("n0")], owns(a=8))
+    cluster.lifetimes = {"flaky": 100.0}
+    cluster.failures = {"flaky": [30.0, 40.0]}
+    cluster.retry_delay_s = lambda failures: 10.0 * failures
+    cluster.submit(gang("flaky"))
+    cluster.tick()
+    cluster.run_to_end()
+    (done,) = cluster.outcome().jobs
+    assert done.jct_s == 30 + 10 + 40 + 20 + 100
+    assert cluster.history["flaky"].failures == 2
+
+
 @pytest.mark.parametrize(
     ("header", "rows", "wanted"),
     [

@@ -66,6 +66,7 @@ const OF_CLUSTER = new Set<string>([
 
 /** Codes of jobs that start without any action; with other codes a person has to change something. */
 const STARTS_UNAIDED = new Set<string>([
+  "no_size",
   "vc_busy",
   "cluster_busy",
   "cpu_busy",

@@ -55,6 +55,7 @@ export function JobDetails({ job }: { job: Job }) {
       <DescriptionItem name="GPUs">
         <span className="num">{job.gpus.toLocaleString("en")}</span>
       </DescriptionItem>
+      <ElasticSize job={job} />
       <DescriptionItem name="Submitted">
         <RelativeTime at={job.submitted_at} />
       </DescriptionItem>
@@ -97,6 +98,21 @@ export function JobDetails({ job }: { job: Job }) {
         </button>
       ) : null}
     </DescriptionList>
+  );
+}
+
+/** Of an elastic job: with how many tasks it runs, of those that it may have. */
+function ElasticSize({ job }: { job: Job }) {
+  const role = job.task_roles.find((each) => each.elastic !== null);
+  if (!role?.elastic) return null;
+  const { min, max, asked } = role.elastic;
+  return (
+    <DescriptionItem name="Elastic size">
+      <span className="num">{pluralize(role.instances, "task")}</span>{" "}
+      <span className="dim">
+        {`${role.name} may have ${min} to ${max}, and asks for ${asked}`}
+      </span>
+    </DescriptionItem>
   );
 }
 
