@@ -27,6 +27,8 @@ from typing import ClassVar
 from skep_scheduler.policies.base import Needs, parameter
 from skep_scheduler.policies.elastic import NEEDS, ElasticFacts, Sizes
 
+MOST_LOOKS = 2_000_000
+
 
 @dataclass(slots=True)
 class Contender:
@@ -40,13 +42,18 @@ class Contender:
     step: int = 1
 
     def __post_init__(self) -> None:
-        self.step = self.job.least
+        self.step = max(self.job.least, min(self.step, self.job.largest))
         self.more = self.job.rate(self.step)
 
-    def grow(self) -> None:
+    def grow(self, further: int) -> None:
+        """Give it its step; it asks for so many more next."""
         self.k += self.step
-        self.now, self.step = self.more, 1
-        self.more = self.job.rate(self.k + 1) if self.k < self.job.largest else 0.0
+        self.now = self.more
+        self.ask(further)
+
+    def ask(self, further: int) -> None:
+        self.step = max(min(further, self.job.largest - self.k), 1)
+        self.more = self.job.rate(self.k + self.step) if self.k < self.job.largest else 0.0
 
     @property
     def ends_in(self) -> float:
@@ -56,9 +63,13 @@ class Contender:
 def shares(
     jobs: Sequence[ElasticFacts], gpus: int, *, future: str = "all", share: str = "now"
 ) -> Mapping[str, int]:
-    """Return the GPUs of each job by its id."""
+    """Return the GPUs of each job by its id. Where all contests would be more than `MOST_LOOKS`
+    comparisons, two, four, eight, … GPUs are given at a time, and the last ones one by one."""
+    further = 1 << max(gpus * len(jobs) // MOST_LOOKS, 1).bit_length() - 1
     waiting = [
-        Contender(job, job.rate(min(gpus, job.largest))) for job in jobs if job.least <= gpus
+        Contender(job, job.rate(min(gpus, job.largest)), step=further)
+        for job in jobs
+        if job.least <= gpus
     ]
     waiting.sort(key=lambda one: -one.job.left / one.more)  # the shortest is the last
     running: list[Contender] = []
@@ -73,17 +84,22 @@ def shares(
     while free:
         best: Contender | None = None
         for one in running:
-            if one.more > one.now and (best is None or beats(one, best)):
+            if one.more > one.now and one.step <= free and (best is None or beats(one, best)):
                 best = one
         while waiting and waiting[-1].step > free:
             waiting.pop()
         if waiting and (best is None or beats(waiting[-1], best)):
             best = waiting.pop()
             running.append(best)
+        if best is None and further > 1:
+            further = 1
+            for one in running:
+                one.ask(further)
+            continue
         if best is None:
             break
         free -= best.step
-        best.grow()
+        best.grow(further)
     return {one.job.id: one.k for one in running}
 
 

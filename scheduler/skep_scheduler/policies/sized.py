@@ -14,8 +14,9 @@ they do not have to know is here:
 - A policy decides for gangs of one priority on GPUs of one type; those of a lower priority share
   what is left. A gang that starves comes first, at the size that it asks for, or else its least.
 - A size that a gang cannot have (its tasks have several GPUs each) is rounded down to one.
-- A running gang changes its size by a restart from its checkpoint. It grows only where that saves
-  `WORTH` times the cost of the restart, and shrinks only where others get what it gives up.
+- A running gang changes its size by a restart from its checkpoint. It grows only to more than
+  `GROWTH` times its tasks, and where that saves `WORTH` times the cost of the restart; it shrinks
+  only where others get what it gives up.
 
 Nothing is stored: a decision follows from the facts of its moment.
 """
@@ -49,6 +50,7 @@ UNKNOWN_S = 3600.0
 COST_S = 30.0  # of a restart that was not measured
 HOLD_COSTS = 20.0
 WORTH = 2.0
+GROWTH = 1.25
 MOST_AHEAD_S = 366 * 86400.0  # deadlines later than that are not searched
 CLOSE_S = 60.0  # how exactly
 MOST_VETOES = 4  # rounds in which growth that is not worth it is taken out
@@ -370,7 +372,9 @@ def _earliest(admits: Callable[[float], bool], now: float, least_s: float) -> fl
 
 
 def _pays(job: _Job, now: float) -> bool:
-    """Return whether growth saves more time than the restart costs."""
+    """Return whether growth is worth a restart."""
+    if job.tasks <= GROWTH * job.held:
+        return False
     left = job.left_s(now)
     before, after = (job.speed(job.gpus(tasks)) for tasks in (job.held, job.tasks))
     return bool(before) and left / before - left / after >= WORTH * job.cost_s

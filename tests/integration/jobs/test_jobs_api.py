@@ -111,6 +111,7 @@ def test_a_job_file_is_submitted_as_it_is(api, vc, content_type):
             "ports": {},
             "task_retries": 0,
             "parallelism": None,
+            "elastic": None,
             "states": {"WAITING": 1},
         }
     ]

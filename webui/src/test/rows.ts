@@ -134,6 +134,7 @@ export function aRole(part: Partial<TaskRole> = {}): TaskRole {
     command: "",
     task_retries: 0,
     parallelism: null,
+    elastic: null,
     ports: {},
     states: {},
     ...part,
