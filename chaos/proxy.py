@@ -121,7 +121,10 @@ class Proxy:
                 await self._moving.wait()
                 if self._mode == lost_in:
                     continue
-                sink.write(data)
+                try:
+                    sink.write(data)
+                except RuntimeError:  # half-closed: nobody reads it
+                    continue
                 await sink.drain()
                 if self._mode == "slow":
                     await asyncio.sleep(len(data) / SLOW_BYTES_PER_S)
