@@ -94,7 +94,7 @@ def tick(scheduler: Scheduler) -> int:
     while leads and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
         started = time.monotonic()
         scheduler.metrics.begins()
-        with metrics.ROUND_SECONDS.time():
+        with LEADER.working(), metrics.ROUND_SECONDS.time():
             run_once(scheduler, LEADER.leads)
         rounds += 1
         _pause(time.monotonic() - started, scheduler.source.relaid)

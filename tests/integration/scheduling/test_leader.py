@@ -110,3 +110,17 @@ def test_a_role_belongs_to_one_candidate_until_it_is_given_up(db):
     assert second.claim()
     assert (first.term, second.term) == (1, 2)
     assert not first.claim()
+
+
+def test_a_leader_whose_work_hangs_makes_way_although_its_process_lives(transactional_db):
+    first, second = Leader("test", stuck_s=0.0), Leader("test")
+    first.start()
+    try:
+        wait_until(first.leads, "the first leads", START_S)
+        with first.working():
+            wait_until(second.claim, "the second leads", START_S)
+            assert not first.leads()
+        assert not first.claim()
+    finally:
+        second.resign()
+        first.resign()
