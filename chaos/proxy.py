@@ -127,7 +127,7 @@ class Proxy:
                 continue
             try:
                 sink.write(data)
-            except RuntimeError:  # half-closed: nobody reads it
+            except RuntimeError:  # half-closed: it is read no more
                 continue
             await sink.drain()
             if self._mode == "slow":

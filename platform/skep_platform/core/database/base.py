@@ -51,7 +51,7 @@ def check(pool: Any, connection: Any) -> None:
 
 
 def connect_for_waiting(pool: Any) -> None:
-    """Begin again to connect, where somebody waits for a connection. Called by the pool when it
+    """Begin again to connect, where a thread waits for a connection. Called by the pool when it
     gave up one of its connections."""
     with pool._lock:
         if pool._waiting:
