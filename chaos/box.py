@@ -286,6 +286,8 @@ class Box:
         for proxy in self.engine_proxies.values():
             self.loop.call(proxy.close)
         self.loop.close()
+        for path in self.disks.values():  # else the folder cannot be removed
+            subprocess.run(["umount", "--lazy", str(path)], check=False)
 
     def _stop_server(self) -> None:
         if self.stack.process is None:

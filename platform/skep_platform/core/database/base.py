@@ -7,10 +7,10 @@ check is a second old, or when the socket has something to read: a server that e
 says so there.
 
 One connection that is broken means that the server was away, and that its siblings are broken, too.
-The pool would find out one by one, with a pause before each that doubles: seven seconds for four.
-Here they are replaced together. A pool that cannot connect doubles its pauses, too, for up to five
-minutes; `reconnect_timeout` (see the settings) ends that after seconds, and who waits for a
-connection begins anew.
+The pool would find out one by one, with a pause before each that doubles: with five of them a
+request fails after ten seconds. Here they are replaced together. A pool that cannot connect doubles
+its pauses, too, for up to five minutes; `reconnect_timeout` (see the settings) ends that after
+seconds, and who waits for a connection begins anew.
 """
 
 from __future__ import annotations
