@@ -33,7 +33,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         timing = Timing(lease_s=given.lease, patience=given.patience)
         started = time.monotonic()
-        with running(folder, given.nodes, given.gpus, timing, given.prepared) as box:
+        size = (given.nodes, given.gpus)
+        with running(folder, *size, timing, given.prepared, given.faults) as box:
             stderr(f"started in {time.monotonic() - started:.0f} s")
             report = Campaign(box, seed, stderr).run(given.faults, given.only, given.seconds)
     if given.report:

@@ -39,7 +39,8 @@ T = TypeVar("T")
 CLONE_NEWNS = 0x00020000
 ONLINE_WITHIN_S = 60.0
 # MiB of each: what the part needs, and little more, so that it is filled at once.
-DISKS = {"data": 96, "engines": 640, "agents": 24}
+DISKS = {"data": 64, "engines": 640, "agents": 24}
+LOGS_MB = 1.0  # more of "data" for each fault: the jobs of 170 faults wrote 96 MiB
 
 
 @dataclass(slots=True)
@@ -102,10 +103,18 @@ class Box:
     """Everything that faults are done to. Its own thread runs engines, proxies and keepers."""
 
     def __init__(
-        self, folder: Path, nodes: int, gpus: int, timing: Timing, prepared: Path | None = None
+        self,
+        folder: Path,
+        nodes: int,
+        gpus: int,
+        timing: Timing,
+        prepared: Path | None = None,
+        faults: int = 100,
     ) -> None:
-        """`prepared` is where a database with its tables is kept for later runs."""
+        """`prepared` is where a database with its tables is kept for later runs; `faults` is how
+        many there will be."""
         self.folder = folder
+        self._sizes = {**DISKS, "data": DISKS["data"] + int(faults * LOGS_MB)}
         self.prepared = prepared
         self.gpus = gpus
         self.timing = timing
@@ -277,6 +286,8 @@ class Box:
         for proxy in self.engine_proxies.values():
             self.loop.call(proxy.close)
         self.loop.close()
+        for path in self.disks.values():  # else the folder cannot be removed
+            subprocess.run(["umount", "--lazy", str(path)], check=False)
 
     def _stop_server(self) -> None:
         if self.stack.process is None:
@@ -308,7 +319,8 @@ class Box:
         try:
             _mount("--make-rprivate", "/")
             for name, path in disks.items():
-                _mount("-t", "tmpfs", "-o", f"size={DISKS[name]}m,mode=0700", "tmpfs", str(path))
+                options = f"size={self._sizes[name]}m,mode=0700"
+                _mount("-t", "tmpfs", "-o", options, "tmpfs", str(path))
         except (OSError, subprocess.CalledProcessError):
             return {}
         return disks
@@ -422,9 +434,14 @@ class Box:
 
 @contextmanager
 def running(
-    folder: Path, nodes: int, gpus: int, timing: Timing, prepared: Path | None = None
+    folder: Path,
+    nodes: int,
+    gpus: int,
+    timing: Timing,
+    prepared: Path | None = None,
+    faults: int = 100,
 ) -> Iterator[Box]:
-    box = Box(folder, nodes, gpus, timing, prepared)
+    box = Box(folder, nodes, gpus, timing, prepared, faults)
     try:
         box.start()
         yield box

@@ -105,6 +105,10 @@ class Proxy:
                 self._copy(reader, back, "up"),
                 self._copy(there, writer, "down"),
             )
+        except OSError:
+            # One end is gone with a reset, as that of a killed process with unread input. The other
+            # end has to see it, or it waits for ever for an answer that the network lost.
+            connection.reset()
         finally:
             self._connections.discard(connection)
             for end in (writer, back):
@@ -116,17 +120,20 @@ class Proxy:
         sink: asyncio.StreamWriter,
         lost_in: Mode,
     ) -> None:
-        with suppress(OSError):
-            while data := await source.read(PIECE):
-                await self._moving.wait()
-                if self._mode == lost_in:
-                    continue
+        """Raises OSError where an end was reset."""
+        while data := await source.read(PIECE):
+            await self._moving.wait()
+            if self._mode == lost_in:
+                continue
+            try:
                 sink.write(data)
-                await sink.drain()
-                if self._mode == "slow":
-                    await asyncio.sleep(len(data) / SLOW_BYTES_PER_S)
-            if self._mode != lost_in and sink.can_write_eof():
-                sink.write_eof()
+            except RuntimeError:  # half-closed: it is read no more
+                continue
+            await sink.drain()
+            if self._mode == "slow":
+                await asyncio.sleep(len(data) / SLOW_BYTES_PER_S)
+        if self._mode != lost_in and sink.can_write_eof():
+            sink.write_eof()
 
 
 class NodeProxy(Proxy):

@@ -13,7 +13,7 @@ from celery import Celery
 from celery.signals import before_task_publish, task_postrun, task_prerun
 
 from skep_agent import tracing
-from skep_platform.core import metrics
+from skep_platform.core import consuming, metrics
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
 
@@ -23,6 +23,7 @@ app = Celery("skep")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 metrics.measure_tasks()
+consuming.install(app)
 tracing.name_service("skep-worker")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -22,11 +23,32 @@ from skep_limits import is_endpoint
 
 QUEUES = ("scheduler", "default")
 KEY_PREFIX = "skep:"  # of Celery's keys
+# A machine that is lost ends no connection. What was sent to it, or is waited for, ends after 8 s.
+# By default libpq tries to connect for 130 s, and Linux finds out after 15 minutes, or two hours.
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 4, 1, 4
+DATABASE_TIMEOUTS: dict[str, object] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 8000,  # ms
+    "keepalives_idle": KEEPALIVE_IDLE_S,
+    "keepalives_interval": KEEPALIVE_INTERVAL_S,
+    "keepalives_count": KEEPALIVE_COUNT,
+}
+KEEPALIVES = {
+    socket.TCP_KEEPIDLE: KEEPALIVE_IDLE_S,
+    socket.TCP_KEEPINTVL: KEEPALIVE_INTERVAL_S,
+    socket.TCP_KEEPCNT: KEEPALIVE_COUNT,
+}
 BROKER_OPTIONS: dict[str, object] = {
     "unacked_restore_interval": 1,
     "unacked_restore_throttle": 1,
     "visibility_timeout": 60,
     "global_keyprefix": KEY_PREFIX,
+    # Without them a worker waits for ever for a broker that went without a word.
+    "socket_timeout": 5,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "socket_keepalive_options": KEEPALIVES,
+    "health_check_interval": 4,
 }
 # Names of the enums of the app operations in the API's schema.
 OPERATIONS_ENUMS = {
@@ -372,7 +394,11 @@ def broker_url(url: str) -> str:
 
 def cache(url: str) -> dict[str, object]:
     """Return Django's cache in Redis."""
-    options = {"serializer": "skep_platform.core.cache.JsonSerializer"}
+    options: dict[str, object] = {
+        "serializer": "skep_platform.core.cache.JsonSerializer",
+        "socket_timeout": 2,  # no request waits for a machine that is lost
+        "socket_connect_timeout": 2,
+    }
     if sentinels(url):
         options["pool_class"] = "skep_platform.core.redis_clients.SentinelPool"
     backend = "django.core.cache.backends.redis.RedisCache"

@@ -136,10 +136,12 @@ def _database(url: str) -> dict[str, object]:
             # The same few statements come thousands of times: parsed and planned once a connection.
             "server_side_binding": True,
             "prepare_threshold": 5,
+            **env_settings.DATABASE_TIMEOUTS,
             "pool": {
                 "min_size": 1,
                 "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),
                 "timeout": 10,
+                "reconnect_timeout": 3,  # then anew: see `core.database.base`
             },
         },
     }

@@ -12,18 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 
 import httpx
 from tests.support.balancer import Balancer, balancer
 from tests.support.gateway_server import ProcessServer, wait_until
-from tests.support.worker_process import BEAT, SCHEDULER, START_S, WORKER, CeleryProcess
+from tests.support.worker_process import BEAT, SCHEDULER, START_S, WORKER, CeleryProcess, leader
 
 from skep_agent.statedir import StateDir
 from skep_platform.cluster import services as cluster
 
 SERVERS = ("web", "gateway")
 WORKERS = {"scheduler": SCHEDULER, "worker": WORKER, "beat": BEAT}
+TAKEOVER_S = 5.0  # after the leading scheduler was killed
 TIMEOUT_S = 120.0  # of requests, on a machine that is busy otherwise
 
 
@@ -57,6 +58,15 @@ class Replicas:
             for number, former in enumerate(former_ones):
                 self.workers[name][number] = self._worker(name)
                 former.signal(SIGTERM)
+
+    def kill_leading_scheduler(self) -> None:
+        """Kill the scheduler that leads, and wait until another one does: `TAKEOVER_S` at most."""
+        killed = leader()
+        schedulers = self.workers["scheduler"]
+        [former] = [one for one in schedulers if one.pid == killed]
+        schedulers.remove(former)
+        former.signal(SIGKILL)
+        wait_until(lambda: leader() not in (0, killed), "another scheduler leads", TAKEOVER_S)
 
     def client(self, headers: dict[str, str] | None = None) -> httpx.Client:
         """Return a client of the web servers, behind their balancer."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from django.db import connection
 from tests.support.gateway_server import environment, wait_until
 
 SCHEDULER = ("worker", "-Q", "scheduler", "-P", "solo")
@@ -83,6 +84,17 @@ class CeleryProcess:
         assert self._process is not None
         assert self._process.poll() is None, self.said
         return words in self.said
+
+
+def leader(role: str = "scheduler") -> int:
+    """Return the process id of the one that leads; 0 while no lease runs."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT owner FROM core_leadership WHERE role = %s AND expires_at > clock_timestamp()",
+            [role],
+        )
+        row = cursor.fetchone()
+    return int(row[0].split("/")[1]) if row else 0
 
 
 def alive(pid: int) -> bool:

@@ -8,8 +8,9 @@ from skep_platform import celery  # noqa: F401
 from skep_platform.core import logs
 
 
-def _instead_of_celerys_own(**_: Any) -> None:
-    logs.configure()
+def _instead_of_celerys_own(loglevel: int | None = None, **_: Any) -> None:
+    """Configure logging where Celery would do so; its own lines are those from `loglevel` on."""
+    logs.configure(celery_level=loglevel)
 
 
 class CoreConfig(AppConfig):

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import AutoField, Field, Model
+from django.db.models import AutoField, DateTimeField, Field, Model
 
 
 class UnstorableValue(TypeError):
@@ -42,6 +42,14 @@ def fetch(sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tupl
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall()
+
+
+def database_time() -> datetime:
+    """Return what time it is by the clock of the database: the one that all processes share, for
+    what one of them writes and another one, or a query, compares. Times of rows that are inserted
+    here are by the same clock."""
+    [(now,)] = fetch("SELECT statement_timestamp()")
+    return now
 
 
 def update_rows(
@@ -78,7 +86,8 @@ def _update(model: type[Model], fields: tuple[str, ...], guard: str) -> str:
 
 def insert(rows: Sequence[Model]) -> tuple[str, str]:
     """Return an INSERT of unsaved rows (at least one, of one model) as SQL with one parameter, to
-    be run alone or inside a WITH."""
+    be run alone or inside a WITH. Columns with `auto_now_add` or `auto_now` get the time of the
+    database: clocks of processes jump, and differ."""
     columns = _columns(type(rows[0]))
     plain = [{f.column: f.pre_save(row, add=True) for f in columns} for row in rows]
     return _insert(type(rows[0])), encode(plain)
@@ -109,7 +118,15 @@ def _columns(model: type[Model]) -> list[Any]:
 def _insert(model: type[Model]) -> str:
     names = ", ".join(f'"{field.column}"' for field in _columns(model))
     fields = tuple(field.name for field in _columns(model))
+    values = ", ".join(
+        "statement_timestamp()" if _is_time_of_insert(field) else f'"{field.column}"'
+        for field in _columns(model)
+    )
     return (
         f'INSERT INTO "{model._meta.db_table}" ({names}) '  # noqa: S608 names of ours
-        f"SELECT {names} FROM {recordset(model, fields)}"
+        f"SELECT {values} FROM {recordset(model, fields)}"
     )
+
+
+def _is_time_of_insert(field: Any) -> bool:
+    return isinstance(field, DateTimeField) and (field.auto_now_add or field.auto_now)

@@ -5,6 +5,9 @@ it dies, hangs, is stopped or loses the database, the lease ends and a standby t
 `LEASE_S + RENEW_S` (3.5 s). The database's clock alone decides when a lease ends. The leader counts
 its own lease from before it asked, so it knows that it leads no longer before another one leads.
 
+The lease is renewed by a thread, which lives on when the work hangs, for instance on an answer that
+the network lost. Work that runs for longer than `STUCK_S` is therefore not renewed.
+
     leader = leadership.Leader("scheduler")
     leader.start()          # renews from a thread
     if leader.leads(): ...
@@ -16,6 +19,8 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import structlog
@@ -26,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 LEASE_S = 3.0
 RENEW_S = 0.5
+STUCK_S = 120.0  # longer than any round of a scheduler takes
 LEADS = Gauge("skep_leader", "1 in the process that leads, 0 in one that stands by.", ["role"])
 
 _CLAIM = """
@@ -46,8 +52,11 @@ UPDATE core_leadership SET expires_at = clock_timestamp() WHERE role = %s AND ow
 class Leader:
     """A candidate of this process for a role. Safe to be used from several threads."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, stuck_s: float = STUCK_S) -> None:
         self.role = role
+        self._stuck_s = stuck_s
+        self._working_since: float | None = None
+        self._stuck = False
         # The process id names it in logs; two candidates of a process are not the same one.
         self.owner = f"{socket.gethostname()[:80]}/{os.getpid()}/{uuid4().hex[:8]}"
         self.term = 0
@@ -84,6 +93,15 @@ class Leader:
         LEADS.labels(self.role).set(bool(row))
         return bool(row)
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Do a piece of work as the leader. When it lasts too long the role goes to a standby."""
+        self._working_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._working_since = None
+
     @property
     def started(self) -> bool:
         return self._thread is not None
@@ -111,9 +129,19 @@ class Leader:
     def _renew(self) -> None:
         while not self._resigned.is_set():
             try:
-                self.claim()
+                if not self._is_stuck():
+                    self.claim()
             except Error as error:
                 log.warning("lease_not_renewed", role=self.role, error=str(error)[:200])
             finally:
                 close_old_connections()  # back to the pool
             self._resigned.wait(RENEW_S)
+
+    def _is_stuck(self) -> bool:
+        since = self._working_since
+        stuck = since is not None and time.monotonic() - since > self._stuck_s
+        if stuck and not self._stuck:
+            log.error("leader_stuck", role=self.role, owner=self.owner, after_s=self._stuck_s)
+            LEADS.labels(self.role).set(0)
+        self._stuck = stuck
+        return stuck

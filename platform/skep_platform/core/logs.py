@@ -28,8 +28,12 @@ SECRET_TEXT = re.compile(
 )
 
 
-def configure(level: str | None = None) -> None:
-    """Send all logging of this process through structlog. Level: SKEP_LOG_LEVEL, default INFO."""
+def configure(level: str | None = None, celery_level: int | None = None) -> None:
+    """Send all logging of this process through structlog.
+
+    `level` is SKEP_LOG_LEVEL by default, and INFO without that. `celery_level` holds back what
+    Celery itself says below that level (its option `-l`): a line for each task at INFO.
+    """
     level = (level or os.environ.get("SKEP_LOG_LEVEL", "INFO")).upper()
     handler = _CurrentStderr()
     handler.setFormatter(
@@ -45,6 +49,9 @@ def configure(level: str | None = None) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
     _quiet_libraries()
+    if celery_level:
+        own = logging.getLogger("celery")
+        own.setLevel(max(celery_level, logging.getLogger().level))
     structlog.configure(
         processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,

@@ -31,8 +31,8 @@ log = structlog.get_logger(__name__)
 
 MISSED: Message = {"type": "missed"}
 JOIN_S = 2.0  # how long a subscriber waits for the broker's confirmation
-QUIET_S = 5.0  # ask the broker for a sign of life after this much silence
-DEAD_S = 15.0
+QUIET_S = 3.0  # ask the broker for a sign of life after this much silence
+DEAD_S = 8.0
 RETRY_S = 1.0
 
 OnNotification = Callable[[Message], None]

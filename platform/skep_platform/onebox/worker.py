@@ -55,7 +55,7 @@ def _arguments(options: Any) -> list[str]:
         f"--hostname={options.queue}@%h",
         "--pool=threads" if options.threads > 1 else "--pool=solo",
         f"--concurrency={options.threads}",
-        "--loglevel=INFO",
+        "--loglevel=WARNING",  # of Celery's own lines: INFO is two for each task
         "--without-gossip",
         "--without-mingle",
         "--without-heartbeat",

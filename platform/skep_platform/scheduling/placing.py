@@ -23,6 +23,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F, Max
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.cluster.models import Device, Node, NodeState
@@ -125,7 +126,7 @@ def _postpone(gang_id: str, error: Exception) -> None:
     if isinstance(error, NoDevices):
         _avoid(gang_id, error.nodes)
     queries.placeable().filter(pk=gang_id).update(
-        not_before=timezone.now() + timedelta(seconds=POSTPONE_S),
+        not_before=Now() + timedelta(seconds=POSTPONE_S),
         wait_reason=messages.reason("commit_failed", message, in_s=POSTPONE_S),
     )
 
@@ -176,7 +177,7 @@ def _write(group: Sequence[Placement]) -> set[str]:
     usable.know_ports({t.node for p in kept if networks[p.gang] == HOST for t in p.tasks})
     tasks = _tasks_of(jobs[p.gang] for p in kept)
     blocks = _gang_networks([p for p in kept if networks[p.gang] == GANG], jobs, usable)
-    rows = _Rows(usable, tasks, _retries(jobs.values(), tasks), timezone.now(), blocks, over)
+    rows = _Rows(usable, tasks, _retries(jobs.values(), tasks), usable.now, blocks, over)
     for placement in kept:
         rows.add(jobs[placement.gang], placement, networks[placement.gang])
     rows.write()
@@ -255,14 +256,18 @@ Tasks = dict[str, dict[Member, tuple[Task, TaskRole]]]  # by job
 
 
 class UsableNodes:
-    """The nodes and GPUs of a group of placements as they are now."""
+    """The nodes and GPUs of a group of placements as they are now. `now` is by the clock of the
+    database."""
 
     def __init__(self, group: Sequence[Placement]) -> None:
         tasks = [task for placement in group for task in placement.tasks]
         nodes = Node.objects.filter(
             name__in={task.node for task in tasks}, state=NodeState.ONLINE, cordoned=False
         )
-        rows = nodes.values_list("name", "pk", "port_first", "port_last", "gang_network", "rdma")
+        columns = ("name", "pk", "port_first", "port_last", "gang_network", "rdma")
+        found = list(nodes.values_list(Now(), *columns))
+        self.now: datetime = found[0][0] if found else timezone.now()  # without nodes for nothing
+        rows = [row for _, *row in found]
         self.ids: dict[str, UUID] = {name: pk for name, pk, *_ in rows}
         self.gang_nodes = {name for name, *_, able, _ in rows if able}
         self.rdma_nodes = {name for name, *_, has in rows if has}

@@ -23,7 +23,7 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from skep_platform.core import gc_control, notifications
-from skep_platform.core.bulk import update_rows
+from skep_platform.core.bulk import database_time, update_rows
 from skep_platform.core.events import record
 from skep_platform.core.leadership import Leader
 from skep_platform.jobs import queries
@@ -94,7 +94,7 @@ def tick(scheduler: Scheduler) -> int:
     while leads and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
         started = time.monotonic()
         scheduler.metrics.begins()
-        with metrics.ROUND_SECONDS.time():
+        with LEADER.working(), metrics.ROUND_SECONDS.time():
             run_once(scheduler, LEADER.leads)
         rounds += 1
         _pause(time.monotonic() - started, scheduler.source.relaid)
@@ -153,7 +153,7 @@ def limits() -> Options:
 def _change_ranks(plan: Plan) -> None:
     if not plan.downgrades and not plan.restored:
         return
-    now = timezone.now()
+    now = database_time()
     reasons = {UUID(gang): plain(why) for gang, why in plan.downgrades.items()}
     with transaction.atomic():
         preempting.downgrade(reasons, now)

@@ -6,8 +6,8 @@ transactions commit: a flag in the row cannot be overtaken as a time could be. I
 of their jobs anew instead of adding to them, so a round that died, ran twice or ran while another
 one did changes nothing.
 
-Times are those of the servers, which wrote the leases. A lease that ends before it begins, because
-a server's clock was set back, counts as no time.
+Times are those of the database, which dates the leases. A lease that ends before it begins, because
+its clock was set back, counts as no time.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ class _Due:
 
 
 def count(now: datetime | None = None, *, measure: bool = False) -> int:
-    """Count all leases that are not counted for good, up to `now`; return the number of jobs.
+    """Count all leases that are not counted for good, up to `now`, by default that of the database;
+    return the number of jobs.
 
     `measure`: also read the samples of jobs that hold GPUs, which costs a row for each minute and
     GPU since midnight. Those of jobs that have ended are always read, once."""
     last, jobs, end = 0, 0, time.monotonic() + BUDGET_S
     while time.monotonic() < end:
-        found = _count_some(last, now or timezone.now(), measure)
+        found = _count_some(last, now, measure)
         if found is None:
             break
         last, some = found
@@ -81,11 +82,13 @@ def count(now: datetime | None = None, *, measure: bool = False) -> int:
 
 
 @transaction.atomic
-def _count_some(after: int, now: datetime, measure: bool) -> tuple[int, int] | None:
+def _count_some(after: int, until: datetime | None, measure: bool) -> tuple[int, int] | None:
     """Count the jobs of the next leases after an id. Return the last id and the number of jobs;
     None when there are no more, or another process counts."""
-    if not fetch("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])[0][0]:
+    [(free, now)] = fetch("SELECT pg_try_advisory_xact_lock(%s), statement_timestamp()", [LOCK])
+    if not free:
         return None
+    now = until or now
     [(last, ids)] = fetch(NEXT, [after, LEASES])
     if not ids:
         return None
@@ -124,7 +127,7 @@ SELECT max(id), array_agg(DISTINCT job_id)
           JOIN jobs_taskattempt a ON a.id = l.attempt_id) next
 """  # noqa: S608 no values
 
-# The clock of a server may have been set back between the start, a count and the end.
+# The clock of the database may have been set back between the start, a count and the end.
 DUE = f"""
 SELECT a.job_id, min(least(coalesce(l.counted_until, l.acquired_at),
                            coalesce(l.released_at, %s::timestamptz))),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from celery import Celery
+from celery.app.log import Logging
 from celery.app.trace import build_tracer
 from celery.signals import before_task_publish
 from tests.support.platform_api import Api
@@ -96,6 +97,31 @@ def test_27_requests_are_logged_without_query_body_or_credentials(lines):
     text = json.dumps(written)
     for secret in ("hunter2", api.token, answer["token"], PASSWORD, credential):
         assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("option", "ours", "written"),
+    [
+        ("WARNING", "INFO", ["test", "celery.app.trace: failed"]),
+        ("INFO", "INFO", ["test", "celery.app.trace: succeeded", "celery.app.trace: failed"]),
+        ("INFO", "WARNING", ["celery.app.trace: failed"]),
+    ],
+)
+def test_the_option_of_a_worker_holds_back_what_celery_says(
+    lines, monkeypatch, option, ours, written
+):
+    monkeypatch.setenv("SKEP_LOG_LEVEL", ours)
+    monkeypatch.setattr(Logging, "_setup", False)  # done once in a process
+    app = Celery("test", set_as_current=False)
+    try:
+        app.log.setup_logging_subsystem(loglevel=option)  # as `celery worker -l` does
+        log.info("of ours")
+        logging.getLogger("celery.app.trace").info("succeeded")
+        logging.getLogger("celery.app.trace").error("failed")
+    finally:
+        logging.getLogger("celery").setLevel(logging.NOTSET)
+    found = [(line["logger"], line["event"]) for line in lines()]
+    assert [n if n == "test" else f"{n}: {event}" for n, event in found] == written
 
 
 def test_lines_of_a_task_name_it_and_the_request_that_sent_it(lines):

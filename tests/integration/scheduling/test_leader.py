@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from django.db import connection
 from tests.support.gateway_server import wait_until
 from tests.support.jobs_world import state_of, states_of, submit
 from tests.support.platform_factories import make_node, make_user, make_vc
-from tests.support.worker_process import BEAT, START_S, CeleryProcess
+from tests.support.worker_process import BEAT, START_S, CeleryProcess, leader
 
 from skep_platform.core import notifications
 from skep_platform.core.leadership import LEASE_S, RENEW_S, Leader
@@ -22,17 +21,6 @@ from skep_platform.scheduling.standby import LOOK_S
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SCHEDULING = "scheduler"
-
-
-def leader(role: str = SCHEDULING) -> int:
-    """The process id of who leads, 0 when the lease is over."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT owner FROM core_leadership WHERE role = %s AND expires_at > clock_timestamp()",
-            [role],
-        )
-        row = cursor.fetchone()
-    return int(row[0].split("/")[1]) if row else 0
 
 
 @pytest.fixture
@@ -122,3 +110,17 @@ def test_a_role_belongs_to_one_candidate_until_it_is_given_up(db):
     assert second.claim()
     assert (first.term, second.term) == (1, 2)
     assert not first.claim()
+
+
+def test_a_leader_whose_work_hangs_makes_way_although_its_process_lives(transactional_db):
+    first, second = Leader("test", stuck_s=0.0), Leader("test")
+    first.start()
+    try:
+        wait_until(first.leads, "the first leads", START_S)
+        with first.working():
+            wait_until(second.claim, "the second leads", START_S)
+            assert not first.leads()
+        assert not first.claim()
+    finally:
+        second.resign()
+        first.resign()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -15,11 +17,18 @@ WEB_LINE = b"GET /api/v1/jobs HTTP/1.1\r\n"
 
 @asynccontextmanager
 async def echo(name: bytes) -> AsyncIterator[int]:
-    """A server that puts its name before each line that it is sent; returns its port."""
+    """A server that puts its name before each line that it is sent, and resets the connection at
+    the line "die"; returns its port."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
+                if line == b"die\n":
+                    linger = struct.pack("ii", 1, 0)
+                    own = writer.get_extra_info("socket")
+                    own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.transport.abort()
+                    return
                 writer.write(name + line)
                 await writer.drain()
         except OSError:
@@ -112,3 +121,12 @@ async def test_a_half_closed_connection_ends_for_the_client_alone(proxy):
     assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.write(b"more\n")
     await writer.drain()
+
+
+async def test_a_reset_by_the_server_reaches_the_client_that_waits_for_an_answer(proxy):
+    reader, writer, _ = await connected(proxy)
+
+    writer.write(b"die\n")
+
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), 5)

@@ -13,11 +13,10 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import insert_rows, update_rows
+from skep_platform.core.bulk import database_time, insert_rows, update_rows
 from skep_platform.jobs.lifecycle import decisions
 from skep_platform.jobs.lifecycle.diagnosing import Diagnosis
 from skep_platform.jobs.lifecycle.failures import store_diagnoses, write_failures
@@ -103,7 +102,7 @@ def record_diagnosis(job_id: UUID, attempt: int, diagnosis: Diagnosis) -> bool:
     waiting = Job.objects.filter(pk=job_id, attempt=attempt, diagnosing_at__isnull=False)
     if not waiting.select_for_update(no_key=True).exists():
         return False
-    now = timezone.now()
+    now = database_time()
     known = {"diagnosis": diagnosis.as_dict(), "diagnosing_at": None, "updated_at": now}
     waiting.update(**known, diagnosis_claimed_until=None)
     store_diagnoses([diagnosis], now)

@@ -28,7 +28,7 @@ from django.utils import timezone
 
 from skep_platform.cluster.models import NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.core.bulk import fetch, insert_rows, update_rows
+from skep_platform.core.bulk import database_time, fetch, insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import dependencies, messages
@@ -95,7 +95,7 @@ def _advance_due() -> None:
         due = [pk for (pk,) in fetch(DUE, [BATCH])]
         if due:
             jobs = lock(Job.objects.filter(pk__in=due), skip_locked=True)
-            bump_revision(advance(jobs, timezone.now()))
+            bump_revision(advance(jobs, database_time()))
 
 
 # Placed jobs on which something may have to be done: a superset, found without a lock. By a task
@@ -197,7 +197,7 @@ def end_overtime(limit: int) -> None:
             job.row.verdict = str(Verdict.FAILED)
         decided = ("exit_reason", "verdict")
         update_rows(Job, decided, [job.row.values(decided) for job in jobs])
-        bump_revision(advance(jobs, timezone.now()))
+        bump_revision(advance(jobs, database_time()))
 
 
 HELD = """

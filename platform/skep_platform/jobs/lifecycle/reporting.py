@@ -18,7 +18,7 @@ from django.utils import timezone
 from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import fetch, insert_rows, update_rows
+from skep_platform.core.bulk import database_time, fetch, insert_rows, update_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
@@ -140,28 +140,31 @@ def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
 
 
 def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
-    jobs, found = _locked(node_id, list(by_attempt))
+    jobs, found, now = _locked(node_id, list(by_attempt))
     _log_foreign_facts(node_id, by_attempt, found)
-    now = timezone.now()
     changes = [(a, _folded(a, by_attempt[a.id], now)) for a in found]
     _write(jobs, [c for c in changes if c[0] != c[1]], now, forgetful=[node_id])
 
 
-def _locked(node_id: UUID, attempts: list[UUID]) -> tuple[list[LockedJob], list[AttemptRow]]:
-    """Return the attempts that are on this node and their jobs, locked in the order of the jobs."""
+def _locked(
+    node_id: UUID, attempts: list[UUID]
+) -> tuple[list[LockedJob], list[AttemptRow], datetime]:
+    """Return the attempts that are on this node and their jobs, locked in the order of the jobs,
+    and the time of the database."""
     jobs: dict[UUID, LockedJob] = {}
     found = []
-    for row in fetch(LOCK, [attempts, node_id]):
-        job_row, attempt = row[: len(COLUMNS)], row[len(COLUMNS) :]
+    rows = fetch(LOCK, [attempts, node_id])
+    for row in rows:
+        job_row, attempt = row[: len(COLUMNS)], row[len(COLUMNS) : -1]
         if job_row[0] not in jobs:
             jobs[job_row[0]] = LockedJob.from_sql(job_row)
         found.append(AttemptRow(*attempt))
-    return list(jobs.values()), found
+    return list(jobs.values()), found, rows[0][-1] if rows else timezone.now()
 
 
 # The attempts are locked too: a row that was waited for is then read anew as a whole.
 LOCK = """
-SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}
+SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}, statement_timestamp()
   FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
   JOIN accounts_user o ON o.id = j.owner_id
  WHERE a.id = ANY(%s) AND a.node_id = %s
@@ -182,7 +185,7 @@ def _change(
     found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()[:limit]
     jobs = lock(Job.objects.filter(pk__in=list(found)))
     rows = attempts.filter(job__in=[job.id for job in jobs]).order_by("pk")
-    now = timezone.now()
+    now = database_time()
     changes = [(a, change(a, now)) for a in (AttemptRow(*row) for row in rows.values_list(*ROW))]
     _write(jobs, changes, now, forgetful)
     return len(changes)

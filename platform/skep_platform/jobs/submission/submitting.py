@@ -20,7 +20,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.audit.models import AuditEntry
 from skep_platform.core import notifications, ports, user_events
-from skep_platform.core.bulk import insert
+from skep_platform.core.bulk import fetch, insert
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
@@ -361,18 +361,19 @@ SELECT roles.job_id, roles.id, i, roles.first_rank + i, 0
 
 def insert_job(job: Job, roles: Sequence[TaskRole], queued: Event, audited: AuditEntry) -> None:
     """Insert a job with its roles, its tasks, its first event and its entry of the audit log.
-    Foreign keys are checked at commit, so that one statement may hold them all. Raises
-    IntegrityError."""
+    Foreign keys are checked at commit, so that one statement may hold them all. The job gets its
+    times, which are the database's. Raises IntegrityError."""
     job_sql, job_row = insert([job])
     roles_sql, role_rows = insert(roles)
     event_sql, event_row = insert([queued])
     entry_sql, entry_row = insert([audited])
     sql = (
-        f"WITH inserted_job AS ({job_sql}), inserted_roles AS ({roles_sql} RETURNING *), "
-        f"inserted_event AS ({event_sql}), inserted_entry AS ({entry_sql}) {TASKS}"
+        f"WITH inserted_job AS ({job_sql} RETURNING *), "  # noqa: S608 no values
+        f"inserted_roles AS ({roles_sql} RETURNING *), inserted_event AS ({event_sql}), "
+        f"inserted_entry AS ({entry_sql}), inserted_tasks AS ({TASKS}) "
+        "SELECT created_at, updated_at FROM inserted_job"
     )
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [job_row, role_rows, event_row, entry_row])
+    [(job.created_at, job.updated_at)] = fetch(sql, [job_row, role_rows, event_row, entry_row])
     job._state.adding = False
     job._state.db = connection.alias
     job.new_roles = roles

@@ -1,0 +1,96 @@
+"""The pool of database connections after the server was away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection as default
+from psycopg_pool.base import AttemptWithBackoff
+from tests.support.gateway_server import wait_until
+from tests.support.ports import free_port
+
+from skep_platform.core.bulk import fetch
+from skep_platform.core.database.base import DatabaseWrapper
+
+pytestmark = pytest.mark.django_db
+LONGEST_PAUSE_S = 2.0
+
+
+def wrapper(alias: str, **pool: Any) -> DatabaseWrapper:
+    """A database of the settings with a pool of its own, as a process has it."""
+    known = {**default.settings_dict, "NAME": default.settings_dict["NAME"]}
+    options = settings.DATABASES["default"]["OPTIONS"]
+    known["OPTIONS"] = {**options, "pool": {**options["pool"], **pool}}
+    return DatabaseWrapper(known, alias)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[DatabaseWrapper]:
+    made = wrapper(request.node.name[:40])
+    made.pool.open()
+    yield made
+    made.close_pool()
+
+
+def living(backends: list[int]) -> list[tuple[Any, ...]]:
+    fetch("SELECT pg_stat_clear_snapshot()")  # else it is that of the begin of the transaction
+    return fetch("SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [backends])
+
+
+def test_after_a_restart_of_the_server_one_broken_connection_is_met_not_each_of_them(database):
+    pool = database.pool
+    taken = [pool.getconn() for _ in range(5)]
+    for each in taken:
+        pool.putconn(each)
+    wait_until(lambda: pool.get_stats()["pool_available"] == 5, "all are back")
+    backends = [each.info.backend_pid for each in taken]
+    fetch("SELECT pg_terminate_backend(pid) FROM unnest(%s) pid", [backends])
+    wait_until(lambda: not living(backends), "the server ended them")
+    for _ in range(5):
+        with pool.connection() as again:
+            assert again.execute("SELECT 1").fetchone() == (1,)
+    assert pool.get_stats()["connections_lost"] == 1
+
+
+def test_pauses_between_attempts_to_connect_stay_short_however_long_the_server_is_away(database):
+    attempt, now, pauses = AttemptWithBackoff(timeout=database.pool.reconnect_timeout), 0.0, []
+    while not attempt.time_to_give_up(now):
+        attempt.update_delay(now)
+        pauses.append(attempt.delay)
+        now += attempt.delay
+    assert max(pauses) <= LONGEST_PAUSE_S * 1.1  # with its jitter
+    assert database.pool._reconnect_failed is not None
+
+
+def test_who_waits_gets_a_connection_although_the_pool_gave_up_once():
+    made = wrapper("comes-later", reconnect_timeout=0.2, timeout=60)
+    pool = made.pool
+    right, pool.kwargs = pool.kwargs, {**pool.kwargs, "host": "127.0.0.1", "port": free_port()}
+    pool.open()
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(pool.getconn()))
+    waiting.start()
+    try:
+        wait_until(lambda: pool.get_stats().get("connections_errors", 0) > 5, "it gave up")
+        pool.kwargs = right
+        waiting.join(60)
+        [connection] = found
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        pool.putconn(connection)
+    finally:
+        pool.close()
+
+
+def test_a_server_that_is_lost_with_its_machine_is_noticed_within_seconds(database):
+    with database.pool.connection() as connection:
+        known = connection.info.get_parameters()
+    idle, interval, count = (
+        int(known[f"keepalives_{name}"]) for name in ("idle", "interval", "count")
+    )
+    assert idle + interval * count < 10
+    assert int(known["tcp_user_timeout"]) < 10_000
+    assert int(known["connect_timeout"]) < 10
