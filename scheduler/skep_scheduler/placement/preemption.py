@@ -40,7 +40,8 @@ def too_early(
     if now < until:
         return Refusal(Code.COOLING_DOWN, "", {"until": until})
     at = max(_preemptible_from(state, gang_id, gang, now, options) for gang_id in asked)
-    if now < at:
+    # One that starts in this very plan does not run yet, so that nobody can ask it to leave.
+    if now < at or not all(gang_id in state.running for gang_id in asked):
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,
             "",
