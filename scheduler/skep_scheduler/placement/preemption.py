@@ -41,7 +41,7 @@ def too_early(
     if now < until:
         return Refusal(Code.COOLING_DOWN, "", {"until": until})
     at = max(_preemptible_from(state, gang_id, gang, now, options) for gang_id in asked)
-    # One that starts in this very plan does not run yet, so that nobody can ask it to leave.
+    # One that starts in this very plan does not run yet: it cannot be asked to leave.
     if now < at or not all(gang_id in state.running for gang_id in asked):
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,

@@ -171,7 +171,7 @@ def test_a_higher_preemptor_takes_over_what_a_lower_one_has_reserved() -> None:
 
 
 def test_a_gang_that_starts_in_this_very_plan_is_asked_to_leave_by_the_next_one() -> None:
-    """Also where nobody has a least time to run."""
+    """Also where gangs have no least time to run."""
     options = Options(min_run_s=0.0, starvation_s=100.0)
     cluster = Cluster([node("n0")], owns(a=8), options)
     cluster.submit(gang("starves", gpus=8, priority=0), gang("first", gpus=8, at=150.0))
