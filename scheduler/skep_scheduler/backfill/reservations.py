@@ -148,15 +148,25 @@ class Reservations:
             other = state.running[gang_id].gang
             if state.kind_of(other).request == kind.request and self._is_sound(gang_id):
                 return True
-        mine = {
+        users = {
             owner_of(group)
             for group in allocations.cells.groups_of[gang.vc].values()
             if not group.opportunistic
         }
+        # The largest first: a place is mostly found long before all are released.
+        held = {
+            name: sum(len(t.gpu_uuids) for t in allocations.tasks.get(name, ())) for name in users
+        }
+        mine = sorted(users, key=lambda name: (-held[name], name))
+        done, more = 0, 1
         with allocations.trial():
-            for gang_id in sorted(mine):
-                allocations.release(gang_id)
-            return isinstance(find(self._state, gang, kind, 1), Found)
+            while done < len(mine):
+                for gang_id in mine[done : done + more]:
+                    allocations.release(gang_id)
+                done, more = done + more, more * 4
+                if isinstance(find(state, gang, kind, 1), Found):
+                    return True
+            return not mine and isinstance(find(state, gang, kind, 1), Found)
 
     def _is_sound(self, gang_id: str) -> bool:
         """Return whether a gang runs guaranteed, on GPUs and nodes that are all in order."""

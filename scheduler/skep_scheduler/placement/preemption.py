@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.model import (
@@ -40,7 +41,8 @@ def too_early(
     if now < until:
         return Refusal(Code.COOLING_DOWN, "", {"until": until})
     at = max(_preemptible_from(state, gang_id, gang, now, options) for gang_id in asked)
-    if now < at:
+    # One that starts in this very plan does not run yet: it cannot be asked to leave.
+    if now < at or not all(gang_id in state.running for gang_id in asked):
         return Refusal(
             Code.VICTIMS_TOO_YOUNG,
             "",
@@ -70,14 +72,22 @@ def displacing(
 
     enough = _enough(state, later, fits)
     victims = _needed(state, enough[::-1], fits, known_not_to_fit=True)
-    nodes = {task.node for victim in victims for task in victim.tasks}
-    for excluded in _exclusions(state, nodes) if victims else ():
+    if not victims:
+        return None
+
+    def found_without(excluded: Collection[str]) -> Answer:
         with state.trial():
             _release(state, victims)
-            answer = search(excluded)
-        if not isinstance(answer, Found) or not _takes_from_all(answer, victims):
-            continue
-        if can_be_reserved(state, gang, answer):
+            return search(excluded)
+
+    first = found_without(())
+    others = (found_without(excluded) for excluded in _exclusions(state, victims, first))
+    for answer in chain([first], others):
+        if (
+            isinstance(answer, Found)
+            and _takes_from_all(answer, victims)
+            and can_be_reserved(state, gang, answer)
+        ):
             return answer
     return None
 
@@ -149,15 +159,21 @@ def _release(state: ClusterState, gangs: Iterable[Allocation]) -> None:
         state.allocations.release(allocation.gang.id)
 
 
-def _exclusions(state: ClusterState, nodes: Collection[str]) -> Iterator[Collection[str]]:
-    """Yield which nodes a preemptor shall not use, one try after the other: none, all but those of
-    its victims, and one of these as well."""
-    yield ()
+def _exclusions(
+    state: ClusterState, victims: Sequence[Allocation], first: Answer
+) -> Iterator[Collection[str]]:
+    """Yield nodes that a preemptor shall not use, one try after the other, after it was placed at
+    `first` on any: that it takes the nodes of its victims and no more others than it needs beside
+    them, that it takes these alone, and that it does without one of these."""
+    nodes = {task.node for victim in victims for task in victim.tasks}
+    found = {task.node for _, task in first.tasks} if isinstance(first, Found) else set()
     others = state.nodes.keys() - nodes
+    idle, unused = sorted(found - nodes), len(nodes - found)
+    if idle and unused:
+        yield others - set(idle[:-unused])
     yield others
     if len(nodes) > 1:
-        for node in sorted(nodes)[:MOST_TRIES]:
-            yield others | {node}
+        yield from (others | {node} for node in sorted(nodes)[:MOST_TRIES])
 
 
 def can_be_reserved(state: ClusterState, gang: Gang, found: Found) -> bool:

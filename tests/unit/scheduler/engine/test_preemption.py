@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.cluster import Cluster, gang, node, owns
 
-from skep_scheduler.model import Code
+from skep_scheduler.model import Code, Options
 
 
 def two_vcs(**more: object) -> Cluster:
@@ -168,3 +168,16 @@ def test_a_higher_preemptor_takes_over_what_a_lower_one_has_reserved() -> None:
     cluster.advance(70.0)
     assert "prod" in cluster.state.running
     assert "test" not in cluster.state.running
+
+
+def test_a_gang_that_starts_in_this_very_plan_is_asked_to_leave_by_the_next_one() -> None:
+    """Also where gangs have no least time to run."""
+    options = Options(min_run_s=0.0, starvation_s=100.0)
+    cluster = Cluster([node("n0")], owns(a=8), options)
+    cluster.submit(gang("starves", gpus=8, priority=0), gang("first", gpus=8, at=150.0))
+    cluster.now = 150.0
+    plan = cluster.tick()
+    assert [placement.gang for placement in plan.placements] == ["starves"]
+    assert plan.reasons["first"].code == Code.VICTIMS_TOO_YOUNG
+    (made,) = cluster.tick().preemptions
+    assert [victim.gang for victim in made.victims] == ["starves"]

@@ -9,9 +9,10 @@ from tests.support.cluster import gang, node, owns
 
 from skep_scheduler import engine
 from skep_scheduler.memory import Memory
-from skep_scheduler.model import DEFAULTS, Inventory, Plan
+from skep_scheduler.model import DEFAULTS, Code, Inventory, Plan
 from skep_scheduler.simulator.commit import commit
 from skep_scheduler.state import ClusterState
+from skep_scheduler.state.allocations import Allocations
 
 VCS = "abcdefgh"
 SIZES = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 2)]  # tasks, GPUs per task
@@ -76,3 +77,35 @@ def filled(nodes: int, gangs: int) -> ClusterState:
         for gang_id in commit(state, plan, NOW):
             state.forget(gang_id)
     return state
+
+
+def test_whether_a_gang_could_ever_start_is_asked_without_releasing_all_that_runs() -> None:
+    """A starving gang closes the line only if its virtual cluster could hold it. One gang that is
+    released shows that here, of however many."""
+    assert releases_for_a_starving_gang(nodes=4) == releases_for_a_starving_gang(nodes=16) == 1
+
+
+def releases_for_a_starving_gang(nodes: int) -> int:
+    """Return how many gangs a plan releases in trials, where some run on each node."""
+    state = ClusterState()
+    machines = tuple(node(f"n{i:02}") for i in range(nodes))
+    state.set_inventory(Inventory(machines, owns(a=8 * nodes)))
+    for i in range(nodes):
+        state.set_waiting(gang(f"large{i:02}", gpus=6))
+        state.set_waiting(gang(f"small{i:02}", gpus=2))
+    commit(state, engine.plan(state, 0.0), 0.0)
+    assert len(state.running) == 2 * nodes
+    state.set_waiting(gang("starves", gpus=4))
+    releases = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal releases
+        releases += event == "call" and frame.f_code is Allocations.release.__code__
+
+    sys.setprofile(count)
+    try:
+        plan = engine.plan(state, DEFAULTS.starvation_s)
+    finally:
+        sys.setprofile(None)
+    assert plan.reasons["starves"].code == Code.VC_BUSY
+    return releases

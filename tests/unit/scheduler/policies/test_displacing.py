@@ -197,6 +197,25 @@ def test_a_gang_gets_the_node_that_can_be_reserved_for_it() -> None:
     assert world.started["short"] == 100.0 + world.grace_s
 
 
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_gang_takes_the_nodes_of_its_victims_and_idle_ones_beside_them(at: int) -> None:
+    """Its virtual cluster owns two nodes, and one of them is where the victim runs. Other nodes are
+    idle, and would be chosen, as an opportunistic gang runs there as well."""
+    nodes = [node(f"n{i}", 4) for i in range(4)]
+    world = Displacing(nodes, owns(a=8, b=8), OPTIONS)
+    for i, one in enumerate(nodes):
+        world.state.set_node(replace(one, schedulable=i == at))
+    world.run(gang("long", gpus=2, predicted_s=1000.0), gang("guest", "b", gpus=2, priority=-1))
+    for one in nodes:
+        world.state.set_node(one)
+    world.now = 100.0
+    world.submit(gang("short", tasks=2, gpus=4, at=100.0, predicted_s=10.0))
+    (made,) = world.tick().preemptions
+    assert {victim.gang for victim in made.victims} == {"long", "guest"}
+    world.advance(100.0 + world.grace_s)
+    assert world.started["short"] == 100.0 + world.grace_s
+
+
 @pytest.mark.parametrize(("firm", "most"), [([], 85), ([f"g{i:03}" for i in range(0, 256, 8)], 10)])
 def test_whom_to_displace_is_found_in_few_searches(firm: list[str], most: int) -> None:
     """Of 256 running gangs eight have to leave, or (with one that may not leave on each node) all
