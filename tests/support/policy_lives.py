@@ -21,6 +21,7 @@ from skep_scheduler import policies
 from skep_scheduler.model import (
     Claim,
     Code,
+    ElasticRange,
     Gang,
     Node,
     Options,
@@ -58,6 +59,11 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
         {"round_s": 60.0, "objective": "max_sum", "weights": "ann:3"},
         {"round_s": 20.0, "objective": "water_filling"},
     ),
+    "afs": ({"future": "next", "hold": 2.0},),
+    "coddl": ({"hold": 0.0},),
+    "optimus": ({"interval_s": 20.0},),
+    "karuna": ({"durations": "unknown", "round_s": 20.0},),
+    "elasticflow": ({"admission": "warn", "slot_s": 10.0},),
 }
 CHOICES = tuple(
     PolicyChoice(name, tuple(sorted(parameters.items())))
@@ -107,7 +113,7 @@ SUBMIT = st.tuples(
     st.booleans(),  # whether it is known how long
     st.sampled_from([None, 50.0, 400.0]),  # until its deadline
     st.sampled_from(["ann", "bob", "cem"]),
-    st.sampled_from(["", "", "", "", "lazy", "firm", "incremental"]),
+    st.sampled_from(["", "", "", "", "lazy", "firm", "incremental", "elastic", "elastic"]),
 )
 WAIT = st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 10.0, 30.0, 60.0, 200.0]))
 TROUBLE = st.one_of(
@@ -126,6 +132,7 @@ OPTIONS = st.builds(
     min_run_s=st.sampled_from([0.0, 10.0, 60.0]),
     opportunistic_min_run_s=st.sampled_from([0.0, 10.0]),
     leave_s=st.just(5.0),
+    resize_hold_s=st.sampled_from([0.0, 30.0, 600.0]),
 )
 LIVES = st.builds(Life, HAPPENINGS, st.sampled_from(CHOICES), OPTIONS, st.booleans())
 
@@ -180,7 +187,7 @@ class LawfulCluster(Cluster):
         for _ in range(MOST_PLANS):
             decided = self.tick()
             lists = (decided.placements, decided.preemptions, decided.cancels, decided.downgrades)
-            if not any(lists) and not decided.restored:
+            if not any(lists) and not decided.restored and not decided.resizes:
                 return decided
         raise AssertionError(f"planning does not come to rest: {lines_of(decided)}")
 
@@ -309,6 +316,7 @@ def _submit(
     owner: str,
     habit: str,
 ) -> None:
+    elastic = ElasticRange(1, 2 * size[0], size[0]) if habit == "elastic" else None
     for copy in range(copies):
         name = f"g{number:02}{'abcd'[copy]}"
         if runs_s is not None:
@@ -318,7 +326,7 @@ def _submit(
             vc,
             priority=priority,
             at=cluster.now,
-            members=[member(*size, gpu_model=model)],
+            members=[member(*size, gpu_model=model, elastic=elastic)],
             duration_s=runs_s if known else None,
             deadline_at=None if due_in is None else cluster.now + due_in,
             owner=owner,

@@ -31,7 +31,7 @@ def _standing(code: str, details: Details) -> str:
     return standings.sentence(details["standing"], details["told_at"])
 
 
-ABOUT_ORDER = {Code.NO_SIZE, Code.VC_BUSY, Code.HELD_BACK, Code.PREEMPTING, Code.VICTIMS_TOO_YOUNG}
+ABOUT_ORDER = {Code.VC_BUSY, Code.HELD_BACK, Code.PREEMPTING, Code.VICTIMS_TOO_YOUNG}
 
 
 def _plainly(details: Details, names: Names) -> str:
@@ -46,7 +46,8 @@ def _not_admitted(details: Details, names: Names) -> str:
 
 
 def _no_size(details: Details, names: Names) -> str:
-    return f"{details['vc']} gives its {_owned(details)} to other jobs for now"
+    owned = f"{details['vc']} gives its {_owned(details)} to other jobs for now"
+    return f"{owned}, which use them better or came first"
 
 
 def _vc_busy(details: Details, names: Names) -> str:

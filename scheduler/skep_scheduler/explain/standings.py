@@ -43,7 +43,7 @@ def _turns(numbers: Numbers, now: float) -> str:
 def _sizes(numbers: Numbers, now: float) -> str:
     policy, tasks = numbers["policy"], numbers["tasks"]
     if not tasks:
-        return f"{policy} gives it no GPUs yet, as others use them better or came first"
+        return f"{policy} gives it no GPUs now"
     size = f"{words.count(tasks, 'task')} with {words.count(numbers['gpus'], 'GPU')}"
     return f"{policy} gives it {size}"
 

@@ -197,6 +197,7 @@ class _Sizes:
         for priority in sorted(tiers, reverse=True):
             self._decide_tier(tiers[priority])
         self._keep_unclaimed()
+        self._use_idle()
         wanted = [
             WantedSize(job.gang, job.held, job.tasks)
             for job in self._jobs.values()
@@ -338,6 +339,19 @@ class _Sizes:
             if given_up > 0 and job.placed_at is not None and given_up <= self._left[job.leaf]:
                 job.tasks = job.held
                 self._left[job.leaf] -= given_up
+
+    def _use_idle(self) -> None:
+        """Give what is idle to gangs that got nothing, the first first: GPUs of a type of which no
+        gang asked for more, or what is left by sizes that do not fill a pool."""
+        waiting = (job for job in self._jobs.values() if not job.held and not job.tasks)
+        for job in sorted(waiting, key=lambda job: by_submission(job.gang)):
+            anywhere = self.domain.accepts_any(job.gang)
+            for leaf in sorted(self._left) if anywhere else [job.leaf]:
+                idle = self._left.get(leaf, 0.0)
+                if tasks := job.fitting(min(idle, job.gpus(job.sizes.asked))):
+                    job.tasks = tasks
+                    self._left[leaf] = idle - job.gpus(tasks)
+                    break
 
 
 def _round_down(jobs: Iterable[_Job], gpus_of: Mapping[str, int], gpus: int) -> None:

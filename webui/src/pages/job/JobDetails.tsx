@@ -109,7 +109,7 @@ function ElasticSize({ job }: { job: Job }) {
   return (
     <DescriptionItem name="Elastic size">
       <span className="num">{pluralize(role.instances, "task")}</span>{" "}
-      <span className="dim">{`${role.name} may have ${min} to ${max}, and asks for ${asked}`}</span>
+      <span className="dim">{`of ${min} to ${max}, ${asked} asked for`}</span>
     </DescriptionItem>
   );
 }
