@@ -11,8 +11,10 @@ they do not have to know is here:
 - Gangs that are not elastic have one size. A running one keeps its places; so does an elastic one
   that is not preemptible, or has run for less than `Options.resize_hold_s` (and `HOLD_COSTS` times
   what its restart costs) since its last start.
-- A policy decides for gangs of one priority on GPUs of one type; those of a lower priority share
-  what is left. A gang that starves comes first, at the size that it asks for, or else its least.
+- A policy decides for gangs of one priority on GPUs of one type, among the first `MOST_WAITING`
+  that wait; those of a lower priority share what is left. A gang that accepts any type counts on
+  the one of which most is left for it. A gang that starves comes first, at the size that it asks
+  for, or else its least.
 - A size that a gang cannot have (its tasks have several GPUs each) is rounded down to one.
 - A running gang changes its size by a restart from its checkpoint. It grows only to more than
   `GROWTH` times its tasks, and where that saves `WORTH` times the cost of the restart; it shrinks
@@ -53,6 +55,7 @@ WORTH = 2.0
 GROWTH = 1.25
 MOST_AHEAD_S = 366 * 86400.0  # deadlines later than that are not searched
 CLOSE_S = 60.0  # how exactly
+MOST_WAITING = 2000  # by priority and submission; those behind them wait for a later decision
 MOST_VETOES = 4  # rounds in which growth that is not worth it is taken out
 
 
@@ -176,6 +179,7 @@ class _Sizes:
     wanted: Sequence[WantedSize] = ()
     _left: dict[str, float] = field(default_factory=dict)
     _jobs: dict[str, _Job] = field(default_factory=dict)
+    _beyond: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         domain, now = self.domain, self.view.now
@@ -187,13 +191,27 @@ class _Sizes:
             if (job := self._job(some.gang)) is None:
                 self._take(only_gpus(some.amounts))
                 continue
-            held = some.amounts.get(job.leaf, 0.0)
-            job.held = job.tasks = round((held - job.fixed) / job.each)
+            here = only_gpus(some.amounts)
+            if here and job.leaf not in here:  # it accepts any model, and runs on another one
+                job.leaf = max(sorted(here), key=lambda leaf: here[leaf])
+            job.held = job.tasks = round((here.get(job.leaf, 0.0) - job.fixed) / job.each)
             job.placed_at = some.placed_at
             tiers[some.gang.priority].append(job)
-        for gang in domain.waiting():
-            if gang.not_before <= now and (job := self._job(gang)) is not None:
-                tiers[gang.priority].append(job)
+        waiting = [gang for gang in domain.waiting() if gang.not_before <= now]
+        waiting.sort(
+            key=lambda gang: (gang is not domain.also, -gang.priority, by_submission(gang))
+        )
+        self._beyond = {gang.id for gang in waiting[MOST_WAITING:]}
+        unclaimed = dict(self._left)
+        for job in self._jobs.values():
+            unclaimed[job.leaf] = unclaimed.get(job.leaf, 0.0) - job.gpus(job.sizes.min)
+        for gang in waiting[:MOST_WAITING]:
+            if (job := self._job(gang)) is None:
+                continue
+            if domain.accepts_any(gang):  # it counts where most is left for those that came first
+                job.leaf = max(sorted(unclaimed), key=lambda leaf: unclaimed[leaf])
+            unclaimed[job.leaf] = unclaimed.get(job.leaf, 0.0) - job.gpus(job.sizes.min)
+            tiers[gang.priority].append(job)
         for priority in sorted(tiers, reverse=True):
             self._decide_tier(tiers[priority])
         self._keep_unclaimed()
@@ -211,9 +229,9 @@ class _Sizes:
         """Return the tasks of its elastic role with which a waiting gang starts; 0: it waits; None:
         as it asks."""
         job = self._jobs.get(gang.id)
-        if job is None or (job.tasks and job.sizes is RIGID):
-            return None
-        return job.tasks
+        if job is None:
+            return 0 if gang.id in self._beyond else None
+        return None if job.tasks and job.sizes is RIGID else job.tasks
 
     def declined(self, gang: Gang) -> Mapping[str, float] | None:
         """Return the deadline of a gang that is asked about and would not be admitted, and the
@@ -248,7 +266,7 @@ class _Sizes:
         """Return the tasks and GPUs that the policy gives to a gang."""
         job = self._jobs.get(gang.id)
         if job is None:
-            return gang.tasks, gang.gpus
+            return (0, 0) if gang.id in self._beyond else (gang.tasks, gang.gpus)
         if job.sizes is RIGID:
             return (gang.tasks, job.gpus(1)) if job.tasks else (0, 0)
         return job.tasks, job.gpus(job.tasks)

@@ -12,6 +12,7 @@ from tests.support.cluster import Cluster, gang, member, node, owns
 
 from skep_scheduler.engine import explain
 from skep_scheduler.model import (
+    Claim,
     Code,
     ElasticRange,
     Gang,
@@ -21,6 +22,7 @@ from skep_scheduler.model import (
     Resize,
     VirtualCluster,
 )
+from skep_scheduler.policies import sized
 
 OPTIONS = Options(starvation_s=1e9, min_run_s=0.0, resize_hold_s=100.0)
 NAMES = ("afs", "coddl", "optimus", "karuna", "elasticflow")
@@ -215,6 +217,34 @@ def test_elasticflow_declines_no_gang_that_waits() -> None:
     cluster.submit(elastic("late", deadline_at=10.0))
     cluster.tick()
     assert sizes(cluster) == {"late": 8}
+
+
+def test_of_a_long_queue_the_first_are_decided_for_and_the_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sized, "MOST_WAITING", 3)
+    cluster = cluster_of("optimus")
+    cluster.submit(*(elastic(f"g{n}", at=float(n), sizes=(1, 2)) for n in range(6)))
+    plan = cluster.tick()
+    assert sizes(cluster) == {"g0": 2, "g1": 2, "g2": 2}
+    assert {plan.reasons[f"g{n}"].code for n in (3, 4, 5)} == {Code.NO_SIZE}
+    cluster.tick()
+    assert sum(sizes(cluster).values()) == 8
+
+
+def test_gangs_that_accept_any_model_share_the_one_that_is_left() -> None:
+    claims = (Claim("", "A100", 4), Claim("", "V100", 4))
+    vc = VirtualCluster("a", claims, PolicyChoice("optimus"))
+    nodes = [node("n0", 4), node("n1", 4, "V100")]
+    cluster = Cluster(nodes, [vc], OPTIONS, grace_s=10.0, keep_progress=True)
+    fixed = elastic("a", sizes=(4, 4), asked=4)
+    cluster.run(replace(fixed, members=(replace(fixed.members[0], gpu_model="A100"),)))
+    cluster.run(elastic("any", sizes=(1, 4), at=1.0))
+    assert sizes(cluster) == {"a": 4, "any": 4}
+    cluster.now = 1_000.0
+    cluster.submit(elastic("late", at=2.0))
+    cluster.advance(1_020.0, step_s=5.0)
+    assert sizes(cluster) == {"a": 4, "any": 2, "late": 2}
 
 
 @st.composite
