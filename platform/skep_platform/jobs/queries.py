@@ -31,10 +31,9 @@ from django.db.models.functions import Coalesce
 from skep_jobfile.extras import PriorityClass
 from skep_platform.cluster.models import Device
 from skep_platform.core.database.plans import fetch_planned
-from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.ports import GpuTask, JobSeen
-from skep_platform.jobs import visibility
+from skep_platform.jobs import archive, visibility
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, JobAttempt, Lease, Task, TaskAttempt, TaskRole
@@ -66,10 +65,11 @@ def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
 
 
 def find(user: AnyUser, job_id: UUID) -> Job:
-    """Return the job. Raises NotFound, also when it exists and the user may not see it."""
+    """Return the job. Raises NotFound, also when it exists and the user may not see it; its code is
+    `job_archived` where it can be found in the archive."""
     job = visible_to(user).filter(pk=job_id).first()
     if job is None:
-        raise NotFound("There is no such job.")
+        raise archive.missing(user, job_id)
     return job
 
 
@@ -372,8 +372,9 @@ def gpus_in_use(virtual_clusters: Sequence[UUID]) -> list[tuple[UUID, str, int]]
 
 
 def jobs_in(virtual_cluster: UUID) -> int:
-    """Return how many jobs were ever submitted to a virtual cluster."""
-    return Job.objects.filter(vc=virtual_cluster).count()
+    """Return how many jobs were ever submitted to a virtual cluster, as far as they are known."""
+    archived = archive.ArchivedJob.objects.filter(vc=virtual_cluster).count()
+    return Job.objects.filter(vc=virtual_cluster).count() + archived
 
 
 def goes_on(job_id: UUID) -> bool:
@@ -409,7 +410,20 @@ def reasons_for_reader(user: AnyUser, reasons: Sequence[Reason | None]) -> list[
 
 def events_for_reader(user: AnyUser, events: Sequence[Event]) -> list[Event]:
     """Return the events of a job as this reader may know them. Nothing is stored."""
-    names = _names_in(user, (event.data for event in events))
+    return _events_with(events, _names_in(user, (event.data for event in events)))
+
+
+def reason_for_all(reason: Reason | None) -> Reason | None:
+    """Return the reason as every reader may know it: without ids and names of other jobs."""
+    return _reason_for(reason, {})
+
+
+def events_for_all(events: Sequence[Event]) -> list[Event]:
+    """Return events of jobs as every reader may know them. Nothing is stored."""
+    return _events_with(events, {})
+
+
+def _events_with(events: Sequence[Event], names: Names) -> list[Event]:
     for event in events:
         code = EVENT_CODES.get(event.kind, "") if event.kind != "job.requeued" else _why(event.data)
         event.message = _message_for(code, event.message, event.data, names)
