@@ -59,8 +59,8 @@ app = typer.Typer(
 )
 PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
-    *(archive, diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
-    *(ssh_keys, storages, datasets, fs),
+    *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
+    *(ssh_keys, storages, datasets, fs, archive),
     *(audit, usage, notifications, migrate, admin, onebox, apps, simulate),
 )
 for part in PARTS:

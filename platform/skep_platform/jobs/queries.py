@@ -56,9 +56,9 @@ def visible_to(user: AnyUser) -> QuerySet[Job]:
 
 def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
     """Return {job id: name} of those of the jobs that the user may see: one query, and none for no
-    jobs."""
+    jobs. None is a reader who may see no job."""
     ids = {str(job_id) for job_id in job_ids}
-    if not ids:
+    if not ids or user is None:
         return {}
     seen = visible_to(user).select_related(None).filter(pk__in=ids)
     return {str(pk): name for pk, name in seen.values_list("pk", "name")}
@@ -410,20 +410,7 @@ def reasons_for_reader(user: AnyUser, reasons: Sequence[Reason | None]) -> list[
 
 def events_for_reader(user: AnyUser, events: Sequence[Event]) -> list[Event]:
     """Return the events of a job as this reader may know them. Nothing is stored."""
-    return _events_with(events, _names_in(user, (event.data for event in events)))
-
-
-def reason_for_all(reason: Reason | None) -> Reason | None:
-    """Return the reason as every reader may know it: without ids and names of other jobs."""
-    return _reason_for(reason, {})
-
-
-def events_for_all(events: Sequence[Event]) -> list[Event]:
-    """Return events of jobs as every reader may know them. Nothing is stored."""
-    return _events_with(events, {})
-
-
-def _events_with(events: Sequence[Event], names: Names) -> list[Event]:
+    names = _names_in(user, (event.data for event in events))
     for event in events:
         code = EVENT_CODES.get(event.kind, "") if event.kind != "job.requeued" else _why(event.data)
         event.message = _message_for(code, event.message, event.data, names)

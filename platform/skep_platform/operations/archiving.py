@@ -172,7 +172,8 @@ def _archive_some(before: datetime) -> int:
 def _due(before: datetime) -> list[UUID]:
     """Lock the next jobs and return their ids: at least one, and no more than a batch takes."""
     params = {"before": before, "ended": sorted(JOB.terminal), "most": JOBS}
-    found, rows = [], 0.0
+    found: list[UUID] = []
+    rows = 0.0
     for pk, weight in fetch(DUE, params):
         rows += weight
         if found and rows > ROWS:
@@ -309,7 +310,9 @@ def _events(ids: Sequence[UUID]) -> dict[UUID, list[dict[str, Any]]]:
     of_jobs = Event.objects.filter(
         subject_type=Event.Subject.JOB, subject_id__in=[str(pk) for pk in ids]
     )
-    for event in queries.events_for_all(list(_newest(of_jobs, "subject_id", "id", EVENTS))):
+    for event in queries.events_for_reader(
+        None, list(_newest(of_jobs, "subject_id", "id", EVENTS))
+    ):
         found[UUID(event.subject_id)].append({
             "at": _time(event.at),
             "kind": event.kind,
@@ -322,7 +325,7 @@ def _events(ids: Sequence[UUID]) -> dict[UUID, list[dict[str, Any]]]:
 
 def _reason(reason: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return what every reader may know of a reason, without its details."""
-    shown = queries.reason_for_all(reason)
+    [shown] = queries.reasons_for_reader(None, [reason])
     return {"code": shown["code"], "message": shown["message"][:TEXT]} if shown else None
 
 
