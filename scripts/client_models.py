@@ -27,7 +27,7 @@ REQUIRED = frozenset({
     "submitted_at", "token", "type", "username", "uuid", "valid",
 })  # fmt: skip
 # A flat schema does not show which model extends which.
-EXTENDED = {"Job": "JobSummary"}
+EXTENDED = {"Job": "JobSummary", "ArchivedJob": "ArchivedJobSummary"}
 BASE_CLASSES = {"JobSummary": "skep_client.model.JobModel"}
 UNIONS = {"WaitReason": "Reason", "ForecastReason": "Reason"}
 DEFAULTS: dict[str, Schema] = {

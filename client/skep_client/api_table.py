@@ -92,6 +92,8 @@ class Api:
     logout = Method(calls.logout)
     check = Method(calls.check)
     jobs = Pages(calls.jobs)
+    archived_jobs = Pages(calls.archived_jobs)
+    archived_job = Method(calls.archived_job)
     job = Method(calls.job)
     convert = Method(calls.convert)
     retry = Method(calls.retry)

@@ -80,6 +80,54 @@ class Archive(Model):
     files: int = 0
 
 
+class ArchivedEvent(Model):
+    at: datetime
+    kind: str = ""
+    message: str = ""
+    actor: str = ""
+    count: int = 0
+
+
+class ArchivedJobSummary(Model):
+    id: str
+    name: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    priority_class: str = ""
+    gpus: int = 0
+    tasks: int = 0
+    submitted_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    archived_at: datetime | None = None
+
+
+class ArchivedReason(Model):
+    code: str
+    message: str = ""
+
+
+class ArchivedRole(Model):
+    name: str
+    instances: int = 0
+    gpus: int = 0
+    gpu_model: str = ""
+    cell_type: str = ""
+    cpus: float = 0
+    memory_mb: int = 0
+    image: str = ""
+    command: str = ""
+
+
+class ArchivedUse(Model):
+    gpu_hours: float = 0
+    gpu_utilization: float | None = None
+    gpu_memory_peak_mb: int | None = None
+    cpu_percent: float | None = None
+    memory_peak_mb: int | None = None
+
+
 class Asked(Model):
     gpus: int = 0
     cpus: float = 0
@@ -1584,6 +1632,31 @@ class AffectedJob(Model):
     name: str
     virtual_cluster: str = ""
     reason: Reason | None = None
+
+
+class ArchivedAttempt(Model):
+    index: int = 0
+    outcome: str = ""
+    retry: str = ""
+    placed_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    nodes: list[str] = Field(default_factory=list)
+    nodes_total: int = 0
+    reason: ArchivedReason | None = None
+    diagnosis_code: int | None = None
+    diagnosis_name: str = ""
+
+
+class ArchivedJob(ArchivedJobSummary):
+    spec_text: str = ""
+    tags: list[str] = Field(default_factory=list)
+    task_roles: list[ArchivedRole] = Field(default_factory=list)
+    attempts: list[ArchivedAttempt] = Field(default_factory=list)
+    exit_reason: ArchivedReason | None = None
+    events: list[ArchivedEvent] = Field(default_factory=list)
+    use: ArchivedUse | None = None
+    shortened: list[str] = Field(default_factory=list)
 
 
 class Assignment(Model):

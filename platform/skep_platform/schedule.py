@@ -183,6 +183,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": 3600.0,
             "options": {"expires": 600},
         },
+        "archive-jobs": {
+            "task": "skep.operations.archive_jobs",
+            "schedule": Every(600.0),
+            "options": {"expires": 300},
+        },
         "tidy-apps": {
             "task": "skep.interactive.tidy",
             "schedule": Every(600.0),

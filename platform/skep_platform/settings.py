@@ -43,6 +43,9 @@ SKEP_EVENTS_PER_SUBJECT     events kept of one job, node or user, after which th
 SKEP_USAGE_JOB_RETENTION_DAYS  how long GPU time is kept by job and day; older days are kept by
                      user, virtual cluster and GPU model (default 400, 0: for ever by job)
 SKEP_USAGE_RETENTION_DAYS   how long GPU time is kept at all (default 0: for ever)
+SKEP_JOB_ARCHIVE_DAYS       how long after their end finished jobs are moved to the archive, once
+                     their logs and their samples by the minute are deleted (default 0: never)
+SKEP_JOB_ARCHIVE_KEEP_DAYS  how long they are kept there (default 0: for ever)
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
                      ranges, and "public" for all at public addresses (default public); give the
                      agents the same
@@ -256,6 +259,8 @@ SKEP_EVENT_RETENTION_DAYS = float(os.environ.get("SKEP_EVENT_RETENTION_DAYS", "4
 SKEP_AUDIT_RETENTION_DAYS = float(os.environ.get("SKEP_AUDIT_RETENTION_DAYS", "730"))
 SKEP_USAGE_JOB_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_JOB_RETENTION_DAYS", "400"))
 SKEP_USAGE_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_RETENTION_DAYS", "0"))
+SKEP_JOB_ARCHIVE_DAYS = float(os.environ.get("SKEP_JOB_ARCHIVE_DAYS", "0"))
+SKEP_JOB_ARCHIVE_KEEP_DAYS = float(os.environ.get("SKEP_JOB_ARCHIVE_KEEP_DAYS", "0"))
 SKEP_NOTIFICATION_RETENTION_DAYS = float(os.environ.get("SKEP_NOTIFICATION_RETENTION_DAYS", "30"))
 SKEP_NOTIFICATION_WINDOW_S = float(os.environ.get("SKEP_NOTIFICATION_WINDOW_S", "60"))
 SKEP_NOTIFICATION_WAITING_H = float(os.environ.get("SKEP_NOTIFICATION_WAITING_H", "6"))

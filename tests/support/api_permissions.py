@@ -258,6 +258,8 @@ EXPECTED = {
     "POST jobs/check": LOGGED_IN,
     "POST jobs/convert": LOGGED_IN,
     "GET jobs/schema": LOGGED_IN,
+    "GET archived-jobs": LOGGED_IN,
+    "GET archived-jobs/<id>": MAY_SEE,
     "GET jobs/<id>": MAY_SEE,
     "POST jobs/<id>/stop": MAY_SEE,
     "POST jobs/<id>/retry": row(401, 404, 404, 409, 409, 409),

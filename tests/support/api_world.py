@@ -16,6 +16,7 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from tests.support.api_permissions import CALLERS, SERVICE
+from tests.support.finished_jobs import archived_like
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
@@ -227,6 +228,7 @@ def make_world() -> World:
         "storages": "team-data",
         "datasets": str(dataset.pk),
         "jobs": str(job.pk),
+        "archived-jobs": str(archived_like(job).pk),
         "me/ssh-keys": str(ssh_keys.add(users["owner"], "laptop", OTHER_SSH_KEY).pk),
         "me/job-views": str(saved_views.save(users["owner"], "mine", {"state": "FAILED"}).pk),
         "apps": str(app.pk),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
+from tests.support.finished_jobs import archived_like
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.accounts import groups
@@ -57,6 +58,7 @@ def make_all(users: Mapping[str, User]) -> dict[str, dict[str, Any]]:
         "files": {"sha256": SHA256},
         "groups": {"name": "research", "username": "owner"},
         "images": {"name": "private"},
+        "archived-jobs": {"id": archived_like(job).pk},
         "jobs": {"id": job.pk, "rank": 0},
         "me": {"registry": "registry.example.org"},
         "maintenance-windows": {"id": window.pk},

@@ -183,6 +183,17 @@ def saved_images(**params: Any) -> Call[Page[models.ImageSave]]:
     return Call("GET", "me/saved-images", Page[models.ImageSave], params=given(params))
 
 
+def archived_jobs(**params: Any) -> Call[Page[models.ArchivedJobSummary]]:
+    """Iterate over the jobs in the archive that you may see, those submitted last first. `params`:
+    state, virtual_cluster, owner, search, since, until; see the REST API."""
+    return Call("GET", "archived-jobs", Page[models.ArchivedJobSummary], params=given(params))
+
+
+def archived_job(job_id: str) -> Call[models.ArchivedJob]:
+    """Return what is kept of an archived job."""
+    return Call("GET", f"archived-jobs/{job_id}", models.ArchivedJob)
+
+
 def run_again(
     job_id: str, name: str = "", memory_mb: int = 0, elsewhere: bool = False
 ) -> Call[models.Job]:

@@ -14,6 +14,7 @@ from skep_client.cli import (
     account,
     admin,
     apps,
+    archive,
     audit,
     cells,
     check,
@@ -59,7 +60,7 @@ app = typer.Typer(
 PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
-    *(ssh_keys, storages, datasets, fs),
+    *(ssh_keys, storages, datasets, fs, archive),
     *(audit, usage, notifications, migrate, admin, onebox, apps, simulate),
 )
 for part in PARTS:

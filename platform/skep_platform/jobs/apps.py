@@ -8,7 +8,7 @@ class JobsConfig(AppConfig):
 
     def import_models(self) -> None:
         super().import_models()
-        from skep_platform.jobs import image_saves, saved_views  # noqa: F401  they have models
+        from skep_platform.jobs import archive, image_saves, saved_views  # noqa: F401  they have models
 
     def ready(self) -> None:
         from skep_platform.core import ports

@@ -67,8 +67,8 @@ def filtered(request: Request, jobs: QuerySet[Job]) -> QuerySet[Job]:
         tags=listed(request, "tag"),
         text=request.query_params.get("search", "")[:255],
         cause=_cause(listed(request, "cause")),
-        since=_time("since", request.query_params.get("since", "")),
-        until=_time("until", request.query_params.get("until", "")),
+        since=time_of(request, "since"),
+        until=time_of(request, "until"),
     )
 
 
@@ -157,6 +157,11 @@ def _cause(causes: list[str]) -> Q | None:
             raise _refused("cause", asked, message)
         found = matches if found is None else found | matches
     return found
+
+
+def time_of(request: Request, name: str) -> datetime | None:
+    """Return `since` or `until` of a request. Raises SkepError `invalid_filter`."""
+    return _time(name, request.query_params.get(name, ""))
 
 
 def _time(name: str, text: str) -> datetime | None:

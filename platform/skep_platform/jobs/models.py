@@ -23,7 +23,7 @@ RETRIES = F("retries_used") + F("free_retries") + F("preemptions")
 
 
 class Job(Entity):
-    """One submitted job. Names are unique per owner for ever, as in OpenPAI."""
+    """One submitted job. Names are unique per owner, as in OpenPAI, until it is archived."""
 
     # Of one that was submitted a moment ago, so that they need not be read back; without keys.
     new_roles: Sequence[TaskRole] | None = None

@@ -31,10 +31,9 @@ from django.db.models.functions import Coalesce
 from skep_jobfile.extras import PriorityClass
 from skep_platform.cluster.models import Device
 from skep_platform.core.database.plans import fetch_planned
-from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.ports import GpuTask, JobSeen
-from skep_platform.jobs import visibility
+from skep_platform.jobs import archive, visibility
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.messages import Reason
 from skep_platform.jobs.models import Job, JobAttempt, Lease, Task, TaskAttempt, TaskRole
@@ -57,19 +56,20 @@ def visible_to(user: AnyUser) -> QuerySet[Job]:
 
 def names_for(user: AnyUser, job_ids: Iterable[object]) -> dict[str, str]:
     """Return {job id: name} of those of the jobs that the user may see: one query, and none for no
-    jobs."""
+    jobs. None is a reader who may see no job."""
     ids = {str(job_id) for job_id in job_ids}
-    if not ids:
+    if not ids or user is None:
         return {}
     seen = visible_to(user).select_related(None).filter(pk__in=ids)
     return {str(pk): name for pk, name in seen.values_list("pk", "name")}
 
 
 def find(user: AnyUser, job_id: UUID) -> Job:
-    """Return the job. Raises NotFound, also when it exists and the user may not see it."""
+    """Return the job. Raises NotFound, also when it exists and the user may not see it; its code is
+    `job_archived` where it can be found in the archive."""
     job = visible_to(user).filter(pk=job_id).first()
     if job is None:
-        raise NotFound("There is no such job.")
+        raise archive.missing(user, job_id)
     return job
 
 
@@ -372,8 +372,9 @@ def gpus_in_use(virtual_clusters: Sequence[UUID]) -> list[tuple[UUID, str, int]]
 
 
 def jobs_in(virtual_cluster: UUID) -> int:
-    """Return how many jobs were ever submitted to a virtual cluster."""
-    return Job.objects.filter(vc=virtual_cluster).count()
+    """Return how many jobs were ever submitted to a virtual cluster, as far as they are known."""
+    archived = archive.ArchivedJob.objects.filter(vc=virtual_cluster).count()
+    return Job.objects.filter(vc=virtual_cluster).count() + archived
 
 
 def goes_on(job_id: UUID) -> bool:

@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from skep_platform.jobs import (
     api,
+    archive_api,
     batch_api,
     bulk_api,
     image_saves_api,
@@ -38,6 +39,8 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:id>/idle-exemption", writing_api.IdleExemptionView.as_view()),
     path("jobs/<uuid:id>/visibility", writing_api.VisibilityView.as_view()),
     path("jobs/<uuid:id>/image-saves", image_saves_api.ImageSavesView.as_view()),
+    path("archived-jobs", archive_api.ArchivedJobsView.as_view()),
+    path("archived-jobs/<uuid:id>", archive_api.ArchivedJobView.as_view()),
     path("image-saves/<uuid:id>", image_saves_api.ImageSaveView.as_view()),
     path("me/saved-images", image_saves_api.SavedImagesView.as_view()),
     path("jobs/<uuid:id>/shares", shares_api.SharesView.as_view()),

@@ -51,6 +51,7 @@ DELETED_BY = {
     "simulations.Simulation": ("skep.simulations.tidy", "simulations.services"),
     "images.Prefetch": ("skep.images.tidy", "prefetching"),
     "images.NodePrefetch": ("skep.images.tidy", "prefetching"),
+    "jobs.ArchivedJob": ("skep.operations.archive_jobs", "SKEP_JOB_ARCHIVE_KEEP_DAYS"),
     "jobs.ImageSave": ("skep.jobs.tidy_image_saves", "image_saves"),
     "files.Archive": ("skep.files.tidy", "files.services"),
     "interactive.AppSession": ("skep.interactive.tidy", "expires_at"),
@@ -65,7 +66,8 @@ DELETED_BY = {
     "operations.Backup": ("skep.operations.tidy", "backups.MOST"),
 }
 
-# Kept for ever with the job that they belong to: there is no archive of jobs yet.
+# They go with the job that they belong to, when it is moved to the archive (`archiving`):
+# SKEP_JOB_ARCHIVE_DAYS, by default never.
 KEPT_WITH_THE_JOB = frozenset(
     {
         *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.cluster import faults, maintenance, services
-from skep_platform.operations import backups, rules
+from skep_platform.operations import archiving, backups, rules
 
 
 @shared_task(name="skep.operations.evaluate_rules")
@@ -23,3 +23,11 @@ def tidy() -> None:
     faults.delete_old()
     maintenance.delete_old()
     services.forget_join_tokens()
+
+
+@shared_task(name="skep.operations.archive_jobs")
+def archive_jobs() -> None:
+    """Move finished jobs to the archive, and delete archived ones whose time is over. Safe to run
+    twice at once: one of them does nothing."""
+    archiving.archive_old()
+    archiving.delete_old()

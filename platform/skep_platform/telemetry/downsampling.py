@@ -9,8 +9,9 @@ that is killed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -32,16 +33,14 @@ WITH owners AS (
 )
 """
 
-GPUS = (
-    _MERGE.format(table="telemetry_gpurollup", owner="device_id", owners=OWNERS)
-    + """
+_INSERT_GPUS = """
 INSERT INTO telemetry_gpurollup AS r (device_id, attempt_id, at, seconds, samples, utilization_sum,
                                       utilization_max, memory_used_mb_max, power_w_sum,
                                       power_samples)
-SELECT device_id, attempt_id, %(since)s, %(coarse)s, sum(samples), sum(utilization_sum),
+SELECT device_id, {attempt}, {at}, {seconds}, sum(samples), sum(utilization_sum),
        max(utilization_max), max(memory_used_mb_max), sum(power_w_sum),
        coalesce(sum(coalesce(power_samples, samples)) FILTER (WHERE power_w_sum IS NOT NULL), 0)
-  FROM gone GROUP BY device_id, attempt_id
+  FROM gone GROUP BY device_id, {group}
     ON CONFLICT (device_id, at, attempt_id) DO UPDATE
    SET seconds = excluded.seconds,
        samples = r.samples + excluded.samples,
@@ -50,9 +49,22 @@ SELECT device_id, attempt_id, %(since)s, %(coarse)s, sum(samples), sum(utilizati
        memory_used_mb_max = greatest(r.memory_used_mb_max, excluded.memory_used_mb_max),
        power_w_sum = coalesce(r.power_w_sum + excluded.power_w_sum, excluded.power_w_sum,
                               r.power_w_sum),
-       power_samples = r.power_samples + excluded.power_samples
+       power_samples = coalesce(r.power_samples,
+                                CASE WHEN r.power_w_sum IS NULL THEN 0 ELSE r.samples END)
+                       + excluded.power_samples
 """
+GPUS = _MERGE.format(
+    table="telemetry_gpurollup", owner="device_id", owners=OWNERS
+) + _INSERT_GPUS.format(
+    attempt="attempt_id", at="%(since)s", seconds="%(coarse)s", group="attempt_id"
 )
+# What GPUs did stays known of them when the jobs that held them are deleted.
+GPUS_OF_JOBS = """
+WITH gone AS (
+  DELETE FROM telemetry_gpurollup r USING jobs_taskattempt a
+   WHERE r.attempt_id = a.id AND a.job_id = ANY(%(jobs)s) RETURNING r.*
+)
+""" + _INSERT_GPUS.format(attempt="NULL", at="at", seconds="max(seconds)", group="at")  # noqa: S608
 
 
 def _measured(number: int, column: str) -> str:
@@ -137,6 +149,13 @@ def merge_old() -> int:
                     cursor.execute(statement, {"coarse": coarse, "since": since, "until": end})
                     written += cursor.rowcount
     return written
+
+
+def forget_jobs(jobs: Sequence[UUID]) -> None:
+    """Make the rows of GPUs that these jobs held rows of the GPUs alone: within the transaction
+    that deletes the jobs."""
+    with connection.cursor() as cursor:
+        cursor.execute(GPUS_OF_JOBS, {"jobs": list(jobs)})
 
 
 def _oldest(table: str, coarse: int, before: datetime) -> datetime | None:

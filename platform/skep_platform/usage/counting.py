@@ -243,7 +243,7 @@ def merge_old_days(today: date | None = None) -> int:
     end, merged = time.monotonic() + BUDGET_S, 0
     while time.monotonic() < end:
         with transaction.atomic():
-            _wait_for_count()
+            wait_for_count()
             [(oldest,)] = fetch(OLDEST, [before])
             if oldest is None:
                 break
@@ -255,9 +255,9 @@ def merge_old_days(today: date | None = None) -> int:
 
 OLDEST = "SELECT min(day) FROM usage_usageday WHERE job_id IS NOT NULL AND day < %s::date"
 
-MERGE = """
+_MERGE = """
 WITH gone AS (
-    DELETE FROM usage_usageday WHERE day = %s::date AND job_id IS NOT NULL RETURNING *
+    DELETE FROM usage_usageday WHERE {} RETURNING *
 )
 INSERT INTO usage_usageday AS u (day, job_id, user_id, vc_id, gpu_model, guaranteed, allocated_us,
                                  used_us, known_us)
@@ -268,6 +268,15 @@ SELECT day, NULL, user_id, vc_id, gpu_model, guaranteed, sum(allocated_us)::bigi
    SET allocated_us = u.allocated_us + excluded.allocated_us,
        used_us = u.used_us + excluded.used_us, known_us = u.known_us + excluded.known_us
 """
+MERGE = _MERGE.format("day = %s::date AND job_id IS NOT NULL")
+MERGE_JOBS = _MERGE.format("job_id = ANY(%s::uuid[])")
+
+
+def merge_jobs(jobs: Sequence[UUID]) -> None:
+    """Merge the rows of these jobs, which are about to be deleted, into those of their users: no
+    sum changes. Call `wait_for_count` first, before their rows are locked."""
+    with connection.cursor() as cursor:
+        cursor.execute(MERGE_JOBS, [list(jobs)])
 
 
 def delete_old_days(today: date | None = None) -> int:
@@ -278,7 +287,7 @@ def delete_old_days(today: date | None = None) -> int:
         return 0
     before = (today or timezone.now().astimezone(UTC).date()) - timedelta(days=days)
     with transaction.atomic(), connection.cursor() as cursor:
-        _wait_for_count()
+        wait_for_count()
         cursor.execute("DELETE FROM usage_usageday WHERE day < %s::date", [before])
         deleted = int(cursor.rowcount)
         cursor.execute(EMPTY, [before])
@@ -288,6 +297,6 @@ def delete_old_days(today: date | None = None) -> int:
 EMPTY = "DELETE FROM usage_usagerollup WHERE day < %s::date AND allocated_us = 0"
 
 
-def _wait_for_count() -> None:
+def wait_for_count() -> None:
     """Let one transaction at a time change the sums of days."""
     fetch("SELECT pg_advisory_xact_lock(%s)", [LOCK])

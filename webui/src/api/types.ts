@@ -72,6 +72,10 @@ export type NewAppBody = Schemas["NewAppBodyRequest"];
 export type Storage = Schemas["Storage"];
 export type StorageFile = Schemas["StorageFile"];
 export type Dataset = Schemas["Dataset"];
+export type ArchivedJobSummary = Schemas["ArchivedJobSummary"];
+export type ArchivedJob = Schemas["ArchivedJob"];
+export type ArchivedAttempt = Schemas["ArchivedAttempt"];
+export type ArchivedEvent = Schemas["ArchivedEvent"];
 export type DatasetBody = Schemas["DatasetBodyRequest"];
 export type StorageBody = Schemas["StorageBodyRequest"];
 

@@ -109,6 +109,22 @@ const job = createRoute({
   component: lazyPage(() => import("@/pages/job/JobPage"), "JobPage"),
 });
 
+const archive = createRoute({
+  getParentRoute: () => shell,
+  path: "/archive",
+  validateSearch: (search): { q?: string | undefined; cursor?: string | undefined } => ({
+    q: textParam(search["q"]),
+    cursor: textParam(search["cursor"]),
+  }),
+  component: lazyPage(() => import("@/pages/archive/ArchivePage"), "ArchivePage"),
+});
+
+const archivedJob = createRoute({
+  getParentRoute: () => shell,
+  path: "/archive/$id",
+  component: lazyPage(() => import("@/pages/archive/ArchivedJobPage"), "ArchivedJobPage"),
+});
+
 const cluster = createRoute({
   getParentRoute: () => shell,
   path: "/cluster",
@@ -323,6 +339,8 @@ export const router = createRouter({
       submit,
       compare,
       job,
+      archive,
+      archivedJob,
       cluster,
       virtualClusters,
       virtualCluster,

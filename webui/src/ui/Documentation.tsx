@@ -18,6 +18,8 @@ export const DOCUMENTATION: Record<string, string> = {
   "/cluster": "observability.html#watch-nodes-and-gpus",
   "/virtual-clusters": "web.html#look-after-a-virtual-cluster",
   "/virtual-clusters/$name": "vc-admin-guide.html",
+  "/archive": "jobs.html#archive",
+  "/archive/$id": "jobs.html#archive",
   "/usage": "usage.html",
   "/simulator": "simulator.html#on-the-server",
   "/simulator/$id": "simulator.html#on-the-server",

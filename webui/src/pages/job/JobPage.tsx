@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { Suspense } from "react";
+import { isApiError } from "@/api/errors";
 import { job as jobQuery } from "@/api/jobs";
 import type { Job } from "@/api/types";
 import { isFinished } from "@/features/jobs/permissions";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { ErrorState } from "@/ui/EmptyState";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { ErrorBoundary } from "@/ui/ErrorBoundary";
 import { lazyPart } from "@/ui/lazyParts";
 import { LinkButton } from "@/ui/LinkButton";
@@ -39,6 +40,7 @@ export function JobPage() {
   const tab = search.tab ?? "tasks";
   if (job.isPending) return <SkeletonRows rows={10} />;
   if (!job.data) {
+    if (isApiError(job.error) && job.error.code === "job_archived") return <Archived id={id} />;
     return (
       <ErrorState
         error={job.error}
@@ -65,6 +67,22 @@ export function JobPage() {
         </ErrorBoundary>
       </section>
     </>
+  );
+}
+
+function Archived({ id }: { id: string }) {
+  return (
+    <EmptyState
+      page
+      title="This job was archived"
+      action={
+        <LinkButton to="/archive/$id" params={{ id }}>
+          Open its record
+        </LinkButton>
+      }
+    >
+      It finished long ago. Its job file, attempts and events are kept; logs and metrics are not.
+    </EmptyState>
   );
 }
 

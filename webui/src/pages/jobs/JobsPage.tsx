@@ -41,6 +41,9 @@ export function JobsPage() {
             Compare runs
           </LinkButton>
         ) : null}
+        <LinkButton to="/archive" variant="default">
+          Archive
+        </LinkButton>
         <ExportButton list="jobs" filter={filter} />
       </PageHeader>
       <JobFilters />
