@@ -40,11 +40,9 @@ SKEP_EVENT_RETENTION_DAYS   how long events are kept (default 400, 0: for ever)
 SKEP_AUDIT_RETENTION_DAYS   how long audit entries are kept, by month (default 730, 0: for ever)
 SKEP_EVENTS_PER_SUBJECT     events kept of one job, node or user, after which the older ones of
                      one kind become one with a count (default 1000, 0: without a bound)
-SKEP_USAGE_JOB_RETENTION_DAYS  how long GPU time is kept by job and day; older days are kept by
-                     user, virtual cluster and GPU model (default 400, 0: for ever by job)
+SKEP_USAGE_JOB_RETENTION_DAYS  how long GPU time is kept by job (default 400, 0: for ever)
 SKEP_USAGE_RETENTION_DAYS   how long GPU time is kept at all (default 0: for ever)
-SKEP_JOB_ARCHIVE_DAYS       how long after their end finished jobs are moved to the archive, once
-                     their logs and their samples by the minute are deleted (default 0: never)
+SKEP_JOB_ARCHIVE_DAYS  when finished jobs whose logs are deleted are archived (default 0: never)
 SKEP_JOB_ARCHIVE_KEEP_DAYS  how long they are kept there (default 0: for ever)
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
                      ranges, and "public" for all at public addresses (default public); give the

@@ -31,7 +31,14 @@ function unknownStart(code: string | undefined): string {
     : "see why it waits";
 }
 
-const BUSY = new Set(["no_size", "vc_busy", "cluster_busy", "cpu_busy", "memory_busy", "held_back"]);
+const BUSY = new Set([
+  "no_size",
+  "vc_busy",
+  "cluster_busy",
+  "cpu_busy",
+  "memory_busy",
+  "held_back",
+]);
 
 /** The start column: the moment, how far off it is or why it is not known, and where. */
 export function startColumn({ reserved, expected_start, reason }: WaitingJob, now: number) {
