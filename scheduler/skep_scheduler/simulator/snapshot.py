@@ -15,6 +15,7 @@ from skep_scheduler.model import (
     Allocation,
     Claim,
     Device,
+    ElasticRange,
     Gang,
     Inventory,
     Member,
@@ -152,9 +153,17 @@ def choice_of(data: Mapping[str, Any]) -> PolicyChoice:
 
 
 def _gang(data: Mapping[str, Any]) -> Gang:
-    members = tuple(Member(**member) for member in data["members"])
+    members = tuple(_member(member) for member in data["members"])
     avoid = tuple((node, until) for node, until in data["avoid"])
     return Gang(**{**data, "members": members, "avoid": avoid})
+
+
+def _member(data: Mapping[str, Any]) -> Member:
+    known = data["elastic"]
+    if known is None:
+        return Member(**data)
+    speedup = tuple((tasks, speed) for tasks, speed in known["speedup"])
+    return Member(**{**data, "elastic": ElasticRange(**{**known, "speedup": speedup})})
 
 
 def _allocation(data: Mapping[str, Any]) -> Allocation:

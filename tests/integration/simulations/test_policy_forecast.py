@@ -10,7 +10,7 @@ from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
-from skep_platform.jobs.models import Job, JobAttempt
+from skep_platform.jobs.models import Job, JobAttempt, Task, TaskRole
 from skep_platform.simulations import running
 from skep_platform.simulations.models import Simulation
 
@@ -113,11 +113,28 @@ def test_a_job_that_the_reader_may_not_see_is_counted_without_a_name(world):
 
 
 def test_a_policy_that_is_only_simulated_is_refused_with_its_reason(world):
-    answer = ask(Api(world["boss"]), "optimus")
+    answer = ask(Api(world["boss"]), "pollux")
     assert refusal(answer) == (400, "policy_simulated_only")
-    assert "agents cannot resize a running job" in answer.json()["message"]
+    assert "jobs do not report their gradient noise" in answer.json()["message"]
     assert refusal(ask(Api(world["boss"]), "fifo", backfill=3)) == (400, "bad_policy_parameter")
     assert refusal(ask(Api(world["ann"]))) == (403, "forbidden")
+
+
+def test_the_forecast_of_an_elastic_policy_lets_jobs_run_with_other_sizes(world):
+    """The long job may have one task or two of two GPUs, and runs beside the short one."""
+    for job, most in ((world["long"], 2), (world["short"], 2)):
+        role = TaskRole.objects.get(job=job)
+        role.gpus, role.instances = 2, 2
+        role.elastic_min, role.elastic_max, role.asked_instances = 1, most, 2
+        role.save()
+        Task.objects.create(job=job, role=role, index=1, rank=1)
+        Job.objects.filter(pk=job.pk).update(tasks_total=2)
+    api = Api(world["boss"])
+    body = answered(api, ask(api, "optimus"))
+    assert (body["state"], body["error"]) == ("SUCCEEDED", None)
+    old, new = body["forecast"]["sides"]
+    assert old["avg_wait_s"] == pytest.approx((0 + 1 + 11) * HOUR / 3, abs=5)
+    assert new["avg_wait_s"] == pytest.approx((0 + 1 + 1) * HOUR / 3, abs=60)
 
 
 def test_a_virtual_cluster_without_jobs_has_no_forecast(world):
