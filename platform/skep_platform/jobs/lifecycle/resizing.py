@@ -70,8 +70,7 @@ WITH sizes AS (
        SET instances = sizes.instances, min_succeeded = sizes.instances
       FROM sizes, jobs_taskrole before
      WHERE r.id = sizes.role AND before.id = r.id
- RETURNING r.job_id, r.id, r.gpus, r.instances, r.instances - before.instances AS more,
-           before.instances AS was
+ RETURNING r.job_id, r.id, r.gpus, r.instances, r.instances - before.instances AS more
 ), jobs AS (
     UPDATE jobs_job j
        SET tasks_total = j.tasks_total + resized.more, gpus = j.gpus + resized.more * resized.gpus
