@@ -47,7 +47,7 @@ def issuer(port: int) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def skep(storage_root: Path, newest_mail: Path, port: int, issuer: str) -> Iterator[Stack]:
-    timing = {"SKEP_HEARTBEAT_S": "1"}
+    timing = {"SKEP_HEARTBEAT_S": "1", "SKEP_JOB_ARCHIVE_DAYS": "60"}
     timing |= dict.fromkeys(("SKEP_STORAGE_ROOTS", "SKEP_STORAGE_FILES"), str(storage_root))
     with (
         mail_server(newest_mail) as box,

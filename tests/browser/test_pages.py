@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import docker
 import httpx
+import psycopg
 import pytest
+from psycopg.sql import SQL
 from tests.support import components, docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
 from tests.support.slow_proxy import slow_proxy
+from tests.support.stack import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.stack]
+# What dates a job: tables, their columns, and which rows are the job's.
+LONG_AGO = (
+    ("jobs_job", ("created_at", "started_at", "finished_at"), "id = %s"),
+    ("jobs_jobattempt", ("placed_at", "started_at", "finished_at"), "job_id = %s"),
+    (
+        *("jobs_lease", ("acquired_at", "released_at")),
+        "attempt_id IN (SELECT id FROM jobs_taskattempt WHERE job_id = %s)",
+    ),
+)
+# Periodic work that a job goes through on its way to the archive.
+OF_ARCHIVE = (
+    *("skep.usage.count", "skep.telemetry.delete_old_logs"),
+    "skep.operations.archive_jobs",
+)
 
 
 def test_a_job_is_submitted_and_watched_to_its_last_log_line(visit):
@@ -38,6 +55,25 @@ def test_a_page_outlives_its_server_and_misses_no_line(visit, skep):
 
 def test_a_page_whose_parts_did_not_arrive_is_loaded_anew(visit):
     visit("parts_lost")
+
+
+def test_a_job_of_long_ago_is_found_in_the_archive(visit, skep):
+    image = import_busybox(docker.from_env(), "skep-test/browser:1")
+    job = skep.submit(name="long-ago", image=image, command="echo hello; exit 3").id
+    skep.wait_for_end(job)
+    with skep.api() as api, psycopg.connect(skep.database_url) as database:
+        eventually(lambda: api.get(f"/jobs/{job}").json()["diagnosis"] is not None, 60)
+        for table, columns, whose in LONG_AGO:
+            moved = ", ".join(f"{column} = {column} - '400 days'::interval" for column in columns)
+            database.execute(SQL(f"UPDATE {table} SET {moved} WHERE {whose}"), [job])
+        database.commit()
+
+        def archived() -> bool:
+            skep.run_tasks(*OF_ARCHIVE)
+            return api.get(f"/archived-jobs/{job}").status_code == 200
+
+        eventually(archived, 60, every_s=1)
+    visit("archive", SKEP_JOB=job)
 
 
 def test_mistakes_in_a_job_file_show_at_their_line(visit):

@@ -18,11 +18,13 @@ from typing import Any, LiteralString
 import docker
 import httpx
 import psycopg
+from celery import Celery
 from tests.support import components
 from tests.support.ports import free_port
 
 from skep_client.client import Skep
 from skep_client.models import Job
+from skep_platform import env_settings
 from skep_platform.onebox.home import Home
 
 READY_WITHIN_S = 240.0
@@ -79,6 +81,15 @@ class Stack:
         """Ask its own database, as a witness apart from the API."""
         with psycopg.connect(self.database_url) as connection:
             return connection.execute(sql).fetchall()
+
+    def run_tasks(self, *names: str) -> None:
+        """Ask its Celery workers for periodic tasks now, as its beat does when they are due."""
+        redis = json.loads(self.home.environment.read_text())["SKEP_REDIS_URL"]
+        options = env_settings.broker_options(redis)
+        with Celery(broker=env_settings.broker_url(redis), set_as_current=False) as workers:
+            workers.conf.broker_transport_options = options
+            for name in names:
+                workers.send_task(name, queue="default", retry=False, ignore_result=True)
 
     def processes(self) -> set[int]:
         """Process ids of all that the supervisor started, children's children included."""
@@ -198,10 +209,14 @@ def environment_of(home: Home, **more: str) -> dict[str, str]:
 
 
 def eventually(
-    condition: Callable[[], bool], within_s: float, history: Callable[[], str] = lambda: ""
+    condition: Callable[[], bool],
+    within_s: float,
+    history: Callable[[], str] = lambda: "",
+    *,
+    every_s: float = 0.05,
 ) -> None:
-    """Wait until `condition()` holds; fails with `story()` when it does not in time."""
+    """Wait until `condition()` holds; fails with `history()` when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s} s; {history()}"
-        time.sleep(0.05)
+        time.sleep(every_s)

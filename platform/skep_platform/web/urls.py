@@ -11,7 +11,7 @@ from skep_platform.web.views import documentation, index
 # The first part of every address that the page's router knows; a test compares them.
 PAGES = (
     *("login", "reset-password", "forgot-password", "confirm-email", "device"),
-    *("jobs", "templates", "cluster", "virtual-clusters", "images", "storages"),
+    *("jobs", "archive", "templates", "cluster", "virtual-clusters", "images", "storages"),
     *("apps", "datasets", "simulator"),
     *("users", "groups", "tokens", "cells", "audit", "health", "usage", "profile", "settings"),
     "about",

@@ -62,6 +62,8 @@ function views({ running, failed, waiting }) {
     ["/jobs", (page) => page.keyboard.press("?"), "keys"],
     ["/jobs/compare"],
     ["/jobs/compare?tag=there-is-no-such-tag"],
+    ["/archive"],
+    ["/archive/00000000-0000-7000-8000-000000000000"],
     ["/jobs/new"],
     ["/jobs/new", checkAnExample, "checked"],
     ...tabs.map((tab) => [`/jobs/${running.id}?tab=${tab}`]),

@@ -1,6 +1,7 @@
 import {
   ask,
   expect,
+  expectToFit,
   freshName,
   jobFile,
   logIn,
@@ -67,6 +68,8 @@ const PAGES = [
   "/jobs",
   "/jobs/compare",
   "/jobs/new",
+  "/archive",
+  "/archive/00000000-0000-7000-8000-000000000000",
   "/templates",
   "/templates/hello",
   "/cluster",
@@ -123,42 +126,6 @@ function jobPages({ id }) {
     "terminal",
   ];
   return tabs.map((tab) => `/jobs/${id}?tab=${tab}`);
-}
-
-async function expectToFit(page, path) {
-  await page.locator("main, [data-page]").first().waitFor();
-  await page.waitForLoadState("networkidle");
-  const { wider, cut } = await page.evaluate(measure);
-  expect(
-    wider,
-    `${path} is ${wider} px wider than the screen`,
-  ).toBeLessThanOrEqual(0);
-  expect(
-    cut,
-    `${path} has buttons and headings beyond the edge of the screen`,
-  ).toEqual([]);
-}
-
-/** Runs in the page: how far it scrolls sideways, and what cannot be reached at all, since nothing
- * around it scrolls. */
-function measure() {
-  const screen = document.documentElement;
-  const scrolls = (element) => {
-    for (let outer = element.parentElement; outer; outer = outer.parentElement)
-      if (/auto|scroll/.test(getComputedStyle(outer).overflowX)) return true;
-    return false;
-  };
-  const cut = [...document.querySelectorAll("h1, h2, h3, button, a, input")]
-    .filter((element) => element.checkVisibility({ opacityProperty: true }))
-    .filter((element) => {
-      const { left, right, width } = element.getBoundingClientRect();
-      return (
-        width > 1 && right > 0 && (right > screen.clientWidth + 1 || left < -1)
-      );
-    })
-    .filter((element) => !scrolls(element))
-    .map((element) => element.outerHTML.slice(0, 160));
-  return { wider: screen.scrollWidth - screen.clientWidth, cut };
 }
 
 async function expectLogsInSight(page, job, width) {

@@ -133,6 +133,8 @@ function views(team, job, { sees, reads }) {
     "/jobs/new",
     `/jobs/new?from=${job.id}`,
     "/jobs/compare",
+    "/archive",
+    `/archive/${NOBODYS}`,
     ...(sees ? JOB_TABS : ["logs"]).map((tab) => `/jobs/${job.id}?tab=${tab}`),
     `/jobs/${NOBODYS}`,
     "/templates",

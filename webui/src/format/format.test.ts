@@ -34,6 +34,12 @@ describe("ago", () => {
   ])("after %d seconds: %s", (seconds, words) =>
     expect(formatRelativeTime(at, later(seconds))).toBe(words),
   );
+
+  test("a date of another year has its year", () => {
+    const then = "2025-10-23T12:00:00Z";
+    expect(formatRelativeTime(then, Date.parse("2025-11-23T12:00:00Z"))).not.toContain("2025");
+    expect(formatRelativeTime(then, Date.parse("2026-11-23T12:00:00Z"))).toContain("2025");
+  });
 });
 
 describe("span", () => {

@@ -22,10 +22,13 @@ export function formatRelativeTime(iso: string, now: number): string {
   if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)}m ago`;
   if (seconds < DAY) return `${Math.floor(seconds / HOUR)}h ago`;
   if (seconds < 7 * DAY) return `${Math.floor(seconds / DAY)}d ago`;
-  return dayFormat.format(new Date(iso));
+  const then = new Date(iso);
+  const format = then.getFullYear() === new Date(now).getFullYear() ? dayFormat : dayOfYearFormat;
+  return format.format(then);
 }
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const dayOfYearFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const fullFormat = new Intl.DateTimeFormat(undefined, {
   dateStyle: "medium",
   timeStyle: "medium",
