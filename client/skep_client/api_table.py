@@ -273,6 +273,7 @@ class Api:
     queue = Method(calls.queue)
     history = Method(calls.history)
     node_forecast = Method(calls.node_forecast)
+    check_policy = Method(calls.check_policy)
     forecast_policy = Method(calls.forecast_policy)
     drain = Method(calls.drain)
     undrain = Method(calls.undrain)

@@ -803,6 +803,11 @@ class MoreMemory(Model):
     suggested_mb: int = 0
 
 
+class NamedJob(Model):
+    id: str
+    name: str
+
+
 class NewToken(Model):
     id: str
     name: str
@@ -1858,6 +1863,12 @@ class JobSummary(JobModel):
     exit_reason: Reason | None = None
 
 
+class LackingFact(Model):
+    fact: str = ""
+    jobs: int = 0
+    examples: list[NamedJob] = Field(default_factory=list)
+
+
 class Me(Model):
     id: int
     username: str
@@ -1942,6 +1953,16 @@ class Policy(Model):
     description: str = ""
     is_default: bool = False
     parameters: list[PolicyParameter] = Field(default_factory=list)
+
+
+class PolicyCheck(Model):
+    jobs: int = 0
+    lacking: list[LackingFact] = Field(default_factory=list)
+    otherwise: str = ""
+    preempts: bool = False
+    not_preemptible: int = 0
+    resizes: bool = False
+    elastic: int = 0
 
 
 class QueuedJob(Model):

@@ -310,6 +310,7 @@ EXPECTED = {
     "GET simulations/cluster": LOGGED_IN,
     "GET simulations/options": LOGGED_IN,
     "POST simulations": VC_ADMINS,
+    "POST virtual-clusters/<name>/policy/check": VC_ADMINS,
     "POST virtual-clusters/<name>/policy/forecast": VC_ADMINS,
     "GET simulations/<id>": row(401, 404, 404, 404, "ok", "ok"),
     "POST simulations/<id>/stop": row(401, 404, 404, 404, "ok", "ok"),

@@ -69,6 +69,7 @@ BODIES: dict[str, Any] = {
     f"PATCH {SERVICE}": {"description": "x"},
     "POST announcements": {"message": "Maintenance on Monday."},
     "POST simulations": {"virtual_cluster": "team", "policies": ["fifo"]},
+    "POST virtual-clusters/<name>/policy/check": {"name": "fifo"},
     "POST virtual-clusters/<name>/policy/forecast": {"name": "fifo"},
     "POST notifications/read": {"ids": []},
     "PATCH notifications/<id>": {"read": True},

@@ -58,6 +58,8 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
         {"round_s": 20.0, "speeds": "A100:2"},
         {"round_s": 60.0, "objective": "max_sum", "weights": "ann:3"},
         {"round_s": 20.0, "objective": "water_filling"},
+        {"round_s": 20.0, "objective": "ftf"},
+        {"round_s": 20.0, "objective": "min_makespan"},
     ),
     "afs": ({"future": "next", "hold": 2.0},),
     "coddl": ({"hold": 0.0},),

@@ -58,6 +58,12 @@ def forecast_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[m
     return Call("POST", path, models.Simulation, json=body, repeatable=False)
 
 
+def check_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[models.PolicyCheck]:
+    """Return what a policy must know of jobs, and how many jobs of a virtual cluster lack it."""
+    body = {"name": name, "parameters": dict(parameters)}
+    return Call("POST", f"virtual-clusters/{vc}/policy/check", models.PolicyCheck, json=body)
+
+
 def choose_policy(vc: str, name: str, parameters: Mapping[str, Any]) -> Call[models.VirtualCluster]:
     """Choose the scheduling policy of a virtual cluster. For its VC admins and admins."""
     body = {"policy": {"name": name, "parameters": dict(parameters)}}

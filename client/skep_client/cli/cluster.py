@@ -95,6 +95,14 @@ def policy(
             "--forecast", help="Show what NAME would do to the present queue; save nothing."
         ),
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Show what NAME, or the present policy, must know of jobs, and how many lack it; "
+            "save nothing.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the policies that order waiting jobs, or choose the one of a virtual cluster.
@@ -110,6 +118,13 @@ def policy(
         show_forecast(vc, name, _values(parameters or []), as_json=as_json)
         return
 
+    if check:
+        if not vc:
+            raise typer.BadParameter("--check needs VC.")
+        from skep_client.cli.forecast import show_check
+
+        show_check(vc, name, _values(parameters or []), as_json=as_json)
+        return
     with client() as skep:
         if not vc:
             listed = skep.run(calls.policies()).policies

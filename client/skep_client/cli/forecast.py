@@ -1,4 +1,5 @@
-"""What `skep policy VC NAME --forecast` shows: the present queue under another policy."""
+"""What `skep policy VC NAME --forecast` and `--check` show: the present queue under another policy,
+and what a policy must know of its jobs."""
 
 from __future__ import annotations
 
@@ -17,6 +18,41 @@ if TYPE_CHECKING:
     from skep_client.models import ChangedJob, PolicyForecast
 
 LOOK_S = 1.0
+FACTS = {
+    "duration": "how long a job runs",
+    "deadline": "the deadline of a job",
+    "history": "earlier jobs that were like a job",
+}
+
+
+def show_check(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what a policy, by default that of the virtual cluster, asks of jobs."""
+    with client() as skep:
+        if not name:
+            chosen = skep.virtual_cluster(vc).policy
+            name, parameters = (chosen.name, chosen.parameters) if chosen else (name, parameters)
+        found = skep.check_policy(vc, name, parameters)
+    if as_json:
+        print_json(found)
+        return
+    for one in found.lacking:
+        examples = ", ".join(job.name for job in one.examples)
+        such = f", such as {examples}" if examples else ""
+        say(
+            f"{name} must know {FACTS.get(one.fact, one.fact)}: unknown of {one.jobs} of "
+            f"{found.jobs} jobs{such}."
+        )
+    if any(one.jobs for one in found.lacking):
+        say(found.otherwise)
+    if found.preempts:
+        say(
+            f"Running jobs yield to others of the same priority; {found.not_preemptible} of "
+            f"{found.jobs} jobs never do."
+        )
+    if found.resizes:
+        say(f"It chooses the size of elastic jobs: {found.elastic} of {found.jobs} jobs.")
+    if not (found.lacking or found.preempts or found.resizes):
+        say(f"{name} asks nothing of jobs.")
 
 
 def show_forecast(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bool) -> None:

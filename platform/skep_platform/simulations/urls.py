@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from skep_platform.simulations import api, forecasting_api
+from skep_platform.simulations import api, forecasting_api, policy_check
 
 urlpatterns: list[URLPattern] = [
     path("simulations", api.SimulationsView.as_view()),
@@ -11,6 +11,7 @@ urlpatterns: list[URLPattern] = [
     path("simulations/options", api.OptionsView.as_view()),
     path("simulations/<uuid:id>", api.SimulationView.as_view()),
     path("simulations/<uuid:id>/stop", api.SimulationStopView.as_view()),
+    path("virtual-clusters/<str:name>/policy/check", policy_check.PolicyCheckView.as_view()),
     path(
         "virtual-clusters/<str:name>/policy/forecast", forecasting_api.PolicyForecastView.as_view()
     ),

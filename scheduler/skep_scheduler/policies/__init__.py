@@ -16,10 +16,12 @@ from skep_scheduler.model import Options, PolicyChoice
 from skep_scheduler.policies.afs import Afs, Coddl
 from skep_scheduler.policies.base import (
     AnyPolicy,
+    Keep,
     OrderPolicy,
     Policy,
     RoundPolicy,
     SharePolicy,
+    VariableNeeds,
 )
 from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
 from skep_scheduler.policies.drf import Drf
@@ -28,7 +30,7 @@ from skep_scheduler.policies.elastic import LiveElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair, Stride
-from skep_scheduler.policies.gavel.live import Gavel
+from skep_scheduler.policies.gavel.live import OBJECTIVES, Gavel
 from skep_scheduler.policies.karuna import Karuna
 from skep_scheduler.policies.lucid_order import LucidOrder
 from skep_scheduler.policies.optimus import Optimus
@@ -70,24 +72,25 @@ SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
         ("pollux", "sia"), "jobs do not report their gradient noise and the time of their steps"
     ),
-    "chronus": "the live scheduler admits jobs whatever their deadline",
+    "chronus": "it lends GPUs for terms of a minute, which no restart is worth; "
+    "choose elasticflow, which admits by deadline, too",
     **dict.fromkeys(
         ("gandiva", "lucid", "muri-l", "muri-s", "salus"),
         "agents give a GPU to one task at a time",
     ),
-    **dict.fromkeys(
-        ("max_min", "max_sum", "water_filling"),
-        "live it is an objective of gavel: choose gavel with objective=max_min",
-    ),
-    **dict.fromkeys(
-        ("ftf", "min_makespan", "shockwave", "themis"),
-        "jobs do not report how much work they have left",
-    ),
+    **{
+        name: f"live it is an objective of gavel: choose gavel with objective={name}"
+        for name in OBJECTIVES
+    },
+    "themis": "its auctions are between applications of many jobs; choose gavel with "
+    "objective=ftf, which has the same aim",
+    "shockwave": "jobs do not report their epochs and batch sizes",
     **dict.fromkeys(
         ("dl2", "mlf_rl"), "it is experimental: what a network decides is only to be simulated"
     ),
     "mlfs": "jobs report no loss",
-    "allox": "jobs report no rates by GPU model",
+    "allox": "it matches jobs of one GPU of known durations on each model; choose gavel, "
+    "which shares GPU models by speed",
     "antman": "nodes give whole GPUs to tasks",
     "carbyne": "nodes give no fractions of GPU time",
     "fgd": "nodes give whole GPUs to tasks",
@@ -165,6 +168,38 @@ def chooses_sizes(choice: PolicyChoice) -> bool:
     """Return whether a policy chooses with how many tasks elastic jobs run."""
     known = next((policy for policy in POLICIES if policy.name == choice.name), None)
     return known is not None and issubclass(known, tuple(ELASTIC))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Demands:
+    """What a policy, as it was chosen, asks of jobs.
+
+    facts: what it must know about a job: `duration`, `deadline` or `history` (earlier jobs that
+        were like it), sorted
+    otherwise: one sentence on what happens to a job of which it does not know these
+    preempts: whether a running job may be preempted for one of the same priority
+    resizes: whether it chooses with how many tasks elastic jobs run
+    """
+
+    facts: tuple[str, ...]
+    otherwise: str
+    preempts: bool
+    resizes: bool
+
+
+def demands(choice: PolicyChoice) -> Demands:
+    """Return what a policy asks of jobs. Raises `PolicyError`."""
+    made = _make(choice, Options(), POLICIES)
+    needs = made.needs_as_chosen() if isinstance(made, VariableNeeds) else made.needs
+    resizes = isinstance(made, LiveElasticPolicy)
+    if isinstance(made, RoundPolicy):
+        preempts = True
+    elif isinstance(made, SharePolicy):
+        preempts = made.term_s > 0
+    else:
+        preempts = not resizes and cast(OrderPolicy, made).keep != Keep.FIRM
+    facts = tuple(sorted(fact.value for fact in needs.must_know))
+    return Demands(facts, needs.otherwise, preempts, resizes)
 
 
 def make(choice: PolicyChoice, options: Options) -> Policy:

@@ -55,6 +55,13 @@ class Needs:
     otherwise: str = ""
 
 
+@runtime_checkable
+class VariableNeeds(Protocol):
+    """A policy that needs more or less by its parameters than its class says."""
+
+    def needs_as_chosen(self) -> Needs: ...
+
+
 Standing = Mapping[str, Any]  # `policy`, and the numbers of its sentence
 Amounts = Mapping[str, float]  # by resource: a leaf type (GPUs), CPU (millicores), MEMORY (MiB)
 CPU, MEMORY = "cpu", "memory"
@@ -276,6 +283,13 @@ class RoundView:
     demand: Callable[[Gang], Amounts]
     capacity: Amounts
     accepts_any: Callable[[Gang], bool] = lambda gang: False
+    placed_at: Mapping[str, float] = field(default_factory=dict)  # of those that run
+
+    def ran_s(self, gang: Gang) -> float:
+        """Return how long a gang has run up to the start of the round (seconds), as if all that
+        time on the GPUs that it asks for."""
+        before = gang.attained_gpu_s / gang.gpus if gang.gpus else 0.0
+        return before + max(self.start - self.placed_at.get(gang.id, self.start), 0.0)
 
     def gpus(self, gang: Gang) -> Amounts:
         """Return the GPUs that a gang asks for, by leaf type; empty for one without GPUs."""

@@ -16,7 +16,8 @@ is owed grows until it is chosen first, and small ones fill in behind it (gang-a
 `v_u = rate on F / rate on S` over its jobs lends time on F to one with a larger speed-up, and gets
 rho as much on S, where rho is the second-largest speed-up among those who want to buy (the second
 price), but at least the lender's own. Both end with at least their former throughput. It stops when
-speed-ups are within 10 %. Trades are simulated only: live jobs have no rates by GPU model.
+speed-ups are within 10 %. Trades are simulated only: live jobs declare their speeds on
+GPU models, and nothing measures them.
 """
 
 from __future__ import annotations

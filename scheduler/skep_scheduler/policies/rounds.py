@@ -142,7 +142,8 @@ class _Round:
         gangs = {some.gang.id: some.gang for some in holdings}
         waiting = [gang for gang in domain.waiting() if gang.id not in gangs]
         gangs |= {gang.id: gang for gang in waiting}
-        parts = self._share_out(tuple(gangs.values()))
+        placed = {some.gang.id: at for some in holdings if (at := some.placed_at) is not None}
+        parts = self._share_out(tuple(gangs.values()), placed)
         claims = [self._claim_of(some, parts) for some in holdings]
         for gang in waiting:
             claims += self._claims_of(gang, parts.get(gang.id))
@@ -167,10 +168,14 @@ class _Round:
         self._positions = {gang_id: n for n, gang_id in enumerate([*chosen, *others])}
         return self._positions
 
-    def _share_out(self, gangs: Sequence[Gang]) -> Mapping[str, Mapping[str, float]]:
+    def _share_out(
+        self, gangs: Sequence[Gang], placed_at: Mapping[str, float]
+    ) -> Mapping[str, Mapping[str, float]]:
         """Ask the policy for the shares. Return the parts on each leaf type, if it has such."""
         domain = self._domain
-        view = RoundView(self._start, gangs, domain.demand, domain.capacity(), domain.accepts_any)
+        view = RoundView(
+            self._start, gangs, domain.demand, domain.capacity(), domain.accepts_any, placed_at
+        )
         if not isinstance(self._policy, TypedRoundPolicy):
             self._shares = self._policy.shares(view)
             return {}

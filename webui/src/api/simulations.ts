@@ -53,6 +53,18 @@ export function stopSimulation(id: string) {
   return unwrap(client.POST("/api/v1/simulations/{id}/stop", { params: { path: { id } } }));
 }
 
+export const policyCheck = (name: string, policy: Schemas["PolicyChoiceBodyRequest"]) =>
+  queryOptions({
+    queryKey: ["policy-check", name, policy],
+    queryFn: () =>
+      unwrap(
+        client.POST("/api/v1/virtual-clusters/{name}/policy/check", {
+          params: { path: { name } },
+          body: policy,
+        }),
+      ),
+  });
+
 export function forecastPolicy(name: string, policy: Schemas["PolicyChoiceBodyRequest"]) {
   return unwrap(
     client.POST("/api/v1/virtual-clusters/{name}/policy/forecast", {

@@ -22,6 +22,7 @@ export type ServiceAccountRole = NonNullable<ServiceAccountBody["role"]>;
 export type ServiceTokenScope = NonNullable<Schemas["ServiceTokenBodyRequest"]["scope"]>;
 export type SecurityKey = Schemas["SecurityKey"];
 export type Policy = Schemas["Policy"];
+export type PolicyCheck = Schemas["PolicyCheck"];
 export type PolicyParameter = Schemas["PolicyParameter"];
 export type Visibility = Schemas["VirtualCluster"]["job_visibility"];
 

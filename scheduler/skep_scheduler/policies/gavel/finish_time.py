@@ -16,11 +16,14 @@ linear program. It rises with rho, and falls to the root in a few steps of regul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated
 from skep_scheduler.policies.gavel.program import Program, ShareColumns
 
+# Jobs that are equal in all that counts, and the isolated time of each of them.
+Goal = tuple[Sequence[Job], float]
 ACCURACY = 1e-4
 STEPS = 60
 
@@ -38,7 +41,7 @@ class Ftf:
             types = len(problem.types)
             jobs = [replace(job, rates=job.rates[:1] * types) for job in problem.jobs]
             problem = replace(problem, jobs=jobs)
-        goals: list[tuple[Job, float]] = []
+        goals: list[Goal] = []
         before: dict[int, tuple[float, float]] = {}
         spent: dict[int, float] = {}
         for job in problem.jobs:
@@ -48,12 +51,12 @@ class Ftf:
             left, known = self._before.get(job.number, (job.left, rate))
             spent[job.number] = self._isolated.get(job.number, 0.0) + (left - job.left) / known
             before[job.number] = job.left, rate
-            goals.append((job, spent[job.number] + job.left / rate))
+            goals.append(([job], spent[job.number] + job.left / rate))
         self._isolated, self._before = spent, before
         return fairest(problem, goals)
 
 
-def fairest(problem: ShareProblem, goals: list[tuple[Job, float]]) -> Shares:
+def fairest(problem: ShareProblem, goals: Sequence[Goal]) -> Shares:
     """Return shares whose largest ratio to the isolated times is least."""
     if not goals:
         return {}
@@ -61,10 +64,10 @@ def fairest(problem: ShareProblem, goals: list[tuple[Job, float]]) -> Shares:
     return shares
 
 
-def solve(problem: ShareProblem, goals: list[tuple[Job, float]]) -> tuple[float, Shares]:
-    """Return the least ratio and its shares; `goals` are jobs with their isolated times."""
+def solve(problem: ShareProblem, goals: Sequence[Goal]) -> tuple[float, Shares]:
+    """Return the least ratio and its shares."""
     # Below this no share is enough: each job alone on its fastest type for all its time.
-    low = max((job.elapsed + job.left / max(job.rates)) / time for job, time in goals)
+    low = max((job.elapsed + job.left / max(job.rates)) / time for (job, *_), time in goals)
     low_factor, shares = _factor(problem, goals, low, centre=True)
     if low_factor >= 1 - ACCURACY:
         return low, shares
@@ -87,14 +90,14 @@ def solve(problem: ShareProblem, goals: list[tuple[Job, float]]) -> tuple[float,
 
 
 def _factor(
-    problem: ShareProblem, goals: list[tuple[Job, float]], ratio: float, *, centre: bool = False
+    problem: ShareProblem, goals: Sequence[Goal], ratio: float, *, centre: bool = False
 ) -> tuple[float, Shares]:
     """Return by how much the rates that a ratio asks for can be multiplied."""
     program = Program()
     factor = program.column(1.0)
-    allocation = ShareColumns(program, problem, [[job] for job, _ in goals])
-    for (job, time), made in zip(goals, allocation.made, strict=True):
-        need = job.left / max(ratio * time - job.elapsed, 1e-9)
+    allocation = ShareColumns(program, problem, [group for group, _ in goals])
+    for (group, time), made in zip(goals, allocation.made, strict=True):
+        need = len(group) * group[0].left / max(ratio * time - group[0].elapsed, 1e-9)
         program.row([*((column, rate / need) for column, rate in made), (factor, -1.0)], low=0.0)
     values = program.solve(centre=centre)
     if values is None:

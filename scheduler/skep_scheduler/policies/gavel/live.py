@@ -10,6 +10,11 @@ With GPUs of one type the program of `max_min` needs no solver: its lexicographi
 water-filling of the GPUs over the jobs by weight. All else is solved by HiGHS, once for each set of
 kinds of jobs: the answer is remembered by exactly the numbers that the program is made of.
 
+`ftf` (finish-time fairness, section 4.2 after Themis) and `min_makespan` need the work that a job
+has left: seconds at speed 1, its probable duration without the time that it has run. That of a job
+of unknown duration is as long again as it has run, an hour at least. Times are rounded to a quarter
+of an octave, so that jobs are of few kinds and an answer holds for a while.
+
 It differs from the paper: jobs take turns by what is owed since they last started or began to wait
 (`policies.rounds`) and not by X / f, so that nothing is stored; a job that runs on an idle GPU of
 another type than its own stays there until it is displaced; pairs of jobs are not packed.
@@ -19,14 +24,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import log2
 from typing import ClassVar
 
 from skep_scheduler.inventory.names import leaf_type
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
     WEIGHTS,
+    Knows,
     Needs,
     Parts,
     RoundView,
@@ -36,30 +43,61 @@ from skep_scheduler.policies.base import (
     weights_of,
 )
 from skep_scheduler.policies.gandiva_fair import water_fill
+from skep_scheduler.policies.gavel.finish_time import Goal, fairest
 from skep_scheduler.policies.gavel.max_min import max_min, water_filling
-from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated
 from skep_scheduler.policies.gavel.program import SolverMissing
-from skep_scheduler.policies.gavel.totals import max_sum
+from skep_scheduler.policies.gavel.totals import max_sum, min_makespan_of_kinds
+
+
+def finish_time_fairness(problem: ShareProblem) -> Shares:
+    """Return the shares of jobs whose `due` is how long they would take at speed 1 in all: with
+    them the largest ratio of the time to a job's end to that on its own part of the GPUs is
+    least."""
+    goals: list[Goal] = []
+    for kind in problem.kinds():
+        rate = isolated(problem, kind[0])
+        if rate > 0 and kind[0].due is not None:
+            goals.append((kind, kind[0].due / rate))
+    return fairest(problem, goals)
+
 
 OBJECTIVES: Mapping[str, Callable[[ShareProblem], Shares]] = {
     "max_min": max_min,
     "water_filling": water_filling,
     "max_sum": max_sum,
+    "ftf": finish_time_fairness,
+    "min_makespan": min_makespan_of_kinds,
 }
+FILLS = ("max_min", "water_filling")  # on one type by water-filling, without a solver
+BY_WORK_LEFT = ("ftf", "min_makespan")
+UNKNOWN_S = 3600.0
+SHORTEST_S = 60.0  # shorter times count as this
 MOST_KINDS = 256  # rows of a program; with more, speeds are rounded until they are as few
 STEPS = (64, 16, 8, 4, 2, 1)  # of the speed of a job on its fastest type
+OCTAVE = 4.0  # steps in which a time doubles
+OCTAVES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125)  # the same, where speeds are rounded so
 NONE_LEFT = 1e-6
+OF_WORK_LEFT = Needs(
+    frozenset({Knows.DURATION}),
+    "A job of unknown duration is taken for as long again as it has run, for an hour at least.",
+)
 NOT_SOLVED = "all jobs have equal shares, as the program of gavel could not be solved"
 NO_SOLVER = "all jobs have equal shares: gavel needs pip install 'skep[policies]' on the server"
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What jobs of one kind have in common: GPUs, weight, and the speed on each type."""
+    """What jobs of one kind have in common: GPUs, weight, and the speed on each type; where the
+    objective asks for it also the work that is left and that of the whole job (seconds at speed 1),
+    and the seconds since it was submitted."""
 
     gpus: float
     weight: float
     rates: tuple[float, ...]
+    left: float = 0.0
+    total: float = 0.0
+    elapsed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +112,9 @@ class Gavel:
     objective: str = parameter(
         "max_min",
         "What is best: `max_min` the least share, `water_filling` then the next least and so on, "
-        "`max_sum` the total speed (slow jobs may get nothing).",
+        "`max_sum` the total speed (slow jobs may get nothing), `ftf` the worst ratio of the time "
+        "to a job's end to that on its own part of the GPUs, `min_makespan` the time until all "
+        "jobs end. The last two take no weights.",
         choices=tuple(OBJECTIVES),
     )
     speeds: str = parameter(
@@ -88,6 +128,10 @@ class Gavel:
         pattern=WEIGHTS,
     )
     round_s: float = round_parameter(360.0)
+
+    def needs_as_chosen(self) -> Needs:
+        """Return what it must know with its objective."""
+        return OF_WORK_LEFT if self.objective in BY_WORK_LEFT else self.needs
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         parts = self.parts(view).by_gang
@@ -114,7 +158,7 @@ class Gavel:
                 else 0.0
                 for leaf in types
             )
-            row = JobKind(gpus, weights.get(gang.owner, 1.0), rates)
+            row = self._kind(view, gang, gpus, weights.get(gang.owner, 1.0), rates)
             tiers[gang.priority].append((gang, row))
         warning = ""
         for priority in sorted(tiers, reverse=True):
@@ -125,6 +169,21 @@ class Gavel:
                 for leaf, part in own.items():
                     left[leaf] = max(left[leaf] - part * row.gpus, 0.0)
         return Parts(found, warning)
+
+    def _kind(
+        self, view: RoundView, gang: Gang, gpus: float, weight: float, rates: tuple[float, ...]
+    ) -> JobKind:
+        if self.objective not in BY_WORK_LEFT:
+            return JobKind(gpus, weight, rates)
+        ran = view.ran_s(gang)
+        expected = gang.expected_s
+        left = max(ran, UNKNOWN_S) if expected is None else max(expected - ran, 0.05 * ran)
+        left = _coarse_time(max(left, SHORTEST_S), OCTAVE)
+        if self.objective == "min_makespan":
+            return JobKind(gpus, 1.0, rates, left)
+        total = _coarse_time(max(expected or 0.0, ran + left), OCTAVE)
+        elapsed = _coarse_time(view.start - gang.submitted_at, OCTAVE)
+        return JobKind(gpus, 1.0, rates, left, total, elapsed)
 
     def _tier(
         self, types: Sequence[str], left: Mapping[str, float], jobs: Sequence[tuple[Gang, JobKind]]
@@ -177,16 +236,25 @@ def speed_on(leaf: str, speeds: Mapping[str, float]) -> float:
 
 
 def _only(row: JobKind, open_types: Sequence[int]) -> JobKind:
-    return JobKind(row.gpus, row.weight, tuple(row.rates[at] for at in open_types))
+    return replace(row, rates=tuple(row.rates[at] for at in open_types))
 
 
 def _rounded(rows: Sequence[JobKind]) -> Sequence[JobKind]:
-    """Round the speeds of many different jobs, so that a program stays small."""
-    for steps in STEPS:
-        if len(set(rows)) <= MOST_KINDS:
+    """Round the speeds and times of many different jobs, so that a program stays small."""
+    known = {row: row for row in rows}
+    for steps, octave in zip(STEPS, OCTAVES, strict=True):
+        if len(set(known.values())) <= MOST_KINDS:
             break
-        rows = [JobKind(row.gpus, row.weight, _coarse(row.rates, steps)) for row in rows]
-    return rows
+        for row, last in known.items():
+            times = (
+                _coarse_time(seconds, octave) for seconds in (last.left, last.total, last.elapsed)
+            )
+            known[row] = JobKind(row.gpus, row.weight, _coarse(last.rates, steps), *times)
+    return [known[row] for row in rows]
+
+
+def _coarse_time(seconds: float, steps: float) -> float:
+    return 2 ** (round(log2(seconds) * steps) / steps) if seconds >= SHORTEST_S else 0.0
 
 
 def _coarse(rates: tuple[float, ...], steps: int) -> tuple[float, ...]:
@@ -203,10 +271,10 @@ Solved = tuple[tuple[float, ...], ...]
 @lru_cache(maxsize=256)
 def _solve(objective: str, types: tuple[str, ...], gpus: tuple[float, ...], kinds: Kinds) -> Solved:
     """Return the parts of one job of each kind. Raises `SolverMissing`, and what HiGHS raises."""
-    if len(types) <= 1 and objective != "max_sum":
+    if len(types) <= 1 and objective in FILLS:
         return _filled(gpus, kinds)
     jobs = [
-        Job(number, row, row.gpus, row.rates, weight=row.weight)  # type: ignore[arg-type]
+        Job(number, row, row.gpus, row.rates, row.left, row.elapsed, row.weight, row.total)  # type: ignore[arg-type]
         for number, row in enumerate(row for row, count in kinds for _ in range(count))
     ]
     shares = OBJECTIVES[objective](ShareProblem(types, gpus, jobs))  # type: ignore[arg-type]

@@ -30,6 +30,12 @@ def min_makespan(problem: ShareProblem) -> Shares:
     return _soonest(problem, [[job] for job in problem.jobs if max(job.rates) > 0], packed=False)
 
 
+def min_makespan_of_kinds(problem: ShareProblem) -> Shares:
+    """Return the same where all jobs of a kind have as much to go: one row for each kind."""
+    able = [kind for kind in problem.kinds() if any(kind[0].rates)]
+    return _soonest(problem, able, packed=False)
+
+
 def min_makespan_packed(problem: ShareProblem) -> Shares:
     """Return the same where two jobs may share their GPUs."""
     able = [kind for kind in problem.kinds() if max(kind[0].rates) > 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from tests.support.cluster import Cluster, gang, member, node
 from skep_scheduler import engine
 from skep_scheduler.memory import Memory
 from skep_scheduler.model import Claim, Gang, Options, Plan, PolicyChoice, VirtualCluster
-from skep_scheduler.policies.base import RoundView
+from skep_scheduler.policies.base import Knows, RoundView
 from skep_scheduler.policies.gavel import live
+from skep_scheduler.policies.gavel.finish_time import Ftf
 from skep_scheduler.policies.gavel.live import Gavel, speed_on
+from skep_scheduler.policies.gavel.problem import Job, ShareProblem
+from skep_scheduler.policies.gavel.totals import min_makespan
 
 PATIENT = Options(starvation_s=1e9, min_run_s=10.0)
 ROUND = 60.0
@@ -76,6 +80,59 @@ def test_a_job_that_names_a_model_has_its_time_there_only() -> None:
 def test_a_speed_is_that_of_the_longest_name_which_is_a_part_of_the_model(leaf, speed) -> None:
     named = {"A100": 2.0, "NVIDIA A100-SXM4-80GB": 2.5, "V100": 1.5, "A10": 9.0}
     assert speed_on(leaf, named) == speed
+
+
+def long(name: str, hours: float, **known: Any) -> Gang:
+    return gang(name, gpus=8, predicted_s=hours * 3600.0, **known)
+
+
+def shares_of(objective: str, *gangs: Gang, at: float = 0.0, **gpus: float) -> dict[str, float]:
+    seen = replace(view(*gangs, **gpus), start=at)
+    made = Gavel(objective=objective).parts(seen)
+    assert not made.warning
+    return {name: sum(own.values()) for name, own in made.by_gang.items()}
+
+
+def test_all_jobs_end_soonest_where_each_gets_time_in_proportion_to_its_work() -> None:
+    shares = shares_of("min_makespan", long("short", 2), long("long", 32), V100=8)
+    assert shares["long"] == pytest.approx(16 * shares["short"], rel=0.1)
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_a_job_has_run_is_not_left() -> None:
+    done = long("done", 32, attained_gpu_s=8 * 30 * 3600.0)
+    shares = shares_of("min_makespan", done, long("new", 32), V100=8)
+    assert shares["new"] > 10 * shares["done"]
+
+
+def test_with_finish_time_fairness_who_waited_gets_what_it_missed() -> None:
+    late, new = long("late", 8), long("new", 8, at=8 * 3600.0)
+    equal = shares_of("ftf", late, replace(new, submitted_at=0.0), V100=8)
+    assert equal["late"] == pytest.approx(equal["new"], abs=0.02)
+    shares = shares_of("ftf", late, new, at=8 * 3600.0, V100=8)
+    assert shares["late"] > 1.5 * shares["new"]
+
+
+@pytest.mark.parametrize("objective", live.BY_WORK_LEFT)
+def test_live_shares_are_those_of_the_simulator(objective) -> None:
+    """Of work that no rounding changes: powers of two."""
+    speeds = (4.0, 2.0, 1.0, 0.5, 8.0)
+    jobs = [
+        gang(f"g{i}", gpus=8, predicted_s=2.0 ** (10 + i), speeds=(("V100", 1.0), ("A100", speed)))
+        for i, speed in enumerate(speeds)
+    ]
+    rows = [Job(i, i, 8, (speed, 1.0), left=2.0 ** (10 + i)) for i, speed in enumerate(speeds)]
+    problem = ShareProblem(("A100", "V100"), (8, 8), rows)
+    wanted = (Ftf() if objective == "ftf" else min_makespan)(problem)
+    parts = Gavel(objective=objective).parts(view(*jobs, V100=8, A100=8)).by_gang
+    for i, one in enumerate(jobs):
+        found = tuple(parts[one.id].get(leaf, 0.0) for leaf in ("A100", "V100"))
+        assert found == pytest.approx(wanted.get((i,), (0.0, 0.0)), abs=0.02)
+
+
+@pytest.mark.parametrize(("objective", "facts"), [("max_min", set()), ("ftf", {Knows.DURATION})])
+def test_what_it_must_know_is_said_by_its_objective(objective, facts) -> None:
+    assert Gavel(objective=objective).needs_as_chosen().must_know == facts
 
 
 SIZES = st.lists(

@@ -113,6 +113,27 @@ const forecast = {
   hidden: 0,
 };
 
+test("a policy says what it must know of jobs, and of how many it does not", async () => {
+  document.cookie = "skep_csrf=x";
+  const checked = {
+    jobs: 40,
+    lacking: [{ fact: "duration", jobs: 12, examples: [{ id: "a", name: "bert" }] }],
+    otherwise: "It starts behind those whose duration is known.",
+    preempts: true,
+    not_preemptible: 3,
+    resizes: false,
+    elastic: 0,
+  };
+  const requests = serve({ ...read, "POST /virtual-clusters/vision/policy/check": checked });
+  renderPage(<SettingsTab vc={vc} admin={true} />);
+  const list = await screen.findByRole("list", { name: "What it asks of jobs" });
+  expect(list).toHaveTextContent("It does not of 12 of 40 jobs here, such as bert.");
+  expect(list).toHaveTextContent("It starts behind those whose duration is known.");
+  expect(list).toHaveTextContent("3 jobs of 40 here never do");
+  const asked = requests.find((request) => request.url.endsWith("/policy/check"));
+  expect(await asked?.json()).toEqual(vc.policy);
+});
+
 test("another policy is forecast before it is saved", async () => {
   document.cookie = "skep_csrf=x";
   const simulation = { id: "s", state: "SUCCEEDED", error: null, runs: [], forecast };

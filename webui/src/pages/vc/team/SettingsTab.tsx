@@ -17,6 +17,7 @@ import { capitalize } from "@/format/names";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { notifyError, notifySuccess } from "@/ui/notify";
+import { PolicyCheck } from "./PolicyCheck";
 import { PolicyForecast } from "./PolicyForecast";
 import { QuotaForm } from "./QuotaForm";
 import { VirtualClusterLimits } from "./VirtualClusterLimits";
@@ -207,6 +208,7 @@ function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
         allowDeselect={false}
         onChange={(name) => name && setDraft(name === vc.policy.name ? undefined : of(name))}
       />
+      {vc.may_manage ? <PolicyCheck vc={vc.name} policy={chosen} /> : null}
       {vc.may_manage ? (
         <LinkButton
           to="/simulator"
