@@ -1062,12 +1062,6 @@ class PredictionScore(Model):
     median_error: float | None = None
 
 
-class PredictionScores(Model):
-    days: int = 0
-    promised_coverage: float = 0
-    sources: list[PredictionScore] = Field(default_factory=list)
-
-
 class Prefetch(Model):
     id: str
     image: str = ""
@@ -1336,6 +1330,11 @@ class StartInterval(Model):
     low: datetime | None = None
     high: datetime | None = None
     coverage: float = 0
+
+
+class StartScore(Model):
+    jobs: int = 0
+    coverage: float | None = None
 
 
 class StorageFile(Model):
@@ -1963,6 +1962,13 @@ class PolicyCheck(Model):
     not_preemptible: int = 0
     resizes: bool = False
     elastic: int = 0
+
+
+class PredictionScores(Model):
+    days: int = 0
+    promised_coverage: float = 0
+    sources: list[PredictionScore] = Field(default_factory=list)
+    starts: StartScore | None = None
 
 
 class QueuedJob(Model):

@@ -48,6 +48,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": Every(60.0),
             "options": {"queue": "scheduler", "expires": 30},
         },
+        "score-starts": {
+            "task": "skep.scheduling.score_starts",
+            "schedule": Every(60.0),
+            "options": {"expires": 30},
+        },
         "tidy-scheduling": {
             "task": "skep.scheduling.tidy",
             "schedule": Every(3600.0),

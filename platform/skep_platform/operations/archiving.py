@@ -57,6 +57,7 @@ from skep_platform.scheduling.models import (
     AttainedService,
     Nomination,
     PreemptionCooldown,
+    ExpectedStart,
     ReservedStart,
 )
 from skep_platform.telemetry import downsampling
@@ -83,7 +84,8 @@ OF_ATTEMPTS: tuple[tuple[type[Model], str], ...] = (
 )
 OF_JOBS: tuple[tuple[type[Model], str], ...] = (
     *((model, "job") for model in (UserMetric, MetricLog, JobUse, JobUsage)),
-    *((model, "job") for model in (AttainedService, Nomination, PreemptionCooldown, ReservedStart)),
+    *((model, "job") for model in (AttainedService, Nomination, PreemptionCooldown)),
+    *((model, "job") for model in (ExpectedStart, ReservedStart)),
     *((model, "job") for model in (App, GangNetwork, TaskAttempt, Task, TaskRole, JobAttempt)),
     *((model, "job") for model in (RankChange, JobShare, JobStorage, JobFiles, JobApiToken)),
     *((JobSecrets, "job"), (JobDependency, "job"), (JobDependency, "upstream")),

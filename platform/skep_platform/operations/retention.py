@@ -27,7 +27,7 @@ BOUNDED_BY_SIZE = frozenset(
 WHILE_A_JOB_LASTS = frozenset(
     {
         *("scheduling.Nomination", "scheduling.ReservedStart", "scheduling.PreemptionCooldown"),
-        *("jobs.GangNetwork", "jobs.JobApiToken"),
+        *("scheduling.ExpectedStart", "jobs.GangNetwork", "jobs.JobApiToken"),
     }
 )
 

@@ -31,6 +31,16 @@ class ReservedStart(models.Model):
     places = models.JSONField()
 
 
+class ExpectedStart(models.Model):
+    """The first interval in which a waiting job was said to start, `low` to `high`, until it starts
+    or ends: then it is scored, see `expected_starts`."""
+
+    job = models.OneToOneField("jobs.Job", models.CASCADE, primary_key=True, related_name="+")
+    low = models.DateTimeField()
+    high = models.DateTimeField()
+    made_at = models.DateTimeField(auto_now_add=True)
+
+
 class PreemptionCooldown(models.Model):
     """How often a nomination of a waiting gang was cancelled (`times`), and when the last time
     (`cancelled_at`, seconds since the epoch): it preempts again only after a pause."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.core import notifications
-from skep_platform.scheduling import planned, source
+from skep_platform.scheduling import planned, expected_starts, source
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.source import verify
 
@@ -31,6 +31,14 @@ def verify_world() -> None:
 def sample_use() -> None:
     """Store a sample of the use of all virtual clusters, every minute on queue "scheduler"."""
     planned.sample_use(ticks.SCHEDULER.source.catch_up())
+
+
+@shared_task(name="skep.scheduling.score_starts")
+def score_starts() -> None:
+    """Store in which intervals waiting jobs start, and score those that have started, every minute.
+    Two at once do no harm."""
+    expected_starts.score()
+    expected_starts.store()
 
 
 @shared_task(name="skep.scheduling.tidy")

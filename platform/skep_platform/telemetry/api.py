@@ -191,11 +191,15 @@ class PredictionsView(APIView):
 
     @extend_schema(operation_id="get_predictions", responses=PredictionScoresSerializer)
     def get(self, request: Request) -> Response:
-        """How well the durations of jobs were predicted over the last 30 days."""
+        """How well the durations of jobs were predicted over the last 30 days, and how often the
+        intervals of their starts held."""
+        scores = dict(calibration.last_days())
+        starts = scores.pop(calibration.START, calibration.Score(calibration.START))
         answer = {
             "days": calibration.DAYS,
             "promised_coverage": COVERAGE,
-            "sources": calibration.last_days(),
+            "sources": list(scores.values()),
+            "starts": starts,
         }
         return Response(PredictionScoresSerializer(answer).data)
 

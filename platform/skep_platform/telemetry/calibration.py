@@ -1,5 +1,5 @@
 """How well the durations of jobs were predicted: how many intervals held, and by how much medians
-were off.
+were off; and how many intervals of their starts held.
 
 A job counts once, with its use. By day and source there is one row, so that thirty days are read as
 a few rows, however many jobs there were.
@@ -8,7 +8,7 @@ a few rows, however many jobs there were.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, timedelta
 
@@ -20,6 +20,7 @@ from skep_platform.jobs.states import JobState
 from skep_platform.telemetry.models import PredictionDay
 
 DAYS = 30
+START = "start"  # the source of rows about starts
 KEPT = timedelta(days=400)
 # Upper bounds of |predicted - actual| / actual. The last class has all above.
 BOUNDS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0, 5.0)
@@ -91,13 +92,23 @@ def count(jobs: Iterable[Job]) -> None:
             cursor.execute(ADD, row)
 
 
-def last_days(days: int = DAYS) -> Sequence[Score]:
-    """Return the score of each source over the last days, those without a prediction under ""."""
+def count_starts(by_day: Mapping[date, tuple[int, int]]) -> None:
+    """Count jobs that started, by day: how many, and how many of them within their interval. The
+    caller sees to it that each is counted once, in its transaction."""
+    none = [0] * (len(BOUNDS) + 1)
+    with connection.cursor() as cursor:
+        for day, (jobs, within) in sorted(by_day.items()):
+            cursor.execute(ADD, (day, START, jobs, jobs, within, none))
+
+
+def last_days(days: int = DAYS) -> Mapping[str, Score]:
+    """Return the score of each source over the last days, those without a prediction under "", and
+    that of starts under `START`."""
     since = timezone.now().date() - timedelta(days=days)
     found: dict[str, Score] = {}
     for row in PredictionDay.objects.filter(day__gte=since).order_by("source"):
         found.setdefault(row.source, Score(row.source)).merge(row)
-    return list(found.values())
+    return found
 
 
 def delete_old() -> int:

@@ -148,10 +148,18 @@ class PredictionScoreSerializer(Serializer):
     )
 
 
+class StartScoreSerializer(Serializer):
+    jobs = serializers.IntegerField(help_text="That started and had an interval while they waited.")
+    coverage = serializers.FloatField(
+        allow_null=True, help_text="Share of them that started within the first one they had."
+    )
+
+
 class PredictionScoresSerializer(Serializer):
     days = serializers.IntegerField()
     promised_coverage = serializers.FloatField()
     sources = PredictionScoreSerializer(many=True)
+    starts = StartScoreSerializer()
 
 
 class LogPlaceSerializer(Serializer):

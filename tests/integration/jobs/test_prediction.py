@@ -239,7 +239,7 @@ def test_old_days_are_not_read_and_deleted_at_last(settings):
         PredictionDay.objects.create(
             day=today - timedelta(days=age), source="name", jobs=1, errors=errors
         )
-    assert [score.jobs for score in calibration.last_days()] == [1]
+    assert [score.jobs for score in calibration.last_days().values()] == [1]
     retention.delete_old_rollups()
     assert PredictionDay.objects.count() == 2
-    assert json.loads(json.dumps(calibration.last_days()[0].median_error)) == 0.01
+    assert json.loads(json.dumps(calibration.last_days()["name"].median_error)) == 0.01

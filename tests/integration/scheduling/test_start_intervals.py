@@ -13,8 +13,9 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
 
 from skep_platform.jobs.models import Job
-from skep_platform.scheduling import start_intervals
-from skep_platform.scheduling.models import VcTimeline, VcUse
+from skep_platform.scheduling import expected_starts, start_intervals
+from skep_platform.scheduling.models import ExpectedStart, VcTimeline, VcUse
+from skep_platform.telemetry import calibration
 
 pytestmark = pytest.mark.django_db
 PREDICTED = {"median_s": 3600, "low_s": 3000, "high_s": 4200, "source": "name", "jobs": 12}
@@ -99,3 +100,79 @@ def test_a_new_job_is_behind_those_of_its_priority(world):
     soon = start_intervals.of_new_job(new, "")
     assert soon is not None
     assert soon[1] < found[0]
+
+
+# How often they hold
+
+
+def start(job: Job, minutes: float) -> None:
+    at = timezone.now() + timedelta(minutes=minutes)
+    Job.objects.filter(pk=job.pk).update(placed_at=at, started_at=at + timedelta(seconds=30))
+
+
+def starts() -> tuple[int, int]:
+    score = calibration.last_days().get("start")
+    return (score.jobs, score.within) if score is not None else (0, 0)
+
+
+def test_a_job_that_starts_within_its_first_interval_counts_as_held(world):
+    assert expected_starts.store() == 2
+    assert expected_starts.store() == 0
+    assert (expected_starts.score(), starts()) == (0, (0, 0))
+    start(world["first"], 30)
+    assert (expected_starts.score(), starts()) == (1, (1, 1))
+    start(world["second"], 30)  # long before its interval
+    assert (expected_starts.score(), starts()) == (1, (2, 1))
+    assert (expected_starts.score(), starts()) == (0, (2, 1))
+    assert not ExpectedStart.objects.exists()
+
+
+def test_the_first_interval_counts_whatever_is_said_later(world):
+    expected_starts.store()
+    before = ExpectedStart.objects.get(job=world["first"]).high
+    VcUse.objects.update(owned=8)
+    Job.objects.filter(pk=world["running"].pk).update(placed_at=timezone.now())
+    expected_starts.store()
+    assert ExpectedStart.objects.get(job=world["first"]).high == before
+
+
+def test_a_job_that_ends_without_a_start_is_forgotten_and_does_not_count(world):
+    expected_starts.store()
+    Job.objects.filter(pk=world["first"].pk).update(state="STOPPED", finished_at=timezone.now())
+    assert (expected_starts.score(), starts()) == (0, (0, 0))
+    assert [row.job for row in ExpectedStart.objects.all()] == [world["second"]]
+
+
+def test_a_job_that_was_placed_and_waits_again_counts_by_its_first_start(world):
+    expected_starts.store()
+    start(world["first"], 30)
+    Job.objects.filter(pk=world["first"].pk).update(placed_at=None)  # it was preempted
+    assert (expected_starts.score(), starts()) == (1, (1, 1))
+    expected_starts.store()
+    assert [row.job for row in ExpectedStart.objects.all()] == [world["second"]]
+
+
+def test_administrators_read_how_many_starts_held(world):
+    admin = Api(make_user("root", admin=True))
+    assert admin.get("/predictions").json()["starts"] == {"jobs": 0, "coverage": None}
+    expected_starts.store()
+    start(world["first"], 30)
+    start(world["second"], 31)
+    expected_starts.score()
+    body = admin.get("/predictions").json()
+    assert body["starts"] == {"jobs": 2, "coverage": 0.5}
+    assert body["sources"] == []
+
+
+def test_a_round_makes_as_many_queries_for_many_jobs_as_for_few(world):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            expected_starts.store()
+            expected_starts.score()
+        return len(found)
+
+    few = queries()
+    ExpectedStart.objects.all().delete()
+    for i in range(12):
+        make_job(world["red"], world["ann"], name=f"more-{i}", gpus=1, prediction=PREDICTED)
+    assert queries() == few

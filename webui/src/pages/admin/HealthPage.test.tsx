@@ -7,9 +7,19 @@ import { HealthPage } from "./HealthPage";
 
 afterEach(() => vi.unstubAllGlobals());
 
-function draw(alerts: object[]) {
+function draw(alerts: object[], predictions: object = {}) {
   const health = { healthy: alerts.length === 0, log_bytes_waiting: 0, alerts };
-  serve({ "GET /me": aUser({ is_admin: true }), "GET /health": health });
+  serve({
+    "GET /me": aUser({ is_admin: true }),
+    "GET /health": health,
+    "GET /predictions": {
+      days: 30,
+      promised_coverage: 0.8,
+      sources: [],
+      starts: { jobs: 0, coverage: null },
+      ...predictions,
+    },
+  });
   renderPage(<HealthPage />);
 }
 
@@ -31,4 +41,11 @@ test("a platform without an alert has no problems", async () => {
     .getAllByRole("listitem")
     .map((row) => row.dataset["state"]);
   expect(new Set(states)).toEqual(new Set(["ok"]));
+});
+
+test("how often intervals of starts held is said, also before any duration was scored", async () => {
+  draw([], { starts: { jobs: 1203, coverage: 0.824 } });
+  const part = await screen.findByRole("region", { name: "Predicted durations and starts" });
+  expect(part).toHaveTextContent("Of 1,203 jobs");
+  expect(part).toHaveTextContent("82% started within it");
 });

@@ -132,11 +132,11 @@ const SOURCES: Record<string, string> = {
 /** How well the durations of jobs were predicted: an interval has to hold in 80 % of the cases. */
 function Predictions() {
   const { data } = useQuery(predictions);
-  if (!data || data.sources.length === 0) return null;
+  if (!data || (data.sources.length === 0 && data.starts.jobs === 0)) return null;
   const all = data.sources.reduce((sum, { jobs }) => sum + jobs, 0);
   return (
     <section aria-labelledby="predictions" className={css.part}>
-      <h2 id="predictions">Predicted durations</h2>
+      <h2 id="predictions">Predicted durations and starts</h2>
       <p className="dim">
         Jobs that succeeded in the last {data.days} days. An interval is made to hold the duration
         in {percent(data.promised_coverage)} of the cases.
@@ -170,6 +170,12 @@ function Predictions() {
           </tbody>
         </table>
       </div>
+      {data.starts.coverage !== null ? (
+        <p>
+          Of {data.starts.jobs.toLocaleString("en")} jobs that waited with an interval of their
+          start, {percent(data.starts.coverage)} started within it.
+        </p>
+      ) : null}
     </section>
   );
 }
