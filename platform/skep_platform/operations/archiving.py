@@ -55,9 +55,9 @@ from skep_platform.jobs.models import (
 from skep_platform.jobs.states import JOB
 from skep_platform.scheduling.models import (
     AttainedService,
+    ExpectedStart,
     Nomination,
     PreemptionCooldown,
-    ExpectedStart,
     ReservedStart,
 )
 from skep_platform.telemetry import downsampling

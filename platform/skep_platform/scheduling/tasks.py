@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.core import notifications
-from skep_platform.scheduling import planned, expected_starts, source
+from skep_platform.scheduling import expected_starts, planned, source
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.source import verify
 
