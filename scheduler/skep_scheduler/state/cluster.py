@@ -398,7 +398,9 @@ class ClusterState:
         running = [self.running[gang_id] for gang_id in some if gang_id in self.running]
         for allocation in sorted(running, key=_precedence):
             self._put(allocation)
-        waiting = [self.nominated[gang_id] for gang_id in some if gang_id in self.nominated]
+        # Those that were put took their places from nominated ones, of whatever virtual cluster.
+        lost = {gang_id for gang_id in self.nominated if not self.is_nominated(gang_id)}
+        waiting = [self.nominated[gang_id] for gang_id in self.nominated.keys() & {*some, *lost}]
         for nomination in sorted(waiting, key=lambda r: (-r.gang.priority, r.gang.id)):
             self.allocations.reserve(nomination.gang, nomination.tasks)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from hypothesis import given, settings
+from tests.support.plans import rebuilt
 from tests.support.policy_lives import (
     LIVES,
     MORE,
@@ -20,7 +21,7 @@ from tests.support.policy_lives import (
 )
 
 from skep_scheduler import policies
-from skep_scheduler.model import PolicyChoice
+from skep_scheduler.model import Options, PolicyChoice
 
 
 @few_and_many
@@ -64,3 +65,25 @@ def test_every_gang_that_can_start_ends(choice: PolicyChoice, examples: int) -> 
 def test_every_policy_is_lived_with_other_parameters_than_its_defaults() -> None:
     known = {policy.name for policy in policies.POLICIES if dataclasses.fields(policy)}
     assert known == MORE.keys()
+
+
+def test_nominated_places_survive_facts_in_another_order() -> None:
+    """Those that were put anew after one nomination took the places of another one, of another
+    virtual cluster, which then was cancelled: after a takeover its victims left in vain."""
+    opportunistic = ("submit", 1, "a", (1, 1), None, -1, None, False, None, "ann", "")
+    own = ("submit", 2, "a", (1, 2), "V100", 0, None, False, None, "ann", "")
+    other = ("submit", 1, "b", (1, 1), None, 0, None, False, None, "ann", "")
+    now, later = ("wait", 0.0), ("wait", 60.0)
+    first = opportunistic, now, now, opportunistic, now, now
+    happenings = (*first, own, now, later, other, now, now)
+    demoting = {"first_limit_gpu_s": 100, "second_limit_gpu_s": 0}
+    options = Options(starvation_s=1e9, min_run_s=0.0, opportunistic_min_run_s=0.0, leave_s=5.0)
+    cluster = live(
+        PolicyChoice("tiresias", tuple(demoting.items())),
+        Life(happenings, PolicyChoice("priority_ageing"), options, keep_progress=False),
+    )
+    assert len(cluster.state.nominated) == 2
+    for seed in range(200):
+        facts = rebuilt(cluster.state, seed)
+        facts.reconcile()
+        assert all(facts.is_nominated(gang_id) for gang_id in facts.nominated)
