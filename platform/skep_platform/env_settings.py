@@ -33,6 +33,13 @@ DATABASE_TIMEOUTS: dict[str, object] = {
     "keepalives_interval": KEEPALIVE_INTERVAL_S,
     "keepalives_count": KEEPALIVE_COUNT,
 }
+# The same at the server, which else keeps the locks of a machine that lost its power for hours.
+DATABASE_KEEPALIVES = {
+    "tcp_keepalives_idle": str(KEEPALIVE_IDLE_S),
+    "tcp_keepalives_interval": str(KEEPALIVE_INTERVAL_S),
+    "tcp_keepalives_count": str(KEEPALIVE_COUNT),
+    "tcp_user_timeout": "8000",
+}
 KEEPALIVES = {
     socket.TCP_KEEPIDLE: KEEPALIVE_IDLE_S,
     socket.TCP_KEEPINTVL: KEEPALIVE_INTERVAL_S,

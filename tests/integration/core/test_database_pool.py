@@ -12,6 +12,7 @@ from django.db import connection as default
 from psycopg_pool.base import AttemptWithBackoff
 from tests.support.gateway_server import wait_until
 from tests.support.ports import free_port
+from tests.support.slow_proxy import slow_proxy
 
 from skep_platform.core.bulk import fetch
 from skep_platform.core.database.base import DatabaseWrapper
@@ -94,3 +95,31 @@ def test_a_server_that_is_lost_with_its_machine_is_noticed_within_seconds(databa
     assert idle + interval * count < 10
     assert int(known["tcp_user_timeout"]) < 10_000
     assert int(known["connect_timeout"]) < 10
+
+
+def test_the_server_notices_a_client_that_is_lost_with_its_machine_as_fast(database):
+    def sources(pool: Any) -> dict[str, str]:
+        with pool.connection() as connection:
+            return dict(connection.execute(KEEPALIVES_NOW).fetchall())
+
+    assert set(sources(database.pool).values()) == {"default"}, "a unix socket"
+    known = default.settings_dict
+    socket = f"{known['HOST']}/.s.PGSQL.{known['PORT'] or 5432}"
+    with slow_proxy(socket, None) as address:
+        made = wrapper("over-tcp")
+        host, port = address.split(":")
+        made.pool.kwargs |= {"host": host, "port": port}
+        made.pool.open()
+        try:
+            found = sources(made.pool)
+        finally:
+            made.pool.close()
+    assert set(found.values()) == {"session"}
+    assert len(found) == 4
+
+
+# What PostgreSQL shows of these is the socket's, which is a unix socket behind the proxy.
+KEEPALIVES_NOW = """
+SELECT name, source FROM pg_settings
+ WHERE name LIKE 'tcp_keepalives%' OR name = 'tcp_user_timeout'
+"""

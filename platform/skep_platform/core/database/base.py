@@ -11,6 +11,9 @@ The pool would find out one by one, with a pause before each that doubles: with 
 request fails after ten seconds. Here they are replaced together. A pool that cannot connect doubles
 its pauses, too, for up to five minutes; `reconnect_timeout` (see the settings) ends that after
 seconds, and who waits for a connection begins anew.
+
+A server whose machine is lost ends no connection. The client side of that is in the settings; here
+each new connection over TCP asks PostgreSQL to notice lost clients as fast.
 """
 
 from __future__ import annotations
@@ -23,8 +26,13 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg_pool import ConnectionPool
 
+from skep_platform import env_settings
+
 CHECK_AFTER_S = 1.0
 CHECKED_AT = "skep_checked_at"
+KEEPALIVES = (
+    "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) s (name, value)"
+)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -37,6 +45,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
             pool._check = partial(check, pool)
             pool._reconnect_failed = connect_for_waiting
         return pool
+
+    def _configure_connection(self, connection: Any) -> bool:
+        commit = super()._configure_connection(connection)
+        if not connection.info.host.startswith("/"):  # a unix socket ends with its other side
+            names, values = zip(*env_settings.DATABASE_KEEPALIVES.items(), strict=True)
+            with connection.cursor() as cursor:
+                cursor.execute(KEEPALIVES, [list(names), list(values)])
+            if not connection.autocommit:
+                connection.commit()
+        return bool(commit)
 
 
 def check(pool: Any, connection: Any) -> None:
