@@ -147,6 +147,46 @@ def unused_indexes(least_bytes: int, counted_for: timedelta) -> list[IndexFacts]
     return [IndexFacts(*row) for row in fetch(UNUSED_INDEXES, [least_bytes, counted_for])]
 
 
+# A page of a B-tree holds entries of 8 bytes, a pointer of 4 and the key, whose width ANALYZE
+# knows, to nine tenths; deduplication only makes an index smaller. What is beyond that is empty, or
+# points to rows that are gone.
+BLOATED_INDEXES = """
+SELECT name, owner, bytes, bytes - needed FROM (
+  SELECT c.relname AS name, t.relname AS owner, pg_relation_size(c.oid) AS bytes,
+         (8192 + c.reltuples / 0.9 * (12 + 8 * ceil((
+           SELECT sum(coalesce(s.avg_width, 16)) / 8.0
+             FROM pg_attribute a
+             LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.attname = a.attname
+                                 AND s.tablename IN (t.relname, c.relname)
+            WHERE a.attrelid = c.oid))))::bigint AS needed
+    FROM pg_index i
+    JOIN pg_class c ON c.oid = i.indexrelid
+    JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_am m ON m.oid = c.relam
+   WHERE m.amname = 'btree' AND c.reltuples >= 0 AND i.indisvalid
+     AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema'
+     AND pg_relation_size(c.oid) >= %s
+) estimated WHERE bytes - needed > %s * bytes ORDER BY 4 DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bloat:
+    """`empty_bytes`: what of an index holds nothing, by estimate."""
+
+    name: str
+    table: str
+    bytes: int
+    empty_bytes: int
+
+
+def bloated_indexes(least_bytes: int, share: float) -> list[Bloat]:
+    """Return the indexes of at least that size of which more than a share is empty, the one that
+    wastes most first. Those of tables that were never analyzed are left out."""
+    return [Bloat(*row) for row in fetch(BLOATED_INDEXES, [least_bytes, share])]
+
+
 def missing_migrations() -> list[str]:
     """Return the migrations of this version that were not applied."""
     executor = MigrationExecutor(connection)

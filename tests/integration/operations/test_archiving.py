@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,8 +16,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.at_once import at_once
 from tests.support.finished_jobs import finish, finished_job, job_that_ran
+from tests.support.gateway_server import wait_until
 from tests.support.jobs_world import submit
-from tests.support.platform_factories import make_job, make_user, make_vc
+from tests.support.platform_factories import make_job, make_node, make_user, make_vc
 
 from skep_platform.audit.models import AuditEntry
 from skep_platform.audit.services import record as audit
@@ -24,6 +26,7 @@ from skep_platform.core.errors import Conflict
 from skep_platform.core.events import record
 from skep_platform.core.models import Event
 from skep_platform.interactive.models import App
+from skep_platform.jobs import services
 from skep_platform.jobs.archive import ArchivedJob
 from skep_platform.jobs.image_saves import ImageSave
 from skep_platform.jobs.models import (
@@ -336,6 +339,49 @@ def test_two_runs_at_once_move_each_job_once_and_leave_no_row_without_its_job(mo
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM jobs_taskattempt")
         assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_submit_that_depends_on_a_job_which_is_archived_at_that_moment_is_accepted(monkeypatch):
+    ann = make_user("ann")
+    vc = make_vc(members=[ann], quotas={"A100": 4})
+    make_node(gpus=4)
+    old = job_that_ran(ann, vc, name="old", state="SUCCEEDED")
+    moved, stored = threading.Event(), threading.Event()
+
+    def wait_for_the_submit(topic: str) -> None:  # the job is deleted, and that not committed
+        moved.set()
+        wait_until(lambda: stored.is_set() or waits_for_a_lock(), "the submit came as far")
+
+    monkeypatch.setattr(archiving.notifications, "notify_topic", wait_for_the_submit)
+
+    def submit_then() -> Job:
+        assert moved.wait(60)
+        monkeypatch.undo()
+        depends = {"dependsOn": [{"job": "old", "condition": "afterok"}]}
+        try:
+            return submit(ann, vc, name="new", skep=depends)
+        finally:
+            stored.set()
+
+    count, new = at_once(archiving.archive_old, submit_then)
+    assert count == 1
+    assert isinstance(new, Job)
+    assert not Job.objects.filter(pk=old.pk).exists()
+    assert not JobDependency.objects.exists()
+    services.reconcile()
+    new.refresh_from_db()
+    assert (new.awaits_dependencies, new.wait_reason) == (False, None)
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.django_db(transaction=True)

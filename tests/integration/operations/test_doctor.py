@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 import redis
 from cryptography import x509
@@ -117,6 +118,15 @@ class TestSettings:
         settings.SKEP_PUBLIC_URL = "http://skep.lan:8470"
         assert {"no_tls", "mfa_optional"} <= set(found("settings"))
 
+    def test_an_archive_that_waits_for_logs_which_are_never_deleted_is_a_warning(self, settings):
+        settings.SKEP_JOB_ARCHIVE_DAYS, settings.SKEP_LOG_RETENTION_DAYS = 60, 30
+        assert "archive_waits_for_logs" not in found("settings")
+        settings.SKEP_LOG_RETENTION_DAYS = 0
+        finding = found("settings")["archive_waits_for_logs"]
+        assert (finding.severity, "SKEP_LOG_RETENTION_DAYS" in finding.action) == ("warning", True)
+        settings.SKEP_JOB_ARCHIVE_DAYS, settings.SKEP_JOB_ARCHIVE_KEEP_DAYS = 0, 365
+        assert {"archive_off"} <= set(found("settings")) - {"archive_waits_for_logs"}
+
 
 class TestDatabase:
     def test_real_engines_are_fine(self):
@@ -154,6 +164,33 @@ class TestDatabase:
         assert finding.severity == "note"
         assert "never_read" in finding.details["indexes"]
         assert "operations_backup_pkey" not in finding.details["indexes"]
+
+    def test_an_index_that_is_mostly_empty_is_found_and_well_after_it_was_built_anew(
+        self, monkeypatch
+    ):
+        monkeypatch.setattr(stores, "BLOATED_BYTES", 1024**2)
+        known = connection.settings_dict
+        login = {"user": known["USER"], "password": known["PASSWORD"], "dbname": known["NAME"]}
+        # Vacuum, and rows that are gone for all, take a connection without a transaction.
+        with psycopg.connect(host=known["HOST"], autocommit=True, **login) as plain:
+            plain.execute("CREATE TABLE emptied (id uuid PRIMARY KEY, word text)")
+            try:
+                plain.execute("CREATE INDEX emptied_by_word ON emptied (word)")
+                plain.execute(
+                    "INSERT INTO emptied SELECT gen_random_uuid(), md5(n::text)"
+                    " FROM generate_series(1, 60000) n"
+                )
+                plain.execute("VACUUM ANALYZE emptied")
+                assert "index_bloated" not in found("tables"), "a full index"
+                plain.execute("DELETE FROM emptied WHERE word > '1'")
+                plain.execute("VACUUM (ANALYZE, INDEX_CLEANUP ON) emptied")
+                finding = found("tables")["index_bloated"]
+                assert set(finding.details["indexes"]) == {"emptied_by_word", "emptied_pkey"}
+                assert "empty)" in finding.message
+                plain.execute("REINDEX TABLE emptied")
+                assert "index_bloated" not in found("tables")
+            finally:
+                plain.execute("DROP TABLE emptied")
 
     def test_a_store_that_cannot_be_written_is_an_error(self, monkeypatch, settings):
         def refuse(*_: object) -> None:

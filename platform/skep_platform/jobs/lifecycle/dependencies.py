@@ -163,14 +163,23 @@ def issues(user: User, job: JobFile) -> Iterator[Issue]:
 
 
 def store(job: Job, spec: JobFile) -> None:
-    """Insert the dependencies of a new job, inside the caller's transaction."""
+    """Insert the dependencies of a new job, inside the caller's transaction. One on a job that was
+    archived since `issues` looked holds, as that had ended as it should: no row stands for it."""
     wanted = spec.extras.skep.depends_on
+    if not wanted:
+        return
     found = _find(job.owner, spec)
     rows = {(found[one.job].pk, one.condition) for one in wanted if one.job in found}
+    kept = {pk for (pk,) in fetch(KEEP, [sorted({pk for pk, _ in rows})])}
     JobDependency.objects.bulk_create(
         JobDependency(job=job, upstream_id=upstream, condition=condition)
         for upstream, condition in sorted(rows)
+        if upstream in kept
     )
+
+
+# Waits for a transaction that archives one of them, and keeps others from beginning to.
+KEEP = "SELECT id FROM jobs_job WHERE id = ANY(%s::uuid[]) ORDER BY id FOR KEY SHARE"
 
 
 def _find(user: User, spec: JobFile) -> dict[str, Job]:

@@ -48,9 +48,22 @@ def check_settings() -> Iterator[Finding]:
             "Set SKEP_SECRETS_KEYS, so that SKEP_SECRET_KEY can be changed without losing them."
         )
         yield note("secrets_key_derived", message, action)
+    yield from _check_archive()
     if not settings.EMAIL_HOST:
         message = "No e-mail is sent: neither notifications, nor alerts, nor password links."
         yield note("no_mail", message, "Set SKEP_SMTP_HOST.")
+
+
+def _check_archive() -> Iterator[Finding]:
+    """Settings of the archive of jobs with which nothing is archived, or deleted."""
+    if settings.SKEP_JOB_ARCHIVE_DAYS > 0 and settings.SKEP_LOG_RETENTION_DAYS <= 0:
+        message = "No job is archived: that waits until its logs are deleted, and they never are."
+        action = "Set SKEP_LOG_RETENTION_DAYS, or SKEP_JOB_ARCHIVE_DAYS=0."
+        yield warning("archive_waits_for_logs", message, action)
+    if settings.SKEP_JOB_ARCHIVE_DAYS <= 0 < settings.SKEP_JOB_ARCHIVE_KEEP_DAYS:
+        message = "SKEP_JOB_ARCHIVE_KEEP_DAYS is set, and no job is archived any more."
+        action = "Set SKEP_JOB_ARCHIVE_DAYS, unless the archive shall only become empty."
+        yield note("archive_off", message, action)
 
 
 def misspelt(environment: Mapping[str, str]) -> dict[str, str]:

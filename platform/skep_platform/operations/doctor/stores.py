@@ -23,6 +23,7 @@ CONNECTIONS_SHARE = 0.85
 WRAPAROUND_WARNING, WRAPAROUND_ERROR = 0.25, 0.6
 RETAINED_WAL = 10 * GIB
 UNUSED_BYTES, UNUSED_FOR = 256 * 1024**2, timedelta(days=30)
+BLOATED_BYTES, BLOATED_SHARE = 256 * 1024**2, 0.6
 DEAD_ROWS, DEAD_SHARE = 50_000, 0.3  # both, of a table that was not vacuumed for a day
 QUEUE_LAG_S, QUEUE_MESSAGES = 30.0, 500
 TICK_S = 60.0
@@ -76,7 +77,7 @@ def check_migrations() -> Iterator[Finding]:
 
 
 def check_tables() -> Iterator[Finding]:
-    """Whether vacuum keeps up, and indexes can be used."""
+    """Whether vacuum keeps up, and indexes can be used and are no larger than they need to be."""
     tables = readings.tables()
     largest = ", ".join(f"{t.name} {t.bytes >> 20} MiB" for t in tables[:3])
     yield ok(f"{len(tables)} tables; the largest: {largest}.")
@@ -92,6 +93,14 @@ def check_tables() -> Iterator[Finding]:
         message = f"Indexes that no query uses, as making them failed: {names(invalid)}."
         action = f"REINDEX INDEX CONCURRENTLY {invalid[0]};"
         yield warning("index_invalid", message, action, indexes=invalid)
+    if bloated := readings.bloated_indexes(BLOATED_BYTES, BLOATED_SHARE):
+        named = names(
+            f"{i.name} of {i.table} ({i.bytes >> 20} MiB, {i.empty_bytes / i.bytes:.0%} empty)"
+            for i in bloated
+        )
+        message = f"Indexes that are mostly empty, by estimate: {named}."
+        action = f"REINDEX INDEX CONCURRENTLY {bloated[0].name}; it needs space for a second copy."
+        yield warning("index_bloated", message, action, indexes=[i.name for i in bloated])
     if unused := readings.unused_indexes(UNUSED_BYTES, UNUSED_FOR):
         named = names(f"{i.name} of {i.table} ({i.bytes >> 20} MiB)" for i in unused)
         message = f"Large indexes that no query has read for {UNUSED_FOR.days} days: {named}."
