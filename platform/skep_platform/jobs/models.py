@@ -29,8 +29,12 @@ class Job(Entity):
     new_roles: Sequence[TaskRole] | None = None
 
     name = models.CharField(max_length=255)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="jobs")
-    vc = models.ForeignKey("tenancy.VirtualCluster", models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, related_name="jobs", db_index=False
+    )
+    vc = models.ForeignKey(
+        "tenancy.VirtualCluster", models.PROTECT, related_name="jobs", db_index=False
+    )
     state = models.CharField(max_length=16, choices=JobState.choices, default=JobState.WAITING)
     priority_class = models.CharField(max_length=16, default="test")
     priority = models.SmallIntegerField(default=10)  # -1 opportunistic, 0..1000 guaranteed
@@ -316,7 +320,7 @@ class JobDependency(models.Model):
 class JobAttempt(models.Model):
     """A placement of a job that has ended; the row of the job itself has the present one."""
 
-    job = models.ForeignKey(Job, models.CASCADE, related_name="job_attempts")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="job_attempts", db_index=False)
     index = models.PositiveIntegerField()  # from 1, as in TaskAttempt.index
     outcome = models.CharField(max_length=16)  # SUCCEEDED, FAILED, STOPPED or PREEMPTED
     retry = models.CharField(max_length=16, blank=True)  # why another one follows; "": none does
@@ -354,7 +358,7 @@ class RankChange(models.Model):
 class TaskRole(models.Model):
     """A group of equal tasks of a job, and what each of them needs."""
 
-    job = models.ForeignKey(Job, models.CASCADE, related_name="roles")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="roles", db_index=False)
     name = models.CharField(max_length=255)
     position = models.PositiveSmallIntegerField()  # order in the job file
     instances = models.PositiveIntegerField()
@@ -390,7 +394,7 @@ class TaskRole(models.Model):
 class Task(models.Model):
     """One task of a role: what stays the same over its attempts. `rank` counts over the gang."""
 
-    job = models.ForeignKey(Job, models.CASCADE, related_name="tasks")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="tasks", db_index=False)
     role = models.ForeignKey(TaskRole, models.CASCADE, related_name="tasks")
     index = models.PositiveIntegerField()  # within the role
     rank = models.PositiveIntegerField()  # within the job
@@ -405,8 +409,8 @@ class Task(models.Model):
 class TaskAttempt(Entity):
     """A task placed on a node once. A retry is a new row; rows are never reused."""
 
-    job = models.ForeignKey(Job, models.CASCADE, related_name="attempts")
-    task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
+    job = models.ForeignKey(Job, models.CASCADE, related_name="attempts", db_index=False)
+    task = models.ForeignKey(Task, models.CASCADE, related_name="attempts", db_index=False)
     role = models.ForeignKey(TaskRole, models.CASCADE, related_name="+")
     node = models.ForeignKey("cluster.Node", models.PROTECT, related_name="attempts")
     index = models.PositiveIntegerField()  # the job attempt it belongs to, from 1
