@@ -431,6 +431,7 @@ NOT_RECORDED: dict[str, str] = {
     "POST notifications/read": "marks the caller's own notifications",
     "PATCH notifications/<id>": "marks the caller's own notification",
     "DELETE notifications/<id>": "deletes the caller's own notification",
+    "POST virtual-clusters/<name>/policy/check": "answers a question and changes nothing",
     "POST me/job-views": "saves filters for its caller alone",
     "DELETE me/job-views/<id>": "deletes filters that its caller saved",
     "PUT templates/<name>/star": "adds the star of its caller",

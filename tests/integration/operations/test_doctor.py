@@ -165,32 +165,29 @@ class TestDatabase:
         assert "never_read" in finding.details["indexes"]
         assert "operations_backup_pkey" not in finding.details["indexes"]
 
-    def test_an_index_that_is_mostly_empty_is_found_and_well_after_it_was_built_anew(
-        self, monkeypatch
-    ):
-        monkeypatch.setattr(stores, "BLOATED_BYTES", 1024**2)
+    def test_an_index_that_is_mostly_empty_is_found_and_not_one_that_is_full(self, monkeypatch):
+        monkeypatch.setattr(stores, "BLOATED_BYTES", 64 * 1024)
         known = connection.settings_dict
         login = {"user": known["USER"], "password": known["PASSWORD"], "dbname": known["NAME"]}
-        # Vacuum, and rows that are gone for all, take a connection without a transaction.
+        # Vacuum takes a connection without a transaction.
         with psycopg.connect(host=known["HOST"], autocommit=True, **login) as plain:
             plain.execute("CREATE TABLE emptied (id uuid PRIMARY KEY, word text)")
             try:
-                plain.execute("CREATE INDEX emptied_by_word ON emptied (word)")
                 plain.execute(
                     "INSERT INTO emptied SELECT gen_random_uuid(), md5(n::text)"
                     " FROM generate_series(1, 60000) n"
                 )
-                plain.execute("VACUUM ANALYZE emptied")
-                assert "index_bloated" not in found("tables"), "a full index"
+                plain.execute("CREATE INDEX emptied_by_word ON emptied (word)")
                 plain.execute("DELETE FROM emptied WHERE word > '1'")
-                plain.execute("VACUUM (ANALYZE, INDEX_CLEANUP ON) emptied")
+                plain.execute("CREATE TABLE full_one AS SELECT * FROM emptied")
+                plain.execute("CREATE INDEX full_by_word ON full_one (word)")
+                plain.execute("VACUUM ANALYZE emptied, full_one")
                 finding = found("tables")["index_bloated"]
-                assert set(finding.details["indexes"]) == {"emptied_by_word", "emptied_pkey"}
-                assert "empty)" in finding.message
-                plain.execute("REINDEX TABLE emptied")
-                assert "index_bloated" not in found("tables")
             finally:
-                plain.execute("DROP TABLE emptied")
+                plain.execute("DROP TABLE IF EXISTS emptied, full_one")
+        assert {"emptied_by_word", "emptied_pkey"} <= set(finding.details["indexes"])
+        assert "full_by_word" not in finding.details["indexes"]
+        assert "empty)" in finding.message
 
     def test_a_store_that_cannot_be_written_is_an_error(self, monkeypatch, settings):
         def refuse(*_: object) -> None:
