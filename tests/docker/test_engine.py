@@ -89,7 +89,7 @@ async def test_questions_that_no_one_waits_for_any_more_keep_their_thread_until_
 ):
     proxy = Proxy()
     async with unix_proxy(proxy) as path:
-        engine = Engine(path, threads=1, timeout_s=1.0)
+        engine = Engine(path, threads=1, timeout_s=5.0)
         await engine.version()
         proxy.hangs = True
         asked = asyncio.create_task(engine.call(lambda api: api.info()))
