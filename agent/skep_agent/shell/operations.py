@@ -35,15 +35,14 @@ _FALLBACK: dict[ev.Operation, str] = {
 }
 
 log = structlog.get_logger(__name__)
-TRACED = ("pull", "create", "start")  # what comes before a task runs
 
 
 def _span(
     operation: ev.Operation, parent: str, ids: Mapping[str, str]
 ) -> AbstractContextManager[tracing.Span]:
     """Return the span of an operation for a task whose job is traced. That of "start" ends when the
-    container has started."""
-    if not parent or operation not in TRACED:
+    container has started, that of "stop" when it has stopped."""
+    if not parent:
         return nullcontext(tracing.Span())
     about = {f"skep.{name.replace('_', '.')}": text for name, text in ids.items()}
     return tracing.span(f"attempt.{operation}", parent, about)

@@ -98,6 +98,24 @@ def test_the_spans_follow_each_other_and_the_wait_begins_with_the_job(
     assert not any(span.failed for span in spans.values())
 
 
+def test_a_stop_and_the_removal_of_the_container_are_in_the_trace(
+    box: Stack, collector: TraceCollector
+):
+    with box.api() as api:
+        body = JOB_FILE.replace("name: traced", "name: stopped")
+        body = body.replace("echo <% $secrets.password %>", "mock run_for=600")
+        answer = api.post("/jobs", content=body, headers={"Content-Type": "text/yaml"})
+        found = str(answer.raise_for_status().json()["id"])
+        box.wait_for_job(found, lambda job: job.state == "RUNNING")
+        api.post(f"/jobs/{found}/stop").raise_for_status()
+    wanted = STEPS | {"attempt.stop", "attempt.remove"}
+    eventually(lambda: collector.about(found).keys() >= wanted, 30, lambda: str(collector.spans))
+    spans = collector.about(found)
+    stop, remove = spans["attempt.stop"], spans["attempt.remove"]
+    assert stop.parent == remove.parent == spans["attempt.send"].id
+    assert spans["attempt.start"].end < stop.start <= remove.end
+
+
 def test_nothing_of_the_job_file_is_in_a_trace(box: Stack, collector: TraceCollector, job_id: str):
     eventually(lambda: collector.about(job_id).keys() >= STEPS, 30)
     sent = b"".join(collector.bodies)
