@@ -47,7 +47,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return pool
 
     def _configure_connection(self, connection: Any) -> bool:
-        commit = super()._configure_connection(connection)
+        # Not in the stubs; the pool and the backend call it.
+        commit = super()._configure_connection(connection)  # type: ignore[misc]
         if not connection.info.host.startswith("/"):  # a unix socket ends with its other side
             names, values = zip(*env_settings.DATABASE_KEEPALIVES.items(), strict=True)
             with connection.cursor() as cursor:
