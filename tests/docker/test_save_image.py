@@ -67,6 +67,11 @@ async def node(cluster: str, tmp_path) -> AsyncIterator[DockerRuntime]:
     assert proxy.refused == []
 
 
+def labelled(engine: docker.DockerClient, label: str) -> set[str]:
+    """The images with a label of a test's own: other tests make and remove images meanwhile."""
+    return {one.id for one in engine.images.list(all=True, filters={"label": label})}
+
+
 def order(reference: str, **fields: object) -> SaveOrder:
     defaults: dict = {
         "target": ImageSpec(reference=reference, username=USER, password=PASSWORD),
@@ -205,7 +210,8 @@ async def test_mount_points_of_the_nodes_driver_are_not_in_the_image(
 async def test_33_the_node_keeps_neither_the_image_nor_its_name_and_no_one_gets_it_by_that(
     node, registry, made_image, docker_engine, target, monkeypatch
 ):
-    image = made_image()
+    label = f"skep.test={uuid.uuid4().hex}"
+    image = made_image(f"LABEL {label}")
     before = docker_engine.images.get(image)
     before.tag(target.rpartition(":")[0], "1")  # what an image of this name was before
     container_id = await started(node, task(image, "echo mine > /root/x"), docker_engine)
@@ -213,6 +219,7 @@ async def test_33_the_node_keeps_neither_the_image_nor_its_name_and_no_one_gets_
     push = docker_save.Saver._push
 
     async def looked(saver, asked):
+        assert labelled(docker_engine, label) > {before.id}  # the filter sees the image to push
         try:  # as a task of another tenant would
             await node.pull(ImageSpec(reference=target, pull="never"), lambda _: None)
             seen.append(None)
@@ -221,11 +228,10 @@ async def test_33_the_node_keeps_neither_the_image_nor_its_name_and_no_one_gets_
         return await push(saver, asked)
 
     monkeypatch.setattr(docker_save.Saver, "_push", looked)
-    ids = {one.id for one in docker_engine.images.list(all=True)}
     await node.save(container_id, order(target))
     assert [one and one.code for one in seen] == ["image_not_found"]
     assert docker_engine.images.get(target).id == before.id
-    assert {one.id for one in docker_engine.images.list(all=True)} <= ids
+    assert labelled(docker_engine, label) == {before.id}
 
 
 async def test_33_a_secret_in_a_file_and_too_much_are_refused_before_anything_is_pushed(
@@ -261,14 +267,15 @@ async def test_33_a_hard_link_to_a_file_of_the_platform_ends_the_save(
 async def test_a_registry_that_refuses_says_so_and_the_password_stays_nowhere(
     node, made_image, docker_engine, target
 ):
-    container_id = await started(node, task(made_image(), "true"), docker_engine)
+    label = f"skep.test={uuid.uuid4().hex}"
+    image = made_image(f"LABEL {label}")
+    container_id = await started(node, task(image, "true"), docker_engine)
     wrong = ImageSpec(reference=target, username=USER, password="wrong-password")
-    ids = {one.id for one in docker_engine.images.list(all=True)}
     with pytest.raises(RuntimeFailure) as refused:
         await node.save(container_id, order(target, target=wrong))
     assert refused.value.code == "push_denied"
     assert "wrong-password" not in refused.value.message
-    assert {one.id for one in docker_engine.images.list(all=True)} <= ids
+    assert labelled(docker_engine, label) == {docker_engine.images.get(image).id}
     closed = ImageSpec(reference="10.0.0.1/x:1", username=USER, password=PASSWORD)
     with pytest.raises(RuntimeFailure) as refused:
         await node.save(container_id, order("", target=closed))
