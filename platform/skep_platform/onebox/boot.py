@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skep_platform.core import gc_control
 from skep_platform.onebox.home import write_private
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def main() -> None:
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
-    django.setup()
+    with gc_control.paused():
+        django.setup()
     request = Request(**json.load(sys.stdin))
     _wait_for_database()
     json.dump(asdict(boot(request)), sys.stdout)

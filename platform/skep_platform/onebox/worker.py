@@ -14,6 +14,7 @@ from celery.beat import Service
 from celery.signals import worker_ready
 
 from skep_platform.celery import app
+from skep_platform.core import gc_control
 
 BEAT_LOOP_S = 1
 
@@ -22,7 +23,8 @@ def main() -> None:
     options = _parse()
     # It fears pickle; we send JSON.
     warnings.filterwarnings("ignore", message="You're running the worker with superuser")
-    app.loader.import_default_modules()  # what costs seconds is done while the database migrates
+    with gc_control.paused():  # this costs seconds, and is done while the database migrates
+        app.loader.import_default_modules()
     while not options.gate.exists():
         time.sleep(0.02)
     worker_ready.connect(lambda **_: options.ready.write_text(str(os.getpid())), weak=False)
