@@ -52,6 +52,7 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "edf": ({"admission": "refuse"},),
     "drf": ({"term_s": 30.0}, {"term_s": 100.0, "weights": "ann:3"}),
+    "gandiva_trading": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),
     "gandiva_fair": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),
     "stride": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),
     "gavel": (

@@ -57,6 +57,7 @@ def _gpu_time(gpu_s: float) -> str:
 SENTENCES: dict[str, Callable[[Numbers, float], str]] = {
     "tiresias": _queues,
     "gandiva_fair": _turns,
+    "gandiva_trading": _turns,
     "stride": _turns,
     "gavel": _turns,
     **dict.fromkeys(("afs", "coddl", "elasticflow", "karuna", "optimus"), _sizes),

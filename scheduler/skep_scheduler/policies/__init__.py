@@ -30,6 +30,7 @@ from skep_scheduler.policies.elastic import LiveElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair, Stride
+from skep_scheduler.policies.gandiva_trading import GandivaTrading
 from skep_scheduler.policies.gavel.live import OBJECTIVES, Gavel
 from skep_scheduler.policies.karuna import Karuna
 from skep_scheduler.policies.lucid_order import LucidOrder
@@ -62,6 +63,7 @@ POLICIES: tuple[type[LivePolicy], ...] = (
     Edf,
     Drf,
     GandivaFair,
+    GandivaTrading,
     Stride,
     Gavel,
     *ELASTIC,

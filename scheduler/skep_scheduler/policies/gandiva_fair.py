@@ -1,7 +1,7 @@
 """Gandiva_fair: Chaudhary et al., EuroSys 2020. Our reading of the paper; its code is not public.
 
 Section 4: users have tickets (weights) and get GPU time in their proportion, by gang-aware stride
-scheduling; section 5: they trade time on fast GPUs for more time on slow ones.
+scheduling.
 
 Live, the time of each user is kept fair by turns (`policies.rounds`): of the GPUs of each model a
 user is entitled to `E = water-filling of N by tickets`, no more than its jobs ask for. Its jobs in
@@ -12,12 +12,7 @@ that a restart of the scheduler loses nothing. A large gang is not starved by sm
 is owed grows until it is chosen first, and small ones fill in behind it (gang-aware).
 
 `Stride` gives each job, and not each user, its part of the GPUs of a model by tickets.
-`stride` is the rule of the paper itself, and `trade` the exchange: a user u with the speed-up
-`v_u = rate on F / rate on S` over its jobs lends time on F to one with a larger speed-up, and gets
-rho as much on S, where rho is the second-largest speed-up among those who want to buy (the second
-price), but at least the lender's own. Both end with at least their former throughput. It stops when
-speed-ups are within 10 %. Trades are simulated only: live jobs declare their speeds on
-GPU models, and nothing measures them.
+`stride` is the rule of the paper itself. The trades of section 5 are `gandiva_trading`.
 """
 
 from __future__ import annotations
@@ -36,8 +31,6 @@ from skep_scheduler.policies.base import (
     round_parameter,
     weights_of,
 )
-
-CLOSE = 1.1  # speed-ups that are not worth a trade
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,43 +166,3 @@ def stride(users: Sequence[StrideUser], gpus: int, quantum: float) -> list[tuple
             left -= size
             user.passed += size * quantum / user.tickets
             chosen.append((name, position))
-
-
-@dataclass(frozen=True, slots=True)
-class Trader:
-    """A user with GPUs on the fast and the slow model, and its speed-up on the fast one."""
-
-    name: str
-    fast: float
-    slow: float
-    speed_up: float
-
-    @property
-    def throughput(self) -> float:
-        """Return its throughput in units of its rate on the slow model."""
-        return self.fast * self.speed_up + self.slow
-
-
-def trade(users: Sequence[Trader]) -> list[Trader]:
-    """Return the users after all trades between a fast and a slow GPU model."""
-    fast = {user.name: user.fast for user in users}
-    slow = {user.name: user.slow for user in users}
-    by_speed = sorted(users, key=lambda user: (user.speed_up, user.name))
-    while True:
-        lenders = [user for user in by_speed if fast[user.name] > 1e-12]
-        buyers = [user for user in by_speed if slow[user.name] > 1e-12]
-        if not lenders or not buyers:
-            break
-        lender, buyer = lenders[0], buyers[-1]
-        if buyer.speed_up <= CLOSE * lender.speed_up:
-            break
-        second = buyers[-2].speed_up if len(buyers) > 1 else lender.speed_up
-        rate = min(max(second, lender.speed_up), buyer.speed_up)
-        amount = min(fast[lender.name], slow[buyer.name] / rate)
-        fast[lender.name] -= amount
-        slow[lender.name] += amount * rate
-        fast[buyer.name] += amount
-        slow[buyer.name] -= amount * rate
-        if amount <= 1e-12:
-            break
-    return [Trader(user.name, fast[user.name], slow[user.name], user.speed_up) for user in users]

@@ -25,7 +25,7 @@ OPTIONS = Options(starvation_s=STARVATION_S, min_run_s=10.0, ageing_s=60.0)
 ROUND_S = 20.0
 ROUNDS = tuple(
     replace(choice, parameters=(("round_s", ROUND_S), *more))
-    for choice in map(PolicyChoice, ("gandiva_fair", "stride", "gavel"))
+    for choice in map(PolicyChoice, ("gandiva_fair", "gandiva_trading", "stride", "gavel"))
     for more in ((), (("tickets" if choice.name != "gavel" else "weights", "u0:2"),))
 )
 

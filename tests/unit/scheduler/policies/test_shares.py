@@ -17,9 +17,7 @@ from skep_scheduler.policies.base import weights_of
 from skep_scheduler.policies.drf import dominant_share, fill
 from skep_scheduler.policies.gandiva_fair import (
     StrideUser,
-    Trader,
     stride,
-    trade,
     water_fill,
 )
 
@@ -181,30 +179,6 @@ def test_what_a_user_does_not_need_goes_to_the_others() -> None:
     assert water_fill(8.0, asked, {}) == {"ann": 1.0, "bob": 3.5, "eve": 3.5}
     assert water_fill(9.0, asked, {"bob": 3.0}) == {"ann": 1.0, "bob": 6.0, "eve": 2.0}
     assert weights_of("ann:2;bob:0.5") == {"ann": 2.0, "bob": 0.5}
-
-
-TRADERS = st.lists(
-    st.tuples(st.floats(0, 10), st.floats(0, 10), st.floats(1, 8)), min_size=1, max_size=6
-)
-
-
-@given(drawn=TRADERS)
-def test_no_user_loses_throughput_by_trading_and_no_gpu_is_lost(drawn) -> None:
-    before = [Trader(str(i), *some) for i, some in enumerate(drawn)]
-    after = trade(before)
-    for old, new in zip(before, after, strict=True):
-        assert new.throughput >= old.throughput * (1 - 1e-9) - 1e-9
-        assert new.fast >= -1e-9
-        assert new.slow >= -1e-9
-    assert sum(u.fast for u in after) == pytest.approx(sum(u.fast for u in before))
-    assert sum(u.slow for u in after) == pytest.approx(sum(u.slow for u in before))
-
-
-def test_the_price_of_a_trade_is_the_second_largest_speed_up() -> None:
-    users = [Trader("a", 4, 0, 1.0), Trader("b", 0, 4, 2.0), Trader("c", 0, 40, 4.0)]
-    after = {user.name: user for user in trade(users)}
-    assert (after["a"].fast, after["a"].slow) == (0, 8)
-    assert (after["c"].fast, after["c"].slow) == (4, 32)
 
 
 # Gandiva_fair: turns in the engine
