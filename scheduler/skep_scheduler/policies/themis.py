@@ -11,8 +11,9 @@ jobs with the largest rho. Each bids `V_j(k) = 1 / rho_j(held + k)` for every nu
 - What is left goes to the jobs that can use it, bidders or not, a gang at a time, largest rho
   first.
 
-There is no public code: this is our reading of the paper, in whole gangs; its bound of 1/e for what
-a winner keeps holds for values in proportion to divisible shares.
+There is no public code: this is our reading of the paper, in whole gangs. Its bound, that a winner
+keeps at least 1/e of what it won, holds before that is rounded down to gangs, where all gangs are
+of one size and the value is in proportion to the gangs of a job that holds one at least.
 `one_model.finish_time_fair` is the min-max rho that others run in its name. Default: f = 0.8.
 """
 
@@ -53,16 +54,8 @@ def auction(jobs: Sequence[Bidder], free: int, fairness: float = FAIRNESS) -> li
     bids = [jobs[j] for j in bidding]
     won = proportional(bids, free)
     granted = [0] * len(jobs)
-    for i, j in enumerate(bidding):
-        if won[i]:
-            others = bids[:i] + bids[i + 1 :]
-            beside = sum(
-                -log(bid.rhos[k]) for bid, k in zip(others, won[:i] + won[i + 1 :], strict=True)
-            )
-            without = sum(
-                -log(bid.rhos[k]) for bid, k in zip(others, proportional(others, free), strict=True)
-            )
-            granted[j] = int(won[i] * exp(min(beside - without, 0.0)) + 1e-9)
+    for j, gangs, part in zip(bidding, won, kept(bids, won, free), strict=True):
+        granted[j] = int(gangs * part + 1e-9)
     left = free - sum(jobs[j].gang * k for j, k in enumerate(granted))
     while True:
         able = [
@@ -73,6 +66,26 @@ def auction(jobs: Sequence[Bidder], free: int, fairness: float = FAIRNESS) -> li
         worst = max(able, key=lambda j: (jobs[j].rhos[granted[j]], -j))
         granted[worst] += 1
         left -= jobs[worst].gang
+
+
+def kept(bids: Sequence[Bidder], won: Sequence[int], free: int) -> list[float]:
+    """Return the part of what it won that each bidder keeps: the product of the others' values
+    beside it, by that without it; 1 where it won nothing."""
+    parts = []
+    for i, gangs in enumerate(won):
+        if not gangs:
+            parts.append(1.0)
+            continue
+        others = [*bids[:i], *bids[i + 1 :]]
+        without = _log_value(others, proportional(others, free))
+        beside = _log_value(others, [*won[:i], *won[i + 1 :]])
+        parts.append(exp(min(beside - without, 0.0)))
+    return parts
+
+
+def _log_value(bids: Sequence[Bidder], won: Sequence[int]) -> float:
+    """Return the logarithm of the product of the values `1 / rho`."""
+    return sum(-log(bid.rhos[k]) for bid, k in zip(bids, won, strict=True))
 
 
 def proportional(bids: Sequence[Bidder], free: int) -> list[int]:

