@@ -248,7 +248,7 @@ def _refuse(code: str, message: str, details: dict[str, Any], as_json: bool) -> 
         say(json.dumps({"code": code, "message": message, "details": details}), err=True)
     else:
         say(f"{message} ({code})", err=True)
-    raise typer.Exit(exits.USAGE)
+    raise typer.Exit(exits.FAILED if code == "invariant_broken" else exits.USAGE)
 
 
 def simulations(

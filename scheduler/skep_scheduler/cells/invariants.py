@@ -1,12 +1,13 @@
 """What must hold of every state, checked from the leaves up without trusting any counter.
 
-It walks the whole cluster: for tests, and for a production that wants to be sure.
+`violations` walks the whole cluster: for tests, and for a production that wants to be sure.
+`violations_around` looks at some devices and at what contains them, at the cost of a few paths.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from skep_scheduler.cells.pool import Pool
 from skep_scheduler.cells.shape import FREE, LEAF, OPPORTUNISTIC
@@ -40,6 +41,43 @@ def violations(state: CellState) -> Iterator[str]:
     yield from _leaves(state)
 
 
+def violations_around(
+    state: CellState, groups: Iterable[Group], leaves: Iterable[Physical]
+) -> Iterator[str]:
+    """Check groups, devices, all cells that contain these devices, and that every virtual cluster
+    can still get all that it owns: what a change of these groups could break."""
+    for group in groups:
+        yield from _group(group)
+    seen: set[Cell] = set()
+    for leaf in leaves:
+        yield from _owners(state, leaf)
+        physical: Physical | None = leaf
+        while physical is not None and physical not in seen:
+            seen.add(physical)
+            yield from _physical_cell(physical)
+            physical = physical.up
+        virtual = leaf.virtual
+        while virtual is not None and virtual not in seen:
+            seen.add(virtual)
+            yield from _virtual_cell(virtual)
+            virtual = virtual.up
+    for chain, pool in state.chains.items():
+        yield from _safety(chain, pool)
+
+
+def _owners(state: CellState, leaf: Physical) -> Iterator[str]:
+    for owner in (leaf.user, leaf.holder):
+        if owner is None:
+            continue
+        if state.groups.get(owner.name) is not owner:
+            yield f"{leaf.address} belongs to {owner.name}, which is gone."
+        elif not any(mine is leaf for mine, _ in owner.pairs()):
+            yield f"{leaf.address} belongs to {owner.name}, which does not list it."
+    if (leaf.priority == FREE) != (leaf.user is None and leaf.holder is None):
+        owner = leaf.holder or leaf.user
+        yield f"{leaf.address} has priority {leaf.priority}, but {owner} has it."
+
+
 def _domains(state: CellState) -> Iterator[Domain]:
     for vc in state.vcs.values():
         yield from vc.chains.values()
@@ -47,6 +85,12 @@ def _domains(state: CellState) -> Iterator[Domain]:
 
 
 def _physical(cell: Physical) -> Iterator[str]:
+    yield from _physical_cell(cell)
+    for part in cell.parts:
+        yield from _physical(part)
+
+
+def _physical_cell(cell: Physical) -> Iterator[str]:
     yield from _use(cell)
     bound = cell.virtual
     if bound is not None and bound.physical is not cell:
@@ -58,8 +102,6 @@ def _physical(cell: Physical) -> Iterator[str]:
         yield f"{cell.address} counts {cell.bad} bad leaves, its parts have others."
     if cell.whole != is_whole(cell):
         yield f"{cell.address} says whole is {cell.whole}, its parts say otherwise."
-    for part in cell.parts:
-        yield from _physical(part)
 
 
 def _use(cell: Cell) -> Iterator[str]:
@@ -81,6 +123,12 @@ def _use(cell: Cell) -> Iterator[str]:
 
 
 def _virtual(cell: Virtual) -> Iterator[str]:
+    yield from _virtual_cell(cell)
+    for part in cell.parts:
+        yield from _virtual(part)
+
+
+def _virtual_cell(cell: Virtual) -> Iterator[str]:
     yield from _use(cell)
     there = cell.physical
     pinned = cell.pin is not None and cell.up is None
@@ -95,8 +143,6 @@ def _virtual(cell: Virtual) -> Iterator[str]:
             yield f"{cell.address} is bound to {there.address}, but what contains them is not."
         if cell.level == LEAF and cell.used_total and cell.priority != there.priority:
             yield f"{cell.address} has priority {cell.priority}, its device {there.priority}."
-    for part in cell.parts:
-        yield from _virtual(part)
 
 
 def _free_lists(pool: Pool) -> Iterator[str]:
@@ -167,6 +213,11 @@ def _claims(state: CellState, chain: str, pool: Pool) -> Iterator[str]:
         total = [a + b for a, b in zip(total, claims, strict=True)]
     if total != pool.claims:
         yield f"{chain}: {pool.claims} cells are claimed by all VCs, but it is {total}."
+    yield from _safety(chain, pool)
+
+
+def _safety(chain: str, pool: Pool) -> Iterator[str]:
+    """HiveD's safety: whatever is claimed later fits, of all virtual clusters at once."""
     for level in range(1, pool.shape.top + 1):
         if pool.left[level] < pool.claims[level]:
             yield f"{chain}, level {level}: {pool.claims[level]} claimed, {pool.left[level]} left."

@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from skep_scheduler.model import InvariantError
 from skep_scheduler.policies import PolicyError
 from skep_scheduler.simulator import snapshot
 from skep_scheduler.simulator.command import SimulateRequest, execute, execute_all, plan_runs
 from skep_scheduler.simulator.presets.registry import PRESETS, policy_names
-from skep_scheduler.simulator.workload import WorkloadError
+from skep_scheduler.simulator.workload import INVARIANT_BROKEN, WorkloadError, broken_invariant
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 2 for arguments that cannot be read."""
+    """Run the command line. Returns the exit status: 2 for arguments that cannot be read, 1
+    where a run broke an invariant."""
     args = _parser().parse_args(argv)
     if args.snapshot is not None:
         return watch(partial(_snapshot_runs, args.snapshot))
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except (WorkloadError, PolicyError, OSError) as error:
         sys.stderr.write(f"skep_scheduler.simulator: {error}\n")
-        return 2
+        return 1 if getattr(error, "code", "") == INVARIANT_BROKEN else 2
     return 0
 
 
@@ -96,7 +98,10 @@ def _snapshot_runs(path: Path) -> None:
     _report(ended=0, total=total)
     for label, choice in data["choices"]:
         report = partial(_report_ended, before, total)
-        found, figures, series = snapshot.run(known, snapshot.choice_of(choice), report)
+        try:
+            found, figures, series = snapshot.run(known, snapshot.choice_of(choice), report)
+        except InvariantError as error:
+            raise broken_invariant(label, "the present queue", 0, error) from error
         line = {"policy": label, **figures}
         _report(line=line, series=series, jobs=[[j.id, j.wait_s, j.ended_at] for j in found])
         before += jobs

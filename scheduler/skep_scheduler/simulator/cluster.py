@@ -26,6 +26,7 @@ from skep_scheduler.model import (
 from skep_scheduler.policies.recurrence import Families, Recurrence
 from skep_scheduler.policies.sized import speed_of
 from skep_scheduler.simulator.commit import commit
+from skep_scheduler.simulator.invariants import StateChecks, require
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
 
@@ -114,6 +115,7 @@ class SimulatedCluster:
         self.series: list[tuple[float, int, int]] = []  # (second, jobs that wait, GPUs in use)
         self.ended = 0
         self._events: list[Event] = []
+        self._checks = StateChecks(self.state)
         self.state.set_inventory(Inventory(tuple(nodes), tuple(vcs)))
 
     def submit(self, *gangs: Gang) -> None:
@@ -131,6 +133,7 @@ class SimulatedCluster:
         """Make a gang hold places that it was given before this moment."""
         gang_id = allocation.gang.id
         self.history[gang_id] = History(allocation.gang)
+        self._checks.resumed(gang_id)
         self.state.set_running(allocation)
         self._note_start(gang_id)
 
@@ -139,8 +142,10 @@ class SimulatedCluster:
         return engine.plan(self.state, self.now, self.options)
 
     def tick(self) -> Plan:
-        """Plan, and carry the plan out."""
+        """Plan, and carry the plan out. Raises `RunInvariantError` where what was carried out
+        before broke an invariant."""
         decided = self.plan()
+        self._checks.decided(self.history, self.now)
         victims = commit(self.state, decided, self.now)
         for gang_id in victims:
             self.history[gang_id].preemptions += 1
@@ -187,7 +192,7 @@ class SimulatedCluster:
         (none started on the idle cluster, and none is put off to a later moment). Returns the
         number of ticks. `report` is called with the number of gangs that ended.
 
-        Raises `RuntimeError` after `tick_limit` ticks.
+        Raises `RuntimeError` after `tick_limit` ticks, and `RunInvariantError`.
         """
         ticks, wake_at = 0, NEVER
         while (at := min(self._next_event(), wake_at)) < NEVER:
@@ -204,6 +209,7 @@ class SimulatedCluster:
                     report(self.ended)
             if tick_limit is not None and ticks >= tick_limit:
                 raise RuntimeError(f"not finished after {ticks} ticks, at {self.now:.0f} s")
+        self._checks.whole(self.history, self.now)
         return ticks
 
     def _sample(self) -> None:
@@ -214,12 +220,13 @@ class SimulatedCluster:
     def outcome(self) -> Outcome:
         """Return what became of all gangs that were submitted.
 
-        Raises `AssertionError` if one is lost: neither ended nor waiting nor running.
+        Raises `RunInvariantError` if one is lost: neither ended nor waiting nor running.
         """
         known = {*self.state.waiting, *self.state.running, *self.state.nominated}
         results = []
         for gang_id, history in self.history.items():
-            assert history.ended_at is not None or gang_id in known, f"{gang_id} is lost"
+            there = history.ended_at is not None or gang_id in known
+            require(there, f"{gang_id} is lost: it did not end, and is not there.", self.now)
             gang = history.gang
             due, ended_at = gang.deadline_at, history.ended_at
             results.append(

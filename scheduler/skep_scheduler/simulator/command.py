@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from skep_scheduler import policies
-from skep_scheduler.model import PolicyChoice
+from skep_scheduler.model import InvariantError, PolicyChoice
 from skep_scheduler.policies import PolicyError
 from skep_scheduler.policies.base import Knows
 from skep_scheduler.policies.recurrence import SOURCES
@@ -36,8 +36,9 @@ from skep_scheduler.simulator.ranked_pools import PLACES
 from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
-    TraceJob,
     WorkloadError,
+    broken_invariant,
+    from_zero,
     gangs_of,
     nodes_of,
     synthetic_trace,
@@ -150,6 +151,8 @@ def execute(run: Run, report: Callable[[int], None] | None = None) -> tuple[Line
         return _execute(run, report)
     except (WorkloadError, PolicyError):
         raise
+    except InvariantError as error:
+        raise broken_invariant(run.label, run.trace.name, run.seed, error) from error
     except BROKEN as error:
         raise WorkloadError(
             f"{run.label} on {run.trace.name}: the run broke off ({type(error).__name__}: "
@@ -466,7 +469,7 @@ def train_weights(
     if trace is not None:
         rows = sorted(_shifted(read(trace), 0.0), key=lambda job: job.submit_s)
         cut = [rows[n : n + training.jobs] for n in range(0, len(rows), training.jobs)]
-        training = replace(training, traces=[_from_zero(jobs) for jobs in cut if len(jobs) > 1])
+        training = replace(training, traces=[from_zero(jobs) for jobs in cut if len(jobs) > 1])
         if len(training.traces) < 2:
             raise WorkloadError(
                 f"{trace.name}: {len(rows)} jobs are too few to learn from {training.jobs} at a "
@@ -474,18 +477,6 @@ def train_weights(
             )
     trained = train(found[name](), training, report)
     return weights.dump(trained), dict(trained.card)
-
-
-def _from_zero(jobs: Sequence[TraceJob]) -> list[TraceJob]:
-    start = jobs[0].submit_s
-    return [
-        replace(
-            job,
-            submit_s=job.submit_s - start,
-            deadline_s=None if job.deadline_s is None else job.deadline_s - start,
-        )
-        for job in jobs
-    ]
 
 
 __all__ = [

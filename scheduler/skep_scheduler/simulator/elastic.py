@@ -14,6 +14,7 @@ from typing import Any
 
 from skep_scheduler.policies.elastic import ElasticFacts, ElasticPolicy, Sizes
 from skep_scheduler.simulator.event_loop import NEVER, US, result_of, run_events
+from skep_scheduler.simulator.invariants import require
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob, WorkloadError
 
@@ -78,7 +79,8 @@ def run_elastic(
     report: Any = None,
 ) -> Outcome:
     """Run jobs to their ends, on `gpus` GPUs. Raises `WorkloadError` without a library that the
-    policy needs; asserts that no more GPUs are given than there are, and that no job is lost."""
+    policy needs, and `RunInvariantError` where more GPUs are given than there are, or a job is
+    lost."""
     elastic = ElasticRun(policy, gpus)
     series = run_events(elastic, jobs, report)
     more: dict[str, Any] = {"rescales": sum(job.rescales for job in jobs)}
@@ -114,7 +116,7 @@ class ElasticRun:
             job.refused = sizes.refuse.get(job.facts.id, "")
             job.facts.admitted = True
             job.resize(0 if job.refused else size, now)
-        assert given <= self.gpus, f"{given} of {self.gpus} GPUs are given"
+        require(given <= self.gpus, f"{given} of {self.gpus} GPUs are given.", now / US)
         return [job for job in active if not job.refused], sizes.wake_at
 
     def _sizes(self, active: Sequence[ElasticJobRun], now: int) -> Sizes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from skep_scheduler.policies import carbyne, hug
 from skep_scheduler.policies.gandiva_fair import water_fill
+from skep_scheduler.simulator.invariants import require
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
@@ -79,6 +80,8 @@ def run(
         real = _allocate(
             [job for job in present if job.ended is None], gpus, policy, alone, altruism
         )
+        given_in_all = sum(real.values())
+        require(given_in_all <= gpus + DONE, f"{given_in_all} of {gpus} GPUs are given.", now)
         step = fitting[coming].trace.submit_s - now if coming < len(fitting) else NEVER
         for job in present:
             given, shadow = real.get(job.id, 0.0), alone.get(job.id, 0.0)

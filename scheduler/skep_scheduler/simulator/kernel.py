@@ -20,6 +20,7 @@ from typing import Any
 
 from skep_scheduler.policies.base import BackfillMode, Keep, Key, OrderPolicy
 from skep_scheduler.policies.recurrence import Families, Recurrence
+from skep_scheduler.simulator.invariants import NodeUse, require
 from skep_scheduler.simulator.pools import GpuPool, Place
 from skep_scheduler.simulator.ranked_pools import ImageCaches
 from skep_scheduler.simulator.results import JobResult, Outcome
@@ -127,6 +128,10 @@ class SharedPool:
     refused: dict[int, int] = field(default_factory=dict)
     accounted_us: int = 0
     waited: dict[str, int] = field(default_factory=dict)
+    use: NodeUse = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.use = NodeUse(self.pool)
 
     def account(self, now: int) -> None:
         passed = now - self.accounted_us
@@ -141,7 +146,8 @@ class SharedPool:
 class Kernel:
     """Runs the jobs of a trace under order policies.
 
-    Raises nothing of its own: `run` asserts that no job is lost.
+    `run` raises `RunInvariantError` where a node would have more GPUs in use than it has, where the
+    pool counts others than its jobs hold, and where a job is lost.
     """
 
     def __init__(
@@ -233,8 +239,10 @@ class Kernel:
     def _end(self, domain: SharedPool, job: SimulatedJob) -> None:
         job.touch(self.now)
         assert job.place is not None
-        assert job.left_us <= 1, f"{job.id} ends with {job.left_us} us left"
+        if job.left_us > 1:
+            require(False, f"{job.id} ends with {job.left_us} us left.", self.now / US)
         domain.pool.give_back(job.place)
+        domain.use.give_back(job.place)
         job.place = None
         job.version += 1
         self._ended[job.number] = self.now
@@ -260,6 +268,7 @@ class Kernel:
             domain.refused.clear()
         if self.migration_us:
             job.nodes = {node for node, _ in place}
+        domain.use.take(job.id, job.gpus, place, self.now)
         job.start(place, self.now, rate)
         job.version += 1
         heapq.heappush(self._events, (job.end_us(), END, job.number, job.version))
@@ -320,6 +329,7 @@ class Kernel:
             self._start(domain, job, place)
             if heap:
                 heapq.heappush(heads, (*heap[0][:3], gpus))
+        domain.use.agree(self.now)
 
     def _displace(self, domain: SharedPool, job: SimulatedJob) -> Place | None:
         """Take the places of running jobs that come later in the order, the last ones first."""
@@ -364,6 +374,7 @@ class Kernel:
         if leaving:
             domain.refused.clear()
         for other in leaving:
+            domain.use.give_back(other.place)
             other.place = None
             other.version += 1
             other.preemptions += 1
@@ -412,8 +423,8 @@ class Kernel:
         outcome = Outcome(results, gpus, queueing_s=waited, series=self.series, more=more)
         outcome.check(len(self.jobs))
         for domain in self.domains.values():
-            assert domain.pool.free == domain.pool.total, "GPUs are held by jobs that ended"
-            assert not any(domain.waiting.values()), "a job waits beside idle GPUs"
+            require(domain.pool.free == domain.pool.total, "Jobs that ended hold GPUs.")
+            require(not any(domain.waiting.values()), "A job waits beside idle GPUs.")
         return outcome
 
 

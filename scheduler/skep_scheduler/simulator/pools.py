@@ -13,8 +13,10 @@ Place = tuple[tuple[int, int], ...]  # (node, GPUs)
 
 
 class GpuPool(Protocol):
-    """The GPUs of a domain. `take` answers None where the job finds no place now."""
+    """The GPUs of a domain. `take` answers None where the job finds no place now. `sizes` are the
+    GPUs of each node."""
 
+    sizes: Sequence[int]
     free: int
     total: int
 
@@ -27,6 +29,7 @@ class CountPool:
     """GPUs without nodes."""
 
     def __init__(self, gpus: int) -> None:
+        self.sizes = (gpus,)
         self.free = self.total = gpus
 
     def take(self, gpus: int, image: str = "") -> Place | None:
@@ -50,6 +53,7 @@ class NodePool:
         are enough, else the first one; ties go to the first."""
         self.largest = max(nodes, default=0)
         self.best_fit = best_fit
+        self.sizes = tuple(nodes)
         self._free = list(nodes)
         self._masks = [0] * (self.largest + 1)
         for node, gpus in enumerate(nodes):

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, fsum
 
+from skep_scheduler.simulator.invariants import RunInvariantError
 from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness
 
 
@@ -70,15 +71,23 @@ class Outcome:
     more: Mapping[str, float | int] = field(default_factory=dict)
 
     def check(self, submitted: int) -> None:
-        """Raise `AssertionError` unless each of the submitted jobs is there once, and each ended
+        """Raise `RunInvariantError` unless each of the submitted jobs is there once, and each ended
         once, was refused, or has not ended; and none ran on GPUs that do not exist."""
-        assert len(self.jobs) == submitted, f"{len(self.jobs)} of {submitted} jobs"
-        assert len({job.id for job in self.jobs}) == submitted, "a job is there twice"
+        found = []
+        if len(self.jobs) != submitted:
+            found.append(f"{len(self.jobs)} of {submitted} jobs are there.")
+        if len({job.id for job in self.jobs}) != len(self.jobs):
+            found.append("A job is there twice.")
         for job in self.jobs:
-            assert not (job.refused and job.ended_at is not None), f"{job.id} was refused and ended"
-            assert job.ended_at is None or job.jct_s >= -1e-6, f"{job.id} ended before it came"
-        held, span = self._held(), self._span()
-        assert held <= self.gpus * span * (1 + 1e-9) + 1e-6, f"{held} GPU-seconds of {self.gpus}"
+            if job.refused and job.ended_at is not None:
+                found.append(f"{job.id} was refused, and ended.")
+            if job.ended_at is not None and job.jct_s < -1e-6:
+                found.append(f"{job.id} ended before it was submitted.")
+        held, most = self._held(), self.gpus * self._span()
+        if held > most * (1 + 1e-9) + 1e-6:
+            found.append(f"{held} GPU-seconds were used, and there were {most}.")
+        if found:
+            raise RunInvariantError(found)
 
     def figures(self) -> dict[str, float | int]:
         """Return the figures, times in seconds rounded to 1 µs."""

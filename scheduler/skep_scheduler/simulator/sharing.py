@@ -24,6 +24,7 @@ from typing import Any
 from skep_scheduler.policies.packing import Gpus, Machines, PackedFacts, Packing, PackingPolicy
 from skep_scheduler.policies.recurrence import Recurrence
 from skep_scheduler.simulator.event_loop import NEVER, US, result_of, run_events
+from skep_scheduler.simulator.invariants import require
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.simulator.workload import TraceJob
 
@@ -125,8 +126,8 @@ class SharingRun:
         self._packed_us = 0.0
 
     def run(self, report: Any = None) -> Outcome:
-        """Run all to their ends. Asserts that no GPU, CPU or memory is given that does not exist,
-        and that no job is lost."""
+        """Run all to their ends. Raises `RunInvariantError` where GPUs, CPUs or memory are given
+        that do not exist, or a job is lost."""
         possible = [job for job in self.jobs if job.facts.gpus <= self.machines.gpus]
         series = run_events(self, possible, report)
         outcome = Outcome([job.result() for job in self.jobs], self.machines.gpus, series=series)
@@ -162,11 +163,12 @@ class SharingRun:
         self._packing = packing
         on: dict[int, list[SharedJobRun]] = {}
         for job_id, gpus in packing.places.items():
-            assert len(set(gpus)) == len(gpus), f"{job_id} has a GPU twice: {gpus}"
-            assert all(gpu in self._node for gpu in gpus), f"{job_id} has a GPU that is not there"
+            require(len(set(gpus)) == len(gpus), f"{job_id} has a GPU twice: {gpus}.", now / US)
+            there = all(gpu in self._node for gpu in gpus)
+            require(there, f"{job_id} has a GPU that is not there: {gpus}.", now / US)
             for gpu in gpus:
                 on.setdefault(gpu, []).append(facts[job_id])
-        self._check_amounts(packing)
+        self._check_amounts(packing, now)
         for job in active:
             gpus = packing.places.get(job.facts.id, ())
             job.move(gpus, {self._node[gpu] for gpu in gpus}, now, self.speeds)
@@ -210,7 +212,7 @@ class SharingRun:
         use = sum(member.facts.use * share for member, share in zip(members, shares, strict=True))
         return min(1.0, 1 / use) if len(members) > 1 and use > 0 else 1.0
 
-    def _check_amounts(self, packing: Packing) -> None:
+    def _check_amounts(self, packing: Packing, now: int) -> None:
         used = [[0.0, 0.0] for _ in self.machines.nodes]
         for job_id, amounts in packing.amounts.items():
             gpus = packing.places[job_id]
@@ -219,5 +221,6 @@ class SharingRun:
                     used[self._node[gpu]][which] += amounts[which] / len(gpus)
         for node, (cpus, memory_gb) in zip(self.machines.nodes, used, strict=True):
             most = self._share(len(node))
-            assert cpus <= most[0] + 1e-3, f"{cpus} of {most[0]} CPUs are given"
-            assert memory_gb <= most[1] + 1e-3, f"{memory_gb} of {most[1]} GB are given"
+            given = f"{cpus} of {most[0]} CPUs and {memory_gb} of {most[1]} GB are given."
+            fits = cpus <= most[0] + 1e-3 and memory_gb <= most[1] + 1e-3
+            require(fits, f"node {node}: {given}", now / US)

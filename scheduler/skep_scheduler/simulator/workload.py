@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from random import Random
 
@@ -12,6 +12,7 @@ from skep_scheduler.model import (
     Claim,
     Device,
     Gang,
+    InvariantError,
     Member,
     Node,
     PolicyChoice,
@@ -22,16 +23,36 @@ CPU_MILLIS_PER_GPU = 8_000
 MEMORY_MB_PER_GPU = 65_536
 GROUP = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)x([A-Za-z0-9._-]+)")
 
+INVARIANT_BROKEN = "invariant_broken"
+
 
 class WorkloadError(ValueError):
     """Raised for a trace, a cluster, a preset or a share that cannot be read. The message names the
     file, the line and the column; `code` is stable: `bad_trace`, `bad_cluster`, `bad_profile`,
     `unknown_preset`, `policy_not_in_preset`, `bad_option`, `missing_library`,
-    `simulation_failed`."""
+    `simulation_failed`, `invariant_broken`."""
 
     def __init__(self, message: str, code: str = "bad_trace", **details: object) -> None:
         super().__init__(message)
         self.message, self.code, self.details = message, code, details
+
+
+def broken_invariant(policy: str, trace: str, seed: int, error: InvariantError) -> WorkloadError:
+    """Return the error that names the run, the moment, and the invariants that stopped holding."""
+    moment_s = getattr(error, "moment_s", None)
+    when = "at its end" if moment_s is None else f"at {moment_s:g} s"
+    more = len(error.violations) - 1
+    return WorkloadError(
+        f"{policy} on {trace}, seed {seed}: an invariant does not hold {when}: "
+        f"{error.violations[0]}" + (f" And {more} more." if more else "") + " This is a defect of "
+        "the policy or of the simulator, not of your trace. Report it with your command.",
+        INVARIANT_BROKEN,
+        policy=policy,
+        trace=trace,
+        seed=seed,
+        moment_s=moment_s,
+        violations=error.violations,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +213,16 @@ def gangs_of(
 
 def _stable_hash(text: str) -> int:
     return sum(text.encode())  # Python's own hash differs from process to process
+
+
+def from_zero(jobs: Sequence[TraceJob]) -> list[TraceJob]:
+    """Return jobs of which the first is submitted at 0 s."""
+    start = jobs[0].submit_s
+    return [
+        replace(
+            job,
+            submit_s=job.submit_s - start,
+            deadline_s=None if job.deadline_s is None else job.deadline_s - start,
+        )
+        for job in jobs
+    ]

@@ -288,6 +288,16 @@ class ClusterState:
         self.reconcile()
         invariants.validate(self.waiting, self.nominated, self.running, self.allocations)
 
+    def violations_around(
+        self, gang_ids: Collection[str], places: Collection[tuple[str, str]]
+    ) -> Iterator[str]:
+        """Yield a sentence for each invariant that a change of these gangs at these devices (node,
+        UUID) broke. It looks at these gangs, devices and nodes alone, and at the cells that contain
+        them; between a plan and the next change of a fact."""
+        return invariants.violations_around(
+            gang_ids, places, self.waiting, self.nominated, self.running, self.allocations
+        )
+
     def trial(self) -> AbstractContextManager[None]:
         """Take back what is done to `allocations` inside; no fact may change meanwhile."""
         self.reconcile()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Protocol
 
 from skep_scheduler.cells import invariants as cells
 from skep_scheduler.model import Allocation, Gang, InvariantError
 from skep_scheduler.state.allocations import Allocations, Users, placements_of
-from skep_scheduler.state.node_resources import NOTHING, Resources
+from skep_scheduler.state.node_resources import NOTHING, NodeResources, Resources
 
 
 class Nominated(Protocol):
@@ -37,6 +37,33 @@ def validate(
         raise InvariantError(found)
 
 
+def violations_around(
+    gang_ids: Collection[str],
+    places: Collection[tuple[str, str]],
+    waiting: Container[str],
+    nominated: Container[str],
+    running: Mapping[str, Allocation],
+    allocations: Allocations,
+) -> Iterator[str]:
+    """Check what a change of these gangs could break, without a walk over the state: their groups,
+    the devices `places` (node, UUID) with all cells that contain them, and the nodes."""
+    for gang_id in gang_ids:
+        if gang_id in running:
+            if gang_id in waiting or gang_id in nominated:
+                yield f"{gang_id} runs and waits at the same time."
+        elif gang_id in allocations.groups and gang_id not in nominated:
+            yield f"{gang_id} holds places, but no fact says so."
+    groups = [group for gang_id in gang_ids for group in allocations.groups_of(gang_id)]
+    leaves = [leaf for place in places if (leaf := allocations.cells.leaves.get(place))]
+    yield from cells.violations_around(allocations.cells, groups, leaves)
+    changed = {gang_id: running[gang_id] for gang_id in gang_ids if gang_id in running}
+    yield from _groups_of(changed, allocations)
+    for name in {node for node, _ in places}:
+        resources = allocations.resources.nodes.get(name)
+        if resources is not None:
+            yield from _node(name, resources)
+
+
 def _gangs(
     waiting: Container[str],
     nominated: Mapping[str, object],
@@ -53,6 +80,16 @@ def _gangs(
 
 
 def _groups(running: Mapping[str, Allocation], allocations: Allocations) -> Iterator[str]:
+    yield from _groups_of(running, allocations)
+    owners = {name for names in allocations.groups.values() for name in names}
+    for name in allocations.cells.groups.keys() - owners:
+        yield f"{name} holds cells, but belongs to no gang."
+    for vc, groups in allocations.cells.groups_of.items():
+        if allocations.users(vc).gpus != Users(groups.values()).gpus:
+            yield f"{vc} counts other users of its cells than it has."
+
+
+def _groups_of(running: Mapping[str, Allocation], allocations: Allocations) -> Iterator[str]:
     for gang_id, allocation in running.items():
         names = allocations.groups.get(gang_id, ())
         if set(names) != set(placements_of(allocation.gang, allocation.tasks)):
@@ -63,12 +100,6 @@ def _groups(running: Mapping[str, Allocation], allocations: Allocations) -> Iter
                 yield f"{name} runs, but the cells do not know it to."
             elif allocations.is_downgraded(gang_id) and not group.opportunistic:
                 yield f"{name} is guaranteed, while other parts of {gang_id} are not."
-    owners = {name for names in allocations.groups.values() for name in names}
-    for name in allocations.cells.groups.keys() - owners:
-        yield f"{name} holds cells, but belongs to no gang."
-    for vc, groups in allocations.cells.groups_of.items():
-        if allocations.users(vc).gpus != Users(groups.values()).gpus:
-            yield f"{vc} counts other users of its cells than it has."
 
 
 def _accounts(
@@ -98,10 +129,14 @@ def _resources(allocations: Allocations) -> Iterator[str]:
     for name, resources in allocations.resources.nodes.items():
         if resources.used != expected.pop(name, NOTHING):
             yield f"{name} counts {resources.used} as used, which its tasks do not."
-        total = NOTHING
-        for amount in resources.users.values():
-            total = total.plus(amount)
-        if total != resources.used:
-            yield f"{name} counts {resources.used} as used, its users have {total}."
+        yield from _node(name, resources)
     for name in expected:
         yield f"{name} is in use, but has no resources."
+
+
+def _node(name: str, resources: NodeResources) -> Iterator[str]:
+    total = NOTHING
+    for amount in resources.users.values():
+        total = total.plus(amount)
+    if total != resources.used:
+        yield f"{name} counts {resources.used} as used, its users have {total}."
