@@ -50,7 +50,13 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
         {"first_limit_gpu_s": 40, "second_limit_gpu_s": 200},
         {"first_limit_gpu_s": 100, "second_limit_gpu_s": 0},
     ),
+    "tiresias_gittins": (
+        {"first_limit_gpu_s": 40, "second_limit_gpu_s": 200, "quantum_gpu_s": 30},
+        {"first_limit_gpu_s": 100, "second_limit_gpu_s": 0},
+    ),
     "edf": ({"admission": "refuse"},),
+    "mlfs": ({"alpha": 0.0, "round_s": 20.0}, {"normalise": "no", "round_s": 20.0}),
+    "themis": ({"round_s": 20.0, "fairness": 0.0}, {"round_s": 60.0}),
     "drf": ({"term_s": 30.0}, {"term_s": 100.0, "weights": "ann:3"}),
     "gandiva_trading": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),
     "gandiva_fair": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),

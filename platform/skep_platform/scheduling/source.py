@@ -21,7 +21,7 @@ import structlog
 from django.db import connection, transaction
 
 from skep_platform.core import gc_control
-from skep_platform.scheduling import planned, read_facts
+from skep_platform.scheduling import ended_services, planned, read_facts
 from skep_platform.scheduling.models import Change
 from skep_platform.scheduling.read_facts import GangFacts
 from skep_scheduler.model import facts
@@ -139,6 +139,7 @@ class StateSource:
     relaid: bool
     left_nominated: set[str]
     _reader: Reader
+    _hour: float  # before which jobs ended that policies know of
     _nodes: dict[str, facts.Node]
 
     def __init__(self, *, lasting: bool = True) -> None:
@@ -150,10 +151,15 @@ class StateSource:
         """The world as it is now. One query when nothing has changed, and else a number of them
         that does not depend on how much has."""
         try:
+            hour = ended_services.hour_now()
+            begins, self._hour = hour != self._hour, hour
             news = self._reader.look()
             self.news, self.relaid = self.news or bool(news), False
             if news:
                 self._apply(news)
+            if begins:
+                vcs = ended_services.asked_for(self.state.policies)
+                self.state.set_services(ended_services.read(vcs, hour))
         except BaseException:
             self._begin()  # the changes may have been applied in part
             raise
@@ -171,7 +177,7 @@ class StateSource:
     def _begin(self) -> None:
         self.state, self._nodes = ClusterState(), {}
         self.news, self.relaid, self.left_nominated = False, False, set()
-        self._reader = Reader()
+        self._reader, self._hour = Reader(), ended_services.hour_now()
 
     def _apply(self, news: ChangeSet) -> None:
         before = self.state.cells
@@ -211,7 +217,10 @@ class StateSource:
 
     def _apply_inventory(self) -> None:
         self.relaid = True
-        self.state.set_inventory(read_facts.inventory(self._nodes.values()))
+        inventory = read_facts.inventory(self._nodes.values())
+        choices = {vc.name: vc.policy for vc in inventory.virtual_clusters}
+        vcs = ended_services.asked_for(choices)
+        self.state.set_inventory(ended_services.with_services(inventory, vcs, self._hour))
 
     def _apply_gangs(self, ids: list[str]) -> None:
         for known in read_facts.read_gangs(ids):

@@ -25,7 +25,7 @@ from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.models import Job
-from skep_platform.scheduling import read_facts, shared_state
+from skep_platform.scheduling import ended_services, read_facts, shared_state
 from skep_platform.simulations import history, services
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy.models import VirtualCluster, choice_of
@@ -120,6 +120,9 @@ def write(simulation: Simulation, path: Path) -> tuple[int, dict[str, Any]]:
     left |= {gang.id: _left(gang, 0.0, usual) for gang in waiting}
     left |= {gang.id: seconds for gang, seconds in recent}
     come = [gang for gang, _ in recent]
+    if any(policies.learns_services(choice_of(choice)) for choice in request["choices"]):
+        hour = ended_services.hour_now()
+        inventory = ended_services.with_services(inventory, [vc.name], hour)
     snapshot = Snapshot(now, vc.name, inventory, tuple(running), (*waiting, *come), left)
     choices = [
         (name, asdict(choice_of(choice)))

@@ -31,6 +31,22 @@ def _queues(numbers: Numbers, now: float) -> str:
     return f"{had}, so it moved to queue {queue} of {queues}; {which} go first"
 
 
+def _chances(numbers: Numbers, now: float) -> str:
+    earlier = numbers["earlier_jobs"]
+    if "least_jobs" in numbers:
+        few = f"{words.count(earlier, 'job')} of {numbers['least_jobs']} have ended"
+        within = f"the first submitted goes first until more is known ({few})"
+    elif earlier:
+        share, soon = numbers["ended_soon"] / earlier, _gpu_time(numbers["soon_gpu_s"])
+        within = (
+            f"those that most probably end soon go first: {share:.0%} of the earlier jobs "
+            f"that were served longer than it was ended within {soon} more"
+        )
+    else:
+        within = "no earlier job was served longer than it was, so the others go first"
+    return f"{_queues(numbers, now)}; within a queue {within}"
+
+
 def _turns(numbers: Numbers, now: float) -> str:
     what = f"its share is {numbers['share']:.2f} of the time, it has had {numbers['had']:.2f}"
     if numbers["share"] <= 0:
@@ -38,6 +54,26 @@ def _turns(numbers: Numbers, now: float) -> str:
     waits = f"the next round begins {words.soon(numbers['next_round'] - now)}"
     warning = f" ({numbers['warning']})" if numbers.get("warning") else ""
     return f"{what}; {waits}{warning}"
+
+
+def _weights(numbers: Numbers, now: float) -> str:
+    looks = f"jobs are compared again {words.soon(numbers['next_round'] - now)}"
+    if "value" not in numbers:
+        return f"it came after they were compared; {looks}"
+    why = {"due": "its deadline", "left": "its remaining time", "wait": "its wait"}
+    mostly = f"{why[numbers['mostly']]} counts most for it"
+    return f"its value is {numbers['value']:.2f}, the largest goes first; {mostly}; {looks}"
+
+
+def _auctions(numbers: Numbers, now: float) -> str:
+    looks = f"the next auction of GPUs is {words.soon(numbers['next_round'] - now)}"
+    if "rho" not in numbers:
+        return f"it came after the last auction; {looks}"
+    late = (
+        f"without GPUs in this term it ends after {numbers['rho']:.2f} times as long as with an "
+        f"equal part of them, and jobs with the largest such number go first"
+    )
+    return f"{late}{'' if numbers['bids'] else ', so it does not bid'}; {looks}"
 
 
 def _sizes(numbers: Numbers, now: float) -> str:
@@ -56,9 +92,12 @@ def _gpu_time(gpu_s: float) -> str:
 
 SENTENCES: dict[str, Callable[[Numbers, float], str]] = {
     "tiresias": _queues,
+    "tiresias_gittins": _chances,
     "gandiva_fair": _turns,
     "gandiva_trading": _turns,
     "stride": _turns,
     "gavel": _turns,
+    "mlfs": _weights,
+    "themis": _auctions,
     **dict.fromkeys(("afs", "coddl", "elasticflow", "karuna", "optimus"), _sizes),
 }

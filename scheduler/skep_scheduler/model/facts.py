@@ -89,12 +89,14 @@ class UserLimits:
 @dataclass(frozen=True, slots=True)
 class VirtualCluster:
     """What a virtual cluster owns, the policy that orders its guaranteed gangs, and what each of
-    its users may hold."""
+    its users may hold. `services`: the GPU-seconds of each of its last gangs that ended, the first
+    that ended first, where its policy goes by them."""
 
     name: str
     claims: tuple[Claim, ...] = ()
     policy: PolicyChoice = PolicyChoice()
     user_limits: UserLimits = UserLimits()
+    services: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Policies: which gang comes first within a virtual cluster. One module each, registered here.
 
 To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, `base.SharePolicy`,
-`base.RoundPolicy` or `elastic.LiveElasticPolicy`, and a line in `POLICIES`. The REST API, the pages
-and the command line learn of it from its schema.
+`base.RoundPolicy`, `base.RankedPolicy` or `elastic.LiveElasticPolicy`, and a line in `POLICIES`.
+The REST API, the pages and the command line learn of it from its schema.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from skep_scheduler.policies.afs import Afs, Coddl
 from skep_scheduler.policies.base import (
     AnyPolicy,
     Keep,
+    LearnsServices,
     OrderPolicy,
     Policy,
+    RankedPolicy,
     RoundPolicy,
     SharePolicy,
+    Thresholds,
     VariableNeeds,
 )
 from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
@@ -34,17 +37,20 @@ from skep_scheduler.policies.gandiva_trading import GandivaTrading
 from skep_scheduler.policies.gavel.live import OBJECTIVES, Gavel
 from skep_scheduler.policies.karuna import Karuna
 from skep_scheduler.policies.lucid_order import LucidOrder
+from skep_scheduler.policies.mlfs import Mlfs
 from skep_scheduler.policies.optimus import Optimus
 from skep_scheduler.policies.ordered import Ordered
 from skep_scheduler.policies.pai_sjf import PaiSjf
 from skep_scheduler.policies.priority_ageing import PriorityAgeing
+from skep_scheduler.policies.ranked import Ranked
 from skep_scheduler.policies.rounds import Rounds
 from skep_scheduler.policies.shares import Shared
 from skep_scheduler.policies.sized import Sized
 from skep_scheduler.policies.sjf import Sjf
 from skep_scheduler.policies.srsf import Srsf
 from skep_scheduler.policies.srtf import Srtf
-from skep_scheduler.policies.tiresias import Tiresias
+from skep_scheduler.policies.themis import Themis
+from skep_scheduler.policies.tiresias import Tiresias, TiresiasGittins
 
 LivePolicy = AnyPolicy | LiveElasticPolicy
 ELASTIC: tuple[type[LiveElasticPolicy], ...] = (Afs, Coddl, Optimus, Karuna, ElasticFlow)
@@ -60,7 +66,10 @@ POLICIES: tuple[type[LivePolicy], ...] = (
     Srtf,
     Srsf,
     Tiresias,
+    TiresiasGittins,
     Edf,
+    Mlfs,
+    Themis,
     Drf,
     GandivaFair,
     GandivaTrading,
@@ -84,13 +93,10 @@ SIMULATED_ONLY: Mapping[str, str] = {
         name: f"live it is an objective of gavel: choose gavel with objective={name}"
         for name in OBJECTIVES
     },
-    "themis": "its auctions are between applications of many jobs; choose gavel with "
-    "objective=ftf, which has the same aim",
     "shockwave": "jobs do not report their epochs and batch sizes",
     **dict.fromkeys(
         ("dl2", "mlf_rl"), "it is experimental: what a network decides is only to be simulated"
     ),
-    "mlfs": "jobs report no loss",
     "allox": "it matches jobs of one GPU of known durations on each model; choose gavel, "
     "which shares GPU models by speed",
     "antman": "nodes give whole GPUs to tasks",
@@ -172,6 +178,18 @@ def chooses_sizes(choice: PolicyChoice) -> bool:
     return known is not None and issubclass(known, tuple(ELASTIC))
 
 
+def learns_services(choice: PolicyChoice) -> bool:
+    """Return whether a policy goes by the service of the jobs of its virtual cluster that ended."""
+    known = next((policy for policy in POLICIES if policy.name == choice.name), None)
+    return known is not None and issubclass(known, LearnsServices)
+
+
+def has_limits(choice: PolicyChoice) -> bool:
+    """Return whether the order of a policy changes when a running job reaches a limit."""
+    known = next((policy for policy in POLICIES if policy.name == choice.name), None)
+    return known is not None and issubclass(known, Thresholds)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demands:
     """What a policy, as it was chosen, asks of jobs.
@@ -193,8 +211,9 @@ def demands(choice: PolicyChoice) -> Demands:
     """Return what a policy asks of jobs. Raises `PolicyError`."""
     made = _make(choice, Options(), POLICIES)
     needs = made.needs_as_chosen() if isinstance(made, VariableNeeds) else made.needs
-    resizes = isinstance(made, LiveElasticPolicy)
-    if isinstance(made, RoundPolicy):
+    ranks = isinstance(made, RankedPolicy)
+    resizes = isinstance(made, LiveElasticPolicy) and not ranks
+    if isinstance(made, RoundPolicy) or ranks:
         preempts = True
     elif isinstance(made, SharePolicy):
         preempts = made.term_s > 0
@@ -211,6 +230,8 @@ def make(choice: PolicyChoice, options: Options) -> Policy:
         return Rounds(made)
     if isinstance(made, SharePolicy):
         return Shared(made)
+    if isinstance(made, RankedPolicy):
+        return Ranked(made)
     if isinstance(made, LiveElasticPolicy):
         return Sized(made)
     return Ordered(made)

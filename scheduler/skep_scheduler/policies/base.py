@@ -1,9 +1,10 @@
 """The contract of policies: which gang comes first within one domain.
 
-A policy is written as one of four: `OrderPolicy` is a key per gang, `SharePolicy` a measure of
-what each tenant holds, `RoundPolicy` a share of the time per gang, `elastic.ElasticPolicy` a number
-of GPUs per gang. `ordered`, `shares`, `rounds` and `sized` make decisions of them. The tenants of a
-virtual cluster are its users.
+A policy is written as one of five: `OrderPolicy` is a key per gang, `SharePolicy` a measure of
+what each tenant holds, `RoundPolicy` a share of the time per gang, `RankedPolicy` an order of all
+gangs as of a moment, `elastic.ElasticPolicy` a number of GPUs per gang. `ordered`, `shares`,
+`rounds`, `ranked` and `sized` make decisions of them. The tenants of a virtual cluster are its
+users.
 
 A domain is one virtual cluster (its guaranteed gangs), or the idle domain (all opportunistic gangs
 of the cluster). A policy decides who comes first and what happens behind a gang that finds no
@@ -65,6 +66,9 @@ class VariableNeeds(Protocol):
 Standing = Mapping[str, Any]  # `policy`, and the numbers of its sentence
 Amounts = Mapping[str, float]  # by resource: a leaf type (GPUs), CPU (millicores), MEMORY (MiB)
 CPU, MEMORY = "cpu", "memory"
+UNKNOWN_S = 3600.0
+MOST_SERVICES = 1000  # gangs that ended, of a virtual cluster
+SERVICES_S = 3600.0  # seconds after which those that ended since count, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class DomainFacts(Protocol):
     also: a gang that is asked about as if it waited, too
     usable_gpus: of the GPUs that the virtual cluster owns, by leaf type, those that can be given:
         healthy ones on nodes that are open
+    services: the GPU-seconds of each of its last gangs that ended, as of the start of the hour; of
+        a policy that `LearnsServices`
     demand: what a gang asks for; GPUs of any model count for the leaf type of which most are owned
     """
 
@@ -101,6 +107,7 @@ class DomainFacts(Protocol):
     def leaving(self) -> Sequence[HeldAmounts]: ...
     def usable_gpus(self) -> Amounts: ...
     def running(self) -> Iterable[Allocation]: ...
+    def services(self) -> Sequence[float]: ...
     def accepts_any(self, gang: Gang) -> bool: ...
 
 
@@ -242,6 +249,15 @@ class Thresholds(Protocol):
 
 
 @runtime_checkable
+class LearnsServices(Protocol):
+    """An order policy that goes by the service of the gangs that ended in its virtual cluster."""
+
+    def by_services(self, services: Sequence[float]) -> OrderPolicy:
+        """Return the order by these services (GPU-seconds), the last `MOST_SERVICES` at most."""
+        ...
+
+
+@runtime_checkable
 class ExplainedPolicy(Protocol):
     """An order policy that says in its own words where a gang stands."""
 
@@ -290,6 +306,14 @@ class RoundView:
         time on the GPUs that it asks for."""
         before = gang.attained_gpu_s / gang.gpus if gang.gpus else 0.0
         return before + max(self.start - self.placed_at.get(gang.id, self.start), 0.0)
+
+    def left_s(self, gang: Gang) -> float:
+        """Return how long a gang probably has to run yet (seconds). One of unknown duration is
+        taken for as long again as it has run, for `UNKNOWN_S` at least."""
+        ran = self.ran_s(gang)
+        if gang.expected_s is None:
+            return max(ran, UNKNOWN_S)
+        return max(gang.expected_s - ran, 0.05 * ran, 1.0)
 
     def gpus(self, gang: Gang) -> Amounts:
         """Return the GPUs that a gang asks for, by leaf type; empty for one without GPUs."""
@@ -340,7 +364,36 @@ class TypedRoundPolicy(RoundPolicy, Protocol):
         ...
 
 
-AnyPolicy = OrderPolicy | SharePolicy | RoundPolicy
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The ids of gangs, best first, and by id the numbers of the sentence on where a gang stands,
+    see `explain.standings`."""
+
+    order: Sequence[str]
+    numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@runtime_checkable
+class RankedPolicy(Protocol):
+    """A policy that compares all gangs with each other as of the start of a round. `ranked.Ranked`
+    makes decisions of it. Its class is a frozen dataclass, as that of an order policy.
+
+    round_s: the length of a round in seconds
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    @property
+    def round_s(self) -> float: ...
+
+    def ranking(self, view: RoundView) -> Ranking:
+        """Return the order of the gangs of a view. Priorities are not its concern."""
+        ...
+
+
+AnyPolicy = OrderPolicy | SharePolicy | RoundPolicy | RankedPolicy
 
 WEIGHTS = r"(?:[^:;,=\s]{1,150}:\d{1,6}(?:\.\d{1,3})?(?:;|$))*"
 

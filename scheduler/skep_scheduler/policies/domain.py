@@ -126,6 +126,9 @@ class VcDomain:
             if state.is_guaranteed(gang_id) and not state.running[gang_id].leaving:
                 yield state.running[gang_id]
 
+    def services(self) -> Sequence[float]:
+        return self.state.services.get(self.vc, ())
+
     def accepts_any(self, gang: Gang) -> bool:
         return not gang.incremental and all(
             member.gpu_model is None and member.cell_type is None for member in gang.members

@@ -17,6 +17,9 @@ MLF-C, section 3.4: while the cluster is overloaded (jobs wait, or its load is a
 that allow it stop earlier: `stop_option` goes from fixed iterations to the best predicted accuracy,
 and then to the required one. `predicted_final` goes by the fitted loss (`optimus.fit_loss`).
 Our reading of the paper: there is no public code for the traces.
+
+Live (`ranking`) P is as of the start of each round, with 1 / I for what the losses would say, as
+live jobs report none; MLF-C has no effect. Work is the probable duration of a job.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from itertools import pairwise
 from math import floor, inf
 from typing import ClassVar
 
-from skep_scheduler.policies.base import parameter
+from skep_scheduler.model import Gang
+from skep_scheduler.policies.base import Knows, Needs, Ranking, RoundView, parameter
 from skep_scheduler.policies.elastic import ElasticFacts, Sizes
 from skep_scheduler.policies.optimus import fit_loss
 
@@ -37,10 +41,16 @@ ITERATIONS = 100  # of a job, where its trace has none: its work in parts
 
 @dataclass(frozen=True, slots=True)
 class Mlfs:
-    """Jobs that lower their loss most, are due soon, end soon or waited long come first; running
-    ones yield."""
+    """Jobs that began lately, are due soon, end soon or waited long come first; running ones
+    yield."""
 
     name: ClassVar[str] = "mlfs"
+    label: ClassVar[str] = "what jobs learn, their deadlines, remaining time and wait"
+    needs: ClassVar[Needs] = Needs(
+        frozenset({Knows.DURATION}),
+        "A job of unknown duration is taken for as long again as it has run, for an hour at least. "
+        "No job reports its loss: what it learns is taken to fall with the part that it has run.",
+    )
 
     alpha: float = parameter(0.3, "Weight of what it learns.", minimum=0, maximum=1)
     deadline_weight: float = parameter(0.3, "Weight of its deadline.", minimum=0, maximum=1000)
@@ -74,14 +84,55 @@ class Mlfs:
             self.alpha * ml + (1 - self.alpha) * c for ml, c in zip(learned, lacking, strict=True)
         ]
 
+    def ranking(self, view: RoundView) -> Ranking:
+        """Return the order of the gangs of a view, the largest P first, those without GPUs at the
+        end."""
+        jobs = [facts_of(view, gang) for gang in view.gangs if view.main_gpus(gang) is not None]
+        jobs.sort(key=lambda job: (job.submitted_at, job.id))
+        values = self.priorities(jobs, view.start)
+        ranked = sorted(zip(values, jobs, strict=True), key=lambda one: -one[0])
+        numbers = {
+            job.id: {"value": round(value, 3), "mostly": self._mostly(job, view.start)}
+            for value, job in ranked
+        }
+        return Ranking([job.id for _, job in ranked], numbers)
+
+    def _mostly(self, job: ElasticFacts, now: float) -> str:
+        """Return what weighs most in P_C of a job: `due`, `left` or `wait`."""
+        parts = dict(zip(("due", "left", "wait"), self._lacks(job, now), strict=True))
+        return max(parts, key=lambda part: parts[part])
+
     def _lacking(self, job: ElasticFacts, now: float) -> float:
+        due, left, wait = self._lacks(job, now)
+        return due + left + wait
+
+    def _lacks(self, job: ElasticFacts, now: float) -> tuple[float, float, float]:
         size = min(job.gpus, job.largest)
         due_h = (job.deadline_at - now) / 3600
         left_h = max(job.left_s(size), 1.0) / 3600
         ran_s = job.attained_gpu_s / size
         waited_h = max(now - job.submitted_at - ran_s, 0.0) / 3600
         due = self.deadline_weight / due_h if due_h > 0 else 0.0
-        return due + self.left_weight / left_h + self.wait_weight * waited_h
+        return due, self.left_weight / left_h, self.wait_weight * waited_h
+
+
+def facts_of(view: RoundView, gang: Gang) -> ElasticFacts:
+    """Return a live gang with GPUs as the policy sees a job of a trace: its work in seconds, at the
+    size that it asks for."""
+    most = view.main_gpus(gang)
+    gpus = round(most[1]) if most is not None else 1
+    ran, left = view.ran_s(gang), view.left_s(gang)
+    return ElasticFacts(
+        gang.id,
+        gang.submitted_at,
+        gpus,
+        lambda size: 1.0,
+        gpus,
+        left,
+        max(gang.expected_s or 0.0, ran + left),
+        inf if gang.deadline_at is None else gang.deadline_at,
+        attained_gpu_s=ran * gpus,
+    )
 
 
 def learning(

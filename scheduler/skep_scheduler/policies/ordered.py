@@ -10,6 +10,7 @@ from skep_scheduler.model import Gang, Options
 from skep_scheduler.policies.base import (
     Decision,
     ExplainedPolicy,
+    LearnsServices,
     OrderPolicy,
     Rank,
     Thresholds,
@@ -26,7 +27,10 @@ class Ordered:
     policy: OrderPolicy
 
     def decide(self, view: View) -> Decision:
-        key, now, options = self.policy.key, view.now, view.options
+        policy = self.policy
+        if isinstance(policy, LearnsServices) and view.domain is not None:
+            policy = policy.by_services(view.domain.services())
+        key, now, options = policy.key, view.now, view.options
         starvation_s = options.starvation_s
 
         def rank(gang: Gang) -> Rank:
@@ -38,7 +42,7 @@ class Ordered:
         def order(gang: Gang) -> Rank:
             return key(gang, 0.0), gang.submitted_at, gang.id
 
-        policy, outranks = self.policy, outranking(now, options)
+        outranks = outranking(now, options)
         return Decision(
             rank,
             order,

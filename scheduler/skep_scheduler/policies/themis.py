@@ -15,15 +15,33 @@ There is no public code: this is our reading of the paper, in whole gangs. Its b
 keeps at least 1/e of what it won, holds before that is rounded down to gangs, where all gangs are
 of one size and the value is in proportion to the gangs of a job that holds one at least.
 `one_model.finish_time_fair` is the min-max rho that others run in its name. Default: f = 0.8.
+
+Live (`Themis`) all terms end at the start of a round. The GPUs of each model are auctioned then, to
+at most `MOST_BIDDERS` jobs: each bids for none or all of the GPUs that it asks for, with which it
+ends a term earlier than without. `ideal_j` is the probable duration of job j by the part 1/J of the
+GPUs of its model, of which it can use no more than it asks for. Those that win come first, and then
+all by rho without the GPUs, the largest first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log
+from math import ceil, exp, gcd, log
+from typing import ClassVar
+
+from skep_scheduler.model import Gang
+from skep_scheduler.policies.base import (
+    Knows,
+    Needs,
+    Ranking,
+    RoundView,
+    parameter,
+    round_parameter,
+)
 
 FAIRNESS = 0.8
+MOST_BIDDERS = 32  # live: what an auction costs grows with their square
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +69,9 @@ def bidders(jobs: Sequence[Bidder], fairness: float = FAIRNESS) -> list[int]:
 def auction(jobs: Sequence[Bidder], free: int, fairness: float = FAIRNESS) -> list[int]:
     """Return how many gangs each job gets of the free GPUs."""
     bidding = bidders(jobs, fairness)
-    bids = [jobs[j] for j in bidding]
-    won = proportional(bids, free)
     granted = [0] * len(jobs)
-    for j, gangs, part in zip(bidding, won, kept(bids, won, free), strict=True):
-        granted[j] = int(gangs * part + 1e-9)
+    for j, gangs in zip(bidding, kept([jobs[j] for j in bidding], free), strict=True):
+        granted[j] = gangs
     left = free - sum(jobs[j].gang * k for j, k in enumerate(granted))
     while True:
         able = [
@@ -68,7 +84,14 @@ def auction(jobs: Sequence[Bidder], free: int, fairness: float = FAIRNESS) -> li
         left -= jobs[worst].gang
 
 
-def kept(bids: Sequence[Bidder], won: Sequence[int], free: int) -> list[float]:
+def kept(bids: Sequence[Bidder], free: int) -> list[int]:
+    """Return the gangs that each bidder wins and keeps after its hidden payment."""
+    won = proportional(bids, free)
+    parts = kept_parts(bids, won, free)
+    return [int(gangs * part + 1e-9) for gangs, part in zip(won, parts, strict=True)]
+
+
+def kept_parts(bids: Sequence[Bidder], won: Sequence[int], free: int) -> list[float]:
     """Return the part of what it won that each bidder keeps: the product of the others' values
     beside it, by that without it; 1 where it won nothing."""
     parts = []
@@ -110,3 +133,59 @@ def proportional(bids: Sequence[Bidder], free: int) -> list[int]:
         answer[i] = chosen[i][free]
         free -= answer[i] * bids[i].gang
     return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Themis:
+    """Jobs that end latest, compared with an equal part of the GPUs, bid for the GPUs at the start
+    of each term; then the others, latest first. Running jobs yield when their term ends."""
+
+    name: ClassVar[str] = "themis"
+    label: ClassVar[str] = "fair finish times by auction"
+    needs: ClassVar[Needs] = Needs(
+        frozenset({Knows.DURATION}),
+        "A job of unknown duration is taken for as long again as it has run, for an hour at least.",
+    )
+
+    fairness: float = parameter(
+        FAIRNESS,
+        "The part of the jobs that does not bid, those with the least delay.",
+        minimum=0.0,
+        maximum=0.99,
+    )
+    round_s: float = round_parameter(1200.0)
+
+    def ranking(self, view: RoundView) -> Ranking:
+        """Return the order of the gangs of a view: winners first, then by rho."""
+        pools: dict[str, list[tuple[Gang, int]]] = {}
+        for gang in view.gangs:
+            if (most := view.main_gpus(gang)) is not None:
+                pools.setdefault(most[0], []).append((gang, round(most[1])))
+        found: list[tuple[bool, float, float, str]] = []
+        numbers: dict[str, dict[str, float | bool]] = {}
+        for leaf, jobs in sorted(pools.items()):
+            free = int(view.capacity.get(leaf, 0.0))
+            jobs = sorted(jobs, key=lambda job: (job[0].submitted_at, job[0].id))
+            bids = [self._bid(view, gang, gpus, free / len(jobs)) for gang, gpus in jobs]
+            bidding = bidders(bids, self.fairness)[:MOST_BIDDERS]
+            won = winners([bids[n] for n in bidding], free)
+            winning = {n for n, gangs in zip(bidding, won, strict=True) if gangs}
+            for n, ((gang, _), bid) in enumerate(zip(jobs, bids, strict=True)):
+                found.append((n not in winning, -bid.rho, gang.submitted_at, gang.id))
+                numbers[gang.id] = {"rho": round(bid.rho, 2), "bids": n in bidding}
+        return Ranking([gang_id for *_, gang_id in sorted(found)], numbers)
+
+    def _bid(self, view: RoundView, gang: Gang, gpus: int, part: float) -> Bidder:
+        """Return the bid of a gang whose equal part of the GPUs is `part`."""
+        left, ran = view.left_s(gang), view.ran_s(gang)
+        ideal = max(gang.expected_s or 0.0, ran + left) * max(gpus / part, 1.0) if part else 1.0
+        soonest = max(view.start - gang.submitted_at, 0.0) + left
+        return Bidder(((soonest + self.round_s) / ideal, soonest / ideal), gpus)
+
+
+def winners(bids: Sequence[Bidder], free: int) -> list[int]:
+    """Return `kept`, for bidders of which each asks for one gang: all of them where all fit."""
+    if sum(bid.gang for bid in bids) <= free:
+        return [1] * len(bids)
+    unit = gcd(*(bid.gang for bid in bids))
+    return kept([Bidder(bid.rhos, bid.gang // unit) for bid in bids], free // unit)

@@ -8,11 +8,12 @@ first, then arrivals, so that a plan sees everything that is free at that moment
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from skep_scheduler import engine
+from skep_scheduler import engine, policies
 from skep_scheduler.model import (
     DEFAULTS,
     Allocation,
@@ -21,8 +22,10 @@ from skep_scheduler.model import (
     Node,
     Options,
     Plan,
+    PolicyChoice,
     VirtualCluster,
 )
+from skep_scheduler.policies.base import MOST_SERVICES, SERVICES_S
 from skep_scheduler.policies.recurrence import Families, Recurrence
 from skep_scheduler.policies.sized import speed_of
 from skep_scheduler.simulator.commit import commit
@@ -112,6 +115,8 @@ class SimulatedCluster:
         self.families: dict[str, Families] = {}
         self.recurrence = Recurrence()
         self.history: dict[str, History] = {}
+        self._services: dict[str, deque[float]] = {}
+        self._hour = 0.0
         self.series: list[tuple[float, int, int]] = []  # (second, jobs that wait, GPUs in use)
         self.ended = 0
         self._events: list[Event] = []
@@ -139,6 +144,7 @@ class SimulatedCluster:
 
     def plan(self) -> Plan:
         """Return the engine's plan for this moment without carrying it out."""
+        self._learn_services()
         return engine.plan(self.state, self.now, self.options)
 
     def tick(self) -> Plan:
@@ -169,6 +175,9 @@ class SimulatedCluster:
         if gang_id in self.families:
             ran = self.lifetimes.get(gang_id, history.gang.duration_s or history.served_s)
             self.recurrence.learn(self.families[gang_id], ran, history.gang.predicted_s)
+        services = self._services_of(history.gang.vc)
+        if services is not None and not history.gang.opportunistic:
+            services.append(history.served_s * gpus_of(history.gang))
         self.state.forget(gang_id)
 
     def advance(self, until: float, step_s: float = NEVER) -> None:
@@ -195,6 +204,8 @@ class SimulatedCluster:
         Raises `RuntimeError` after `tick_limit` ticks, and `RunInvariantError`.
         """
         ticks, wake_at = 0, NEVER
+        chosen = self.state.policies.values()
+        has_limits = any(policies.has_limits(choice) for choice in chosen)
         while (at := min(self._next_event(), wake_at)) < NEVER:
             self._move_to(at)
             decided = self.tick()
@@ -202,6 +213,8 @@ class SimulatedCluster:
             if self.idle() and not decided.placements and not self._may_start_later():
                 next_at = None
             wake_at = NEVER if next_at is None or next_at <= self.now else next_at
+            if has_limits and decided.placements:
+                wake_at = self.now  # the plan did not know when those reach a limit that it started
             ticks += 1
             if ticks % max(len(self.history) // SAMPLES, 1) == 0:
                 self._sample()
@@ -211,6 +224,24 @@ class SimulatedCluster:
                 raise RuntimeError(f"not finished after {ticks} ticks, at {self.now:.0f} s")
         self._checks.whole(self.history, self.now)
         return ticks
+
+    def _services_of(self, vc: str) -> deque[float] | None:
+        """Return the services of the last gangs of a virtual cluster that ended; None: its policy
+        does not ask for them."""
+        if vc not in self._services:
+            if not policies.learns_services(self.state.policies.get(vc, PolicyChoice())):
+                return None
+            before = self.state.services.get(vc, ())
+            self._services[vc] = deque(before, maxlen=MOST_SERVICES)
+        return self._services[vc]
+
+    def _learn_services(self) -> None:
+        """Make known what ended before the present hour, as the platform does."""
+        hour = self.now // SERVICES_S
+        if hour != self._hour:
+            self._hour = hour
+            learned = {vc: tuple(some) for vc, some in self._services.items()}
+            self.state.set_services(self.state.services | learned)
 
     def _sample(self) -> None:
         used = sum(map(gpus_of, self.state.running.values()))

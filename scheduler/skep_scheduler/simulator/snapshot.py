@@ -130,6 +130,7 @@ def decode(data: Mapping[str, Any]) -> Snapshot:
                 tuple(Claim(**claim) for claim in vc["claims"]),
                 choice_of(vc["policy"]),
                 UserLimits(**vc["user_limits"]),
+                tuple(vc.get("services", ())),
             )
             for vc in held["virtual_clusters"]
         ),

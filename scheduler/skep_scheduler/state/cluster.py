@@ -84,6 +84,7 @@ class ClusterState:
     allocations: the cells and the CPU and memory of nodes, as they follow from that
     reservations: by gang, the start that the last plan reserved
     cancelled: preemptors that were cancelled; built: what the inventory was made into
+    services: by virtual cluster, the GPU-seconds of its last gangs that ended, see `VirtualCluster`
     models: the GPU model by UUID; growing: gangs that run while tasks of them wait for places
     """
 
@@ -97,6 +98,7 @@ class ClusterState:
         self.reservations: dict[str, ReservedStart] = {}
         self.policies: dict[str, PolicyChoice] = {}
         self.user_limits: dict[str, UserLimits] = {}  # by virtual cluster, of those that have any
+        self.services: dict[str, tuple[float, ...]] = {}
         self.allocations = Allocations()
         self.built = build(Inventory())
         self._kinds = Kinds(self.leaf_types)
@@ -133,6 +135,7 @@ class ClusterState:
         for follower in self._followers:
             follower.touch_all()
         self.policies = {vc.name: vc.policy for vc in inventory.virtual_clusters}
+        self.services = {vc.name: vc.services for vc in inventory.virtual_clusters if vc.services}
         limited = (vc for vc in inventory.virtual_clusters if vc.user_limits)
         self.user_limits = {vc.name: vc.user_limits for vc in limited}
         self.allocations.use(grow.apply(self.allocations.cells, self.built.config)[0])
@@ -168,6 +171,16 @@ class ClusterState:
             for follower in self._followers:
                 follower.touch_places()
         return Changed()
+
+    def set_services(self, services: Mapping[str, tuple[float, ...]]) -> None:
+        """Replace what is known of gangs that ended. All queues are made anew: call it rarely."""
+        vcs = self._others.virtual_clusters
+        vcs = tuple(replace(vc, services=services.get(vc.name, ())) for vc in vcs)
+        if vcs != self._others.virtual_clusters:
+            self._others = replace(self._others, virtual_clusters=vcs)
+            self.services = {vc.name: vc.services for vc in vcs if vc.services}
+            for follower in self._followers:
+                follower.touch_all()
 
     @property
     def cells(self) -> CellState:

@@ -14,7 +14,7 @@ from tests.support.jobs_world import attempts_of, partly_placed, placed, ran, re
 from tests.support.platform_factories import make_node, make_user, make_vc, release
 
 from skep_platform.jobs.models import Job, Lease, TaskAttempt
-from skep_platform.scheduling import read_facts
+from skep_platform.scheduling import ended_services, read_facts
 from skep_platform.scheduling.models import AttainedService
 from skep_platform.scheduling.source import StateSource
 
@@ -51,6 +51,30 @@ def test_gavel_has_the_speeds_that_jobs_declare(admin, alice):
     (waits,) = Job.objects.exclude(pk=placed)
     assert "its share is 0.50 of the time, it has had 0.00" in waits.wait_reason["message"]
     assert StateSource().catch_up().digest() == source.catch_up().digest()
+
+
+def test_gittins_knows_what_jobs_were_served_that_ended_before_this_hour(admin, alice, monkeypatch):
+    vc = make_vc("vision", members=[alice], quotas={"A100": 1})
+    make_vc("other", members=[alice], quotas={"A100": 1})
+    make_node("gpu-1", gpus=2)
+    served = {}
+    for name, ended_h in (("late", 2), ("early", 5), ("now", 0)):
+        job = ran(alice, vc, name, 60)
+        ended_at = timezone.now() - timedelta(hours=ended_h)
+        Job.objects.filter(pk=job.pk).update(finished_at=ended_at)
+        known = AttainedService.objects.get_or_create(job=job, defaults={"gpu_s": 60 + ended_h})
+        served[name] = known[0].gpu_s
+    source = StateSource()
+    assert source.catch_up().services == {}  # no policy asks for it
+    settings = {"policy": {"name": "tiresias_gittins"}}
+    assert admin.patch("/virtual-clusters/vision", settings).status_code == 200
+    known = served["early"], served["late"]
+    assert source.catch_up().services == {"vision": known}
+    assert StateSource().catch_up().services == {"vision": known}
+    next_hour = ended_services.hour_now() + 3600
+    monkeypatch.setattr(ended_services, "hour_now", lambda: next_hour)
+    assert source.catch_up().services == {"vision": (*known, served["now"])}
+    assert source.catch_up().inventory.virtual_clusters[1].services == (*known, served["now"])
 
 
 def test_earliest_deadline_first_orders_a_live_queue_by_declared_deadlines(admin, alice):

@@ -76,8 +76,7 @@ def view(*gangs: Gang, **gpus: float) -> RoundView:
 
 def many(owner: str, speeds: tuple[tuple[str, float], ...], count: int = 4) -> list[Gang]:
     return [
-        gang(f"{owner}-{i}", gpus=4, owner=owner, speeds=speeds, at=float(i))
-        for i in range(count)
+        gang(f"{owner}-{i}", gpus=4, owner=owner, speeds=speeds, at=float(i)) for i in range(count)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Themis: who is offered free GPUs, who wins them, and what is kept of a win."""
+"""Themis: who is offered free GPUs, who wins them, and what is kept_parts of a win."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_scheduler.policies.themis import Bidder, auction, bidders, kept, proportional
+from skep_scheduler.policies.themis import Bidder, auction, bidders, kept_parts, proportional
 
 
 def linear(rho: float, most: int, gang: int = 1) -> Bidder:
@@ -84,7 +84,7 @@ def test_a_winner_keeps_at_least_the_part_1_by_e_of_what_it_won(
     """Section 4 of the paper: the bound of the partial allocation mechanism."""
     jobs.sort(key=lambda job: -job.rho)
     won = proportional(jobs, free)
-    parts = kept(jobs, won, free)
+    parts = kept_parts(jobs, won, free)
     assert all(1 / e - 1e-9 <= part <= 1 for part in parts)
     for mine, gangs, part in zip(auction(jobs, free, 0.0), won, parts, strict=True):
         assert mine >= int(gangs * part + 1e-9)
