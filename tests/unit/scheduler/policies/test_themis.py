@@ -1,4 +1,4 @@
-"""Themis: who is offered free GPUs, who wins them, and what is kept_parts of a win."""
+"""Themis: who is offered free GPUs, who wins them, and what is kept of a win."""
 
 from __future__ import annotations
 
