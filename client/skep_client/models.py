@@ -454,6 +454,9 @@ class Figures(Model):
     p99_jct_s: float = 0
     avg_wait_s: float = 0
     p99_wait_s: float = 0
+    wait_max_s: float = 0
+    starved: int = 0
+    starved_after_s: float = 0
     makespan_s: float = 0
     utilisation: float = 0
     rho_max: float = 0

@@ -100,6 +100,9 @@ def simulate(
         str,
         typer.Option(metavar="FILE", help="Of dl2 or mlf_rl, as skep train-policy writes them."),
     ] = "",
+    starved_after: Annotated[
+        float, typer.Option(help="Seconds of waiting after which a job counts as starved.")
+    ] = 86_400.0,
     jobs: Annotated[int, typer.Option(help="How many jobs to make up.")] = 200,
     load: Annotated[float, typer.Option(help="Load of jobs that are made up.")] = 0.9,
     processes: Annotated[
@@ -142,6 +145,7 @@ def simulate(
         place,
         pull,
         Path(weights) if weights else None,
+        starved_after,
     )
     lines: list[dict[str, Any]] = []
     series = []

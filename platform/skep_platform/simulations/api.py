@@ -157,6 +157,14 @@ class FiguresSerializer(serializers.Serializer[Any]):
     p99_jct_s = serializers.FloatField()
     avg_wait_s = serializers.FloatField()
     p99_wait_s = serializers.FloatField()
+    wait_max_s = serializers.FloatField(
+        required=False,
+        help_text="The longest wait of a job. Not in simulations of earlier versions.",
+    )
+    starved = serializers.IntegerField(
+        required=False, help_text="Jobs that waited longer than `starved_after_s` in all."
+    )
+    starved_after_s = serializers.FloatField(required=False)
     makespan_s = serializers.FloatField()
     utilisation = serializers.FloatField()
     rho_max = serializers.FloatField()

@@ -19,6 +19,7 @@ from skep_scheduler.policies import PolicyError
 from skep_scheduler.simulator import snapshot
 from skep_scheduler.simulator.command import SimulateRequest, execute, execute_all, plan_runs
 from skep_scheduler.simulator.presets.registry import PRESETS, policy_names
+from skep_scheduler.simulator.results import STARVED_AFTER_S
 from skep_scheduler.simulator.workload import INVARIANT_BROKEN, WorkloadError, broken_invariant
 
 
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         speedup=args.speedup,
         place=args.place,
         pull_s=args.pull,
+        starved_after_s=args.starved_after,
     )
     if args.watch:
         return watch(partial(_trace_runs, request))
@@ -142,6 +144,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--restart", type=float, default=0.0, help="seconds lost by a preemption")
     parser.add_argument("--watch", action="store_true", help="print progress and series, too")
     parser.add_argument("--snapshot", type=Path, help="a snapshot to run on, in place of a trace")
+    parser.add_argument(
+        "--starved-after",
+        type=float,
+        default=STARVED_AFTER_S,
+        metavar="S",
+        help="seconds of waiting after which a job counts as starved (default: a day)",
+    )
     parser.add_argument("--grace", type=float, default=30.0, help="seconds to leave (default: 30)")
     return parser
 

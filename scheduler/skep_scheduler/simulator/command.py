@@ -34,6 +34,7 @@ from skep_scheduler.simulator.presets.elastic_native import (
 from skep_scheduler.simulator.presets.kernel_runs import families_of
 from skep_scheduler.simulator.ranked_pools import PLACES
 from skep_scheduler.simulator.readers import Trace, read
+from skep_scheduler.simulator.results import STARVED_AFTER_S
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
     WorkloadError,
@@ -70,6 +71,7 @@ class SimulateRequest:
     place, pull_s: of the event kernel, how the places of a job are ranked (`consolidated`,
         `crandom`, `random` or `apollo`), and how long a node pulls an image
     weights: of learned policies, instead of those that are shipped
+    starved_after_s: a job that waits longer counts as starved
     speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
@@ -93,6 +95,7 @@ class SimulateRequest:
     place: str = ""
     pull_s: float = 0.0
     weights: Path | None = None
+    starved_after_s: float = STARVED_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,7 @@ def _execute(run: Run, report: Callable[[int], None] | None) -> tuple[Line, Seri
             report,
         )
         outcome = registry.find(run.preset).run(setup)
-        figures, series = {**outcome.figures()}, outcome.series
+        figures, series = {**outcome.figures(request.starved_after_s)}, outcome.series
         if run.preset == "native" and run.choice.name in ELASTIC_NAMES:
             profiles = registry.speedup_profiles(setup)
             figures["speedup"] = speedup_of(request.speedup, profiles)
@@ -372,6 +375,9 @@ def _check(request: SimulateRequest) -> None:
     if not all(0 <= cost <= 86_400 for cost in costs):
         message = "--restart, --migration and --grace are from 0 to 86400 seconds"
         raise WorkloadError(message, "bad_option")
+    if not 0 <= request.starved_after_s <= 366 * 86_400:
+        message = "--starved-after is from 0 to 31622400 seconds (366 days)"
+        raise WorkloadError(message, "bad_option")
     on_nodes = request.placement in ("", "nodes", "first") and request.preset in ("", "native")
     if (read_speeds(request.speeds) or request.migration_s) and not on_nodes:
         message = "--speeds and --migration need nodes: --placement nodes or first, no preset"
@@ -425,7 +431,7 @@ def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, flo
     outcome = cluster.outcome()
     outcome.check(len(run.trace.jobs))
     more = {"ticks": ticks} | (cluster.recurrence.figures() if learns else {})
-    return outcome.figures() | more, outcome.series
+    return outcome.figures(request.starved_after_s) | more, outcome.series
 
 
 def _shifted(trace: Trace, start: float) -> list[Any]:

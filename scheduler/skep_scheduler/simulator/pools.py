@@ -16,9 +16,11 @@ class GpuPool(Protocol):
     """The GPUs of a domain. `take` answers None where the job finds no place now. `sizes` are the
     GPUs of each node."""
 
-    sizes: Sequence[int]
     free: int
     total: int
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
 
     def take(self, gpus: int, image: str = "") -> Place | None: ...
     def take_again(self, place: Place) -> bool: ...

@@ -14,6 +14,8 @@ COLUMNS = (
     ("p50_jct_s", "Median JCT"),
     ("p99_jct_s", "p99 JCT"),
     ("avg_wait_s", "Mean wait"),
+    ("wait_max_s", "Longest wait"),
+    ("starved", "Starved"),
     ("makespan_s", "Makespan"),
     ("utilisation", "Utilisation"),
     ("deadlines_met", "Deadlines met"),

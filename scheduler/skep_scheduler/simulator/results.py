@@ -6,6 +6,8 @@ The figures have one definition for all policies and presets:
 - percentiles by nearest rank (a preset may have that of its artifact)
 - makespan: from the first submission to the last end (a preset may have the last end itself)
 - utilisation: GPU time held, of all GPU time within the makespan
+- starvation: the longest wait, and how many jobs waited longer than a limit. A job that never ends
+  waits until the run is over; refused ones, and ones that ask for more GPUs than there are, do not
 - finish-time fairness rho: as `usage.fairness` has it, live too
 - deadlines met: jobs that ended by their deadline; refused and late ones missed it
 """
@@ -18,6 +20,8 @@ from math import ceil, fsum
 
 from skep_scheduler.simulator.invariants import RunInvariantError
 from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness
+
+STARVED_AFTER_S = 86_400.0
 
 
 @dataclass(slots=True)
@@ -89,12 +93,14 @@ class Outcome:
         if found:
             raise RunInvariantError(found)
 
-    def figures(self) -> dict[str, float | int]:
-        """Return the figures, times in seconds rounded to 1 µs."""
+    def figures(self, starved_after_s: float = STARVED_AFTER_S) -> dict[str, float | int]:
+        """Return the figures, times in seconds rounded to 1 µs. A job that waits longer than
+        `starved_after_s` in all counts as starved."""
         ended = [job for job in self.jobs if job.ended_at is not None]
         times = sorted(job.jct_s for job in ended)
         n = len(ended)
         waits = sorted(max(job.jct_s - job.held_s, 0.0) for job in ended)
+        waits_in_all = [*waits, *self._endless_waits()]
         due = [job for job in self.jobs if job.met is not None]
         rho = self._rho(ended)
         span = self._span()
@@ -112,6 +118,9 @@ class Outcome:
             "p99_jct_s": p99,
             "avg_wait_s": _mean(waits),
             "p99_wait_s": percentile(waits, 99),
+            "wait_max_s": max(waits_in_all, default=0.0),
+            "starved": sum(wait > starved_after_s for wait in waits_in_all),
+            "starved_after_s": starved_after_s,
             "makespan_s": last if self.absolute_makespan else span,
             "deadlines": len(due),
             "deadlines_met": met,
@@ -133,6 +142,15 @@ class Outcome:
 
     def _held(self) -> float:
         return fsum(job.held_s * job.gpus if job.gpu_s is None else job.gpu_s for job in self.jobs)
+
+    def _endless_waits(self) -> list[float]:
+        """How long jobs waited that could run and did not end, until the run was over."""
+        over = min((job.submitted_at for job in self.jobs), default=0.0) + self._span()
+        return [
+            max(over - job.submitted_at - job.held_s, 0.0)
+            for job in self.jobs
+            if job.ended_at is None and not job.refused and job.gpus <= self.gpus
+        ]
 
     def _span(self) -> float:
         """From the first submission to the last end; of jobs that never end, as long as they

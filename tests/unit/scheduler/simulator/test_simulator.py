@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster, gang, node, owns
 from skep_scheduler.model import PolicyChoice
 from skep_scheduler.simulator.__main__ import main
 from skep_scheduler.simulator.readers import read_trace
-from skep_scheduler.simulator.results import percentile
+from skep_scheduler.simulator.results import JobResult, Outcome, percentile
 from skep_scheduler.simulator.workload import (
     TraceJob,
     WorkloadError,
@@ -193,3 +193,24 @@ def test_an_infinite_number_in_a_trace_is_named_by_its_line(
     path = trace(tmp_path, "a,0,10,1,inf\n", f"id,submit_s,duration_s,gpus,{column}\n")
     assert main(["--trace", str(path), "--policy", "fifo"]) != 0
     assert "line 2" in capsys.readouterr().err
+
+
+def test_a_job_starves_that_waits_longer_than_the_limit_or_for_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`b` waits for 100 s and `c` for 150 s; `large` asks for more GPUs than there are, and does
+    not count; `y` waits until the run is over."""
+    path = trace(tmp_path, "a,0,100,8,,0\nb,0,50,8,,0\nc,0,50,8,,0\nlarge,0,50,16,,0\n")
+    args = ("--cluster", "1x8xV100", "--trace", str(path), "--placement", "nodes")
+    args = (*args, "--policy", "fifo")
+    (line,) = simulate(capsys, *args)
+    assert (line["wait_max_s"], line["starved"], line["starved_after_s"]) == (150, 0, 86400)
+    (line,) = simulate(capsys, *args, "--starved-after", "100")
+    assert (line["starved"], line["finished"]) == (1, 3), "a wait of 100 s is not longer than that"
+    waits = [
+        JobResult("x", 1, 0.0, 0.0, 90.0, 90.0, 90.0),
+        JobResult("y", 1, 10.0, None, None, 0, 5),
+    ]
+    assert Outcome(waits, gpus=1).figures(60)["wait_max_s"] == 80
+    assert Outcome(waits, gpus=1).figures(60)["starved"] == 1
+    assert main((*args, "--starved-after", "-1")) == 2

@@ -270,6 +270,18 @@ function columnsOf(runs: SimulatedRun[]): Column<SimulatedRun>[] {
     column("median", "Median", (figures) => figures.p50_jct_s),
     column("p99", "99%", (figures) => figures.p99_jct_s),
     column("wait", "Mean wait", (figures) => figures.avg_wait_s),
+    column(
+      "longest",
+      "Longest wait",
+      (figures) => figures.wait_max_s ?? -1,
+      (value) => (value < 0 ? "–" : formatDuration(value)),
+    ),
+    column(
+      "starved",
+      "Starved",
+      (figures) => figures.starved ?? -1,
+      (value) => (value < 0 ? "–" : whole(value)),
+    ),
     column("makespan", "Makespan", (figures) => figures.makespan_s),
     column("used", "GPUs used", (figures) => 100 * figures.utilisation, formatPercent),
     column(

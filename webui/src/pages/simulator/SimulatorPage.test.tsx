@@ -57,6 +57,9 @@ function aRun(policy: string, mean_s: number): Simulation["runs"][number] {
       p99_jct_s: mean_s,
       avg_wait_s: mean_s / 2,
       p99_wait_s: mean_s,
+      wait_max_s: 259_200,
+      starved: 17,
+      starved_after_s: 86_400,
       makespan_s: 86_400,
       utilisation: 0.75,
       rho_max: 1.5,
@@ -165,6 +168,8 @@ test("a result has the figures of each policy, compared to the first", async () 
   });
   renderPages(PAGES, `/simulator/${ID}`);
   const table = await screen.findByRole("table", { name: "Figures of each policy" });
+  expect(within(table).getByRole("columnheader", { name: /Longest wait/ })).toBeVisible();
+  expect(within(table).getAllByText("17")).toHaveLength(2);
   const [, fifo, srtf] = within(table).getAllByRole("row");
   expect(fifo).toHaveTextContent(/fifo.*1h.*75%.*1\.50.*4/);
   expect(srtf).toHaveTextContent(/srtf.*30m/);
