@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from skep_agent.check_messages import PEER_CHECKS as PEER_CHECKS
 from skep_agent.check_messages import CheckReport as CheckReport
 from skep_agent.check_messages import CheckResult as CheckResult
 from skep_agent.check_messages import NodeChecks as NodeChecks
@@ -44,7 +45,7 @@ FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
 # What this agent can do, and older ones could not.
-FEATURES = [INNER_MOUNTS, S3_MOUNTS]
+FEATURES = [INNER_MOUNTS, S3_MOUNTS, PEER_CHECKS]
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
 # VXLAN: what is not ours is not looked at.

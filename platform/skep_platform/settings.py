@@ -15,8 +15,7 @@ SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that k
 SKEP_APPS_URL        scheme, domain and port below which each app of a job has a host of its own,
                      such as https://apps.example.net, by a wildcard name and certificate (default:
                      none, and apps cannot be opened)
-SKEP_DOCS_URL        where the documentation lies that pages link, as `make docs` builds it
-                     (default: what this server serves below /docs/)
+SKEP_DOCS_URL        where the documentation lies that pages link (default: below /docs/ here)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
 SKEP_TRUSTED_PROXIES comma list of addresses and networks of reverse proxies in front: of them
                      X-Forwarded-For and X-Forwarded-Proto are believed (default: of none)
@@ -31,8 +30,7 @@ SKEP_STORAGE_FILES   folder in which each storage is mounted under its name, so 
                      upload and download files (default: none, and they cannot)
 SKEP_VC_OBJECT_STORES  comma list of object stores whose buckets VC admins may add (default none)
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
-SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept by the minute (default 30,
-                     0: for ever)
+SKEP_METRIC_RETENTION_DAYS  how long samples are kept by the minute (default 30, 0: for ever)
 SKEP_METRIC_HOURLY_DAYS  how long they are kept by the hour after that, counted from their time
                      (default 180, 0: not)
 SKEP_METRIC_DAILY_DAYS   how long they are kept by the day after that (default 730, 0: not)
@@ -45,8 +43,7 @@ SKEP_USAGE_RETENTION_DAYS   how long GPU time is kept at all (default 0: for eve
 SKEP_JOB_ARCHIVE_DAYS  when finished jobs whose logs are deleted are archived (default 0: never)
 SKEP_JOB_ARCHIVE_KEEP_DAYS  how long they are kept there (default 0: for ever)
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
-                     ranges, and "public" for all at public addresses (default public); give the
-                     agents the same
+                     ranges, and "public" (default); give the agents the same
 SKEP_CHECK_IMAGES    on (default): a submit is refused when the registry says that an image is not
                      there or not given to the job; warn: it gets a note; off: nothing is asked. A
                      registry that does not answer within 3 s never refuses a job
@@ -57,6 +54,8 @@ SKEP_CORDON_FAULTS   a node is cordoned when so many jobs failed on it within 24
                      (default 3, 0: never)
 SKEP_NODE_CHECKS     how many rounds of checks a node has to pass in a row before it is used, when
                      it has joined and after its maintenance (default 0: none)
+SKEP_NODE_CHECK_PEERS  to how many nodes its network is measured then (default 2, at most 4)
+SKEP_NODE_CHECK_MB_S   what it has to carry, in 10^6 bytes a second each way (default 20)
 SKEP_VERSION_FLOORS  what becomes of nodes whose runc, NVIDIA toolkit or driver is older than the
                      fix of a known break-out: warn (default), or refuse: nothing is placed there
 SKEP_GANG_POOL       IPv4 network out of which gangs over several nodes get their subnets, used by
@@ -81,8 +80,7 @@ SKEP_LDAP_CA_FILE    certificates of the authorities that its certificate may co
                      those of the system)
 SKEP_LDAP_BIND_DN    who searches there, with the password in the file SKEP_LDAP_BIND_PASSWORD_FILE
                      (default: an anonymous search)
-SKEP_LDAP_USER_BASE  below which users are searched by SKEP_LDAP_USER_FILTER (default
-                     (uid=%(user)s))
+SKEP_LDAP_USER_BASE  where users are searched, by SKEP_LDAP_USER_FILTER (default (uid=%(user)s))
 SKEP_LDAP_UID_ATTRIBUTE  what never changes of a user (default entryUUID; objectGUID for Active
                      Directory); SKEP_LDAP_USERNAME_ATTRIBUTE (default uid) names new users, and
                      SKEP_LDAP_EMAIL_ATTRIBUTE (default mail) has their e-mail
@@ -194,6 +192,8 @@ _insecure = os.environ.get("SKEP_INSECURE_REGISTRIES", "").lower().split(",")
 SKEP_INSECURE_REGISTRIES = tuple(word.strip() for word in _insecure if word.strip())
 SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
 SKEP_NODE_CHECKS = int(os.environ.get("SKEP_NODE_CHECKS", "0"))
+SKEP_NODE_CHECK_PEERS = min(int(os.environ.get("SKEP_NODE_CHECK_PEERS", "2")), 4)
+SKEP_NODE_CHECK_MB_S = float(os.environ.get("SKEP_NODE_CHECK_MB_S", "20"))
 SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
 _refuse(
     "" if SKEP_VERSION_FLOORS in ("warn", "refuse") else "SKEP_VERSION_FLOORS is warn or refuse."

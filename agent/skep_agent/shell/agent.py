@@ -98,14 +98,14 @@ class Agent:
         self._runtime = runtime
         self._probe = probe
         archives = Archives(state.archives, identity)
-        find = self.machine.attempts.get
+        find, held = self.machine.attempts.get, self.machine.life.ports_held
         emit, may_write = self._operated, self._may_write
         self._operations = Operations(runtime, archives, fence, emit, may_write, find)
         self._images_due = asyncio.Event()
         self._sent_images: NodeImages | None = None  # in this session
         self.prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
         self.saves = ContainerSaves(runtime, find, self._masks.of, self._send)
-        self.checks = NodeCheckRuns(probe, config, identity.server, self._send)
+        self.checks = NodeCheckRuns(probe, config, identity.server, held, self._send)
         self._streams = Streams(identity, runtime, find)
         self._tasks = TaskSet()
         self._timer: Handle | None = None

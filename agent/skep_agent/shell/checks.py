@@ -1,4 +1,5 @@
-"""Checks of this node before it is used: its disk, its GPUs, and the way to the server.
+"""Checks of this node before it is used: its disk, its GPUs, and the way to the server and to other
+nodes (`peer_checks`).
 
 The server asks for a round when no task is here, and repeats it until it is reported. A GPU passes
 when its driver knows of no error, and when the command that the owner of the node named
@@ -13,7 +14,7 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ import structlog
 
 from skep_agent.accelerators.base import GpuProbe
 from skep_agent.check_messages import CheckReport, CheckResult, NodeChecks
-from skep_agent.config import AgentConfig
+from skep_agent.config import AgentConfig, own_address
 from skep_agent.inventory import Gpu
+from skep_agent.shell.peer_checks import MOST_PEERS, PeerListeners, check_peer
 from skep_agent.shell.tasks import TaskSet
 
 BLOCK = 4 * 1024 * 1024  # bytes
@@ -38,32 +40,49 @@ log = structlog.get_logger(__name__)
 
 
 class NodeCheckRuns:
-    """`send` drops what it says while there is no session: the server asks again."""
+    """`send` drops what it says while there is no session: the server asks again. `held` returns
+    the ports that tasks have."""
 
-    def __init__(self, probe: GpuProbe, config: AgentConfig, server: str, send: Send) -> None:
+    def __init__(
+        self,
+        probe: GpuProbe,
+        config: AgentConfig,
+        server: str,
+        held: Callable[[], Collection[int]],
+        send: Send,
+    ) -> None:
         self._probe, self._folder, self._server = probe, config.state, server
         self._command = shlex.split(config.gpu_check)
+        self._own = lambda: config.address or own_address(server)
+        self._listeners = PeerListeners(self._own, config.port_range, held)
         self._send = send
         self._wanted = ""
         self._ended: CheckReport | None = None
         self._tasks = TaskSet()
 
     def want(self, message: NodeChecks) -> None:
-        """Run this round, unless it runs already; report it again where it has ended."""
+        """Run this round, unless it runs already; report it again where it has ended. Listen for
+        the rounds of others."""
+        self._listeners.want(message.listens)
         if message.check_id != self._wanted:
             self._tasks.cancel(self._wanted)
             self._wanted, self._ended = message.check_id, None
             if self._wanted:
-                self._tasks.start(self._wanted, self._run(self._wanted))
+                self._tasks.start(self._wanted, self._run(message))
         elif self._ended is not None:
             self._tasks.start("again", self._send(self._ended))
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._listeners.close()
 
-    async def _run(self, check_id: str) -> None:
+    async def _run(self, wanted: NodeChecks) -> None:
+        check_id = wanted.check_id
         results = [await asyncio.to_thread(check_disk, self._folder)]
         results.append(await check_network(self._server))
+        # One after the other: together they would share this node's network.
+        for peer in wanted.peers[:MOST_PEERS]:
+            results.append(await check_peer(peer, self._own(), wanted.least_mb_s))
         gpus = await asyncio.to_thread(self._probe.gpus)
         errors = await asyncio.to_thread(self._probe.ecc_errors)
         for gpu in gpus:

@@ -163,7 +163,9 @@ def check(
         finished = f"{ago(one.finished_at)} ago" if one.finished_at else "when no task is there"
         say(f"{one.state} {finished} ({one.cause})")
         for result in one.results:
-            say(f"  {result.name}: {'passed' if result.passed else result.message}")
+            numbers = ", ".join(f"{name} {value:g}" for name, value in result.numbers.items())
+            outcome = "passed" if result.passed else result.message
+            say(f"  {result.name}: {outcome}" + (f" ({numbers})" if numbers else ""))
 
 
 def list_windows(

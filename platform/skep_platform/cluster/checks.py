@@ -2,12 +2,13 @@
 
 The node stays cordoned, with the reason, until it has passed so many rounds in a row; then it is
 used again by itself. A round is what its agent does when no task is there: it writes and reads its
-disk, tries its GPUs, and measures the way to the servers (`skep_agent.shell.checks`).
+disk, tries its GPUs, and measures the way to the servers and to other nodes (`peer_checks`,
+`skep_agent.shell.checks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,7 @@ from skep_agent.protocol import CheckReport, NodeChecks
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
-from skep_platform.cluster import queries, services
+from skep_platform.cluster import peer_checks, queries, services
 from skep_platform.cluster.models import Node, NodeCheck, NodeCheckState, NodeState
 from skep_platform.cluster.node_work import NodesWithWork
 from skep_platform.core import ports
@@ -87,13 +88,26 @@ def _due() -> QuerySet[NodeCheck]:
     return waiting.exclude(busy).order_by()
 
 
-nodes_with_work = NodesWithWork(lambda: _due().values_list("node_id", flat=True))
+nodes_with_work = NodesWithWork(
+    lambda: peer_checks.nodes_of(_due().values_list("node_id", "peers"))
+)
 
 
 def frame(node_id: UUID) -> str:
-    """Return the round that a node shall run now; an empty id when there is none."""
-    due = _due().filter(node=node_id).first() if node_id in nodes_with_work() else None
-    return NodeChecks(check_id=str(due.pk) if due else "").model_dump_json()
+    """Return the round that a node shall run now (an empty id when there is none), and what it
+    listens for."""
+    if node_id not in nodes_with_work():
+        return NodeChecks().model_dump_json()
+    with transaction.atomic():
+        rounds = _due().filter(node=node_id).select_related("node")
+        own = rounds.select_for_update(of=("self",), no_key=True).first()
+        asked = NodeChecks(
+            check_id=str(own.pk) if own else "",
+            peers=peer_checks.of_round(own) if own else [],
+            least_mb_s=settings.SKEP_NODE_CHECK_MB_S,
+            listens=peer_checks.listens(node_id, _due()),
+        )
+    return asked.model_dump_json()
 
 
 @transaction.atomic
@@ -110,7 +124,7 @@ def _finish(node: Node, check: NodeCheck, report: CheckReport) -> None:
     results = [one.model_dump() for one in report.results[:MAX_RESULTS]]
     for one in results:
         one["message"] = one["message"].replace("\0", "")[:MAX_MESSAGE]
-    failed = [one for one in results if not one["passed"]]
+    failed = peer_checks.count_as_failed(results)
     passed = bool(results) and not failed
     check.state = NodeCheckState.PASSED if passed else NodeCheckState.FAILED
     check.results, check.finished_at = results, timezone.now()
@@ -118,10 +132,19 @@ def _finish(node: Node, check: NodeCheck, report: CheckReport) -> None:
     old = node.checks.order_by("-pk").values("pk")[KEPT:]
     NodeCheck.objects.filter(pk__in=[row["pk"] for row in old]).delete()
     _follow(node, check, failed)
+    _note_peers(node, check)
     nodes_with_work.forget()
 
 
-def _follow(node: Node, check: NodeCheck, failed: list[dict[str, Any]]) -> None:
+def _note_peers(node: Node, check: NodeCheck) -> None:
+    """Record which nodes could not be reached well by one that passed."""
+    if check.state == NodeCheckState.PASSED:
+        for one in (one for one in check.results if not one["passed"]):
+            message = f"Node {node.name} passed its checks, but for {one['name']}: {one['message']}"
+            record("node", node.pk, "node.peer_not_reached", message[:500], check=str(check.pk))
+
+
+def _follow(node: Node, check: NodeCheck, failed: Sequence[Mapping[str, Any]]) -> None:
     if check.state == NodeCheckState.FAILED:
         why = "; ".join(f"{one['name']}: {one['message']}" for one in failed) or "nothing was run"
         message = f"Node {node.name} failed its checks: {why}"[:500]
@@ -146,7 +169,9 @@ TAGS = ["nodes"]
 
 
 class CheckResultSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="disk, network, or gpu and its UUID.")
+    name = serializers.CharField(
+        help_text="disk, network, gpu and its UUID, or peer and the name of a node."
+    )
     passed = serializers.BooleanField()
     message = serializers.CharField(allow_blank=True)
     numbers = serializers.DictField(child=serializers.FloatField())

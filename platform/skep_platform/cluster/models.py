@@ -61,6 +61,8 @@ class Node(Entity):
     inner_mounts = models.BooleanField(default=False, db_default=False)
     # Its agent copies what lies in object stores; older ones do not.
     s3_mounts = models.BooleanField(default=False, db_default=False)
+    # Its agent measures the network to other nodes; older ones do not.
+    peer_checks = models.BooleanField(default=False, db_default=False)
     network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
     topology = models.JSONField(default=dict)
     # What the agent reports, overridden by what an admin set; both are kept.
@@ -232,6 +234,10 @@ class NodeCheck(Entity):
     due_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     results = models.JSONField(default=list)  # name, passed, message and numbers of each check
+    # To which nodes it measures the network (id, name, address, port and token of each), and until
+    # when these listen. Null: not chosen yet.
+    peers = models.JSONField(null=True)
+    peers_until = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

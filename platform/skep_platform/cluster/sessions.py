@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from skep_agent.protocol import INNER_MOUNTS, S3_MOUNTS, Heartbeat, Hello, Inventory
+from skep_agent.protocol import INNER_MOUNTS, PEER_CHECKS, S3_MOUNTS, Heartbeat, Hello, Inventory
 from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, ControlPlane, Device, Node, NodeState
 from skep_platform.core import notifications, ports
@@ -53,6 +53,7 @@ def open_session(node_id: UUID | str, instance_id: str, hello: Hello) -> Node:
         "agent_version": hello.agent_version[:64],
         "inner_mounts": INNER_MOUNTS in hello.features,
         "s3_mounts": S3_MOUNTS in hello.features,
+        "peer_checks": PEER_CHECKS in hello.features,
         "session_epoch": node.session_epoch + 1,
         "last_heartbeat_at": now,
         "lease_expires_at": max(node.lease_expires_at or now, now + lease()),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_job, make_vc, place, release
+from tests.support.platform_factories import make_job, make_node, make_vc, place, release
 
 from skep_agent.protocol import CheckReport, CheckResult, NodeChecks, parse_server_message
 from skep_platform.cluster import checks, services
 from skep_platform.cluster.models import Node, NodeCheck
+from skep_platform.core.models import Event
 
 pytestmark = pytest.mark.django_db
 GOOD = CheckResult(name="disk", passed=True, numbers={"write_mb_s": 900.0})
@@ -21,12 +22,17 @@ def _ask_each_time() -> None:
     checks.nodes_with_work.forget()
 
 
-def ordered(node: Node) -> str:
-    """The round that the agent of the node is asked to run."""
+def asked(node: Node) -> NodeChecks:
+    """What the agent of the node is asked for."""
     checks.nodes_with_work.forget()
     message = parse_server_message(checks.frame(node.pk))
     assert isinstance(message, NodeChecks)
-    return message.check_id
+    return message
+
+
+def ordered(node: Node) -> str:
+    """The round that the agent of the node is asked to run."""
+    return asked(node).check_id
 
 
 def report(node: Node, *results: CheckResult) -> Node:
@@ -97,3 +103,93 @@ def test_a_new_node_is_checked_where_the_setting_says_so(settings):
 
 def test_the_number_of_rounds_is_bounded(admin, node):
     assert refusal(admin.post("/nodes/gpu-1/checks", {"rounds": 0}))[0] == 400
+
+
+class TestPeers:
+    """The network between the node that is checked, "gpu-1", and others."""
+
+    @pytest.fixture
+    def node(self) -> Node:
+        return make_node("gpu-1", gpus=1, address="10.0.0.1")
+
+    @pytest.fixture
+    def check(self, admin, node: Node) -> None:
+        assert admin.post("/nodes/gpu-1/checks").status_code == 201
+
+    def test_both_nodes_are_given_the_same_token_until_the_round_is_over(self, check, node):
+        other = make_node("gpu-2", gpus=1, address="10.0.0.2", port_range=(20000, 20999))
+        third = make_node("gpu-3", gpus=1, address="10.0.0.3")
+        first = asked(node)
+        assert first.least_mb_s == 20.0
+        assert {peer.name for peer in first.peers} == {"gpu-2", "gpu-3"}
+        assert len({peer.token for peer in first.peers}) == 2
+        assert asked(node) == first  # else the agent would be sent a new one all the time
+        [peer] = [peer for peer in first.peers if peer.name == "gpu-2"]
+        assert (peer.address, peer.port) == ("10.0.0.2", 20999)
+        [listen] = asked(other).listens
+        assert (listen.address, listen.port, listen.token) == ("10.0.0.1", 20999, peer.token)
+        assert asked(other).check_id == ""
+        assert asked(third).listens != [listen]
+        assert not report(node, GOOD, reached("gpu-2"), reached("gpu-3")).cordoned
+        assert asked(other).listens == []
+
+    def test_free_nodes_in_use_with_the_same_gpus_come_first(self, check, node, alice, settings):
+        settings.SKEP_NODE_CHECK_PEERS = 1
+        busy = make_node("busy", gpus=1, address="10.0.0.2")
+        place(make_job(make_vc("v"), alice), list(busy.devices.all()))
+        make_node("cordoned", gpus=1, address="10.0.0.3")
+        services.cordon(None, "cordoned", "test")
+        make_node("unlike", gpus=1, model="H100", address="10.0.0.4")
+        make_node("alike", gpus=1, address="10.0.0.5")
+        assert [peer.name for peer in asked(node).peers] == ["alike"]
+
+    def test_nodes_that_cannot_be_reached_by_an_address_or_are_older_are_no_peers(
+        self, check, node
+    ):
+        make_node("gpu-2", gpus=1, address="127.0.0.1")
+        make_node("gpu-3", gpus=1, address="gpu-3.example.org")
+        older = make_node("gpu-4", gpus=1, address="10.0.0.4")
+        Node.objects.filter(pk=older.pk).update(peer_checks=False)
+        away = make_node("gpu-5", gpus=1, address="10.0.0.5")
+        Node.objects.filter(pk=away.pk).update(connected=False)
+        assert asked(node).peers == []
+        assert not report(node, GOOD).cordoned
+
+    def test_a_node_that_reaches_no_other_one_stays_cordoned_with_the_numbers(
+        self, check, admin, node
+    ):
+        make_node("gpu-2", gpus=1, address="10.0.0.2")
+        slow = "9.4 MB/s to or from 10.0.0.2 port 29999, less than 20 MB/s."
+        numbers = {"latency_ms": 0.2, "out_mb_s": 9.4, "in_mb_s": 11.0, "all_reduce_mb_s": 8.0}
+        found = CheckResult(name="peer gpu-2", passed=False, message=slow, numbers=numbers)
+        after = report(node, GOOD, found)
+        assert after.cordoned
+        assert after.cordon_reason == f"Failed its checks: peer gpu-2: {slow}"
+        shown = admin.get("/nodes/gpu-1/checks").json()["results"]
+        assert shown[1]["results"][1]["numbers"] == numbers
+        assert "token" not in str(shown)
+
+    def test_a_node_that_reaches_another_one_passes_and_the_rest_is_an_event(self, check, node):
+        make_node("gpu-2", gpus=1, address="10.0.0.2")
+        gone = CheckResult(name="peer gpu-2", passed=False, message="TCP cannot be reached.")
+        assert not report(node, GOOD, gone, reached("gpu-3")).cordoned
+        event = Event.objects.get(kind="node.peer_not_reached")
+        assert event.message == (
+            "Node gpu-1 passed its checks, but for peer gpu-2: TCP cannot be reached."
+        )
+
+    def test_a_round_that_takes_longer_than_its_peers_listen_gets_new_ones(self, check, node):
+        make_node("gpu-2", gpus=1, address="10.0.0.2")
+        [before] = asked(node).peers
+        NodeCheck.objects.update(peers_until=timezone.now())
+        [after] = asked(node).peers
+        assert after.token != before.token
+
+    def test_none_with_a_setting_of_0(self, check, node, settings):
+        settings.SKEP_NODE_CHECK_PEERS = 0
+        make_node("gpu-2", gpus=1, address="10.0.0.2")
+        assert asked(node).peers == []
+
+
+def reached(name: str) -> CheckResult:
+    return CheckResult(name=f"peer {name}", passed=True, numbers={"out_mb_s": 900.0})

@@ -69,7 +69,7 @@ async def test_a_round_is_run_once_and_reported_again_when_it_is_asked_for_again
 ) -> None:
     sent: asyncio.Queue[CheckReport] = asyncio.Queue()
     url = f"http://127.0.0.1:{free_port()}"
-    runs = checks.NodeCheckRuns(SimulatedGpus(2), AgentConfig(tmp_path), url, sent.put)
+    runs = checks.NodeCheckRuns(SimulatedGpus(2), AgentConfig(tmp_path), url, tuple, sent.put)
     runs.want(NodeChecks(check_id="a"))
     runs.want(NodeChecks(check_id="a"))
     first = await sent.get()

@@ -1,0 +1,104 @@
+"""To which nodes a node that is checked measures the network, and what these listen for.
+
+Each round has its own peers: free nodes rather than busy ones, with the same GPUs, in use rather
+than cordoned. They listen at a port of their range for tasks until the round is over, for that node
+alone and with a token that both are given. A round that takes longer gets new peers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from ipaddress import ip_address
+from random import SystemRandom
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from skep_agent.check_messages import PEER, PeerCheck, PeerListen
+from skep_platform.cluster.models import Device, Node, NodeCheck, NodeState
+from skep_platform.core import ports
+
+LISTEN = timedelta(minutes=15)  # as long as agents do
+TOKEN_BYTES = 32
+_random = SystemRandom()
+
+
+def of_round(check: NodeCheck) -> list[PeerCheck]:
+    """Return the peers of a round that is due; they are chosen and stored when it has none, or
+    these listen no longer. The caller holds the lock of its row."""
+    now = timezone.now()
+    if check.peers is None or (check.peers and check.peers_until and check.peers_until <= now):
+        check.peers, check.peers_until = _choose(check.node), now + LISTEN
+        check.save(update_fields=["peers", "peers_until", "updated_at"])
+    return [PeerCheck(**{key: peer[key] for key in PEER_KEYS}) for peer in check.peers]
+
+
+PEER_KEYS = ("name", "address", "port", "token")
+
+
+def listens(node_id: UUID, due: QuerySet[NodeCheck]) -> list[PeerListen]:
+    """Return what a node listens for: the rounds of other nodes that have it as a peer."""
+    open_rounds = due.filter(peers_until__gt=timezone.now()).select_related("node")
+    return [
+        PeerListen(address=check.node.address, port=peer["port"], token=peer["token"])
+        for check in open_rounds.order_by("pk")
+        for peer in check.peers or ()
+        if peer["node"] == str(node_id)
+    ]
+
+
+def nodes_of(rounds: Iterable[tuple[UUID, list[Mapping[str, Any]] | None]]) -> set[UUID]:
+    """Return the nodes of these rounds, given with their peers, and the peers."""
+    found: set[UUID] = set()
+    for node_id, peers in rounds:
+        found |= {node_id, *(UUID(peer["node"]) for peer in peers or ())}
+    return found
+
+
+def count_as_failed(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the results that make a node fail. A peer that it does not reach while it reaches
+    another one says more about that peer, or the way to it."""
+    known = list(results)
+    reached = any(one["passed"] for one in known if one["name"].startswith(PEER))
+    failed = [one for one in known if not one["passed"]]
+    return [one for one in failed if not (reached and one["name"].startswith(PEER))]
+
+
+def _choose(node: Node) -> list[dict[str, Any]]:
+    wanted = int(settings.SKEP_NODE_CHECK_PEERS)
+    if wanted <= 0 or not node.peer_checks or _loopback(node.address) is None:
+        return []
+    busy = Exists(ports.attempts_on.call(OuterRef("pk")))
+    online = Node.objects.filter(state=NodeState.ONLINE, connected=True, peer_checks=True)
+    columns = ("id", "name", "address", "port_last", "cordoned", "busy")
+    rows = online.exclude(pk=node.pk).annotate(busy=busy).values(*columns)
+    near = [row for row in rows if _loopback(row["address"]) == _loopback(node.address)]
+    models = Device.objects.exclude(health=Device.Health.ABSENT)
+    own = set(models.filter(node=node).values_list("model", flat=True))
+    alike = set(models.filter(model__in=own).values_list("node", flat=True))
+    _random.shuffle(near)
+    near.sort(key=lambda row: (row["cordoned"], row["busy"], row["id"] not in alike))
+    return [
+        {
+            "node": str(row["id"]),
+            "name": row["name"],
+            "address": row["address"],
+            "port": row["port_last"],
+            "token": secrets.token_hex(TOKEN_BYTES),
+        }
+        for row in near[:wanted]
+    ]
+
+
+def _loopback(address: str) -> bool | None:
+    """Return whether it is one of the loopback; None where it is no IP address: agents connect to
+    nothing else."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return None
