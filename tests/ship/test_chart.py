@@ -239,10 +239,23 @@ def pod(component: str) -> dict:
     return {"labels": labels, "namespace": {"name": "skep"}}
 
 
+def pods(found: list[dict]) -> dict[str, dict]:
+    """Return the pods of the server by their component, as their templates label them."""
+    labels = [
+        d["spec"]["template"]["metadata"]["labels"]
+        for d in found
+        if d["kind"] in ("Deployment", "Job")
+    ]
+    namespace = {"name": "skep"}
+    component = "app.kubernetes.io/component"
+    return {of[component]: {"labels": of, "namespace": namespace} for of in labels}
+
+
 POSTGRES = {"labels": {"app": "postgres"}, "namespace": {"name": "skep"}}
 VALKEY = {"labels": {"app": "valkey"}, "namespace": {"name": "skep"}}
 INGRESS = {"labels": {}, "namespace": {"kubernetes.io/metadata.name": "ingress-nginx"}}
 DNS = {"labels": {}, "namespace": {"kubernetes.io/metadata.name": "kube-system"}}
+PROMETHEUS = {"labels": {}, "namespace": {"kubernetes.io/metadata.name": "monitoring"}}
 NEIGHBOUR = {"labels": {"app": "other"}, "namespace": {"name": "skep"}}
 STRANGER = {"labels": {"app": "other"}, "namespace": {"name": "other"}}
 INTERNET = {"labels": None, "namespace": {}, "cidr": "203.0.113.7/32"}
@@ -267,6 +280,77 @@ def test_finding_s5_network_policies_deny_all_but_what_the_server_needs(helm):
         assert not network.allows(other, POSTGRES, 5432)
         assert not network.allows(other, VALKEY, 6379)
         assert not network.allows(other, pod("scheduler"), 80)
+
+
+WHOLE = (
+    "--set=apps.url=https://apps.example.net",
+    "--set=metrics.enabled=true,metrics.token=0123456789abcdef",
+)
+
+
+def test_of_all_connections_those_that_are_needed_are_allowed_and_no_other(helm):
+    found = documents(render(helm, *WHOLE))
+    network, ours = Network(found), pods(found)
+    assert ours.keys() == {*SERVER, "apps"}
+    others = {"postgres": POSTGRES, "valkey": VALKEY, "dns": DNS, "ingress": INGRESS}
+    others |= {"prometheus": PROMETHEUS, "neighbour": NEIGHBOUR, "stranger": STRANGER}
+    everyone = ours | others | {"internet": INTERNET}
+    needed = {(pod, *to) for pod in ours for to in (("postgres", 5432), ("valkey", 6379))}
+    needed |= {(pod, "dns", 53) for pod in ours}
+    needed |= {("ingress", target, "http") for target in ("web", "gateway", "apps")}
+    needed |= {("web", "gateway", "http")}
+    needed |= {("prometheus", pod, "metrics") for pod in ours if pod != "migrate"}
+    allowed = {
+        (source, target, port)
+        for source in everyone
+        for target in everyone
+        for port in ("http", "metrics", 53, 80, 443, 5432, 6379)
+        if source != target and (source in ours or target in {*ours, "postgres", "valkey"})
+        if network.allows(everyone[source], everyone[target], port)
+    }
+    assert allowed == needed
+
+
+def test_a_port_that_a_policy_names_is_one_of_the_pods_that_it_opens(helm):
+    found = documents(render(helm, *WHOLE))
+    ports = {
+        d["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]: {
+            port["name"] for c in containers(d) for port in c.get("ports", ())
+        }
+        for d in found
+        if d["kind"] == "Deployment"
+    }
+    opened = {
+        (name, port["port"])
+        for policy in Network(found).policies
+        for name, one in pods(found).items()
+        if _selects(policy["podSelector"], one["labels"])
+        for rule in policy.get("ingress") or ()
+        for port in rule["ports"]
+    }
+    assert ("web", "http") in opened
+    assert {name for name, port in opened if port not in ports[name]} == set()
+
+
+def test_each_part_runs_more_than_once_on_several_machines_and_never_ends_as_a_whole(helm):
+    found = documents(render(helm, *WHOLE))
+    parts = [d for d in found if d["kind"] == "Deployment"]
+    assert len(parts) == 6
+    budgets = [d["spec"] for d in found if d["kind"] == "PodDisruptionBudget"]
+    for part in parts:
+        spec, template = part["spec"], part["spec"]["template"]
+        labels = template["metadata"]["labels"]
+        assert spec["replicas"] >= 2
+        assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+        anti = template["spec"]["affinity"]["podAntiAffinity"]
+        [term] = anti["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+        assert _selects(term["podAffinityTerm"]["labelSelector"], labels)
+        [budget] = [b for b in budgets if _selects(b["selector"], labels)]
+        assert budget["maxUnavailable"] == 1
+        [container] = containers(part)
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert "memory" in container["resources"]["limits"]
 
 
 def test_with_an_object_store_the_server_reaches_its_port_and_no_other(helm):

@@ -61,7 +61,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* A Deployment of the server image: dict root component replicas strategy command resources probes port */}}
+{{/* A Deployment of the server image, and how many of its pods a drain of nodes may end at a time: dict root component replicas strategy command resources probes port */}}
 {{- define "skep.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -137,6 +137,17 @@ spec:
           {{- else }}
           persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
           {{- end }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "skep.name" .root }}-{{ .component }}
+  labels: {{- include "skep.labels" .root | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "skep.selector" . | nindent 6 }}
 {{- end }}
 
 {{/* Where PostgreSQL or Redis is, as a peer of a NetworkPolicy: by labels, by network, or nothing for anywhere. */}}
