@@ -82,6 +82,7 @@ class Job(Entity):
 
     # The span of its submit, as a traceparent of W3C; "": it is not traced.
     trace_parent = models.CharField(max_length=55, blank=True, default="", db_default="")
+    request_id = models.CharField(max_length=64, default="", db_default="")  # that submitted it
 
     attempt = models.PositiveIntegerField(default=0)  # number of placements so far
     placed_at = models.DateTimeField(null=True)  # of the present attempt; null = in the queue

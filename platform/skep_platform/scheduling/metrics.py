@@ -115,6 +115,8 @@ def report_placed(placed: Sequence[Placed]) -> None:
         log.info(
             "job_placed",
             job_id=str(one.job.pk),
+            # Not that of the hint for which this round came: it may be of another job.
+            request_id=one.job.request_id,
             attempt=one.attempt,
             nodes=list(one.placement.nodes)[:MOST_NODES],
             waited_for=_code(one.job),

@@ -75,6 +75,7 @@ JOB_ROW = (
     "gpus",
     "created_at",
     "trace_parent",
+    "request_id",
 )
 ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (

@@ -140,6 +140,8 @@ def test_grep_finds_each_step_of_a_job_in_the_logs(box: Stack, job_id: str):
     submitted = next(line for line in lines if line["event"] == "job_submitted")
     assert submitted["request_id"] == "of-the-test"
     assert submitted["trace_id"] == CALLER.split("-")[1]
+    placed = next(line for line in lines if line["event"] == "job_placed")
+    assert placed["request_id"] == "of-the-test"
     assert all(line["node_id"] for line in lines if line["event"].startswith("attempt_"))
     operations = [line["operation"] for line in lines if line["event"] == "operation_ended"]
     assert operations[:3] == ["pull", "create", "start"]

@@ -19,7 +19,7 @@ from skep_jobfile import TaskRole as FileRole
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.audit.models import AuditEntry
-from skep_platform.core import notifications, ports, user_events
+from skep_platform.core import caller, notifications, ports, user_events
 from skep_platform.core.bulk import fetch, insert
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import event, record
@@ -246,7 +246,7 @@ def create(
     about: dict[str, tracing.Value] = {"skep.job.id": str(job.pk), "skep.gpus": job.gpus}
     about["skep.vc"] = job.vc.name
     with tracing.span("job.submit", None, about) as span:
-        job.trace_parent = span.traceparent
+        job.trace_parent, job.request_id = span.traceparent, caller.current().request_id[:64]
         _store(job, spec, with_it, asked, clone_of)
     log.info("job_submitted", job_id=str(job.pk), vc=job.vc.name, gpus=job.gpus)
     return job
