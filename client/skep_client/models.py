@@ -382,6 +382,12 @@ class Elastic(Model):
     asked: int = 0
 
 
+class EndedJobs(Model):
+    days: int = 0
+    jobs: int = 0
+    gpu_hours: float = 0
+
+
 class Error(Model):
     """
     Every refusal has this shape. `code` is stable, `message` says what to do.
@@ -1672,6 +1678,15 @@ class Assignment(Model):
     pins: list[Pin] = Field(default_factory=list)
 
 
+class AssumedFact(Model):
+    fact: str = ""
+    jobs: int = 0
+    examples: list[NamedJob] = Field(default_factory=list)
+    ended_jobs: int = 0
+    ended_share: float | None = None
+    otherwise: str = ""
+
+
 class AttemptMetrics(Model):
     attempt: int = 0
     started_at: datetime | None = None
@@ -1869,6 +1884,8 @@ class LackingFact(Model):
     fact: str = ""
     jobs: int = 0
     examples: list[NamedJob] = Field(default_factory=list)
+    ended_jobs: int = 0
+    ended_share: float | None = None
 
 
 class Me(Model):
@@ -1961,6 +1978,8 @@ class PolicyCheck(Model):
     jobs: int = 0
     lacking: list[LackingFact] = Field(default_factory=list)
     otherwise: str = ""
+    assumed: list[AssumedFact] = Field(default_factory=list)
+    ended: EndedJobs | None = None
     preempts: bool = False
     not_preemptible: int = 0
     resizes: bool = False

@@ -15,13 +15,22 @@ from skep_client.cli.common import client, print_json, print_table, say, until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from skep_client.models import ChangedJob, PolicyForecast
+    from skep_client.models import (
+        AssumedFact,
+        ChangedJob,
+        LackingFact,
+        PolicyCheck,
+        PolicyForecast,
+    )
 
 LOOK_S = 1.0
 FACTS = {
     "duration": "how long a job runs",
     "deadline": "the deadline of a job",
     "history": "earlier jobs that were like a job",
+    "speeds": "how fast a job is on each GPU model",
+    "speedup": "how fast an elastic job is at each size",
+    "restart": "what a restart of a job costs",
 }
 
 
@@ -36,14 +45,13 @@ def show_check(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bo
         print_json(found)
         return
     for one in found.lacking:
-        examples = ", ".join(job.name for job in one.examples)
-        such = f", such as {examples}" if examples else ""
-        say(
-            f"{name} must know {FACTS.get(one.fact, one.fact)}: unknown of {one.jobs} of "
-            f"{found.jobs} jobs{such}."
-        )
-    if any(one.jobs for one in found.lacking):
+        say(f"{name} must know {_unknown(one, found)}.")
+    if any(one.jobs or one.ended_jobs for one in found.lacking):
         say(found.otherwise)
+    for assumed in found.assumed:
+        say(f"{name} decides by {_unknown(assumed, found)}.")
+        if assumed.jobs or assumed.ended_jobs:
+            say(f"  Of such a job: {assumed.otherwise}")
     if found.preempts:
         say(
             f"Running jobs yield to others of the same priority; {found.not_preemptible} of "
@@ -53,6 +61,20 @@ def show_check(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bo
         say(f"It chooses the size of elastic jobs: {found.elastic} of {found.jobs} jobs.")
     if not (found.lacking or found.preempts or found.resizes):
         say(f"{name} asks nothing of jobs.")
+
+
+def _unknown(one: LackingFact | AssumedFact, found: PolicyCheck) -> str:
+    """Return a fact, and how many jobs lack it now and of those that ended lately."""
+    examples = ", ".join(job.name for job in one.examples)
+    such = f", such as {examples}" if examples else ""
+    text = f"{FACTS.get(one.fact, one.fact)}: unknown of {one.jobs} of {found.jobs} jobs{such}"
+    if found.ended is None or not found.ended.jobs:
+        return text
+    share = "" if one.ended_share is None else f", with {one.ended_share:.0%} of the GPU time"
+    return (
+        f"{text}; of {one.ended_jobs} of {found.ended.jobs} that ended, of the last "
+        f"{found.ended.days} days{share}"
+    )
 
 
 def show_forecast(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from skep_scheduler.policies.afs import Afs, Coddl
 from skep_scheduler.policies.base import (
     AnyPolicy,
     Keep,
+    Knows,
     LearnsServices,
     OrderPolicy,
     Policy,
@@ -78,6 +79,7 @@ POLICIES: tuple[type[LivePolicy], ...] = (
     *ELASTIC,
 )
 DEFAULT = PriorityAgeing.name
+FREE_RESTART = "It is preempted as if a restart cost nothing."
 # What `skep simulate` has and a virtual cluster cannot choose, and why.
 SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
@@ -197,12 +199,15 @@ class Demands:
     facts: what it must know about a job: `duration`, `deadline` or `history` (earlier jobs that
         were like it), sorted
     otherwise: one sentence on what happens to a job of which it does not know these
+    assumed: what it also decides by (`speeds`, `speedup`, `restart`), sorted, each with one
+        sentence on what it takes for true of a job of which it is not known
     preempts: whether a running job may be preempted for one of the same priority
     resizes: whether it chooses with how many tasks elastic jobs run
     """
 
     facts: tuple[str, ...]
     otherwise: str
+    assumed: tuple[tuple[str, str], ...]
     preempts: bool
     resizes: bool
 
@@ -220,7 +225,9 @@ def demands(choice: PolicyChoice) -> Demands:
     else:
         preempts = not resizes and cast(OrderPolicy, made).keep != Keep.FIRM
     facts = tuple(sorted(fact.value for fact in needs.must_know))
-    return Demands(facts, needs.otherwise, preempts, resizes)
+    assumes = ({Knows.RESTART: FREE_RESTART} if preempts else {}) | dict(needs.assumes)
+    assumed = tuple(sorted((fact.value, sentence) for fact, sentence in assumes.items()))
+    return Demands(facts, needs.otherwise, assumed, preempts, resizes)
 
 
 def make(choice: PolicyChoice, options: Options) -> Policy:

@@ -41,19 +41,34 @@ class Keep(StrEnum):
 
 
 class Knows(Enum):
-    """What a policy must know about a gang to order it."""
+    """What a policy knows about a gang to decide on it.
+
+    duration, deadline: of the gang; history: earlier gangs that were like it
+    speeds: how fast it is on each GPU model
+    speedup: how fast it is with each number of tasks, of an elastic one
+    restart: what it costs to leave and to start again
+    """
 
     DURATION = "duration"
     DEADLINE = "deadline"
     HISTORY = "history"
+    SPEEDS = "speeds"
+    SPEEDUP = "speedup"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`otherwise`: one sentence on what happens to a gang that lacks what the policy must know."""
+    """What a policy asks of gangs.
+
+    otherwise: one sentence on what happens to a gang that lacks what the policy must know
+    assumes: what it also decides by, with one sentence on what it takes for true where it is not
+        known of a gang
+    """
 
     must_know: frozenset[Knows] = frozenset()
     otherwise: str = ""
+    assumes: Mapping[Knows, str] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -86,9 +86,16 @@ class ElasticPolicy(Protocol):
         ...
 
 
+# Of elastic jobs, by policies that choose sizes live (`sized`).
+ASSUMES = {
+    Knows.SPEEDUP: "Its speed at other sizes is taken from Amdahl's law with a serial part of a "
+    "tenth.",
+    Knows.RESTART: "A change of its size is taken to cost 30 s.",
+}
 NEEDS = Needs(
     frozenset({Knows.DURATION}),
     "A job of unknown duration is taken for as long again as it has run, for an hour at least.",
+    ASSUMES,
 )
 
 

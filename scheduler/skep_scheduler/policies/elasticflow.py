@@ -32,7 +32,7 @@ from math import inf
 from typing import ClassVar
 
 from skep_scheduler.policies.base import Knows, Needs, parameter
-from skep_scheduler.policies.elastic import ElasticFacts, Sizes
+from skep_scheduler.policies.elastic import ASSUMES, ElasticFacts, Sizes
 from skep_scheduler.policies.size_plan import ALMOST, ElasticJob, FreeProfile, SizePlan, fill
 
 
@@ -109,7 +109,7 @@ class ElasticFlow:
     name: ClassVar[str] = "elasticflow"
     label: ClassVar[str] = "deadlines with as few GPUs as needed, idle ones where they help most"
     needs: ClassVar[Needs] = Needs(
-        frozenset({Knows.DURATION, Knows.DEADLINE}), "It gets what is idle."
+        frozenset({Knows.DURATION, Knows.DEADLINE}), "It gets what is idle.", ASSUMES
     )
 
     admission: str = parameter(

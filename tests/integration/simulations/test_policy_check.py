@@ -11,6 +11,7 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
 from skep_platform.jobs.models import Job, TaskRole
+from skep_platform.usage.models import UsageDay
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +74,58 @@ def test_deadlines_and_elastic_jobs_are_counted(world):
 def test_parameters_count(world, objective, facts):
     answer = ask(Api(world["boss"]), "gavel", objective=objective).json()
     assert set(lacking(answer)) == facts
+
+
+def assumed(answer: dict[str, Any]) -> dict[str, tuple[int, str]]:
+    return {one["fact"]: (one["jobs"], one["otherwise"]) for one in answer["assumed"]}
+
+
+def test_what_is_taken_for_true_of_jobs_is_said_and_counted(world):
+    """Speeds, speed-ups and measured restarts: what a policy decides by where it is known."""
+    Job.objects.filter(name="declared").update(
+        prediction={"leave_s": None, "warmup_s": 12.5},
+        spec={"extras": {"skep": {"speeds": {"A100": 2}, "elastic": {"speedup": {"2": 1.8}}}}},
+    )
+    Job.objects.filter(name="predicted").update(prediction={"leave_s": None, "warmup_s": None})
+    TaskRole.objects.filter(job__name__in=["declared", "unknown"]).update(
+        elastic_min=1, elastic_max=4
+    )
+    api = Api(world["boss"])
+    assert assumed(ask(api, "gavel").json()) == {
+        # One of the three that may be preempted was measured; "firm" never has to leave.
+        "restart": (2, "It is preempted as if a restart cost nothing."),
+        "speeds": (3, "It is taken to be equally fast on all GPU models."),
+    }
+    table = assumed(ask(api, "gavel", speeds="A100:2;V100:1").json())
+    assert table["speeds"][1] == "It is taken to be as fast as the parameter `speeds` says."
+    sizes = assumed(ask(api, "afs").json())
+    assert {fact: jobs for fact, (jobs, _) in sizes.items()} == {"restart": 1, "speedup": 1}
+    assert assumed(ask(api, "fifo").json()) == {}
+
+
+def test_the_last_month_counts_by_gpu_time(world):
+    """What ended says more than what waits just now: a short queue may have no such job."""
+    vc, ann, today = world["red"], world["ann"], timezone.now().date()
+    for name, hours, fields in (
+        ("known", 1, {"duration_s": 60}),
+        ("unknown-too", 3, {}),
+        ("long-ago", 50, {}),
+        ("borrowed", 50, {}),
+        ("waits", 50, {}),
+    ):
+        made = make_job(vc, ann, name=name, state="SUCCEEDED", finished_at=timezone.now(), **fields)
+        UsageDay.objects.create(
+            job=made, day=today, user=ann, vc=vc, gpu_model="A100", guaranteed=True,
+            allocated_us=hours * 3_600_000_000,
+        )  # fmt: skip
+    Job.objects.filter(name="borrowed").update(priority=-1)
+    Job.objects.filter(name="waits").update(state="WAITING", finished_at=None)
+    Job.objects.filter(name="long-ago").update(created_at=timezone.now() - timedelta(days=40))
+    answer = ask(Api(world["boss"]), "srtf").json()
+    assert answer["ended"] == {"days": 30, "jobs": 2, "gpu_hours": 4.0}
+    (duration,) = answer["lacking"]
+    assert (duration["ended_jobs"], duration["ended_share"]) == (1, 0.75)
+    assert ask(Api(world["boss"]), "fifo").json()["ended"]["jobs"] == 2
 
 
 def test_it_takes_as_many_queries_for_one_job_as_for_many(world, django_assert_max_num_queries):

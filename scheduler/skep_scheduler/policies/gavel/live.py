@@ -78,10 +78,11 @@ STEPS = (64, 16, 8, 4, 2, 1)  # of the speed of a job on its fastest type
 OCTAVE = 4.0  # steps in which a time doubles
 OCTAVES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125)  # the same, where speeds are rounded so
 NONE_LEFT = 1e-6
-OF_WORK_LEFT = Needs(
-    frozenset({Knows.DURATION}),
-    "A job of unknown duration is taken for as long again as it has run, for an hour at least.",
+UNKNOWN_DURATION = (
+    "A job of unknown duration is taken for as long again as it has run, for an hour at least."
 )
+ALL_EQUAL = {Knows.SPEEDS: "It is taken to be equally fast on all GPU models."}
+BY_TABLE = {Knows.SPEEDS: "It is taken to be as fast as the parameter `speeds` says."}
 NOT_SOLVED = "all jobs have equal shares, as the program of gavel could not be solved"
 NO_SOLVER = "all jobs have equal shares: gavel needs pip install 'skep[policies]' on the server"
 
@@ -107,7 +108,7 @@ class Gavel:
 
     name: ClassVar[str] = "gavel"
     label: ClassVar[str] = "shares of GPU models by speed"
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(assumes=ALL_EQUAL)
 
     objective: str = parameter(
         "max_min",
@@ -131,7 +132,10 @@ class Gavel:
 
     def needs_as_chosen(self) -> Needs:
         """Return what it must know with its objective."""
-        return OF_WORK_LEFT if self.objective in BY_WORK_LEFT else self.needs
+        assumes = BY_TABLE if self.speeds else ALL_EQUAL
+        if self.objective in BY_WORK_LEFT:
+            return Needs(frozenset({Knows.DURATION}), UNKNOWN_DURATION, assumes)
+        return Needs(assumes=assumes)
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         parts = self.parts(view).by_gang

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { policyCheck } from "@/api/simulations";
 import type { PolicyCheck as Checked, VirtualCluster } from "@/api/types";
-import { pluralize } from "@/format/numbers";
+import { formatPercent, pluralize } from "@/format/numbers";
 import css from "./PolicyForecast.module.css";
 
 type Lacking = Checked["lacking"][number];
+type Ended = Checked["ended"];
 
-/** What a policy must know of jobs, and which of the present jobs lack it. */
+/** What a policy must know or assumes of jobs, and how many lack it: now, and last month. */
 export function PolicyCheck({ vc, policy }: { vc: string; policy: VirtualCluster["policy"] }) {
   const { data } = useQuery(policyCheck(vc, policy));
   const lines = data ? linesOf(data) : [];
@@ -24,11 +25,20 @@ const FACTS: Record<Lacking["fact"], string> = {
   duration: "how long jobs run",
   deadline: "the deadlines of jobs",
   history: "earlier jobs that were like a job",
+  speeds: "how fast jobs are on each GPU model",
+  speedup: "how fast elastic jobs are at each size",
+  restart: "what a restart costs, as measured",
 };
 
 function linesOf(data: Checked): string[] {
-  const lines = data.lacking.map((one) => factLine(one, data.jobs));
-  if (data.lacking.some((one) => one.jobs > 0)) lines.push(data.otherwise);
+  const lines = data.lacking.map((one) => factLine("It must know", one, data));
+  if (data.lacking.some((one) => one.jobs > 0 || one.ended_jobs > 0)) lines.push(data.otherwise);
+  for (const one of data.assumed) {
+    const line = factLine("It decides by", one, data);
+    lines.push(
+      one.jobs > 0 || one.ended_jobs > 0 ? `${line} Of such a job: ${one.otherwise}` : line,
+    );
+  }
   if (data.preempts) {
     const firm = data.not_preemptible;
     const never = firm > 0 ? `; ${pluralize(firm, "job")} of ${data.jobs} here never do` : "";
@@ -41,10 +51,19 @@ function linesOf(data: Checked): string[] {
   return lines;
 }
 
-function factLine({ fact, jobs, examples }: Lacking, all: number): string {
-  const needs = `It must know ${FACTS[fact]}`;
-  if (all === 0) return `${needs}.`;
-  if (jobs === 0) return `${needs}, and does of all ${pluralize(all, "job")} here.`;
-  const names = examples.map((job) => job.name).join(", ");
-  return `${needs}. It does not of ${jobs} of ${pluralize(all, "job")} here, such as ${names}.`;
+function factLine(verb: string, fact: Lacking, { jobs: all, ended }: Checked): string {
+  const needs = `${verb} ${FACTS[fact.fact]}`;
+  const past = pastOf(fact, ended);
+  if (all === 0) return `${needs}.${past}`;
+  if (fact.jobs === 0) return `${needs}, and knows it of all ${pluralize(all, "job")} here.${past}`;
+  const names = fact.examples.map((job) => job.name).join(", ");
+  return `${needs}. It does not know it of ${fact.jobs} of ${pluralize(all, "job")} here, such as ${names}.${past}`;
+}
+
+/** Of the jobs of last month, as a short queue may have none that shows it. */
+function pastOf({ ended_jobs, ended_share }: Lacking, ended: Ended): string {
+  if (ended.jobs === 0) return "";
+  const share =
+    ended_share === null ? "" : ` (${formatPercent(100 * ended_share)} of the GPU time)`;
+  return ` Of the last ${ended.days} days: unknown of ${ended_jobs} of ${pluralize(ended.jobs, "job")} that ended${share}.`;
 }

@@ -117,8 +117,20 @@ test("a policy says what it must know of jobs, and of how many it does not", asy
   document.cookie = "skep_csrf=x";
   const checked = {
     jobs: 40,
-    lacking: [{ fact: "duration", jobs: 12, examples: [{ id: "a", name: "bert" }] }],
+    lacking: [
+      {
+        ...{ fact: "duration", jobs: 12, examples: [{ id: "a", name: "bert" }] },
+        ...{ ended_jobs: 30, ended_share: 0.25 },
+      },
+    ],
     otherwise: "It starts behind those whose duration is known.",
+    assumed: [
+      {
+        ...{ fact: "restart", jobs: 0, examples: [], ended_jobs: 9, ended_share: 0.1 },
+        otherwise: "It is preempted as if a restart cost nothing.",
+      },
+    ],
+    ended: { days: 30, jobs: 200, gpu_hours: 1000 },
     preempts: true,
     not_preemptible: 3,
     resizes: false,
@@ -127,7 +139,13 @@ test("a policy says what it must know of jobs, and of how many it does not", asy
   const requests = serve({ ...read, "POST /virtual-clusters/vision/policy/check": checked });
   renderPage(<SettingsTab vc={vc} admin={true} />);
   const list = await screen.findByRole("list", { name: "What it asks of jobs" });
-  expect(list).toHaveTextContent("It does not of 12 of 40 jobs here, such as bert.");
+  expect(list).toHaveTextContent("It does not know it of 12 of 40 jobs here, such as bert.");
+  expect(list).toHaveTextContent("unknown of 30 of 200 jobs that ended (25% of the GPU time)");
+  expect(list).toHaveTextContent(
+    "It decides by what a restart costs, as measured, and knows it of all 40 jobs here. " +
+      "Of the last 30 days: unknown of 9 of 200 jobs that ended (10% of the GPU time). " +
+      "Of such a job: It is preempted as if a restart cost nothing.",
+  );
   expect(list).toHaveTextContent("It starts behind those whose duration is known.");
   expect(list).toHaveTextContent("3 jobs of 40 here never do");
   const asked = requests.find((request) => request.url.endsWith("/policy/check"));
