@@ -40,7 +40,7 @@ from skep_scheduler.policies.base import (
     weights_of,
 )
 from skep_scheduler.policies.gandiva_fair import water_fill
-from skep_scheduler.policies.gavel.live import speed_on
+from skep_scheduler.policies.gavel.live import ALL_EQUAL, BY_TABLE, speed_on
 
 CLOSE = 1.1  # speed-ups that are not worth a trade
 LEAST = 1e-9  # GPUs: less than this is nothing
@@ -113,7 +113,7 @@ class GandivaTrading:
 
     name: ClassVar[str] = "gandiva_trading"
     label: ClassVar[str] = "fair share of GPU time, traded between GPU models"
-    needs: ClassVar[Needs] = Needs()
+    needs: ClassVar[Needs] = Needs(assumes=ALL_EQUAL)
 
     tickets: str = parameter(
         "",
@@ -126,6 +126,10 @@ class GandivaTrading:
         pattern=WEIGHTS,
     )
     round_s: float = round_parameter(600.0)
+
+    def needs_as_chosen(self) -> Needs:
+        """Return what it must know with its table of speeds."""
+        return Needs(assumes=BY_TABLE if self.speeds else ALL_EQUAL)
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         parts = self.parts(view).by_gang
