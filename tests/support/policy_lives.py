@@ -56,6 +56,10 @@ MORE: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "edf": ({"admission": "refuse"},),
     "mlfs": ({"alpha": 0.0, "round_s": 20.0}, {"normalise": "no", "round_s": 20.0}),
+    "chronus": (
+        {"term_s": 20.0, "patience_s": 100.0},
+        {"term_s": 60.0, "fill": "srtf", "admission": "warn"},
+    ),
     "themis": ({"round_s": 20.0, "fairness": 0.0}, {"round_s": 60.0}),
     "drf": ({"term_s": 30.0}, {"term_s": 100.0, "weights": "ann:3"}),
     "gandiva_trading": ({"round_s": 20.0}, {"round_s": 60.0, "tickets": "ann:3"}),

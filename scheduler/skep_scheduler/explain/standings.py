@@ -76,6 +76,20 @@ def _auctions(numbers: Numbers, now: float) -> str:
     return f"{late}{'' if numbers['bids'] else ', so it does not bid'}; {looks}"
 
 
+def _terms(numbers: Numbers, now: float) -> str:
+    looks = f"the next term begins {words.soon(numbers['next_round'] - now)}"
+    if "due" not in numbers:
+        return f"it came within a term; {looks}"
+    due = {
+        "": "it has no deadline, so it runs on what those with one leave",
+        "late": "its deadline cannot be met any more, so it runs on what the others leave",
+        "met": "it meets its deadline without this term, so others may go first",
+    }[numbers["due"]]
+    if numbers["planned"]:
+        due = "it needs this term to meet its deadline, so it goes first"
+    return f"{due}; {looks}"
+
+
 def _sizes(numbers: Numbers, now: float) -> str:
     policy, tasks = numbers["policy"], numbers["tasks"]
     if not tasks:
@@ -97,6 +111,7 @@ SENTENCES: dict[str, Callable[[Numbers, float], str]] = {
     "gandiva_trading": _turns,
     "stride": _turns,
     "gavel": _turns,
+    "chronus": _terms,
     "mlfs": _weights,
     "themis": _auctions,
     **dict.fromkeys(("afs", "coddl", "elasticflow", "karuna", "optimus"), _sizes),

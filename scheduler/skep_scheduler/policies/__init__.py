@@ -28,6 +28,7 @@ from skep_scheduler.policies.base import (
     VariableNeeds,
 )
 from skep_scheduler.policies.by_size import Largest, Ljf, Smallest
+from skep_scheduler.policies.chronus_live import ChronusLive
 from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.elastic import LiveElasticPolicy
@@ -70,6 +71,7 @@ POLICIES: tuple[type[LivePolicy], ...] = (
     TiresiasGittins,
     Edf,
     Mlfs,
+    ChronusLive,
     Themis,
     Drf,
     GandivaFair,
@@ -85,8 +87,6 @@ SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
         ("pollux", "sia"), "jobs do not report their gradient noise and the time of their steps"
     ),
-    "chronus": "it lends GPUs for terms of a minute, which no restart is worth; "
-    "choose elasticflow, which admits by deadline, too",
     **dict.fromkeys(
         ("gandiva", "lucid", "muri-l", "muri-s", "salus"),
         "agents give a GPU to one task at a time",
@@ -99,8 +99,8 @@ SIMULATED_ONLY: Mapping[str, str] = {
     **dict.fromkeys(
         ("dl2", "mlf_rl"), "it is experimental: what a network decides is only to be simulated"
     ),
-    "allox": "it matches jobs of one GPU of known durations on each model; choose gavel, "
-    "which shares GPU models by speed",
+    "allox": "its matching is defined for jobs of one GPU only; choose gavel, which shares GPU "
+    "models by speed",
     "antman": "nodes give whole GPUs to tasks",
     "carbyne": "nodes give no fractions of GPU time",
     "fgd": "nodes give whole GPUs to tasks",
@@ -184,6 +184,12 @@ def learns_services(choice: PolicyChoice) -> bool:
     """Return whether a policy goes by the service of the jobs of its virtual cluster that ended."""
     known = next((policy for policy in POLICIES if policy.name == choice.name), None)
     return known is not None and issubclass(known, LearnsServices)
+
+
+def admits_by_deadline(choice: PolicyChoice) -> bool:
+    """Return whether a policy itself says which deadlines can be met."""
+    known = next((policy for policy in POLICIES if policy.name == choice.name), None)
+    return known is not None and (chooses_sizes(choice) or known is ChronusLive)
 
 
 def has_limits(choice: PolicyChoice) -> bool:

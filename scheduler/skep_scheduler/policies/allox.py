@@ -6,8 +6,8 @@ of the `k - 1` jobs behind it, which wait for it. So the cost of (job, worker, k
 what the job waited so far, and a minimum-cost matching gives the order on all workers at once. The
 job with the largest k on a worker is the first to run there. A job that runs is not moved.
 
-It needs the rate of each job on each GPU type, which live jobs do not declare: it is simulated by
-the preset `gavel`. Jobs have one GPU each, as in Gavel's form of it.
+It is simulated by the preset `gavel`. Jobs have one GPU each, as in Gavel's form of it: a gang is
+on several workers at once, which the cost of a place does not know.
 """
 
 from __future__ import annotations

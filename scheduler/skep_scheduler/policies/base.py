@@ -408,6 +408,16 @@ class RankedPolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class AdmittingPolicy(RankedPolicy, Protocol):
+    """A ranked policy that declines gangs by their deadlines when they are submitted."""
+
+    def admits(self, view: RoundView, gang: Gang, deadline: float) -> bool:
+        """Return whether a gang of the view, which is as of the start of the next round, would be
+        admitted with a deadline (seconds since the epoch)."""
+        ...
+
+
 AnyPolicy = OrderPolicy | SharePolicy | RoundPolicy | RankedPolicy
 
 WEIGHTS = r"(?:[^:;,=\s]{1,150}:\d{1,6}(?:\.\d{1,3})?(?:;|$))*"

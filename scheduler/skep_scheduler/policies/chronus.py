@@ -53,6 +53,13 @@ Schedule = dict[str, set[int]]  # the terms of each job that is to be met
 
 def greedy(demands: Sequence[Demand], gpus: int, lengths: Sequence[float]) -> Schedule | None:
     """Return terms for all jobs, the latest ones first, None where one does not fit."""
+    found = as_many(demands, gpus, lengths)
+    return found if len(found) == len(demands) else None
+
+
+def as_many(demands: Sequence[Demand], gpus: int, lengths: Sequence[float]) -> Schedule:
+    """Return terms for jobs by deadline, the latest ones of each first, without those that do not
+    fit."""
     free, found = [gpus] * len(lengths), Schedule()
     for demand in sorted(demands, key=lambda one: one.last):
         left, terms = demand.left_s, set[int]()
@@ -63,7 +70,7 @@ def greedy(demands: Sequence[Demand], gpus: int, lengths: Sequence[float]) -> Sc
                 terms.add(term)
                 left -= lengths[term]
         if left > 0:
-            return None
+            continue
         for term in terms:
             free[term] -= demand.gpus
         found[demand.id] = terms
@@ -142,7 +149,7 @@ class Chronus:
             job.memo = job.id in plan
         first = [job for job in jobs if 0 in plan.get(job.id, ())]
         given, free = dict[str, int](), gpus
-        for job in (*first, *sorted(jobs, key=lambda job: self._rank(job, now))):
+        for job in (*first, *sorted(jobs, key=lambda job: self.rank(job, now))):
             size = rounded(job.gpus)
             if job.id not in given and size <= free:
                 given[job.id] = size
@@ -169,7 +176,7 @@ class Chronus:
             return plan
         return select(demands, gpus, lengths)
 
-    def _rank(self, job: ElasticFacts, now: float) -> tuple[float, ...]:
+    def rank(self, job: ElasticFacts, now: float) -> tuple[float, ...]:
         """Return the key of a job that the plan does not run now: the least first."""
         if job.memo is True and job.deadline_at < inf:
             return 1, job.deadline_at

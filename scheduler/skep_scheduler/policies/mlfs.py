@@ -131,6 +131,8 @@ def facts_of(view: RoundView, gang: Gang) -> ElasticFacts:
         left,
         max(gang.expected_s or 0.0, ran + left),
         inf if gang.deadline_at is None else gang.deadline_at,
+        gang.restart_s,
+        held=gpus if gang.id in view.placed_at else 0,
         attained_gpu_s=ran * gpus,
     )
 

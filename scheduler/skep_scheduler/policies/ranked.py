@@ -10,12 +10,14 @@ to wait within a round comes last in it: it takes no place from others, only idl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from skep_scheduler.model import Gang
+from skep_scheduler.policies.admission import earliest_deadline
 from skep_scheduler.policies.base import (
+    AdmittingPolicy,
     BackfillMode,
     Decision,
     DomainFacts,
@@ -41,7 +43,9 @@ class Ranked:
     def decide(self, view: View) -> Decision:
         now, length, starvation_s = view.now, self.policy.round_s, view.options.starvation_s
         start = now // length * length
-        turn = _Turn(self.policy, start, view.domain) if view.domain is not None else None
+        turn = _Turn(self.policy, start, now, view.domain) if view.domain is not None else None
+
+        admits = isinstance(self.policy, AdmittingPolicy)
 
         def rank(gang: Gang) -> Rank:
             starving = starves_at(gang, starvation_s) <= now
@@ -63,14 +67,15 @@ class Ranked:
             lane_of=_id_of,
             yielding=turn.yielding if turn is not None else None,
             standing=standing,
+            declined=turn.declined if turn is not None and admits else None,
         )
 
 
 class _Turn:
     """The choice of one round, made when it is asked for."""
 
-    def __init__(self, policy: RankedPolicy, start: float, domain: DomainFacts) -> None:
-        self._policy, self._start, self._domain = policy, start, domain
+    def __init__(self, policy: RankedPolicy, start: float, now: float, domain: DomainFacts) -> None:
+        self._policy, self._start, self._now, self._domain = policy, start, now, domain
         self._positions: dict[str, int] | None = None
         self._chosen = 0  # the first positions
         self._running: list[tuple[Gang, float]] = []
@@ -100,6 +105,31 @@ class _Turn:
         ]
         return sorted(others, key=lambda other: -positions[other])
 
+    def declined(self, gang: Gang) -> Mapping[str, float] | None:
+        """Return the deadline of a gang that is asked about and would not be admitted, and the
+        earliest that it could have; None: it would be."""
+        policy, domain, now = self._policy, self._domain, self._now
+        if gang.deadline_at is None or gang is not domain.also:
+            return None
+        if not isinstance(policy, AdmittingPolicy):
+            return None
+        holdings = domain.held()
+        placed = {some.gang.id: at for some in holdings if (at := some.placed_at) is not None}
+        gangs = {one.id: one for one in (*domain.waiting(), *(some.gang for some in holdings))}
+        usable = domain.usable_gpus()
+        known = list(gangs.values())
+        begins = self._start + policy.round_s
+        view = RoundView(begins, known, domain.demand, usable, domain.accepts_any, placed)
+
+        def admits(deadline: float) -> bool:
+            return policy.admits(view, gang, deadline)
+
+        if admits(gang.deadline_at):
+            return None
+        earliest = earliest_deadline(admits, now, view.left_s(gang))
+        known_earliest = {} if earliest is None else {"earliest": earliest}
+        return {"deadline": gang.deadline_at, **known_earliest}
+
     def _choose(self) -> dict[str, int]:
         if self._positions is not None:
             return self._positions
@@ -114,7 +144,8 @@ class _Turn:
         gangs = [some.gang for some in holdings]
         gangs += [gang for gang in domain.waiting() if gang.id not in has]
         known = [gang for gang in gangs if gang.submitted_at <= start]
-        view = RoundView(start, known, domain.demand, domain.capacity(), domain.accepts_any, placed)
+        left = dict(domain.usable_gpus())
+        view = RoundView(start, known, domain.demand, dict(left), domain.accepts_any, placed)
         self._ranking = self._policy.ranking(view)
         places = {gang_id: n for n, gang_id in enumerate(self._ranking.order)}
 
@@ -123,7 +154,6 @@ class _Turn:
             place = places.get(gang.id, inf)
             return gang.id not in nominated, -gang.priority, came, place, gang.submitted_at, gang.id
 
-        left = dict(domain.usable_gpus())
         chosen: list[str] = []
         others: list[str] = []
         for gang in sorted(gangs, key=in_order):

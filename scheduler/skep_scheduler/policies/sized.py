@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from skep_scheduler.model import ElasticRange, Gang
+from skep_scheduler.policies.admission import earliest_deadline
 from skep_scheduler.policies.base import (
     BackfillMode,
     Decision,
@@ -53,8 +54,6 @@ COST_S = 30.0  # of a restart that was not measured
 HOLD_COSTS = 20.0
 WORTH = 2.0
 GROWTH = 1.25
-MOST_AHEAD_S = 366 * 86400.0  # deadlines later than that are not searched
-CLOSE_S = 60.0  # how exactly
 MOST_WAITING = 2000  # by priority and submission; those behind them wait for a later decision
 MOST_VETOES = 4  # rounds in which growth that is not worth it is taken out
 
@@ -256,7 +255,7 @@ class _Sizes:
         try:
             if admits(gang.deadline_at):
                 return None
-            earliest = _earliest(admits, now, job.left_s(now))
+            earliest = earliest_deadline(admits, now, job.left_s(now))
         finally:
             job.gang = own
         known = {} if earliest is None else {"earliest": earliest}
@@ -387,20 +386,6 @@ def _round_down(jobs: Iterable[_Job], gpus_of: Mapping[str, int], gpus: int) -> 
         tasks = job.tasks + 1 if job.tasks else job.sizes.min
         if (more := job.gpus(tasks) - job.gpus(job.tasks)) <= idle:
             job.tasks, idle = tasks, idle - more
-
-
-def _earliest(admits: Callable[[float], bool], now: float, least_s: float) -> float | None:
-    """Return the earliest deadline that is admitted, to `CLOSE_S`; None: there is none in
-    `MOST_AHEAD_S`."""
-    before, after = 0.0, least_s
-    while not admits(now + after):
-        before, after = after, after * 2
-        if before > MOST_AHEAD_S:
-            return None
-    while after - before > CLOSE_S:
-        between = (before + after) / 2
-        before, after = (before, between) if admits(now + between) else (between, after)
-    return now + after
 
 
 def _pays(job: _Job, now: float) -> bool:

@@ -160,6 +160,28 @@ def test_elasticflow_refuses_at_submission_a_deadline_that_makes_others_late(ali
     assert due(alice, vc, "later", hours=hours + 0.1).pk
 
 
+def test_chronus_refuses_at_submission_a_deadline_for_which_too_few_terms_are_left(alice, vc):
+    VirtualCluster.objects.filter(pk=vc.pk).update(policy={"name": "chronus"})
+    vc.refresh_from_db()
+
+    def two_hours(name: str, hours: float) -> Job:
+        deadline = (timezone.now() + timedelta(hours=hours)).isoformat()
+        own = {"duration": "2h", "deadline": deadline}
+        return submit(alice, vc, name=name, instances=8, skep=own)
+
+    first = two_hours("first", 3)
+    tick()
+    running(first)
+    with pytest.raises(SkepError) as refused:
+        two_hours("late", 3)
+    assert refused.value.code == "deadline_cannot_be_met"
+    assert "without making another job late. The earliest deadline is" in refused.value.message
+    earliest = datetime.fromisoformat(refused.value.details["earliest_deadline"])
+    hours = (earliest - timezone.now()).total_seconds() / 3600
+    assert 4 < hours < 6
+    assert two_hours("later", hours + 0.1).pk  # although no places become free until then
+
+
 def due(user, vc, name: str, *, hours: float) -> Job:
     """Ten hours of work with two tasks, two and a half with eight."""
     deadline = (timezone.now() + timedelta(hours=hours)).isoformat()

@@ -33,9 +33,9 @@ def issue_of(job: Job, forecast: Reason | None) -> Issue | None:
     if job.deadline_at is None or shortest_s is None:
         return None
     if (forecast or {}).get("code") == Code.NOT_ADMITTED:
-        return _not_admitted(job.deadline_at, forecast or {})
-    if policies.chooses_sizes(choice_of(job.vc.policy)):
-        return None  # its size, and with it how long it runs, is not known yet
+        return _not_admitted(job, job.deadline_at, forecast or {})
+    if policies.admits_by_deadline(choice_of(job.vc.policy)):
+        return None  # it may begin earlier than places become free, and its size may change
     start = _earliest_start(job, forecast)
     end, due = start + shortest_s, job.deadline_at.timestamp()
     if end <= due:
@@ -55,12 +55,13 @@ def issue_of(job: Job, forecast: Reason | None) -> Issue | None:
     return Issue(CODE, message, PATH, details=details)
 
 
-def _not_admitted(deadline: datetime, forecast: Mapping[str, Any]) -> Issue:
+def _not_admitted(job: Job, deadline: datetime, forecast: Mapping[str, Any]) -> Issue:
     """Return why the policy of the virtual cluster would not admit a job with this deadline."""
     earliest = forecast["details"].get("earliest")
+    sizes = policies.chooses_sizes(choice_of(job.vc.policy))
     message = (
         f"Its deadline, {_words(deadline.timestamp())}, cannot be met without making another job "
-        "late, even with as many tasks as it may have. "
+        f"late{', even with as many tasks as it may have' if sizes else ''}. "
     )
     details: dict[str, Any] = {"deadline": deadline.isoformat()}
     if earliest is None:
