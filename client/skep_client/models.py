@@ -812,6 +812,18 @@ class MoreMemory(Model):
     suggested_mb: int = 0
 
 
+class MovedJob(Model):
+    id: str
+    name: str
+    owner: str = ""
+    state: str = ""
+    by_s: float | None = None
+    old_start_at: float | None = None
+    new_start_at: float | None = None
+    old_end_at: float | None = None
+    new_end_at: float | None = None
+
+
 class NamedJob(Model):
     id: str
     name: str
@@ -1285,6 +1297,7 @@ class SimulationInputs(Model):
     placement: str = ""
     restart_s: float = 0
     changes: list[Shares] = Field(default_factory=list)
+    policy_of: str = ""
 
 
 class SimulationOptions(Model):
@@ -1632,6 +1645,26 @@ class Webhook(Model):
 
 class WebhookSecret(Model):
     secret: str = ""
+
+
+class WhatIfSide(Model):
+    """
+    A run from now on. Starts and ends are of the jobs that wait, in seconds from now on.
+    """
+
+    scenario: str = ""
+    policy: str = ""
+    starting: int = 0
+    avg_start_s: float = 0
+    p95_start_s: float = 0
+    avg_end_s: float = 0
+    p95_end_s: float = 0
+    never_end: int = 0
+    gaining: int = 0
+    losing: int = 0
+    gains: list[MovedJob] = Field(default_factory=list)
+    losses: list[MovedJob] = Field(default_factory=list)
+    hidden: int = 0
 
 
 class WorkingFiles(Model):
@@ -2047,24 +2080,6 @@ class Running(Model):
     preemptible: bool = False
 
 
-class Simulation(Model):
-    id: str
-    owner: str = ""
-    virtual_cluster: str = ""
-    state: str = ""
-    source: str = ""
-    policies: list[str] = Field(default_factory=list)
-    jobs_total: int = 0
-    jobs_ended: int = 0
-    created_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    error: SimulationError | None = None
-    request: SimulationInputs | None = None
-    runs: list[SimulatedRun] = Field(default_factory=list)
-    forecast: PolicyForecast | None = None
-
-
 class Storage(Model):
     name: str
     description: str = ""
@@ -2121,6 +2136,19 @@ class Waiting(Model):
     reserved: Reserved | None = None
     expected_start: datetime | None = None
     reason: Reason | None = None
+
+
+class WhatIf(Model):
+    """
+    The jobs of now, as the cluster is (the first side) and as it would be (the others).
+    """
+
+    at: float
+    running: int = 0
+    waiting: int = 0
+    unknown_durations: int = 0
+    opportunistic: int = 0
+    sides: list[WhatIfSide] = Field(default_factory=list)
 
 
 class Attempt(Model):
@@ -2230,6 +2258,25 @@ class Report(Model):
     idle_jobs: list[ReportJob] = Field(default_factory=list)
     waiting: WaitingTimes | None = None
     budget: Budget | None = None
+
+
+class Simulation(Model):
+    id: str
+    owner: str = ""
+    virtual_cluster: str = ""
+    state: str = ""
+    source: str = ""
+    policies: list[str] = Field(default_factory=list)
+    jobs_total: int = 0
+    jobs_ended: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: SimulationError | None = None
+    request: SimulationInputs | None = None
+    runs: list[SimulatedRun] = Field(default_factory=list)
+    forecast: PolicyForecast | None = None
+    now: WhatIf | None = None
 
 
 class Task(Model):

@@ -19,7 +19,7 @@ from skep_platform.accounts import current_user
 from skep_platform.core.api import Body, parameters, validated
 from skep_platform.core.paging import page, paged
 from skep_platform.core.throttling import Exports
-from skep_platform.simulations import forecasting, history, queries, running, services
+from skep_platform.simulations import forecasting, history, queries, running, services, what_if
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import policies
@@ -89,7 +89,8 @@ class ChangeBody(Body):
         default="",
         allow_blank=True,
         max_length=63,
-        help_text="Who gets or gives them; empty: no one owns them.",
+        help_text="Who gets or gives them; empty: no one owns them. From now on: whose quota "
+        "changes; empty: whole nodes come or go.",
     )
     gpu_model = serializers.CharField(max_length=100)
     gpus = serializers.IntegerField(
@@ -106,10 +107,10 @@ class SimulationBody(Body):
         help_text="Simulate it alone, on what it owns; empty: the whole cluster (admins).",
     )
     source = serializers.ChoiceField(  # type: ignore[assignment]
-        ["history", "made_up"],
+        ["history", "made_up", what_if.SOURCE],
         required=False,
         default="history",
-        help_text="Jobs that ended, or made-up ones.",
+        help_text="Jobs that ended, made-up ones, or those that wait and run now.",
     )
     since = serializers.DateTimeField(required=False)
     until = serializers.DateTimeField(required=False)
@@ -121,7 +122,17 @@ class SimulationBody(Body):
     )
     seed = serializers.IntegerField(required=False, default=0, min_value=0, max_value=999_999_999)
     policies = serializers.ListField(
-        child=serializers.CharField(max_length=200), min_length=1, max_length=MOST_POLICIES
+        child=serializers.CharField(max_length=200),
+        max_length=MOST_POLICIES,
+        help_text="From now on: those to compare to the present one, may be empty.",
+    )
+    policy_of = serializers.CharField(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=63,
+        help_text="From now on, of the whole cluster: the virtual cluster that gets the policies; "
+        "empty: all.",
     )
     placement = serializers.ChoiceField(
         PLACEMENTS,
@@ -140,7 +151,16 @@ class SimulationBody(Body):
         most = running.MOST_JOBS[attrs["placement"]]
         if attrs["source"] == "made_up" and attrs["jobs"] > most:
             raise serializers.ValidationError({"jobs": [f"At most {most} with this placement."]})
+        now = attrs["source"] == what_if.SOURCE
+        if not now and not attrs["policies"]:
+            raise serializers.ValidationError({"policies": ["Name at least one policy."]})
+        if now and attrs["placement"] != "cells":
+            message = "What runs now is simulated with cells only."
+            raise serializers.ValidationError({"placement": [message]})
         vc = attrs["virtual_cluster"]
+        if attrs["policy_of"] not in ("", vc) and (vc or not now):
+            message = "It goes with `now` and the whole cluster."
+            raise serializers.ValidationError({"policy_of": [message]})
         if vc and any(change["virtual_cluster"] not in ("", vc) for change in attrs["changes"]):
             message = "Only the virtual cluster that is simulated can change."
             raise serializers.ValidationError({"changes": [message]})
@@ -211,6 +231,7 @@ class SimulationInputsSerializer(serializers.Serializer[Any]):
     placement = serializers.ChoiceField(PLACEMENTS)
     restart_s = serializers.FloatField()
     changes = SharesSerializer(many=True)
+    policy_of = serializers.CharField(help_text="Empty: all virtual clusters.")
 
 
 class ForecastSideSerializer(serializers.Serializer[Any]):
@@ -251,11 +272,64 @@ class PolicyForecastSerializer(serializers.Serializer[Any]):
     hidden = serializers.IntegerField(help_text="Of these twenty those that you may not see.")
 
 
+class MovedJobSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+    state = serializers.ChoiceField(["waiting", "running"])
+    by_s = serializers.FloatField(
+        allow_null=True,
+        help_text="It ends later by so much; negative: earlier. Null: in one of the two never.",
+    )
+    old_start_at = serializers.FloatField(
+        allow_null=True, help_text="As the cluster is; seconds since the epoch. Null: never."
+    )
+    new_start_at = serializers.FloatField(allow_null=True)
+    old_end_at = serializers.FloatField(allow_null=True)
+    new_end_at = serializers.FloatField(allow_null=True)
+
+
+class WhatIfSideSerializer(serializers.Serializer[Any]):
+    """A run from now on. Starts and ends are of the jobs that wait, in seconds from now on."""
+
+    scenario = serializers.ChoiceField(["as_is", "changed"])
+    policy = serializers.CharField()
+    starting = serializers.IntegerField(help_text="Jobs that wait now and start.")
+    avg_start_s = serializers.FloatField()
+    p95_start_s = serializers.FloatField()
+    avg_end_s = serializers.FloatField()
+    p95_end_s = serializers.FloatField()
+    never_end = serializers.IntegerField(help_text="Jobs that never start, or never again.")
+    gaining = serializers.IntegerField(
+        help_text="Jobs that end at least a minute earlier than in the first run."
+    )
+    losing = serializers.IntegerField(help_text="At least a minute later, or not at all.")
+    gains = MovedJobSerializer(many=True, help_text="The ten that gain most, if you see them.")
+    losses = MovedJobSerializer(many=True, help_text="The ten that lose most, if you see them.")
+    hidden = serializers.IntegerField(help_text="Of these twenty those that you may not see.")
+
+
+class WhatIfSerializer(serializers.Serializer[Any]):
+    """The jobs of now, as the cluster is (the first side) and as it would be (the others)."""
+
+    at = serializers.FloatField(help_text="Seconds since the epoch: the moment it begins with.")
+    running = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+    unknown_durations = serializers.IntegerField(
+        help_text="Jobs without estimate: they run as long as the median job."
+    )
+    opportunistic = serializers.IntegerField(help_text="Jobs that are left out.")
+    sides = WhatIfSideSerializer(many=True, help_text="In the order of `runs`.")
+
+
 class SimulationSerializer(SimulationSummarySerializer):
     request = SimulationInputsSerializer()
     runs = SimulatedRunSerializer(many=True, help_text="Empty until it has succeeded.")
     forecast = PolicyForecastSerializer(
         allow_null=True, help_text="Of the forecast of a policy, once it has succeeded."
+    )
+    now = WhatIfSerializer(
+        allow_null=True, help_text="Of a simulation from now on, once it has succeeded."
     )
 
 
@@ -280,7 +354,8 @@ class SimulationsView(APIView):
         vc = queries.scope(request.user, body.pop("virtual_cluster"))
         for name in ("since", "until"):
             body[name] = body[name].isoformat()
-        made = services.create(current_user.user(request), vc, body)
+        create = what_if.ask if body["source"] == what_if.SOURCE else services.create
+        made = create(current_user.user(request), vc, body)
         return Response(shown(request.user, made), status=201)
 
 
@@ -417,6 +492,8 @@ def shown(user: Any, row: Simulation) -> Any:
     window: dict[str, Any] = {"since": None, "until": None}
     if row.request["source"] == "history":
         window = {name: datetime.fromisoformat(row.request[name]) for name in window}
-    body = _summary(row) | {"request": row.request | window, "runs": runs}
+    body = _summary(row) | {"request": {"policy_of": ""} | row.request | window, "runs": runs}
     body["forecast"] = forecasting.shown(user, stored) if stored else None
+    now = (row.result or {}).get("now")
+    body["now"] = what_if.shown(user, now) if now else None
     return SimulationSerializer(body).data

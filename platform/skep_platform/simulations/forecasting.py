@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -31,7 +31,7 @@ from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy.models import VirtualCluster, choice_of
 from skep_platform.tenancy.services import chosen_policy
 from skep_scheduler import policies
-from skep_scheduler.model import Allocation, Gang
+from skep_scheduler.model import Allocation, Gang, Inventory
 from skep_scheduler.simulator.snapshot import Snapshot, encode
 from skep_scheduler.state import ClusterState
 
@@ -45,6 +45,66 @@ SHOWN = 10  # jobs that gain most, and that lose most
 NOTICED_S = 60.0  # a difference below it is none
 UNKNOWN_S = 3600.0  # of a job of which nothing is known, where no job has ended yet
 LEAST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The guaranteed gangs of a virtual cluster, or of all of them, at one moment.
+
+    running: those that hold places and are not about to leave them
+    waiting: those without a place, also those that have a reserved one
+    left_out: how many gangs are not among them: opportunistic ones, and those that leave
+    """
+
+    inventory: Inventory
+    running: list[Allocation]
+    waiting: list[Gang]
+    left_out: int
+
+    @property
+    def gangs(self) -> list[Gang]:
+        return [*(held.gang for held in self.running), *self.waiting]
+
+    def left_s(self, now: float, usual_s: Mapping[str, float]) -> dict[str, float]:
+        """Return how long each gang has to run yet (seconds), by id. `usual_s`: how long a gang
+        runs of which nothing is known, by virtual cluster."""
+        left = {
+            held.gang.id: _left(held.gang, now - held.placed_at, usual_s.get(held.gang.vc))
+            for held in self.running
+        }
+        return left | {gang.id: _left(gang, 0.0, usual_s.get(gang.vc)) for gang in self.waiting}
+
+    def about(self, now: float) -> dict[str, Any]:
+        """Return what is shown of it, and under `states` what each gang does, by id."""
+        states = {gang.id: "waiting" for gang in self.waiting}
+        return {
+            "at": now,
+            "running": len(self.running),
+            "waiting": len(self.waiting),
+            "unknown_durations": sum(gang.expected_s is None for gang in self.gangs),
+            "opportunistic": self.left_out,
+            "states": states | {held.gang.id: "running" for held in self.running},
+        }
+
+
+def present(state: ClusterState, vc: str) -> Present:
+    """Return what runs and waits now. `vc` "": in all virtual clusters."""
+    placed = [held for held in state.running.values() if vc in ("", held.gang.vc)]
+    running = [
+        held for held in placed if not (held.gang.opportunistic or held.downgraded or held.leaving)
+    ]
+    known = {gang.id: gang for gang in state.queued() if gang.id not in state.running}
+    known |= {gang: nominated.gang for gang, nominated in state.nominated.items()}
+    waiting = [gang for gang in known.values() if vc in ("", gang.vc) and not gang.opportunistic]
+    ids = {held.gang.id for held in placed if not held.leaving}
+    ids |= {gang.id for gang in state.waiting.values() if vc in ("", gang.vc)}
+    ids -= {held.gang.id for held in running} | {gang.id for gang in waiting}
+    return Present(state.inventory, running, waiting, len(ids))
+
+
+def usual_s(lasted: Sequence[float]) -> float:
+    """Return how long a job runs of which nothing is known, by those of the last week."""
+    return median(lasted) if lasted else UNKNOWN_S
 
 
 def ask(user: User, vc: VirtualCluster, wanted: Mapping[str, Any]) -> tuple[Simulation, bool]:
@@ -61,8 +121,9 @@ def ask(user: User, vc: VirtualCluster, wanted: Mapping[str, Any]) -> tuple[Simu
     except policies.PolicyError as error:
         raise SkepError(error.message, code=error.code, **error.details) from None
     with shared_state.view() as state:
-        facts: list[Any] = [sorted(known.id for known in _waiting(state, vc.name))]
-        facts.append(sorted((held.gang.id, held.placed_at) for held in _running(state, vc.name)))
+        now = present(state, vc.name)
+    facts: list[Any] = [sorted(known.id for known in now.waiting)]
+    facts.append(sorted((held.gang.id, held.placed_at) for held in now.running))
     text = json.dumps([choices, facts], sort_keys=True)
     fingerprint = hashlib.sha256(text.encode()).hexdigest()
     usable = [SimulationState.QUEUED, SimulationState.RUNNING, SimulationState.SUCCEEDED]
@@ -103,11 +164,9 @@ def write(simulation: Simulation, path: Path) -> tuple[int, dict[str, Any]]:
     assert vc is not None
     now = timezone.now().timestamp()
     with shared_state.view() as state:
-        running, waiting = _running(state, vc.name), _waiting(state, vc.name)
-        inventory = state.inventory
-        gangs = [held.gang for held in state.running.values() if not held.leaving]
-        gangs += state.waiting.values()
-    recent, lasted = _recent(simulation.owner, vc, now, wanted=len(running) + len(waiting) < FEW)
+        found = present(state, vc.name)
+    running, waiting = found.running, found.waiting
+    recent, lasted = recent_of(simulation.owner, vc, now, wanted=len(running) + len(waiting) < FEW)
     number = len(running) + len(waiting) + len(recent)
     if not number:
         message = "No guaranteed job waits or runs, and none ended in the last week."
@@ -115,40 +174,27 @@ def write(simulation: Simulation, path: Path) -> tuple[int, dict[str, Any]]:
     if number > MOST_JOBS:
         message = f"More than {MOST_JOBS:,} jobs wait and run: a forecast takes at most so many."
         raise SkepError(message, code="too_many_jobs", most=MOST_JOBS)
-    usual = median(lasted) if lasted else UNKNOWN_S
-    left = {held.gang.id: _left(held.gang, now - held.placed_at, usual) for held in running}
-    left |= {gang.id: _left(gang, 0.0, usual) for gang in waiting}
+    left = found.left_s(now, {vc.name: usual_s(lasted)})
     left |= {gang.id: seconds for gang, seconds in recent}
     come = [gang for gang, _ in recent]
+    inventory = found.inventory
     if any(policies.learns_services(choice_of(choice)) for choice in request["choices"]):
         hour = ended_services.hour_now()
         inventory = ended_services.with_services(inventory, [vc.name], hour)
     snapshot = Snapshot(now, vc.name, inventory, tuple(running), (*waiting, *come), left)
-    choices = [
-        (name, asdict(choice_of(choice)))
+    runs = [
+        {"label": name, "choice": asdict(choice_of(choice)), "policy_of": vc.name, "changes": []}
         for name, choice in zip(request["policies"], request["choices"], strict=True)
     ]
-    path.write_text(json.dumps({"snapshot": encode(snapshot), "choices": choices}))
-    known = [*(held.gang for held in running), *waiting]
-    left_out = {gang.id for gang in gangs if gang.vc == vc.name} - {gang.id for gang in known}
-    about = {
-        "at": now,
-        "running": len(running),
-        "waiting": len(waiting),
-        "recent": len(recent),
-        "unknown_durations": sum(gang.expected_s is None for gang in known),
-        "opportunistic": len(left_out),
-        "states": {gang.id: "waiting" for gang in waiting}
-        | {held.gang.id: "running" for held in running},
-    }
-    return number, about
+    path.write_text(json.dumps({"snapshot": encode(snapshot), "runs": runs}))
+    return number, found.about(now) | {"recent": len(recent)}
 
 
 def summary(runs: Sequence[Mapping[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
     """Return the forecast as it is stored: the figures of both policies, and the ids of the jobs
     that end earlier or later under the second one. `runs` are the two of the simulator."""
     states, now = about.pop("states"), about["at"]
-    old, new = ({job: (wait, end) for job, wait, end in run["jobs"]} for run in runs)
+    old, new = ({job: (wait, end) for job, wait, end, _ in run["jobs"]} for run in runs)
     changed, never = [], 0
     for job, (_, before) in old.items():
         after = new[job][1]
@@ -203,32 +249,16 @@ def _changed(entry: tuple[float, str, float, float], states: Mapping[str, str]) 
     }
 
 
-def _running(state: ClusterState, vc: str) -> list[Allocation]:
-    """Return its guaranteed gangs that hold places and are not about to leave them."""
-    return [
-        held
-        for held in state.running.values()
-        if held.gang.vc == vc and not (held.gang.opportunistic or held.downgraded or held.leaving)
-    ]
-
-
-def _waiting(state: ClusterState, vc: str) -> list[Gang]:
-    """Return its guaranteed gangs without a place, also those that have a reserved place."""
-    waiting = {known.id: known for known in state.queued()}
-    waiting |= {gang: known.gang for gang, known in state.nominated.items()}
-    return [gang for gang in waiting.values() if gang.vc == vc and not gang.opportunistic]
-
-
-def _left(gang: Gang, ran_s: float, usual_s: float) -> float:
+def _left(gang: Gang, ran_s: float, usual: float | None) -> float:
     """Return how long a gang has to run yet. One that overran its estimate is never taken for
     done."""
     before = gang.attained_gpu_s / gang.gpus if gang.gpus else 0.0
     ran = ran_s + before
-    expected = gang.expected_s if gang.expected_s is not None else usual_s
+    expected = gang.expected_s if gang.expected_s is not None else usual or UNKNOWN_S
     return max(expected - ran, 0.05 * ran, LEAST_S)
 
 
-def _recent(
+def recent_of(
     user: User, vc: VirtualCluster, now: float, *, wanted: bool
 ) -> tuple[list[tuple[Gang, float]], list[float]]:
     """Return the jobs of the last week as they would come again from now on, each with how long it

@@ -28,7 +28,7 @@ import structlog
 
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import ENVIRONMENT
-from skep_platform.simulations import forecasting, history, services
+from skep_platform.simulations import forecasting, history, services, what_if
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_scheduler.simulator.command import plain_model
 
@@ -68,8 +68,7 @@ def run_next() -> None:
     if found is None:
         return
     try:
-        live = found.request["source"] == forecasting.SOURCE
-        result = {"forecast": _forecast(found)} if live else {"runs": _run(found)}
+        result = _BY_SOURCE.get(found.request["source"], _run)(found)
     except Stopped:
         services.finish(found.pk, SimulationState.STOPPED)
     except SkepError as error:
@@ -83,7 +82,7 @@ def run_next() -> None:
         services.finish(found.pk, SimulationState.SUCCEEDED, result=result)
 
 
-def _run(simulation: Simulation) -> list[dict[str, Any]]:
+def _run(simulation: Simulation) -> dict[str, Any]:
     request = simulation.request
     scenarios = scenarios_of(simulation)
     _remove_left()
@@ -93,11 +92,12 @@ def _run(simulation: Simulation) -> list[dict[str, Any]]:
         if request["source"] == "history":
             jobs = _write(simulation, trace)
         watch = _Watch(simulation, jobs * len(request["policies"]) * len(scenarios))
-        return [
+        runs = [
             {"scenario": scenario.name} | found
             for scenario in scenarios
             for found in watch.runs(_command(request, scenario, trace), len(request["policies"]))
         ]
+    return {"runs": runs}
 
 
 def _forecast(simulation: Simulation) -> dict[str, Any]:
@@ -109,7 +109,21 @@ def _forecast(simulation: Simulation) -> dict[str, Any]:
         policies = len(simulation.request["policies"])
         watch = _Watch(simulation, jobs * policies)
         runs = watch.runs([*PROGRAM, "--watch", "--snapshot", str(path)], policies)
-    return forecasting.summary(runs, about)
+    return {"forecast": forecasting.summary(runs, about)}
+
+
+def _now(simulation: Simulation) -> dict[str, Any]:
+    """Run what runs and waits at this moment on, as the cluster is and as it would be."""
+    _remove_left()
+    with TemporaryDirectory(prefix=FOLDERS) as folder:
+        path = Path(folder) / "snapshot.json"
+        jobs, number, about = what_if.write(simulation, path)
+        watch = _Watch(simulation, jobs * number)
+        runs = watch.runs([*PROGRAM, "--watch", "--snapshot", str(path)], number)
+    return what_if.summary(runs, about)
+
+
+_BY_SOURCE = {forecasting.SOURCE: _forecast, what_if.SOURCE: _now}
 
 
 def _remove_left() -> None:

@@ -42,7 +42,7 @@ def create(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Si
     Raises Conflict `simulation_active` while another one of the user is not over, and SkepError for
     a policy that is not to be had or named twice, and for a change that cannot be made.
     """
-    _check_policies(request["policies"], request["placement"])
+    check_policies(request["policies"], request["placement"])
     _check_changes(user, vc, request["changes"])
     return store(user, vc, request)
 
@@ -69,7 +69,8 @@ def store(user: User, vc: VirtualCluster | None, request: dict[str, Any]) -> Sim
     return made
 
 
-def _check_policies(policies: Sequence[str], placement: str) -> None:
+def check_policies(policies: Sequence[str], placement: str) -> None:
+    """Raises SkepError for a policy that cannot be simulated so, and `duplicate_policy`."""
     seen: list[PolicyChoice] = []
     for policy in policies:
         try:
@@ -90,11 +91,7 @@ def _check_changes(
     which its virtual cluster does not own: nothing would become of it."""
     if not changes:
         return
-    names = {change["virtual_cluster"] for change in changes} - {""}
-    known = set(tenancy.visible_to(user).filter(name__in=names).values_list("name", flat=True))
-    if unknown := sorted(names - known):
-        message = f"There is no virtual cluster {unknown[0]}: changes name those that there are."
-        raise SkepError(message, code="unknown_virtual_cluster", virtual_cluster=unknown[0])
+    check_names(user, {change["virtual_cluster"] for change in changes} - {""})
     owned = {name: dict(of_vc) for name, of_vc in history.cluster(user).owned.items()}
     for change in changes:
         model, name = change["gpu_model"], change["virtual_cluster"] or (vc.name if vc else "")
@@ -112,6 +109,14 @@ def _check_changes(
             raise SkepError(
                 message, code="gpus_not_owned", virtual_cluster=name, gpu_model=model, owned=had
             )
+
+
+def check_names(user: User, names: set[str]) -> None:
+    """Raises SkepError `unknown_virtual_cluster` unless the user may know them all."""
+    known = set(tenancy.visible_to(user).filter(name__in=names).values_list("name", flat=True))
+    if unknown := sorted(names - known):
+        message = f"There is no virtual cluster {unknown[0]}: changes name those that there are."
+        raise SkepError(message, code="unknown_virtual_cluster", virtual_cluster=unknown[0])
 
 
 def stop(simulation: Simulation) -> None:

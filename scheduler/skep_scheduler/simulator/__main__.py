@@ -16,7 +16,7 @@ from pathlib import Path
 
 from skep_scheduler.model import InvariantError
 from skep_scheduler.policies import PolicyError
-from skep_scheduler.simulator import snapshot
+from skep_scheduler.simulator import snapshot, what_if
 from skep_scheduler.simulator.command import SimulateRequest, execute, execute_all, plan_runs
 from skep_scheduler.simulator.presets.registry import PRESETS, policy_names
 from skep_scheduler.simulator.results import STARVED_AFTER_S
@@ -96,16 +96,21 @@ def _snapshot_runs(path: Path) -> None:
     data = json.loads(path.read_text())
     known = snapshot.decode(data["snapshot"])
     jobs = len(known.running) + len(known.waiting)
-    total, before = jobs * len(data["choices"]), 0
+    total, before = jobs * len(data["runs"]), 0
     _report(ended=0, total=total)
-    for label, choice in data["choices"]:
+    for asked in data["runs"]:
+        begin = what_if.changed(known, [what_if.GpuChange(*one) for one in asked["changes"]])
+        if asked["choice"] is not None:
+            choice = snapshot.choice_of(asked["choice"])
+            begin = what_if.with_policy(begin, asked["policy_of"], choice)
         report = partial(_report_ended, before, total)
         try:
-            found, figures, series = snapshot.run(known, snapshot.choice_of(choice), report)
+            found, figures, series = snapshot.run(begin, None, report)
         except InvariantError as error:
-            raise broken_invariant(label, "the present queue", 0, error) from error
-        line = {"policy": label, **figures}
-        _report(line=line, series=series, jobs=[[j.id, j.wait_s, j.ended_at] for j in found])
+            raise broken_invariant(asked["label"], "the present queue", 0, error) from error
+        line = {"policy": asked["label"], **figures}
+        rows = [[job.id, job.wait_s, job.ended_at, job.started_at] for job in found]
+        _report(line=line, series=series, jobs=rows)
         before += jobs
         _report(ended=before, total=total)
 

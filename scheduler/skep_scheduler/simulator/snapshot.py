@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from skep_scheduler import usage
 from skep_scheduler.model import (
     Allocation,
     Claim,
@@ -27,7 +28,7 @@ from skep_scheduler.model import (
     VirtualCluster,
 )
 from skep_scheduler.simulator.cluster import SimulatedCluster
-from skep_scheduler.simulator.results import percentile
+from skep_scheduler.simulator.results import Outcome, percentile
 
 GRACE_S = 30.0
 MOST_TICKS = 200_000
@@ -36,7 +37,7 @@ MOST_TICKS = 200_000
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """now: seconds since the epoch
-    vc: the virtual cluster whose policy is compared; the others have no gangs here
+    vc: the virtual cluster whose policy is compared; the others have no gangs here. "": all have
     running, waiting: its gangs; one that waits and was submitted after `now` arrives then
     left_s: how long each of them has to run yet (seconds), by id
     restart_s: what each start after a preemption costs
@@ -54,20 +55,25 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class JobForecast:
     """What becomes of one gang. wait_s: how long it waits from the moment of the snapshot on, or
-    from its later arrival; ended_at: None for one that never starts."""
+    from its later arrival; started_at: when it starts for the first time from then on; ended_at:
+    None for one that never starts."""
 
     id: str
     wait_s: float | None
     ended_at: float | None
+    started_at: float | None = None
 
 
 def run(
-    snapshot: Snapshot, choice: PolicyChoice, report: Callable[[int], None] | None = None
+    snapshot: Snapshot,
+    choice: PolicyChoice | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> tuple[list[JobForecast], dict[str, float | int], list[tuple[float, int, int]]]:
-    """Return what becomes of each gang under the policy, the figures, and the series of (second
-    since the snapshot, gangs that wait, GPUs in use). Raises `RuntimeError` after `MOST_TICKS`."""
+    """Return what becomes of each gang under the policy (None: those that virtual clusters have),
+    the figures, and the series of (second since the snapshot, gangs that wait, GPUs in use). Raises
+    `RuntimeError` after `MOST_TICKS`."""
     vcs = tuple(
-        replace(vc, policy=choice) if vc.name == snapshot.vc else vc
+        replace(vc, policy=choice) if choice is not None and vc.name == snapshot.vc else vc
         for vc in snapshot.inventory.virtual_clusters
     )
     cluster = SimulatedCluster(
@@ -91,9 +97,25 @@ def run(
         if known.ended_at is not None:
             began = max(snapshot.now, known.gang.submitted_at)
             wait = max(known.ended_at - began - known.served_s, 0.0)
-        found.append(JobForecast(gang_id, wait, known.ended_at))
+        found.append(JobForecast(gang_id, wait, known.ended_at, known.first_started_at))
     series = [(round(at - snapshot.now, 1), *more) for at, *more in cluster.series]
-    return found, figures(snapshot, found) | {"ticks": ticks}, series  # type: ignore[return-value]
+    counted = _outcome(snapshot, cluster).figures() | figures(snapshot, found) | {"ticks": ticks}
+    return found, counted, series  # type: ignore[return-value]
+
+
+def _outcome(snapshot: Snapshot, cluster: SimulatedCluster) -> Outcome:
+    """Return what became of the gangs, with a clock that begins with the snapshot, on the GPUs that
+    the virtual cluster owns, or on all that are in service."""
+    known = cluster.outcome()
+    for job in known.jobs:
+        job.submitted_at = max(job.submitted_at, snapshot.now)
+    if snapshot.vc:
+        uses = usage.measure(cluster.state)
+        known.gpus = sum(use.owned for (vc, _), use in uses.items() if vc == snapshot.vc)
+    else:
+        in_service = (node for node in snapshot.inventory.nodes if node.schedulable)
+        known.gpus = sum(device.healthy for node in in_service for device in node.devices)
+    return known
 
 
 def figures(snapshot: Snapshot, found: Sequence[JobForecast]) -> dict[str, float | int]:
