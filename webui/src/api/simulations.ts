@@ -8,9 +8,13 @@ export type Simulation = Schemas["Simulation"];
 export type SimulationSummary = Schemas["SimulationSummary"];
 export type SimulationOptions = Schemas["SimulationOptions"];
 export type SimulationBody = Schemas["SimulationBodyRequest"];
+export type SimulatedCluster = Schemas["SimulatedCluster"];
 export type SimulatedRun = Schemas["SimulatedRun"];
 export type PolicyForecast = Schemas["PolicyForecast"];
 export type ChangedJob = Schemas["ChangedJob"];
+export type WhatIf = Schemas["WhatIf"];
+export type WhatIfSide = Schemas["WhatIfSide"];
+export type MovedJob = Schemas["MovedJob"];
 export type Placement = Schemas["SimulatedPlacement"];
 
 const REFRESH_MS = 1000;

@@ -1,11 +1,12 @@
 import { Button, MultiSelect, NumberInput, SegmentedControl, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, type ReactNode, useState } from "react";
 import { errorMessage } from "@/api/errors";
 import {
   createSimulation,
   type Placement,
+  type SimulatedCluster,
   simulatedCluster,
   type SimulationBody,
   type SimulationOptions,
@@ -18,6 +19,7 @@ import { policyLabel } from "@/features/simulations/labels";
 import css from "./simulator.module.css";
 
 const WHOLE = "";
+const MORE_GPUS = 16;
 const DAY_MS = 86_400_000;
 const DEFAULT_POLICIES = ["priority_ageing", "srtf"];
 
@@ -43,7 +45,10 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
   const [placement, setPlacement] = useState<Placement>("cells");
   const [policies, setPolicies] = useState(search.policies?.split(",") ?? DEFAULT_POLICIES);
   const [changes, setChanges] = useState<Change[]>([]);
-  const known = options.policies.filter(({ placements }) => placements.includes(placement));
+  const [policyOf, setPolicyOf] = useState(WHOLE);
+  const now = source === "now";
+  const engine = now ? "cells" : placement;
+  const known = options.policies.filter(({ placements }) => placements.includes(engine));
   const chosen = policies.filter((name) => known.some((policy) => policy.name === name));
   const asking = useMutation({
     mutationFn: createSimulation,
@@ -63,12 +68,13 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
       load: Number(load) / 100,
       seed: Number(seed),
       restart_s: 0,
-      placement,
+      placement: engine,
       policies: chosen,
+      policy_of: now && !vc ? policyOf : WHOLE,
       changes: changes
         .filter(({ gpus }) => gpus !== 0)
         .map((change) => ({
-          virtual_cluster: vc || change.vc,
+          virtual_cluster: now ? change.vc : vc || change.vc,
           gpu_model: change.model,
           gpus: change.gpus,
         })),
@@ -96,11 +102,14 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
             { value: "30", label: "of the last 30 days" },
             { value: "90", label: "of the last 90 days" },
             { value: "made_up", label: "made up" },
+            { value: "now", label: "that wait and run now" },
           ]}
-          value={source === "history" ? days : "made_up"}
+          value={source === "history" ? days : source}
           onChange={(value) => {
-            setSource(value === "made_up" ? "made_up" : "history");
-            if (value && value !== "made_up") setDays(value);
+            if (value === "made_up" || value === "now") setSource(value);
+            else setSource("history");
+            if (value && value !== "made_up" && value !== "now") setDays(value);
+            if ((value === "now") !== now) setChanges([]);
           }}
           allowDeselect={false}
           w={190}
@@ -112,7 +121,7 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
               value={jobs}
               onChange={setJobs}
               min={1}
-              max={options.most_jobs[placement]}
+              max={options.most_jobs[engine]}
               allowDecimal={false}
               w={130}
             />
@@ -138,8 +147,12 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
       </div>
       <div className={css.line}>
         <MultiSelect
-          label="Policies"
-          description={`Up to ${options.most_policies}, side by side; the others are compared to the first.`}
+          label={now ? "Other policies" : "Policies"}
+          description={
+            now
+              ? `Up to ${options.most_policies}, or none, compared to the present one.`
+              : `Up to ${options.most_policies}, side by side; the others are compared to the first.`
+          }
           data={known.map(({ name }) => ({ value: name, label: policyLabel(name) }))}
           value={chosen}
           onChange={setPolicies}
@@ -147,33 +160,50 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
           searchable
           className={css.wide}
         />
-        <SegmentedControl
-          aria-label="How jobs find GPUs"
-          value={placement}
-          onChange={(value) => {
-            setPlacement(value as Placement);
-          }}
-          data={[
-            { value: "cells", label: "As the live scheduler" },
-            { value: "nodes", label: "Fast, one pool" },
-          ]}
-        />
+        {now && !vc ? (
+          <Select
+            label="Of"
+            data={[
+              { value: WHOLE, label: "all virtual clusters" },
+              ...options.virtual_clusters.map((name) => ({ value: name, label: name })),
+            ]}
+            value={policyOf}
+            onChange={(value) => setPolicyOf(value ?? WHOLE)}
+            allowDeselect={false}
+            w={190}
+          />
+        ) : null}
+        {now ? null : (
+          <SegmentedControl
+            aria-label="How jobs find GPUs"
+            value={placement}
+            onChange={(value) => {
+              setPlacement(value as Placement);
+            }}
+            data={[
+              { value: "cells", label: "As the live scheduler" },
+              { value: "nodes", label: "Fast, one pool" },
+            ]}
+          />
+        )}
       </div>
       <p className={css.about}>
-        {placement === "cells"
-          ? "The live engine with cells, reservations and preemption"
-          : "Without virtual clusters and cells"}
-        : up to {options.most_jobs[placement]?.toLocaleString("en")} jobs and{" "}
+        {now
+          ? "What runs goes on where it is, what waits is placed by the live engine"
+          : engine === "cells"
+            ? "The live engine with cells, reservations and preemption"
+            : "Without virtual clusters and cells"}
+        : up to {options.most_jobs[engine]?.toLocaleString("en")} jobs and{" "}
         {options.most_seconds / 60} minutes.
       </p>
-      <Changes options={options} vc={vc} changes={changes} onChange={setChanges} />
+      <Changes options={options} vc={vc} now={now} changes={changes} onChange={setChanges} />
       {asking.error ? (
         <p className={css.error} role="alert">
           {errorMessage(asking.error)}
         </p>
       ) : null}
       <div>
-        <Button type="submit" loading={asking.isPending} disabled={chosen.length === 0}>
+        <Button type="submit" loading={asking.isPending} disabled={!now && chosen.length === 0}>
           Simulate
         </Button>
       </div>
@@ -189,14 +219,18 @@ function lastDays(days: number) {
 interface ChangesProps {
   options: SimulationOptions;
   vc: string;
+  now: boolean;
   changes: Change[];
   onChange: (changes: Change[]) => void;
 }
 
-/** What if a virtual cluster had more GPUs, or fewer? */
-function Changes({ options, vc, changes, onChange }: ChangesProps) {
+/** What if a virtual cluster, or from now on the cluster, had more GPUs, or fewer? */
+function Changes({ options, vc, now, changes, onChange }: ChangesProps) {
   const { data: cluster } = useQuery(simulatedCluster);
   const models = [...new Set(cluster?.groups.map(({ gpu_model }) => gpu_model))];
+  const names = vc ? [vc] : options.virtual_clusters;
+  const add = (of: string) =>
+    onChange([...changes, { vc: of, model: models[0] ?? "", gpus: sizeOf(cluster, models[0]) }]);
   const set = (index: number, part: Partial<Change>) =>
     onChange(changes.map((change, at) => (at === index ? { ...change, ...part } : change)));
   return (
@@ -204,12 +238,12 @@ function Changes({ options, vc, changes, onChange }: ChangesProps) {
       <legend>What if</legend>
       {changes.map((change, index) => (
         <div className={css.line} key={index}>
-          {vc ? null : (
+          {vc && !now ? null : (
             <Select
-              aria-label="Virtual cluster that changes"
+              aria-label={now ? "What changes" : "Virtual cluster that changes"}
               data={[
-                ...options.virtual_clusters.map((name) => ({ value: name, label: name })),
-                { value: WHOLE, label: "GPUs that no one owns" },
+                ...names.map((name) => ({ value: name, label: now ? `quota of ${name}` : name })),
+                { value: WHOLE, label: now ? "nodes of the cluster" : "GPUs that no one owns" },
               ]}
               value={change.vc}
               onChange={(value) => set(index, { vc: value ?? WHOLE })}
@@ -244,24 +278,38 @@ function Changes({ options, vc, changes, onChange }: ChangesProps) {
           </Button>
         </div>
       ))}
-      <div>
-        <Button
-          variant="default"
-          size="xs"
-          leftSection={<Icon name="plus" size={12} />}
-          disabled={models.length === 0}
-          onClick={() =>
-            onChange([
-              ...changes,
-              { vc: options.virtual_clusters[0] ?? WHOLE, model: models[0] ?? "", gpus: 16 },
-            ])
-          }
-        >
-          {vc ? `${vc} had more or fewer GPUs` : "a virtual cluster had more or fewer GPUs"}
-        </Button>
+      <div className={css.line}>
+        {now ? (
+          <AddButton disabled={models.length === 0} onClick={() => add(WHOLE)}>
+            the cluster had more or fewer nodes
+          </AddButton>
+        ) : null}
+        <AddButton disabled={models.length === 0} onClick={() => add(names[0] ?? WHOLE)}>
+          {now
+            ? `${vc || "a virtual cluster"} had another quota`
+            : `${vc || "a virtual cluster"} had more or fewer GPUs`}
+        </AddButton>
       </div>
     </fieldset>
   );
+}
+
+function AddButton(props: { disabled: boolean; onClick: () => void; children: ReactNode }) {
+  return (
+    <Button
+      variant="default"
+      size="xs"
+      leftSection={<Icon name="plus" size={12} />}
+      type="button"
+      {...props}
+    />
+  );
+}
+
+/** Sixteen GPUs, or as many as whole nodes of the model have. */
+function sizeOf(cluster: SimulatedCluster | undefined, model: string | undefined): number {
+  const size = cluster?.groups.find(({ gpu_model }) => gpu_model === model)?.gpus ?? MORE_GPUS;
+  return Math.ceil(MORE_GPUS / size) * size;
 }
 
 function scopesOf(options: SimulationOptions) {

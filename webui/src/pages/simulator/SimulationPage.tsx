@@ -25,6 +25,7 @@ import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { ForecastAnswer } from "@/features/simulations/ForecastAnswer";
 import { percentDone } from "@/features/simulations/labels";
+import { WhatIfAnswer } from "./WhatIfAnswer";
 import { comparedTo, runLabel, scopeOf, stateLabel } from "./labels";
 import css from "./simulator.module.css";
 
@@ -86,16 +87,23 @@ function Facts({ simulation: { request, source, owner, ...found } }: { simulatio
       <span>
         {source === "live"
           ? "The present queue under another policy"
-          : source === "history" && since && until
-            ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
-            : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
+          : source === "now"
+            ? "What waits and runs now"
+            : source === "history" && since && until
+              ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
+              : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
       </span>
+      {request.policy_of ? <span>Other policies of {request.policy_of}</span> : null}
       <span>{request.placement === "cells" ? "As the live scheduler" : "Fast, one pool"}</span>
       {request.changes.map((change) => (
         <span key={`${change.virtual_cluster} ${change.gpu_model}`}>
           What if: {change.gpus > 0 ? "+" : "−"}
           {Math.abs(change.gpus).toLocaleString("en")} {shortModel(change.gpu_model)}{" "}
-          {change.virtual_cluster ? `for ${change.virtual_cluster}` : ""}
+          {change.virtual_cluster
+            ? `for ${change.virtual_cluster}`
+            : source === "now"
+              ? "in the cluster"
+              : ""}
         </span>
       ))}
       <span className="dim">by {owner}</span>
@@ -106,7 +114,13 @@ function Facts({ simulation: { request, source, owner, ...found } }: { simulatio
 function Content({ simulation: found }: { simulation: Simulation }) {
   if (isActive(found)) return <Waiting simulation={found} />;
   if (found.forecast) return <ForecastAnswer forecast={found.forecast} />;
-  if (found.runs.length > 0) return <Results runs={found.runs} />;
+  if (found.runs.length > 0)
+    return (
+      <>
+        {found.now ? <WhatIfAnswer now={found.now} runs={found.runs} /> : null}
+        <Results runs={found.runs} since={found.now ? "now" : "the first one"} />
+      </>
+    );
   return (
     <EmptyState
       title={found.error ? "It has no result" : "It was stopped"}
@@ -142,7 +156,7 @@ function Waiting({ simulation: found }: { simulation: Simulation }) {
   );
 }
 
-function Results({ runs }: { runs: SimulatedRun[] }) {
+function Results({ runs, since }: { runs: SimulatedRun[]; since: string }) {
   const columns = useMemo(() => columnsOf(runs), [runs]);
   return (
     <>
@@ -150,13 +164,13 @@ function Results({ runs }: { runs: SimulatedRun[] }) {
         <Bars runs={runs} title="Mean completion time" value={(run) => run.figures.avg_jct_s} />
         <Bars runs={runs} title="Mean wait" value={(run) => run.figures.avg_wait_s} />
         <MetricPlot
-          title="Jobs that wait, by time since the first one"
+          title={`Jobs that wait, by time since ${since}`}
           lines={linesOf(runs, 1)}
           x="elapsed"
           log={false}
         />
         <MetricPlot
-          title="GPUs in use, by time since the first job"
+          title={`GPUs in use, by time since ${since}`}
           lines={linesOf(runs, 2)}
           x="elapsed"
           log={false}

@@ -97,8 +97,10 @@ function aSimulation(part: Partial<Simulation> = {}): Simulation {
       placement: "cells",
       restart_s: 0,
       changes: [],
+      policy_of: "",
     },
     forecast: null,
+    now: null,
     runs: [],
     ...part,
   };
@@ -136,6 +138,82 @@ test("what was chosen is asked, and leads to its result", async () => {
     changes: [{ virtual_cluster: "vision", gpu_model: "A100", gpus: 16 }],
   });
   expect(Date.parse(body.until ?? "") - Date.parse(body.since ?? "")).toBe(30 * 86_400_000);
+});
+
+test("what waits and runs now is asked of the cluster with other nodes and quotas", async () => {
+  const moved = {
+    id: ID,
+    name: "train",
+    owner: "ann",
+    state: "waiting" as const,
+    by_s: null,
+    old_start_at: 1_767_225_600,
+    new_start_at: null,
+    old_end_at: 1_767_229_200,
+    new_end_at: null,
+  };
+  const side = {
+    scenario: "as_is" as const,
+    policy: "fifo",
+    starting: 3,
+    avg_start_s: 3600,
+    p95_start_s: 7200,
+    avg_end_s: 7200,
+    p95_end_s: 10_800,
+    never_end: 0,
+    gaining: 0,
+    losing: 0,
+    gains: [],
+    losses: [],
+    hidden: 0,
+  };
+  const worse = { ...side, policy: "srtf", never_end: 1, losing: 2, losses: [moved], hidden: 1 };
+  const requests = serve({
+    ...answers,
+    "GET /simulations/options": { ...options, whole_cluster: true },
+    "POST /simulations": aSimulation({ source: "now", state: "QUEUED" }),
+    [`GET /simulations/${ID}`]: aSimulation({
+      source: "now",
+      runs: [aRun("fifo", 3600), aRun("srtf", 1800)],
+      now: {
+        at: 1_767_222_000,
+        running: 2,
+        waiting: 3,
+        unknown_durations: 1,
+        opportunistic: 0,
+        sides: [side, worse],
+      },
+    }),
+  });
+  renderPages(PAGES, "/simulator?policies=srtf");
+  const form = await screen.findByRole("form", { name: "What to simulate" });
+  await userEvent.click(within(form).getByRole("combobox", { name: "Jobs" }));
+  await userEvent.click(screen.getByRole("option", { name: "that wait and run now" }));
+  expect(within(form).queryByRole("radio", { name: "Fast, one pool" })).toBeNull();
+  await userEvent.click(within(form).getByRole("combobox", { name: "Of" }));
+  await userEvent.click(screen.getByRole("option", { name: "vision" }));
+  await userEvent.click(await within(form).findByRole("button", { name: /more or fewer nodes/ }));
+  await userEvent.click(within(form).getByRole("button", { name: /another quota/ }));
+  await userEvent.click(within(form).getByRole("button", { name: "Simulate" }));
+
+  const table = await screen.findByRole("table", { name: "Starts and ends of waiting jobs" });
+  expect(within(table).getAllByRole("row")[2]).toHaveTextContent(/srtf/);
+  const worst = screen.getByRole("table", { name: "End later under srtf: 2 jobs" });
+  expect(within(worst).getByRole("link", { name: "train" })).toHaveAttribute("href", `/jobs/${ID}`);
+  expect(within(worst).getAllByText("never")).toHaveLength(2);
+  expect(screen.getByText("1 job that you may not see not listed.")).toBeVisible();
+  const asked = requests.find(({ method }) => method === "POST");
+  expect(await asked?.json()).toMatchObject({
+    virtual_cluster: "",
+    source: "now",
+    policies: ["srtf"],
+    policy_of: "vision",
+    placement: "cells",
+    changes: [
+      { virtual_cluster: "", gpu_model: "A100", gpus: 16 },
+      { virtual_cluster: "nlp", gpu_model: "A100", gpus: 16 },
+    ],
+  });
 });
 
 test("a refusal is shown in the server's words, and the form stays", async () => {
