@@ -100,6 +100,10 @@ def simulate(
         str,
         typer.Option(metavar="FILE", help="Of dl2 or mlf_rl, as skep train-policy writes them."),
     ] = "",
+    node_events: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="With cells: CSV of at_s,node,action (drain, lose, …)."),
+    ] = "",
     starved_after: Annotated[
         float, typer.Option(help="Seconds of waiting after which a job counts as starved.")
     ] = 86_400.0,
@@ -146,6 +150,7 @@ def simulate(
         pull,
         Path(weights) if weights else None,
         starved_after,
+        Path(node_events) if node_events else None,
     )
     lines: list[dict[str, Any]] = []
     series = []

@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         place=args.place,
         pull_s=args.pull,
         starved_after_s=args.starved_after,
+        node_events=args.node_events,
     )
     if args.watch:
         return watch(partial(_trace_runs, request))
@@ -149,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--restart", type=float, default=0.0, help="seconds lost by a preemption")
     parser.add_argument("--watch", action="store_true", help="print progress and series, too")
     parser.add_argument("--snapshot", type=Path, help="a snapshot to run on, in place of a trace")
+    parser.add_argument("--node-events", type=Path, help="CSV with at_s, node, action; on cells")
     parser.add_argument(
         "--starved-after",
         type=float,

@@ -30,6 +30,7 @@ from skep_scheduler.policies.recurrence import Families, Recurrence
 from skep_scheduler.policies.sized import speed_of
 from skep_scheduler.simulator.commit import commit
 from skep_scheduler.simulator.invariants import StateChecks, require
+from skep_scheduler.simulator.node_events import NodeAction, NodeChange
 from skep_scheduler.simulator.results import JobResult, Outcome
 from skep_scheduler.state import ClusterState
 
@@ -43,13 +44,14 @@ class EventKind(IntEnum):
     LEAVE = 0  # the grace period of a preempted gang is over
     FAIL = 1  # an attempt fails, and is retried
     END = 2
-    ARRIVE = 3
+    NODE = 3
+    ARRIVE = 4
 
 
 @dataclass(order=True, slots=True)
 class Event:
     """`start` is the number of the start that an END, FAIL or LEAVE belongs to: an event of an
-    earlier start of the same gang is stale, and dropped."""
+    earlier start of the same gang is stale, and dropped. Of NODE it is the number of the change."""
 
     at: float
     kind: EventKind
@@ -69,6 +71,7 @@ class History:
     starts: int = 0
     preemptions: int = 0
     failures: int = 0
+    losses: int = 0  # of its attempts, by nodes that were lost
     served_s: float = 0.0  # on its GPUs, over all of its starts
     remaining_s: float | None = None  # to run; None: it runs until `end` is called
     speed: float = 1.0  # of an elastic gang, relative to the size that it asks for
@@ -120,6 +123,7 @@ class SimulatedCluster:
         self.series: list[tuple[float, int, int]] = []  # (second, jobs that wait, GPUs in use)
         self.ended = 0
         self._events: list[Event] = []
+        self._node_changes: list[NodeChange] = []
         self._checks = StateChecks(self.state)
         self.state.set_inventory(Inventory(tuple(nodes), tuple(vcs)))
 
@@ -133,6 +137,13 @@ class SimulatedCluster:
         """Make a gang arrive at its own `submitted_at`."""
         self.history[gang.id] = History(gang)
         heapq.heappush(self._events, Event(gang.submitted_at, EventKind.ARRIVE, gang.id))
+
+    def change_node_later(self, change: NodeChange) -> None:
+        """Make something happen to a node at its moment. Raises `KeyError` for an unknown node."""
+        known = self.state.nodes[change.node]
+        number = len(self._node_changes)
+        self._node_changes.append(change)
+        heapq.heappush(self._events, Event(change.at, EventKind.NODE, known.name, number))
 
     def resume(self, allocation: Allocation) -> None:
         """Make a gang hold places that it was given before this moment."""
@@ -292,6 +303,8 @@ class SimulatedCluster:
         return self._events[0].at if self._events else NEVER
 
     def _is_stale(self, event: Event) -> bool:
+        if event.kind is EventKind.NODE:
+            return False
         return event.start != self.history[event.gang_id].starts
 
     def _move_to(self, at: float) -> None:
@@ -302,6 +315,8 @@ class SimulatedCluster:
                 self._arrive(self.history[event.gang_id])
             elif event.kind is EventKind.END:
                 self.end(event.gang_id)
+            elif event.kind is EventKind.NODE:
+                self._change_node(self._node_changes[event.start])
             elif event.kind is EventKind.FAIL:
                 self._fail(event.gang_id)
             else:
@@ -321,6 +336,30 @@ class SimulatedCluster:
         self._requeue(gang_id)
         not_before = self.now + self.retry_delay_s(history.failures)
         self.state.set_waiting(replace(self.state.waiting[gang_id], not_before=not_before))
+
+    def _change_node(self, change: NodeChange) -> None:
+        there = [
+            gang_id
+            for gang_id, allocation in self.state.running.items()
+            if any(task.node == change.node for task in allocation.tasks)
+        ]
+        for gang_id in there:
+            if change.action is NodeAction.LOSE:
+                self._lose(gang_id)
+            elif change.action is NodeAction.DRAIN and not self.state.running[gang_id].leaving:
+                self.history[gang_id].preemptions += 1
+                self.ask_to_leave(gang_id)
+        node = self.state.nodes[change.node]
+        is_open = change.action is NodeAction.OPEN
+        by_admin = change.action in (NodeAction.CLOSE, NodeAction.DRAIN)
+        self.state.set_node(replace(node, schedulable=is_open, cordoned=by_admin))
+
+    def _lose(self, gang_id: str) -> None:
+        history = self.history[gang_id]
+        at_start_s = history.remaining_s  # progress is counted when an attempt ends
+        history.losses += 1
+        self._requeue(gang_id)
+        history.remaining_s = at_start_s
 
     def _requeue(self, gang_id: str) -> None:
         history = self.history[gang_id]

@@ -24,6 +24,7 @@ from skep_scheduler.policies.base import Knows
 from skep_scheduler.policies.recurrence import SOURCES
 from skep_scheduler.simulator.cluster import SimulatedCluster
 from skep_scheduler.simulator.clusters import Hardware, read_cluster
+from skep_scheduler.simulator.node_events import read_node_changes
 from skep_scheduler.simulator.presets import packing_native, registry
 from skep_scheduler.simulator.presets.elastic_native import (
     ELASTIC,
@@ -37,11 +38,13 @@ from skep_scheduler.simulator.readers import Trace, read
 from skep_scheduler.simulator.results import STARVED_AFTER_S
 from skep_scheduler.simulator.speed import LOCALITIES, read_speeds
 from skep_scheduler.simulator.workload import (
+    MAX_RUNS,
     WorkloadError,
     broken_invariant,
     from_zero,
     gangs_of,
     nodes_of,
+    read_seeds,
     synthetic_trace,
     virtual_clusters,
 )
@@ -49,7 +52,6 @@ from skep_scheduler.simulator.workload import (
 Line = dict[str, Any]
 Series = Sequence[tuple[float, int, int]]
 PLACEMENTS = ("cells", "nodes", "first", "count")
-MAX_RUNS = 1000
 DEFAULT_CLUSTER = "8x8xV100"
 # Names that papers and presets have for a policy of ours, where a preset has no such name.
 ALIASES = {"priority": policies.DEFAULT, "tiresias-l": "tiresias"}
@@ -72,6 +74,7 @@ class SimulateRequest:
         `crandom`, `random` or `apollo`), and how long a node pulls an image
     weights: of learned policies, instead of those that are shipped
     starved_after_s: a job that waits longer counts as starved
+    node_events: what happens to nodes of the live engine (`node_events.read_node_changes`)
     speedup: of elastic policies, `linear`, `amdahl:F` or `profile`; "" chooses
     vcs: shares such as `research=V100:48`, for the live engine
     """
@@ -96,6 +99,7 @@ class SimulateRequest:
     pull_s: float = 0.0
     weights: Path | None = None
     starved_after_s: float = STARVED_AFTER_S
+    node_events: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,8 @@ def plan_runs(request: SimulateRequest) -> list[Run]:
     for text in request.policies or (_default_policy(request, preset),):
         choice = _named_in(preset, read_policy(text))
         live = _is_live(request, preset, choice)
+        if request.node_events is not None and not live:
+            raise WorkloadError("--node-events needs --placement cells", "bad_option")
         if live:
             policies.check(choice)
         else:
@@ -277,23 +283,6 @@ def _reporter(
     return lambda jobs: progress(before + jobs, total)
 
 
-def read_seeds(text: str) -> list[int]:
-    """Return the seeds of `3`, `0-9` or `42,1234,15`. Raises `WorkloadError`."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
-        if match is None:
-            raise WorkloadError(
-                f"--seeds {text!r} is neither a number, a range such as 0-9, nor a list of them",
-                "bad_option",
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= MAX_RUNS:
-            raise WorkloadError(f"--seeds {text!r}: {part!r} is no range", "bad_option")
-        seeds += range(first, last + 1)
-    return list(dict.fromkeys(seeds))
-
-
 def plain_model(model: str) -> str:
     """Return a GPU model as the shape of a cluster names it."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", model)
@@ -427,6 +416,9 @@ def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, flo
         cluster.families = {job.id: families_of(SOURCES[0], job) for job in jobs}
     for gang in gangs_of(jobs, nodes, vcs):
         cluster.submit_later(gang)
+    if request.node_events is not None:
+        for change in read_node_changes(request.node_events, {node.name for node in nodes}):
+            cluster.change_node_later(replace(change, at=change.at - start))
     ticks = cluster.run_to_end(report=report)
     outcome = cluster.outcome()
     outcome.check(len(run.trace.jobs))

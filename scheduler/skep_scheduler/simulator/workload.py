@@ -24,13 +24,15 @@ MEMORY_MB_PER_GPU = 65_536
 GROUP = re.compile(r"([1-9][0-9]*)x([1-9][0-9]*)x([A-Za-z0-9._-]+)")
 
 INVARIANT_BROKEN = "invariant_broken"
+MAX_RUNS = 1000  # of a request
 
 
 class WorkloadError(ValueError):
     """Raised for a trace, a cluster, a preset or a share that cannot be read. The message names the
     file, the line and the column; `code` is stable: `bad_trace`, `bad_cluster`, `bad_profile`,
     `unknown_preset`, `policy_not_in_preset`, `bad_option`, `missing_library`,
-    `simulation_failed`, `invariant_broken`."""
+    `simulation_failed`, `invariant_broken`,
+    `bad_node_events`."""
 
     def __init__(self, message: str, code: str = "bad_trace", **details: object) -> None:
         super().__init__(message)
@@ -226,3 +228,20 @@ def from_zero(jobs: Sequence[TraceJob]) -> list[TraceJob]:
         )
         for job in jobs
     ]
+
+
+def read_seeds(text: str) -> list[int]:
+    """Return the seeds of `3`, `0-9` or `42,1234,15`. Raises `WorkloadError`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        if match is None:
+            raise WorkloadError(
+                f"--seeds {text!r} is neither a number, a range such as 0-9, nor a list of them",
+                "bad_option",
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MAX_RUNS:
+            raise WorkloadError(f"--seeds {text!r}: {part!r} is no range", "bad_option")
+        seeds += range(first, last + 1)
+    return list(dict.fromkeys(seeds))

@@ -10,6 +10,7 @@ from tests.support.cluster import Cluster, gang, node, owns
 
 from skep_scheduler.model import PolicyChoice
 from skep_scheduler.simulator.__main__ import main
+from skep_scheduler.simulator.node_events import NodeAction, NodeChange
 from skep_scheduler.simulator.readers import read_trace
 from skep_scheduler.simulator.results import JobResult, Outcome, percentile
 from skep_scheduler.simulator.workload import (
@@ -79,6 +80,39 @@ def test_a_preempted_job_has_attained_what_it_ran() -> None:
     cluster.advance(320)
     assert cluster.state.waiting["low"].attained_gpu_s == 310 * 8
     assert cluster.state.waiting["low"].left_s == 600 - 310
+
+
+def test_what_ran_on_a_lost_node_starts_again_elsewhere_from_the_beginning_of_its_attempt() -> None:
+    cluster = Cluster([node("n1"), node("n2")], owns(a=16), grace_s=10, keep_progress=True)
+    cluster.run(gang("one", gpus=8, duration_s=600), gang("two", gpus=8, duration_s=1000))
+    (lost,) = {task.node for task in cluster.state.running["one"].tasks}
+    (drained,) = {task.node for task in cluster.state.running["two"].tasks}
+    cluster.change_node_later(NodeChange(100, lost, NodeAction.LOSE))
+    cluster.change_node_later(NodeChange(150, lost, NodeAction.OPEN))
+    cluster.change_node_later(NodeChange(300, drained, NodeAction.DRAIN))
+    cluster.run_to_end()
+    ended = {job.id: (job.started_at, job.ended_at) for job in cluster.outcome().jobs}
+    assert ended["one"] == (0, 750), "it lost 100 s, and waited for 50 s"
+    # "two" goes on for the grace period of 10 s, and then waits for the node that is left.
+    assert ended["two"] == (0, 750 + 1000 - 310)
+    assert (cluster.history["one"].losses, cluster.history["two"].losses) == (1, 0)
+    assert not cluster.state.nodes[drained].schedulable
+
+
+def test_node_events_are_read_on_the_clock_of_the_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, events = trace(tmp_path, "a,1000,100,8,,0\n"), tmp_path / "nodes.csv"
+    events.write_text("at_s,node,action\n1050,v100-0,lose\n1070,v100-0,open\n")
+    args = ("--cluster", "1x8xV100", "--trace", str(path), "--node-events", str(events))
+    (line,) = simulate(capsys, *args, "--placement", "cells")
+    assert line["avg_jct_s"] == 170, "50 s are lost, and 20 s the node is away"
+    assert main((*args, "--placement", "nodes")) == 2
+    capsys.readouterr()
+    events.write_text("at_s,node,action\n1050,v100-0,lose\n1070,v100-7,open\n")
+    assert main((*args, "--placement", "cells")) == 2
+    message = "nodes.csv, line 3, column node: 'v100-7' is none of v100-0"
+    assert message in capsys.readouterr().err
 
 
 def test_a_failed_attempt_is_retried_after_its_delay_and_its_work_is_lost() -> None:
