@@ -65,7 +65,28 @@ def mean_hours(policy: str, jobs_per_hour: float) -> float:
 def test_mean_completion_times_are_those_of_the_released_code(
     policy: str, jobs_per_hour: float, wanted: float
 ) -> None:
-    assert round(mean_hours(policy, jobs_per_hour), 3) == wanted
+    """And those of the notebook within the band of SCHEDULING.md, section 4.4: 2 % where shares are
+    by time or speed, 6 % for AlloX and, up to 4 jobs an hour, for FIFO, as code and speeds of the
+    print are older."""
+    found = mean_hours(policy, jobs_per_hour)
+    assert round(found, 3) == wanted
+    column, band, most = PRINTED[policy]
+    if jobs_per_hour <= most:
+        assert found == pytest.approx(cell(jobs_per_hour, column), rel=band)
+
+
+PRINTED = {
+    "allox": ("allox", 0.06, 4.4),
+    "fifo": ("fifo", 0.06, 4.0),
+    "fifo_perf": ("fifo_perf", 0.02, 4.4),
+    "las": ("max_min_fairness", 0.02, 4.4),
+}
+
+
+def cell(jobs_per_hour: float, column: str, table: str = "continuous_jobs") -> float:
+    """Return a printed mean (hours) of gavel_osdi20_notebook_tables.json."""
+    rows = published("gavel_osdi20_notebook_tables.json")[table]["mean_JCT_hours"]
+    return float(rows[f"{jobs_per_hour:.2f}"][column])
 
 
 @long
@@ -84,9 +105,28 @@ def test_mean_completion_times_are_those_of_the_released_code(
 def test_what_is_solved_is_within_five_percent_of_print(
     policy: str, column: str, jobs_per_hour: float
 ) -> None:
-    table = published("gavel_osdi20_notebook_tables.json")["continuous_jobs"]["mean_JCT_hours"]
-    wanted = table[f"{jobs_per_hour:.2f}"][column]
+    wanted = cell(jobs_per_hour, column)
     assert mean_hours(policy, jobs_per_hour) == pytest.approx(wanted, rel=0.05)
+
+
+@long
+def test_beyond_what_the_gpus_can_do_policies_keep_their_order() -> None:
+    """5.6 jobs an hour. FTF is solved by another method and is 19 % above the print; the order of
+    all holds."""
+    found = {policy: mean_hours(policy, 5.6) for policy in BEYOND}
+    assert sorted(found, key=found.__getitem__) == list(BEYOND)
+    for policy, column in BEYOND.items():
+        if policy != "ftf":
+            assert found[policy] == pytest.approx(cell(5.6, column), rel=0.05)
+
+
+BEYOND = {  # ascending, as printed
+    "max_min_packed": "max_min_fairness_packed",
+    "max_min": "max_min_fairness_perf",
+    "ftf": "finish_time_fairness_perf",
+    "gandiva": "gandiva",
+    "fifo_packed": "fifo_packed",
+}
 
 
 def makespan_hours(policy: str, jobs: int, seed: int = 0) -> float:
@@ -101,6 +141,15 @@ def test_makespans_of_jobs_that_are_all_there(jobs: int) -> None:
     assert gandiva == pytest.approx(table["Gandiva"][str(jobs)], rel=0.05)
     assert gavel == pytest.approx(table["Gavel"][str(jobs)], rel=0.05)
     assert makespan_hours("fifo", jobs) > gandiva > gavel
+
+
+@long
+def test_makespans_of_700_jobs_are_printed_within_the_mean_of_three_seeds() -> None:
+    """The seeds behind the print are not known, and seeds 0 to 2 differ by up to 16 %."""
+    table = published("gavel_osdi20_notebook_tables.json")["makespan_hours_static_multi_36_36_36"]
+    for policy, name in (("gandiva", "Gandiva"), ("min_makespan", "Gavel")):
+        mean = sum(makespan_hours(policy, 700, seed) for seed in range(3)) / 3
+        assert mean == pytest.approx(table[name]["700"], rel=0.05), policy
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name not in ALIASES])

@@ -180,6 +180,8 @@ def test_tiresias_where_no_job_waits(policy: str) -> None:
     assert (round(line["avg_jct_s"], 1), line["makespan_s"]) == (178.4, 3271)
 
 
+# The columns of figure 8b that the released code repeats within .05.
+PRINTED_8B = {"ef/cluster03.csv": 2, "ef/cluster10.csv": 9}
 ELASTICFLOW = [
     ("artifact/elasticVpollux_e.csv", "gandiva", 18),
     ("ef/cluster10.csv", "gandiva", 86),
@@ -218,6 +220,10 @@ def test_elasticflow_deadlines(path: str, policy: str, met: int) -> None:
         figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
         digits = 2 if policy == "gandiva" else 3  # as many as are printed
         assert round(line["deadline_ratio"], digits) == figure[names[policy]]
+    if path in PRINTED_8B:
+        figure = published("elasticflow_asplos23_fig8.json")["fig8b"]
+        printed_ratio = figure[policy.capitalize().replace("Edf", "EDF")][PRINTED_8B[path]]
+        assert line["deadline_ratio"] == pytest.approx(printed_ratio, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -235,12 +241,39 @@ def test_elasticflows_own_policy(path: str, met: int, band: int) -> None:
     assert line["deadlines_met"] == pytest.approx(met, abs=band)
 
 
-def test_chronus_in_elasticflows_figure_8a() -> None:
-    """Figure 8a prints .262, from a proprietary solver: a band of .05."""
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        ("artifact/elasticVpollux_e.csv", ("fig8a_elasticVpollux_e_64T4", "Chronus")),
+        ("ef/cluster03.csv", ("fig8b", "Chronus", 2)),
+        ("ef/cluster10.csv", ("fig8b", "Chronus", 9)),
+    ],
+)
+def test_chronus_in_elasticflows_figure_8(path: str, figure: tuple[str | int, ...]) -> None:
+    """Figure 8a prints .262, and 8b .426 and .454, from a proprietary solver: a band of .05."""
     pytest.importorskip("scipy")
-    line = run("elasticflow/artifact/elasticVpollux_e.csv", "chronus", preset="elasticflow")
-    figure = published("elasticflow_asplos23_fig8.json")["fig8a_elasticVpollux_e_64T4"]
-    assert line["deadline_ratio"] == pytest.approx(figure["Chronus"], abs=0.05)
+    line = run(f"elasticflow/{path}", "chronus", preset="elasticflow")
+    wanted = published("elasticflow_asplos23_fig8.json")
+    for key in figure:
+        wanted = wanted[key]
+    assert line["deadline_ratio"] == pytest.approx(wanted, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("path", "policy", "met"),
+    [
+        ("ef/cluster04.csv", "tiresias", 7390),
+        ("ef/cluster07.csv", "tiresias", 6028),
+        pytest.param("ef/cluster07.csv", "edf", 632, marks=pytest.mark.long),
+    ],
+)
+def test_elasticflow_deadlines_of_which_no_run_of_the_artifact_is_known(
+    path: str, policy: str, met: int
+) -> None:
+    """The figures of the page. Figure 8b prints .12, .346 and .046 for them: of Tiresias it is not
+    what the released code gives on other clusters either (SCHEDULING.md, section 4.5)."""
+    line = run(f"elasticflow/{path}", policy, preset="elasticflow")
+    assert line["deadlines_met"] == met
 
 
 @pytest.mark.parametrize("number", range(6))
