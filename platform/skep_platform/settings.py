@@ -458,6 +458,7 @@ SPECTACULAR_SETTINGS = {
         "NodeState": "skep_platform.cluster.models.NodeState.values",
         "AnnouncementSeverity": "skep_platform.cluster.models.AnnouncementSeverity.values",
         "CellState": "skep_platform.cells.serializers.STATES",
+        "PresentJobState": "skep_platform.simulations.forecasting.STATES",
         "StorageFileType": "skep_platform.storage.files.TYPES",
         "AppType": "skep_platform.interactive.models.AppType.values",
         "AppState": "skep_platform.interactive.queries.STATES",

@@ -246,7 +246,7 @@ class ChangedJobSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     owner = serializers.CharField()
-    state = serializers.ChoiceField(["waiting", "running"])
+    state = serializers.ChoiceField(forecasting.STATES)
     by_s = serializers.FloatField(help_text="Later by so much; negative: earlier.")
     old_end_at = serializers.FloatField(help_text="Seconds since the epoch, as the next one.")
     new_end_at = serializers.FloatField()
@@ -276,7 +276,7 @@ class MovedJobSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     owner = serializers.CharField()
-    state = serializers.ChoiceField(["waiting", "running"])
+    state = serializers.ChoiceField(forecasting.STATES)
     by_s = serializers.FloatField(
         allow_null=True,
         help_text="It ends later by so much; negative: earlier. Null: in one of the two never.",

@@ -45,6 +45,7 @@ SHOWN = 10  # jobs that gain most, and that lose most
 NOTICED_S = 60.0  # a difference below it is none
 UNKNOWN_S = 3600.0  # of a job of which nothing is known, where no job has ended yet
 LEAST_S = 60.0
+STATES = ("waiting", "running")  # what a job does at the moment of a snapshot
 
 
 @dataclass(frozen=True, slots=True)
