@@ -412,9 +412,9 @@ class RankedPolicy(Protocol):
 class AdmittingPolicy(RankedPolicy, Protocol):
     """A ranked policy that declines gangs by their deadlines when they are submitted."""
 
-    def admits(self, view: RoundView, gang: Gang, deadline: float) -> bool:
-        """Return whether a gang of the view, which is as of the start of the next round, would be
-        admitted with a deadline (seconds since the epoch)."""
+    def admits_by(self, view: RoundView, gang: Gang) -> Callable[[float], bool]:
+        """Return what says whether a gang of the view, which is as of the start of the next round,
+        would be admitted with a deadline (seconds since the epoch)."""
         ...
 
 

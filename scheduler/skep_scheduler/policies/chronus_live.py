@@ -16,7 +16,7 @@ priority, count as taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
@@ -85,19 +85,24 @@ class ChronusLive:
                     numbers[gang.id] = {"due": due, "planned": now}
         return Ranking([entry[-1] for entry in sorted(order)], numbers)
 
-    def admits(self, view: RoundView, gang: Gang, deadline: float) -> bool:
-        """Return whether a gang of a view can meet a deadline (seconds since the epoch) beside the
-        others of its priority that can meet theirs."""
+    def admits_by(self, view: RoundView, gang: Gang) -> Callable[[float], bool]:
+        """Return what says whether a gang of a view can meet a deadline (seconds since the epoch)
+        beside the others of its priority that can meet theirs."""
         most = view.main_gpus(gang)
         if most is None:
-            return True
-        gangs = _pools(view)[most[0]]
-        jobs = {one.id: _facts(view, one) for one in gangs if one.priority == gang.priority}
+            return lambda deadline: True
+        leaf, priority = most[0], gang.priority
+        gangs = _pools(view)[leaf]
+        jobs = {one.id: _facts(view, one) for one in gangs if one.priority == priority}
         own = jobs.pop(gang.id)
-        before = self._plan(view, most[0], gangs, gang.priority, jobs)
-        own.deadline_at = deadline
-        kept = {name: job for name, job in jobs.items() if name in before} | {gang.id: own}
-        return self._plan(view, most[0], gangs, gang.priority, kept).keys() >= kept.keys()
+        kept = {name: jobs[name] for name in self._plan(view, leaf, gangs, priority, jobs)}
+        kept[gang.id] = own
+
+        def admits(deadline: float) -> bool:
+            own.deadline_at = deadline
+            return len(self._plan(view, leaf, gangs, priority, kept)) == len(kept)
+
+        return admits
 
     def _plan(
         self,

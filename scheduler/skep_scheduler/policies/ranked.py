@@ -120,10 +120,7 @@ class _Turn:
         known = list(gangs.values())
         begins = self._start + policy.round_s
         view = RoundView(begins, known, domain.demand, usable, domain.accepts_any, placed)
-
-        def admits(deadline: float) -> bool:
-            return policy.admits(view, gang, deadline)
-
+        admits = policy.admits_by(view, gang)
         if admits(gang.deadline_at):
             return None
         earliest = earliest_deadline(admits, now, view.left_s(gang))
