@@ -228,7 +228,7 @@ class SimulatedCluster:
                 wake_at = self.now  # the plan did not know when those reach a limit that it started
             ticks += 1
             if ticks % max(len(self.history) // SAMPLES, 1) == 0:
-                self._sample()
+                self.sample()
                 if report is not None:
                     report(self.ended)
             if tick_limit is not None and ticks >= tick_limit:
@@ -254,7 +254,8 @@ class SimulatedCluster:
             learned = {vc: tuple(some) for vc, some in self._services.items()}
             self.state.set_services(self.state.services | learned)
 
-    def _sample(self) -> None:
+    def sample(self) -> None:
+        """Add this moment to `series`."""
         used = sum(map(gpus_of, self.state.running.values()))
         waiting = len(self.state.waiting) + len(self.state.nominated)
         self.series.append((self.now, waiting, used))

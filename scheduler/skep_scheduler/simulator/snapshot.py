@@ -90,6 +90,7 @@ def run(
         else:
             cluster.submit(gang)
     cluster.tick()
+    cluster.sample()
     ticks = cluster.run_to_end(MOST_TICKS, report)
     found = []
     for gang_id, known in cluster.history.items():

@@ -65,7 +65,7 @@ def test_without_a_change_it_is_the_forecast():
     found, figures, series = snapshot.run(known)
     assert [(job.id, job.started_at) for job in found][:2] == [("first", NOW), ("long", NOW + HOUR)]
     assert figures["utilisation"] == pytest.approx((8 * 6 + 1) / (8 * 7), abs=0.001)
-    assert series[0][0] >= 0
+    assert series[0] == (0.0, 3, 8), "the plot begins with now"
 
 
 def test_another_policy_is_that_of_one_virtual_cluster_or_of_all():
