@@ -110,6 +110,7 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
             else setSource("history");
             if (value && value !== "made_up" && value !== "now") setDays(value);
             if ((value === "now") !== now) setChanges([]);
+            if (value === "now" && policies === DEFAULT_POLICIES) setPolicies(["srtf"]);
           }}
           allowDeselect={false}
           w={190}
