@@ -8,6 +8,7 @@ present, and not from what happened before.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -37,17 +38,20 @@ class NodeOrder:
         self._suspects: set[Cell] = set()
         self._keys: list[int] = []  # of `nodes`; empty when they have to be sorted anew
         self._leaves: dict[Cell, tuple[Cell, ...]] = {}
+        self._sizes = Counter(node.spec.leaves for node in nodes)  # devices of a node
         for node in nodes:
             node.changed = self.changed
 
     def enter(self, node: Cell) -> None:
         self.nodes.append(node)
+        self._sizes[node.spec.leaves] += 1
         self.changed.add(node)
         self._keys.clear()
         node.changed = self.changed
 
     def drop(self, node: Cell) -> None:
         self.nodes.remove(node)
+        self._sizes -= Counter([node.spec.leaves])
         self.changed.discard(node)
         self._suspects.discard(node)
         self._keys.clear()
@@ -69,6 +73,22 @@ class NodeOrder:
             self._move(stale)
         self.changed.clear()
         return self.nodes
+
+    def with_idle(self, least: int) -> Iterator[Cell]:
+        """Yield the nodes with at least so many devices that are not in use, as `ordered` has left
+        them. Nodes that are used alike lie together, and those that are too full are passed over at
+        once, so that a large full cluster takes no longer than a small one."""
+        nodes, keys = self.nodes, self._keys
+        alike = len(self._sizes) == 1 and len(keys) == len(nodes)
+        at = 0
+        while at < len(nodes):
+            node = nodes[at]
+            if node.spec.leaves - node.used_total >= least:
+                yield node
+            elif alike:
+                at = bisect_left(keys, (node.key // _TIES + 1) * _TIES, at)
+                continue
+            at += 1
 
     def leaves(self, node: Cell) -> Sequence[Cell]:
         """Return the devices of a node, in the order to try them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from skep_scheduler.cells.affinity import available, closest
@@ -28,11 +28,10 @@ class PackingContext:
     def nodes(self) -> Sequence[Cell]:
         return self.node_order.ordered(self.avoid, self.any_bad)
 
-    def nodes_with(self, nodes: Sequence[Cell], least: int, priority: int) -> Sequence[Cell]:
-        """Without those that are too full, where that is quickly seen."""
-        if priority != OPPORTUNISTIC:
-            return nodes
-        return [node for node in nodes if node.spec.leaves - node.used_total >= least]
+    def nodes_with(self, nodes: Sequence[Cell], least: int, priority: int) -> Iterable[Cell]:
+        """Return them without those that are too full, where that is quickly seen. They are those
+        of `nodes()`."""
+        return nodes if priority != OPPORTUNISTIC else self.node_order.with_idle(least)
 
     def capacity(self, node: Cell, priority: int) -> int:
         """Devices that a gang of `priority` may have, or -1 if nothing of the node is usable."""

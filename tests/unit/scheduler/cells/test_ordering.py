@@ -159,3 +159,22 @@ def test_a_rebuilt_state_goes_on_exactly_as_the_one_that_caught_up(
         life.states.append(other)
         life.play(15)
         validate(other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 4), st.integers(1, 4)), max_size=9),
+    st.sampled_from(["NODES", "MIXED"]),
+)
+def test_nodes_that_are_too_full_are_passed_over_and_no_others(
+    gangs: list[tuple[int, int, int]], config: str
+) -> None:
+    state = state_of({"NODES": NODES, "MIXED": MIXED}[config])
+    for number, (priority, tasks, gpus) in enumerate(gangs):
+        start(state, gang(f"g{number}", "ab"[number % 2], priority, (tasks, gpus)))
+    domains = [domain for vc in state.vcs.values() for domain in vc.chains.values()]
+    for order in (*state.node_orders.values(), *(domain.node_order for domain in domains)):
+        nodes = order.ordered((), False)
+        for least in range(1, 5):
+            fit = [node for node in nodes if node.spec.leaves - node.used_total >= least]
+            assert list(order.with_idle(least)) == fit
