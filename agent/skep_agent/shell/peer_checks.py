@@ -39,7 +39,7 @@ MOST_PEERS = 4
 MEASURE_S = 30.0
 CONNECT_S, ATTEMPT_S, PAUSE_S = 60.0, 5.0, 1.0  # the other agent gets its message later
 HELLO_S = 5.0
-LISTEN_S = 900.0
+LISTEN_S, AGAIN_S = 900.0, 60.0
 MOST_VISITS = 8  # of one token
 LOWEST_PORT = 1024
 
@@ -289,27 +289,34 @@ class PeerListeners:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listening.bind((own, what.port))
                 listening.listen(4)
-                async with asyncio.timeout(LISTEN_S):
-                    await self._answer_all(listening, what)
+                await self._answer_all(listening, what)
         except TimeoutError:
             return
         except (OSError, ValueError) as error:
             log.warning("peer_check_not_served", port=what.port, error=str(error)[:200])
 
     async def _answer_all(self, listening: socket.socket, what: PeerListen) -> None:
-        visits = 0
+        """Raises TimeoutError when its time is over: soon after a measurement, for a node whose
+        agent restarts meanwhile."""
+        loop, visits = asyncio.get_running_loop(), 0
+        end = loop.time() + LISTEN_S
         while visits < MOST_VISITS:
-            made, source = await asyncio.get_running_loop().sock_accept(listening)
+            async with asyncio.timeout_at(end):
+                made, source = await loop.sock_accept(listening)
             with made:
                 if source[0] != what.address:
                     log.warning("peer_check_refused", address=source[0])
                     continue
                 visits += 1
                 with suppress(OSError):  # the other side reports it
-                    await asyncio.to_thread(_answer_one, made, what.token)
+                    if await asyncio.to_thread(_answer_one, made, what.token):
+                        end = min(end, loop.time() + AGAIN_S)
 
 
-def _answer_one(made: socket.socket, token: str) -> None:
+def _answer_one(made: socket.socket, token: str) -> bool:
+    """Return whether it was the node that was named, and all was measured. Raises OSError."""
     given = _Wire(made, HELLO_S).receive(TOKEN)
-    if hmac.compare_digest(bytes(given), token.encode()):
-        answer(_Wire(made, MEASURE_S), token)
+    if not hmac.compare_digest(bytes(given), token.encode()):
+        return False
+    answer(_Wire(made, MEASURE_S), token)
+    return True
