@@ -6,8 +6,10 @@ of 80,000. The probe is asked at each scrape, in the thread of the scrape.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
@@ -60,6 +62,7 @@ class NodeMetrics(Collector):
         )
         up.add_metric([self._node], float(self._connected()))
         yield up
+        yield from _machine(self._node)
         samples = self._probe.samples()
         for name, about, value in GAUGES:
             family = GaugeMetricFamily(name, about, labels=GPU)
@@ -82,6 +85,29 @@ class NodeMetrics(Collector):
         for uuid, number in sorted(self._probe.ecc_errors().items()):
             ecc.add_metric([self._node, uuid], number)
         yield ecc
+
+
+def _machine(node: str, proc: Path = Path("/proc")) -> Iterator[Metric]:
+    """Return the use of the machine's processors and memory, see proc_stat(5) and proc_meminfo(5).
+    Its disk is in the heartbeats."""
+    with suppress(OSError, ValueError, IndexError):
+        times = [int(word) for word in (proc / "stat").read_text().split("\n")[0].split()[1:9]]
+        idle, ticks = times[3] + times[4], os.sysconf("SC_CLK_TCK")  # idle, and iowait
+        cpu = CounterMetricFamily(
+            "skep_node_cpu_seconds", "Time of all processors.", labels=("node", "mode")
+        )
+        cpu.add_metric([node, "busy"], (sum(times) - idle) / ticks)
+        cpu.add_metric([node, "idle"], idle / ticks)
+        yield cpu
+    with suppress(OSError, ValueError, KeyError):
+        lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
+        found = {words[0]: int(words[1]) * 1024 for words in lines}
+        memory = GaugeMetricFamily(
+            "skep_node_memory_bytes", "Memory of the machine.", labels=("node", "kind")
+        )
+        memory.add_metric([node, "total"], found["MemTotal:"])
+        memory.add_metric([node, "available"], found["MemAvailable:"])
+        yield memory
 
 
 @contextmanager

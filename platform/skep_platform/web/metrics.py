@@ -34,6 +34,7 @@ from skep_platform.core.notifications import valkey
 from skep_platform.env_settings import KEY_PREFIX, QUEUES
 from skep_platform.jobs.queries import visible_to
 from skep_platform.jobs.states import JobState
+from skep_platform.telemetry import calibration
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.web.api import current_alerts
@@ -108,6 +109,11 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
     jobs: Values = [((vc, state), n) for vc, state, n in fetch(JOBS, [])]
     yield "skep_jobs", "Jobs that did not end.", ["virtual_cluster", "state"], jobs
     yield _quotas(None)
+    starts = calibration.last_days().get(calibration.START)
+    kept = starts.within if starts else 0
+    counted: Values = [(("kept",), kept), (("broken",), starts.intervals - kept if starts else 0)]
+    about = "Jobs of the last 30 days that started in the interval they were given, or not."
+    yield "skep_expected_starts", about, ["outcome"], counted
     alerts, held = current_alerts()
     named: Values = [((each["code"], each["severity"]), 1.0) for each in alerts]
     yield "skep_alert", "What the page Health names.", ["code", "severity"], named

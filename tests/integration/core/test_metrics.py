@@ -21,6 +21,7 @@ from skep_platform.cluster.models import Node, NodeState
 from skep_platform.core import metrics
 from skep_platform.jobs.models import Job
 from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.telemetry import calibration
 from skep_platform.telemetry.models import GpuRollup
 from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.web.metrics import ClusterMetrics, read_cluster
@@ -103,6 +104,7 @@ def test_the_cluster_in_numbers_costs_the_same_however_large_it_is(admin):
     make_node("gpu-1", gpus=1)
     make_job(vc, ann)
     few = queries()
+    calibration.count_starts({timezone.now().date(): (4, 3)})
     for n in range(5):
         make_node(f"more-{n}", gpus=1)
         make_job(make_vc(f"team-{n}"), ann)
@@ -114,6 +116,8 @@ def test_the_cluster_in_numbers_costs_the_same_however_large_it_is(admin):
     assert re.search(r'skep_gpus\{gpu_model="[^"]+",kind="total"\} 6\.0', text)
     assert 'skep_nodes{state="ONLINE"} 5.0' in text
     assert "skep_database_up 1.0" in text
+    assert 'skep_expected_starts{outcome="kept"} 3.0' in text
+    assert 'skep_expected_starts{outcome="broken"} 1.0' in text
     assert 'skep_task_queue_messages{queue="scheduler"}' in text
     # What the page Health names is an alert here as well.
     assert 'skep_alert{code="nodes_awaited",severity="warning"} 1.0' in text

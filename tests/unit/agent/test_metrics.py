@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.error
 import urllib.request
 
@@ -34,6 +35,25 @@ def test_each_gpu_has_its_numbers_and_its_faults():
     assert f'skep_gpu_utilization_percent{{gpu="{first}",node="gpu-07"}}' in text
     assert 'skep_agent_connected{node="gpu-07"} 1.0' in text
     assert 'skep_agent_connected{node="gpu-07"} 0.0' in read(probe, connected=False)
+
+
+def test_the_machine_has_its_processors_and_memory(tmp_path):
+    (tmp_path / "stat").write_text("cpu  700 100 200 5000 1000 0 0 0 50 0\ncpu0 1 1 1 1\n")
+    (tmp_path / "meminfo").write_text("MemTotal:  2048 kB\nMemFree: 1 kB\nMemAvailable: 512 kB\n")
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in metrics._machine("gpu-07", tmp_path)
+        for sample in family.samples
+    }
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert found == {
+        ("skep_node_cpu_seconds_total", "gpu-07", "busy"): 1000 / ticks,
+        ("skep_node_cpu_seconds_total", "gpu-07", "idle"): 6000 / ticks,
+        ("skep_node_memory_bytes", "gpu-07", "total"): 2048 * 1024,
+        ("skep_node_memory_bytes", "gpu-07", "available"): 512 * 1024,
+    }
+    assert list(metrics._machine("gpu-07", tmp_path / "none")) == []
+    assert 'skep_node_cpu_seconds_total{mode="busy",node="gpu-07"}' in read(SimulatedGpus(1))
 
 
 def test_a_lost_gpu_has_no_numbers_any_more():
