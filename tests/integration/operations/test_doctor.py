@@ -23,6 +23,7 @@ from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user
 
 from skep_platform import __version__
+from skep_platform.cluster import checks
 from skep_platform.cluster.models import Device, Node
 from skep_platform.core import notifications, processes
 from skep_platform.core.metrics import SENT
@@ -238,6 +239,14 @@ class TestNodes:
         problems = found("agents")
         assert "newer (" in problems["agent_newer"].message
         assert "same" not in str(problems.values())
+
+    def test_nodes_that_do_not_pass_their_checks(self):
+        for name, reason in (("slow", "Failed its checks: disk: 3 MB/s."), ("new", checks.WAITS)):
+            node = make_node(name, gpus=1)
+            Node.objects.filter(pk=node.pk).update(checks_needed=1, cordon_reason=reason)
+        message = found("agents")["node_check_failed"].message
+        assert message.startswith("1 nodes are not used")
+        assert "slow (Failed its checks: disk: 3 MB/s)" in message
 
     def test_drivers_that_differ_or_are_unsafe(self):
         for name, driver in (("a", "550.127.05"), ("b", "580.65.06"), ("c", "535.1.1")):

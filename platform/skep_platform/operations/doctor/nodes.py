@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from skep_platform import __version__
-from skep_platform.cluster import floors, queries
+from skep_platform.cluster import checks, floors, queries
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.operations.doctor.findings import Finding, error, names, note, ok, warning
 
@@ -31,6 +31,7 @@ def check_agents() -> Iterator[Finding]:
             "On the node: journalctl -u skep-agent. If it is gone: skep nodes declare-lost NODE."
         )
         yield warning("nodes_away", f"{len(away)} nodes are away: {names(away)}.", action)
+    yield from _unchecked(nodes)
     own = minor(__version__)
     by_age: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
@@ -49,6 +50,17 @@ def check_agents() -> Iterator[Finding]:
         yield note(
             "agent_older", message, f"Upgrade them to {__version__} before the next release."
         )
+
+
+def _unchecked(nodes: list[Node]) -> Iterator[Finding]:
+    """Return nodes that are kept out of use by a check that they do not pass."""
+    failed = [node for node in nodes if node.checks_needed and node.cordon_reason]
+    failed = [node for node in failed if not node.cordon_reason.startswith(checks.WAITS)]
+    if failed:
+        named = names(f"{node.name} ({node.cordon_reason.rstrip('.')})" for node in failed)
+        message = f"{len(failed)} nodes are not used, as they do not pass their checks: {named}."
+        action = "skep nodes check NODE --show has the numbers. They are tried again by themselves."
+        yield warning("node_check_failed", message, action)
 
 
 def minor(version: str) -> tuple[int, int] | None:
