@@ -57,12 +57,6 @@ BROKER_OPTIONS: dict[str, object] = {
     "socket_keepalive_options": KEEPALIVES,
     "health_check_interval": 4,
 }
-# Names of the enums of the app operations in the API's schema.
-OPERATIONS_ENUMS = {
-    "AlertRuleKind": "skep_platform.operations.models.RuleKind.values",
-    "AlertRuleAction": "skep_platform.operations.models.RuleAction.values",
-    "FindingSeverity": "skep_platform.operations.doctor.findings.SEVERITIES",
-}
 SHORTEST_SECRET = 32  # characters
 FEWEST_DIFFERENT = 8
 # Of keys that are copied from an example, or that `django-admin startproject` writes.

@@ -15,7 +15,8 @@ SKEP_GATEWAY_BACKEND where the web server reaches the gateway, for agents that k
 SKEP_APPS_URL        scheme, domain and port below which each app of a job has a host of its own,
                      such as https://apps.example.net, by a wildcard name and certificate (default:
                      none, and apps cannot be opened)
-SKEP_DOCS_URL        where the documentation lies that pages link (default: below /docs/ here)
+SKEP_DOCS_URL        where the documentation lies that pages link, as `make docs` builds it
+                     (default: what this server serves below /docs/)
 SKEP_ALLOWED_HOSTS   comma list; default: the host of SKEP_PUBLIC_URL and loopback
 SKEP_TRUSTED_PROXIES comma list of addresses and networks of reverse proxies in front: of them
                      X-Forwarded-For and X-Forwarded-Proto are believed (default: of none)
@@ -30,7 +31,8 @@ SKEP_STORAGE_FILES   folder in which each storage is mounted under its name, so 
                      upload and download files (default: none, and they cannot)
 SKEP_VC_OBJECT_STORES  comma list of object stores whose buckets VC admins may add (default none)
 SKEP_LOG_RETENTION_DAYS  how long the logs of a finished job are kept (default 30, 0: for ever)
-SKEP_METRIC_RETENTION_DAYS  how long samples are kept by the minute (default 30, 0: for ever)
+SKEP_METRIC_RETENTION_DAYS  how long samples of GPUs and tasks are kept by the minute (default 30,
+                     0: for ever)
 SKEP_METRIC_HOURLY_DAYS  how long they are kept by the hour after that, counted from their time
                      (default 180, 0: not)
 SKEP_METRIC_DAILY_DAYS   how long they are kept by the day after that (default 730, 0: not)
@@ -43,7 +45,8 @@ SKEP_USAGE_RETENTION_DAYS   how long GPU time is kept at all (default 0: for eve
 SKEP_JOB_ARCHIVE_DAYS  when finished jobs whose logs are deleted are archived (default 0: never)
 SKEP_JOB_ARCHIVE_KEEP_DAYS  how long they are kept there (default 0: for ever)
 SKEP_REGISTRIES      comma list of registries that images may come from: names, *.names, address
-                     ranges, and "public" (default); give the agents the same
+                     ranges, and "public" for all at public addresses (default public); give the
+                     agents the same
 SKEP_CHECK_IMAGES    on (default): a submit is refused when the registry says that an image is not
                      there or not given to the job; warn: it gets a note; off: nothing is asked. A
                      registry that does not answer within 3 s never refuses a job
@@ -80,7 +83,8 @@ SKEP_LDAP_CA_FILE    certificates of the authorities that its certificate may co
                      those of the system)
 SKEP_LDAP_BIND_DN    who searches there, with the password in the file SKEP_LDAP_BIND_PASSWORD_FILE
                      (default: an anonymous search)
-SKEP_LDAP_USER_BASE  where users are searched, by SKEP_LDAP_USER_FILTER (default (uid=%(user)s))
+SKEP_LDAP_USER_BASE  below which users are searched by SKEP_LDAP_USER_FILTER (default
+                     (uid=%(user)s))
 SKEP_LDAP_UID_ATTRIBUTE  what never changes of a user (default entryUUID; objectGUID for Active
                      Directory); SKEP_LDAP_USERNAME_ATTRIBUTE (default uid) names new users, and
                      SKEP_LDAP_EMAIL_ATTRIBUTE (default mail) has their e-mail
@@ -110,6 +114,7 @@ from django.core.exceptions import ImproperlyConfigured
 from skep_agent.network.rules import Egress
 from skep_agent.protocol import NetworkPolicy
 from skep_platform import __version__, env_settings, schedule
+from skep_platform.core import schema_names
 
 BASE_DIR = Path(__file__).resolve().parent
 
@@ -447,30 +452,7 @@ SPECTACULAR_SETTINGS = {
         "skep_platform.core.schema.nullable_unions",
     ],
     "SCHEMA_PATH_PREFIX": r"/api/v1",
-    "ENUM_NAME_OVERRIDES": {
-        "JobState": "skep_platform.jobs.states.JobState.choices",
-        "AttemptState": "skep_platform.jobs.states.AttemptState.choices",
-        "Visibility": "skep_platform.tenancy.models.Visibility.values",
-        "VcRole": "skep_platform.tenancy.models.Role.values",
-        "ServiceAccountRole": "skep_platform.tenancy.service_accounts.ROLES",
-        "TokenScope": "skep_platform.accounts.models.Scope.values",
-        "ServiceAccountTokenScope": "skep_platform.tenancy.service_accounts.SCOPES",
-        "NodeState": "skep_platform.cluster.models.NodeState.values",
-        "AnnouncementSeverity": "skep_platform.cluster.models.AnnouncementSeverity.values",
-        "CellState": "skep_platform.cells.serializers.STATES",
-        "PresentJobState": "skep_platform.simulations.forecasting.STATES",
-        "StorageFileType": "skep_platform.storage.files.TYPES",
-        "AppType": "skep_platform.interactive.models.AppType.values",
-        "AppState": "skep_platform.interactive.queries.STATES",
-        "NotificationChannelName": "skep_platform.notifications.api.CHANNELS",
-        "DeliveryChannel": "skep_platform.notifications.api.SENT",
-        "DeliveryState": "skep_platform.notifications.models.DeliveryState.values",
-        "WebhookFormat": "skep_platform.notifications.models.WebhookFormat.values",
-        "StorageType": "skep_platform.storage.models.StorageType.values",
-        **env_settings.OPERATIONS_ENUMS,
-        "SimulationState": "skep_platform.simulations.models.SimulationState.values",
-        "SimulatedPlacement": "skep_platform.simulations.api.PLACEMENTS",
-    },
+    "ENUM_NAME_OVERRIDES": schema_names.ENUMS,
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
