@@ -218,7 +218,7 @@ def simulation(simulation_id: str) -> Call[models.Simulation]:
 
 def create_simulation(policies: list[str], **fields: Any) -> Call[models.Simulation]:
     """Simulate policies on the server, in the background. `fields`: virtual_cluster, source, since,
-    until, jobs, load, seed, placement, changes, restart_s."""
+    until, jobs, load, seed, policy_of, placement, changes, restart_s."""
     body = {"policies": policies, **fields}
     return Call("POST", "simulations", models.Simulation, json=body, repeatable=False)
 

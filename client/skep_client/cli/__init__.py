@@ -47,6 +47,7 @@ from skep_client.cli import (
     top,
     usage,
     vcs,
+    what_if,
 )
 from skep_client.cli.common import say
 from skep_client.errors import SkepError
@@ -61,7 +62,7 @@ PARTS = (
     *(account, submit, sweep, templates, check, jobs, steer, show, logs, metrics, top, reach, copy),
     *(diagnose, nodes, cluster, cells, people, vcs, service_accounts, limits, images, registry),
     *(ssh_keys, storages, datasets, fs, archive),
-    *(audit, usage, notifications, migrate, admin, onebox, apps, simulate),
+    *(audit, usage, notifications, migrate, admin, onebox, apps, simulate, what_if),
 )
 for part in PARTS:
     part.add_to(app)

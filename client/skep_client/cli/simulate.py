@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skep_client import exits
+from skep_client.cli import what_if
 from skep_client.cli.audit import moment
 from skep_client.cli.common import Json, client, print_json, print_table, say
 from skep_client.cli.progress import count
@@ -282,6 +283,9 @@ def simulations(
         print_json(one)
         return
     say(f"{one.state}{f': {one.error.message}' if one.error else ''}")
+    if one.now is not None:
+        what_if.show(one.now)
+        say()
     if one.runs:
         _print([_figures(run) for run in one.runs if run.figures])
 

@@ -188,3 +188,33 @@ def test_simulations_of_the_server_are_listed_and_shown(server: Any) -> None:
     shown = CliRunner().invoke(app, ["simulations", str(SIMULATION["id"])])
     assert shown.exit_code == 0, shown.output
     assert "as is" in shown.output
+
+
+def test_what_if_asks_for_changes_and_prints_who_starts_when(server: Any) -> None:
+    times = {"starting": 2, "avg_start_s": 3600, "p95_start_s": 7200, "avg_end_s": 9000}
+    job = {"id": "019e0000-0000-7000-8000-000000000001", "name": "train", "owner": "ann"}
+    moved = job | {"state": "waiting", "old_end_at": 1_790_000_000.0, "new_end_at": None}
+    sides = [
+        {"scenario": "as_is", "policy": "fifo", **times},
+        {"scenario": "changed", "policy": "fifo", **times, "losing": 1, "losses": [moved]},
+    ]
+    now = {"at": 1_790_000_000.0, "running": 1, "waiting": 2, "sides": sides}
+    made = server.post("/simulations").mock(httpx.Response(201, json=SIMULATION | {"now": now}))
+    asked = ("what-if", "--policy-of", "red", "--gpus", "A100:-8", "--quota", "red=A100:+4")
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert "LATER UNDER fifo, changed (1)" in result.output
+    assert "never" in result.output
+    body = json.loads(made.calls[0].request.content)
+    assert body == {
+        "policies": [],
+        "source": "now",
+        "virtual_cluster": "",
+        "policy_of": "red",
+        "changes": [
+            {"virtual_cluster": "", "gpu_model": "A100", "gpus": -8},
+            {"virtual_cluster": "red", "gpu_model": "A100", "gpus": 4},
+        ],
+    }
+    wrong = CliRunner().invoke(app, ["what-if", "--gpus", "A100"])
+    assert wrong.exit_code == 2
