@@ -104,6 +104,10 @@ def test_policies_are_compared_on_made_up_jobs_and_on_history(visit):
     visit("simulator")
 
 
+def test_the_jobs_of_now_are_simulated_with_more_nodes(visit):
+    visit("simulator_now")
+
+
 def test_a_policy_is_forecast_before_it_is_saved(visit):
     visit("policy-forecast")
 
