@@ -158,6 +158,9 @@ def simulate(
     try:
         with _trace(trace, as_json) as path:
             runs = plan_runs(replace(request, trace=path))
+        engine = {run.choice.name: None for run in runs if run.live and not placement}
+        if engine and not as_json:
+            say(f"On the live engine (--placement cells): {', '.join(engine)}.", err=True)
         if html:
             Path(html).open("a").close()  # refused before anything runs
         with count("jobs", sum(len(run.trace.jobs) for run in runs)) as report:

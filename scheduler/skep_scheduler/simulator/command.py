@@ -142,7 +142,7 @@ def plan_runs(request: SimulateRequest) -> list[Run]:
         if live:
             policies.check(choice)
         else:
-            _check_known(choice)
+            _check_known(choice, preset)
             preset.runner(choice.name)
         for seed, trace in traces.items():
             runs.append(Run(choice, text, preset.name, trace, seed, hardware, request, live))
@@ -322,10 +322,7 @@ def check_policy(text: str, placement: str) -> None:
         policies.check(choice)
         return
     preset = registry.find("native")
-    if choice.name in policies.names() and choice.name not in preset.policies:
-        message = f"{choice.name} is run by the live engine only: simulate it with cells"
-        raise WorkloadError(message, "policy_not_in_preset", policy=choice.name)
-    _check_known(choice)
+    _check_known(choice, preset)
     runner = preset.runner(choice.name)
     if runner is registry.run_kernel:
         registry.Setup(Trace("", "", ()), None, choice.name, choice.parameters).order()
@@ -344,7 +341,10 @@ def _is_live(request: SimulateRequest, preset: registry.Preset, choice: PolicyCh
     return bool(request.vcs) or only_live
 
 
-def _check_known(choice: PolicyChoice) -> None:
+def _check_known(choice: PolicyChoice, preset: registry.Preset) -> None:
+    if choice.name in policies.names() and choice.name not in preset.policies:
+        message = f"{choice.name} is run by the live engine only: simulate it with cells"
+        raise WorkloadError(message, "policy_not_in_preset", policy=choice.name)
     known = registry.policy_names()
     if choice.name not in known:
         raise PolicyError(

@@ -218,3 +218,14 @@ def test_what_if_asks_for_changes_and_prints_who_starts_when(server: Any) -> Non
     }
     wrong = CliRunner().invoke(app, ["what-if", "--gpus", "A100"])
     assert wrong.exit_code == 2
+
+
+def test_a_policy_that_only_the_live_engine_has_runs_on_it_and_says_so(trace: Path) -> None:
+    args = ["--trace", str(trace), "--cluster", "1x8xV100", "--policy", "drf", "--policy", "fifo"]
+    result = skep(*args)
+    assert result.exit_code == 0, result.output
+    assert "On the live engine (--placement cells): drf.\n" in result.stderr
+    assert "live engine" not in skep(*args, "--json").stderr
+    refused = skep(*args, "--placement", "nodes")
+    assert refused.exit_code == 2
+    assert "drf is run by the live engine only: simulate it with cells" in refused.stderr
