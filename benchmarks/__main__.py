@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-# `start`, `network` and `logs` need a Docker engine; the first seven start a whole Skep.
+# `start`, `network` and `logs` need a Docker engine; the first six and `logs` start a whole
+# Skep.
 BENCHMARKS = {
     "start": "benchmarks.start",
     "burst": "benchmarks.burst",
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "diagnosis": "benchmarks.diagnosis",
     "sia": "benchmarks.sia_prices",
     "pages": "benchmarks.pages",
+    "upgrade": "benchmarks.upgrade",
     "simulate": "benchmarks.simulate",
     "policies": "benchmarks.policies",
 }

@@ -16,6 +16,7 @@ from django.db.models import Model
 from skep_platform.accounts.models import User
 from skep_platform.audit.models import AuditEntry
 from skep_platform.cluster.models import Device, Node
+from skep_platform.core.bulk import fetch
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
 from skep_platform.tenancy.models import Membership, RoleGrant, VirtualCluster
@@ -64,6 +65,9 @@ USAGE_SUMS = (
     " FROM usage_usageday) months",
     "SELECT usage_sum_jobs(array_agg(DISTINCT job_id)) FROM usage_usageday GROUP BY day",
 )
+
+
+COLUMNS = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0"
 
 
 def fill(size: Size) -> None:
@@ -325,8 +329,10 @@ def _large_job(size: Size) -> None:
 
 
 def rows(model: type[Model], count: int, /, where: str = "true", **columns: str) -> None:
-    """Insert so many rows. `columns` are SQL expressions of n, counted from 1."""
-    fields = list(model._meta.concrete_fields)
+    """Insert so many rows. `columns` are SQL expressions of n, counted from 1. What a database of
+    the release before does not have yet is left out."""
+    present = {name for (name,) in fetch(COLUMNS, [model._meta.db_table])}
+    fields = [one for one in model._meta.concrete_fields if one.column in present]
     known = {f.column for f in fields}
     assert columns.keys() <= known, f"{model.__name__} has no {columns.keys() - known}"
     chosen: list[tuple[str, str]] = []
