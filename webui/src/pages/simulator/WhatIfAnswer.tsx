@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { useMemo } from "react";
 import type { MovedJob, SimulatedRun, WhatIf, WhatIfSide } from "@/api/simulations";
 import { pluralize } from "@/format/numbers";
 import { formatDateTime, formatDuration } from "@/format/time";
@@ -31,7 +32,7 @@ export function WhatIfAnswer({ now, runs }: { now: WhatIf; runs: SimulatedRun[] 
       />
       <p className={css.facts}>{notesOf(now).join(" ")}</p>
       {others.map((side) => (
-        <Moved key={side.label} side={side} alone={others.length === 1} />
+        <Moved key={side.label} side={side} at={now.at} alone={others.length === 1} />
       ))}
     </section>
   );
@@ -80,7 +81,7 @@ function columnsOf(first: Row | undefined): Column<Row>[] {
 
 function notesOf({ at, running, waiting, unknown_durations, opportunistic }: WhatIf): string[] {
   const found = [
-    `From ${formatDateTime(isoOf(at))}: ${pluralize(running, "running job")} and ${waiting.toLocaleString("en")} that wait.`,
+    `From ${formatDateTime(isoOf(at))}: ${pluralize(running, "running job")} and ${pluralize(waiting, "waiting job")}. Times are from then on.`,
   ];
   if (unknown_durations > 0)
     found.push(
@@ -91,14 +92,14 @@ function notesOf({ at, running, waiting, unknown_durations, opportunistic }: Wha
 }
 
 /** The jobs that gain and lose most by one of the changes. */
-function Moved({ side, alone }: { side: Row; alone: boolean }) {
+function Moved({ side, at, alone }: { side: Row; at: number; alone: boolean }) {
   const { gains, losses, gaining, losing, hidden, label } = side;
   if (gaining + losing === 0)
     return <p className={css.facts}>No job ends at another time under {label}.</p>;
   const tables = (
     <>
-      <JobTable title={`End earlier under ${label}`} count={gaining} jobs={gains} />
-      <JobTable title={`End later under ${label}`} count={losing} jobs={losses} />
+      <JobTable title={`End earlier under ${label}`} count={gaining} jobs={gains} at={at} />
+      <JobTable title={`End later under ${label}`} count={losing} jobs={losses} at={at} />
       {hidden > 0 ? (
         <p className={css.facts}>{pluralize(hidden, "job")} that you may not see not listed.</p>
       ) : null}
@@ -115,7 +116,15 @@ function Moved({ side, alone }: { side: Row; alone: boolean }) {
   );
 }
 
-function JobTable({ title, count, jobs }: { title: string; count: number; jobs: MovedJob[] }) {
+interface JobTableProps {
+  title: string;
+  count: number;
+  jobs: MovedJob[];
+  at: number;
+}
+
+function JobTable({ title, count, jobs, at }: JobTableProps) {
+  const columns = useMemo(() => jobColumns(at), [at]);
   if (jobs.length === 0) return null;
   const label = `${title}: ${pluralize(count, "job")}`;
   return (
@@ -123,56 +132,58 @@ function JobTable({ title, count, jobs }: { title: string; count: number; jobs: 
       <h3 className={css.title}>{label}</h3>
       <DataTable
         label={label}
-        columns={JOB_COLUMNS}
+        columns={columns}
         rows={jobs}
         rowId={(job) => job.id}
         file={{ rows: "jobs" }}
-        minWidth={640}
+        minWidth={560}
       />
     </>
   );
 }
 
-const moment = (
-  id: string,
-  header: string,
-  value: (job: MovedJob) => number | null,
-): Column<MovedJob> => ({
-  id,
-  header,
-  width: "minmax(110px, 1fr)",
-  align: "end",
-  cell: (job) => <span className="num">{whenOf(value(job))}</span>,
-  sortValue: (job) => value(job) ?? Number.MAX_VALUE,
-});
+function jobColumns(at: number): Column<MovedJob>[] {
+  const moment = (
+    id: string,
+    header: string,
+    value: (job: MovedJob) => number | null,
+  ): Column<MovedJob> => ({
+    id,
+    header,
+    width: "minmax(92px, 1fr)",
+    align: "end",
+    cell: (job) => <span className="num">{fromNow(value(job), at)}</span>,
+    sortValue: (job) => value(job) ?? Number.MAX_VALUE,
+  });
+  return [
+    {
+      id: "name",
+      header: "Job",
+      width: "minmax(120px, 2fr)",
+      cell: (job) => (
+        <Link to="/jobs/$id" params={{ id: job.id }} className="link">
+          {job.name}
+        </Link>
+      ),
+      sortValue: (job) => job.name,
+    },
+    {
+      id: "owner",
+      header: "Owner",
+      width: "minmax(80px, 1fr)",
+      cell: (job) => job.owner,
+      sortValue: (job) => job.owner,
+      optional: "phone",
+    },
+    moment("start", "Start, as it is", (job) => job.old_start_at),
+    moment("start-then", "Start, then", (job) => job.new_start_at),
+    moment("end", "End, as it is", (job) => job.old_end_at),
+    moment("end-then", "End, then", (job) => job.new_end_at),
+  ];
+}
 
-const JOB_COLUMNS: Column<MovedJob>[] = [
-  {
-    id: "name",
-    header: "Job",
-    width: "minmax(120px, 2fr)",
-    cell: (job) => (
-      <Link to="/jobs/$id" params={{ id: job.id }} className="link">
-        {job.name}
-      </Link>
-    ),
-    sortValue: (job) => job.name,
-  },
-  {
-    id: "owner",
-    header: "Owner",
-    width: "minmax(80px, 1fr)",
-    cell: (job) => job.owner,
-    sortValue: (job) => job.owner,
-  },
-  moment("start", "Starts as it is", (job) => job.old_start_at),
-  moment("start-then", "Would start", (job) => job.new_start_at),
-  moment("end", "Ends as it is", (job) => job.old_end_at),
-  moment("end-then", "Would end", (job) => job.new_end_at),
-];
-
-function whenOf(seconds: number | null): string {
-  return seconds === null ? "never" : formatDateTime(isoOf(seconds));
+function fromNow(seconds: number | null, at: number): string {
+  return seconds === null ? "never" : formatDuration(seconds - at);
 }
 
 function isoOf(seconds: number): string {
